@@ -66,6 +66,10 @@ test-compose: .venv/.dev ## the images, and restarts and kills in docker-compose
 bench: .venv/.dev ## measure beside a bare echo and Apache Kafka; without ARGS, docs/performance.md gets the table
 	$(BIN)/python -m benchmarks $(or $(ARGS),--page docs/performance.md)
 
+.PHONY: bench-worst
+bench-worst: .venv/.dev ## what the worst request of each API costs the other clients; ARGS="DescribeGroups --sizes 1024"
+	$(BIN)/python -m benchmarks.worst $(ARGS)
+
 .PHONY: profile
 profile: .venv/.dev ## where the time of heartbeats and restarts goes; ARGS="commit groups" for others
 	$(BIN)/python -m benchmarks.profile $(ARGS)
@@ -93,8 +97,8 @@ nightly: .venv/.audit ## the long rounds of every randomised test (hours)
 	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m 'not (oracle or compose or spark or toolchain)' $(ARGS)
 
 .PHONY: fuzz
-fuzz: .venv/.audit ## ten minutes of requests of every API, damaged at random, to a real server
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest tests/server/test_bad_input.py $(ARGS)
+fuzz: .venv/.audit ## damaged requests of every API, and large ones up to 100 MB, to a real server
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest tests/server/test_bad_input.py tests/server/test_large_requests.py $(ARGS)
 
 .PHONY: install
 install: .venv/.audit ## make .venv as locked, and nothing else

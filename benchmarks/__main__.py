@@ -1,6 +1,6 @@
-"""`python -m benchmarks`: what to measure, and what came out.
+"""`python -m benchmarks`: measures the chosen works and prints the results.
 
-House rule: standard output is the result; what goes on meanwhile is on standard error.
+House rule: standard output has the result; the progress goes to standard error.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ app = typer.Typer(add_completion=False, pretty_exceptions_show_locals=False)
 
 
 OFFERED = sorted({case.work for case in CASES})
-"""The works that can be asked for by themselves."""
+"""The works that can be chosen by name."""
 
 
 def pairs(given: list[str]) -> dict[str, str]:
-    """NAME=VALUE, several."""
+    """Return NAME=VALUE options as a dict."""
     found = {}
     for each in given:
         name, equals, value = each.partition("=")
@@ -46,7 +46,7 @@ def pairs(given: list[str]) -> dict[str, str]:
 
 
 def changed(given: list[str]) -> dict[str, Any]:
-    """Parameters of works, whose values are JSON."""
+    """Return parameters of works, whose values are JSON."""
     found = {}
     for name, text in pairs(given).items():
         try:
@@ -57,7 +57,7 @@ def changed(given: list[str]) -> dict[str, Any]:
 
 
 def check(work: str, name: str, value: Any, default: Any) -> None:
-    """Raises BadParameter if a parameter isn't what its default is: of the same type, and 0 only if that is."""
+    """Raise BadParameter if a parameter's type isn't its default's, or it is 0 and its default isn't."""
     wanted = {float: (float, int), tuple: (list,), type(None): (dict,)}.get(type(default), (type(default),))
     is_less = isinstance(value, int | float) and value < 0
     if type(value) not in wanted or is_less or (default and not value):
@@ -65,13 +65,13 @@ def check(work: str, name: str, value: Any, default: Any) -> None:
 
 
 def defaults(work: str) -> dict[str, Any]:
-    """A work's parameters that can be changed, as they are if they aren't."""
+    """Return a work's parameters that can be changed, with their defaults."""
     parameters = inspect.signature(WORKS[work]).parameters
     return {name: each.default for name, each in parameters.items() if each.default is not each.empty}
 
 
 def chosen(works: list[str], changes: dict[str, Any], *, quick: bool) -> list[Case]:
-    """The cases of these works, by the name of the work or of the case; of all if none is named."""
+    """Return the cases of these works, by the name of the work or of the case; without names, all cases."""
     unknown = set(works) - set(OFFERED) - {case.name for case in CASES}
     if unknown:
         raise typer.BadParameter(f"no such work: {', '.join(sorted(unknown))}; there are {', '.join(OFFERED)}")
@@ -91,7 +91,7 @@ def chosen(works: list[str], changes: dict[str, Any], *, quick: bool) -> list[Ca
 
 
 def asked(case: Case, changes: Mapping[str, Any]) -> Case:
-    """A case with other parameters, and then without floors: those are for its own."""
+    """Return a case with other parameters and without floors, because a floor belongs to the case's own parameters."""
     parameters = {**case.parameters, **changes}
     if parameters == case.parameters:
         return case
@@ -99,7 +99,7 @@ def asked(case: Case, changes: Mapping[str, Any]) -> Case:
 
 
 def startable(settings: dict[str, str]) -> None:
-    """Raises BadParameter if Tenure doesn't start with these."""
+    """Raise BadParameter if Tenure doesn't start with these settings."""
     try:
         with tenure(settings, cpus()[0]):
             pass
@@ -108,7 +108,7 @@ def startable(settings: dict[str, str]) -> None:
 
 
 def writable(out: Path, page: Path | None) -> None:
-    """Raises BadParameter if what is measured could not be written."""
+    """Raise BadParameter if the results couldn't be written."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with out.open("a"):
@@ -122,7 +122,7 @@ def writable(out: Path, page: Path | None) -> None:
 
 
 def measurable(names: list[str]) -> None:
-    """Raises BadParameter if one of these servers can't be measured."""
+    """Raise BadParameter if one of these servers can't be measured."""
     for name in names:
         if name in ALL:
             continue
@@ -135,7 +135,7 @@ def measurable(names: list[str]) -> None:
 
 
 def about(cases: list[Case], repeat: int) -> str:
-    """Where and when it was measured."""
+    """Return a sentence about place and time of the measurement."""
     fewer = "".join(f" ({case.name}: {case.repeat_max})" for case in cases if case.repeat_max < repeat)
     model = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     processor = model[1] if model else platform.machine()
@@ -167,7 +167,7 @@ def main(
     ] = False,
 ) -> None:
     """Measure what requests cost: Tenure beside a bare echo and Apache Kafka."""
-    # However it is ended, what it started ends with it.
+    # Any end of this process ends the processes that it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     names = servers_.split(",")
     measurable(names)

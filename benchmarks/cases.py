@@ -1,9 +1,9 @@
-"""The cases: each work with its parameters, the rows of the table, and their floors.
+"""The cases of the benchmark and their limits: each work with its parameters, and the rows made of its figures.
 
-The floors are the project's own. They are ratios to the echo in the same run where there is one, else absolute times
-and sizes, on a quiet machine like the one that docs/performance.md names.
+The floors are the project's own: ratios to the echo in the same run where there is one, absolute times and sizes
+otherwise, on a quiet machine like the one in docs/performance.md.
 
-House rule: data; `works` measures, `report` shows.
+House rule: this module is data; `works` measures and `report` prints.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ALL = (ECHO, TENURE, KAFKA)
 
 
 class To(NamedTuple):
-    """The divisor of a figure: another figure of the same repetition. An empty field is as for the figure itself."""
+    """The divisor of a figure: another figure of the same repetition. An empty field means the figure's own value."""
 
     server: str = ""
     figure: str = ""
@@ -25,9 +25,9 @@ class To(NamedTuple):
 class Row(NamedTuple):
     """A line of the table.
 
-    title: with the case's parameters as fields of str.format. figure: what a work returns under this name. floor: the
-    most that Tenure may need, in `unit`; None where none is set, a server's name where that is the measure. to: shown
-    as the ratio to this. scale: what the figure is divided by for its unit.
+    title: with the case's parameters as fields of str.format. figure: its name in a work's result. floor: the most that
+    Tenure may need, in `unit`; None without a limit; a server's name if that server's value is the limit. to: the row
+    shows the ratio to this figure. scale: the divisor that converts the figure to its unit.
     """
 
     title: str
@@ -41,11 +41,11 @@ class Row(NamedTuple):
 class Case(NamedTuple):
     """A work with its parameters.
 
-    quick: other parameters, for a short look. servers: which can do it. settings: Tenure's, and nobody else's. without:
-    settings of another Tenure, which the work compares with the one that has `settings`; None: it has no need of one.
-    fresh: Apache Kafka is started for it too. repeat_max: fewer repetitions are enough, where one takes minutes.
-    beside: the case in front of this one, whose repetitions take turns with these, since the two are compared. hangs:
-    Tenure's disk never comes back where it keeps events.
+    quick: other parameters, for a short run. servers: the servers that can do it. settings: Tenure's settings. without:
+    settings of a second Tenure, which the work compares with the one that has `settings`; None if the work needs only
+    one. fresh: it needs a new Apache Kafka too. repeat_max: the most repetitions, for a work that takes minutes.
+    beside: the case before this one, whose repetitions alternate with these because the two are compared. hangs: the
+    disk of Tenure's events hangs.
     """
 
     name: str
@@ -147,8 +147,8 @@ CASES = (
         settings={"tenure.http": "127.0.0.1:0"},
         without={},
     ),
-    # At a rate, as it wouldn't be the same load if they followed each other: each of two workers that wait for the
-    # generator has fewer requests whenever it wakes up, and that is what they would cost more.
+    # At a rate, so that the load is the same. Without pauses, each of two workers that wait for the generator gets
+    # fewer requests at a time, and that alone costs them more.
     Case(
         "workers",
         "setting",

@@ -1,13 +1,12 @@
-"""`python -m benchmarks.cost`: the cost of events in a rebalance, measured so that a busy machine can't hide it.
+"""`python -m benchmarks.cost`: measures the cost of events in a rebalance, also on a busy machine.
 
-Two servers in this process have the same rebalances in turns; one of them keeps no events. In a rebalance the leader of
-a group of static members joins again, the others follow, and all sync. There are no sockets, so nearly all of the CPU
-is Tenure's. The log and the topic of events are files in memory where the system allows it. A figure is the CPU of the
-whole process until the events are written.
-
-Each turn is compared with the turn of the other server beside it. Turns are short, because a shared machine is faster
-and slower for seconds at a time. After some turns both servers are made again, in the other order: by the place of its
-objects in memory alone, one of two equal servers is faster by a few percent.
+Two servers in this process, one of them without events, do the same rebalances in turn: the leader of a group of static
+members joins again, the others follow, all sync. There are no sockets, so that nearly all of the CPU is Tenure's. The
+log and the topic of events are files in memory where the system has such files. A turn counts the CPU of the whole
+process until the events are written. The program compares each turn with the turn of the other server beside it. Turns
+are short because a shared machine changes its speed for seconds at a time. After some turns the program makes both
+servers anew in the other order, because the place of objects in memory alone makes one of two equal servers faster by a
+few percent.
 
 House rule: the servers differ in `tenure.events.enable` and in nothing else.
 """
@@ -42,13 +41,13 @@ MEMBERS_PER_TURN = 1_000
 """Rebalances in a turn, times members: a tenth to a fifth of a second, about as long as events linger."""
 TURN_MIN = 10
 PAIRS_OF_SERVERS = 5
-"""Turns of two servers before they are made anew."""
+"""Turns of two servers before the program makes them anew."""
 WRITTEN_S = 2 * LINGER_MS / 1000
-"""Until all events of a turn are written."""
+"""After this time all events of a turn are written."""
 
 
 class Due:
-    """How many answers a group waits for; `there` is set when none is missing."""
+    """The number of answers that a group waits for; `there` is set when none is missing."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -66,40 +65,40 @@ class Wire(asyncio.Transport):
         self._connection.connection_made(self)
 
     def send(self, request: bytes) -> None:
-        """Let the server have a request."""
+        """Pass a request to the server."""
         self._connection.data_received(request)
 
     def write(self, data: Any) -> None:
-        """As a transport's."""
+        """Take the answer; see asyncio.Transport."""
         self.answer = data
         self._due.count -= 1
         if self._due.count == 0:
             self._due.there.set()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:  # noqa: ARG002 - as a transport's
-        """As a transport's."""
+        """See asyncio.Transport."""
         return ("127.0.0.1", 0)
 
     def is_closing(self) -> bool:
-        """As a transport's."""
+        """See asyncio.Transport."""
         return False
 
     def close(self) -> None:
-        """As a transport's."""
+        """See asyncio.Transport."""
         asyncio.get_running_loop().call_soon(self._connection.connection_lost, None)
 
     def abort(self) -> None:
-        """As a transport's."""
+        """See asyncio.Transport."""
 
     def pause_reading(self) -> None:
-        """As a transport's."""
+        """See asyncio.Transport."""
 
     def resume_reading(self) -> None:
-        """As a transport's."""
+        """See asyncio.Transport."""
 
 
 class Compared(NamedTuple):
-    """CPU of a rebalance in us, turn by turn, and the ratios of turns side by side."""
+    """The CPU of a rebalance in us for each turn, and the ratios of neighbouring turns."""
 
     size: int
     without: Sequence[float]
@@ -126,7 +125,7 @@ class Side:
         self._leader = 0
 
     async def rebalance(self) -> float:
-        """One rebalance; the CPU that it took, in seconds, but for what is written later."""
+        """Do one rebalance; returns its CPU in seconds, without that of later writes."""
         members = self._group.members
         took = await self._ask([self._group.join_frame(member) for member in members], first=self._leader)
         leader_id = ""
@@ -158,7 +157,7 @@ class Side:
         return process_time() - began
 
     async def turn(self) -> float:
-        """CPU of one of many rebalances, events written, in us."""
+        """Do many rebalances and wait for their events; returns the CPU of one rebalance in us."""
         count = max(TURN_MIN, MEMBERS_PER_TURN // self._group.size)
         gc.collect()
         took = 0.0
@@ -170,7 +169,7 @@ class Side:
 
 
 async def server_with(folder: Path, events: str, log: TextIO) -> Server:
-    """A server that keeps events, or none ("true", "false")."""
+    """Make a server with events, or without ("true", "false")."""
     flags = {
         "log.dirs": str(folder / events),
         "listeners": "PLAINTEXT://127.0.0.1:0",
@@ -185,7 +184,7 @@ async def server_with(folder: Path, events: str, log: TextIO) -> Server:
 
 
 async def turns_of(folder: Path, log: TextIO, size: int, pairs: int, *, is_first: bool) -> list[tuple[float, float]]:
-    """CPU of turns of two new servers, without events and with. is_first: whether the one without is made first."""
+    """Return the CPU of turns of two new servers, without and with events. is_first: make the one without first."""
     order = ("false", "true") if is_first else ("true", "false")
     servers = {events: await server_with(folder, events, log) for events in order}
     sides = {events: Side(server, size) for events, server in servers.items()}

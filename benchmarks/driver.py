@@ -1,14 +1,14 @@
-"""Drives many connections from one thread: scripts ask, the driver writes, reads and hands the answers back.
+"""Drives many connections from one thread: scripts yield requests, and the driver returns the answers to them.
 
-A script is a generator. It yields a request and gets the answer, both whole frames. If it yields a number instead, the
-driver goes on with it at that time (of `clock`), without an answer. Several scripts may share a connection: their
-requests are pipelined, and as answers come in order, each goes to the script whose turn it is. So the number of scripts
-on a connection is its pipelining depth.
+A script is a generator. It yields a request and receives the answer, both as whole frames. If it yields a number, it
+waits until that time (of `clock`) without an answer. Several scripts may share a connection: the driver pipelines their
+requests, and since answers come in order, each goes to the script whose turn it is. The number of scripts on a
+connection is its pipelining depth.
 
 The loop is bare epoll with one read and one write per connection and round: on an event loop the generator would cost
-as much as the cheapest server that it is to measure.
+as much as the cheapest server that it measures.
 
-House rule: nothing here knows Kafka but the four bytes of a frame's size.
+House rule: this module knows nothing of Kafka but the four bytes of a frame's size.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ clock = time.perf_counter
 
 SIZE_BYTES = 4
 READ_BYTES = 16 * 1024
-"""Small enough that the memory for it comes from the heap: the kernel is not asked for any, read after read."""
+"""Small enough that the memory comes from the heap, and no read asks the kernel for any."""
 CONNECT_TIMEOUT_S = 20.0
 STUCK_S = 60.0
-"""A round of requests that takes longer is given up: the server is lost, not slow."""
+"""After this time for one round of requests the driver gives up: the server is lost, not slow."""
 
 _unpack_size = struct.Struct(">i").unpack_from
 
 
 def _lacking(data: bytes, position: int) -> int:
-    """How many bytes of the frame that begins there are still to come; of its size, if that isn't whole itself."""
+    """Return how many bytes of the frame at this position are missing, or of its size if that is incomplete."""
     there = len(data) - position
     return SIZE_BYTES + (_unpack_size(data, position)[0] if there >= SIZE_BYTES else 1) - there
 
 
 class Stuck(Exception):
-    """The server closed a connection or does not answer."""
+    """The server closed a connection or doesn't answer."""
 
 
 class Link:
-    """A connection: scripts whose answers are due, in order; what came of a frame; what the kernel did not take yet.
+    """A connection: scripts that wait for answers, the incomplete frame, and bytes that the kernel didn't take yet.
 
-    received: pieces of a frame that isn't whole. lacks: how many bytes at least have to come until it is.
+    received: pieces of an incomplete frame. lacks: at least as many bytes must come until it is complete.
     """
 
     __slots__ = ("due", "fd", "lacks", "received", "sock", "unsent")
@@ -86,7 +86,7 @@ class Driver:
     def connect(
         self, connection_count: int, source: str | None = None, address: tuple[str, int] | None = None
     ) -> list[Link]:
-        """Open connections, one after the other. source: an address of ours to come from. address: another server."""
+        """Open connections, one after the other. source: our own address. address: another server."""
         opened = []
         for _ in range(connection_count):
             sock = socket.create_connection(
@@ -119,7 +119,7 @@ class Driver:
             self._write(link, b"".join(out))
 
     def run(self, seconds: float | None = None) -> None:
-        """Go on for so long, or until every script has ended. Raises Stuck."""
+        """Run for that many seconds, or until every script has ended. Raises Stuck."""
         began = clock()
         end = None if seconds is None else began + seconds
         heard = began
@@ -177,7 +177,7 @@ class Driver:
                 self._write(link, out[0] if len(out) == 1 else b"".join(out))
 
     def _advance(self, link: Link, script: Script, answer: bytes | None, out: list[bytes]) -> None:
-        """Hand an answer to a script, and take its next wish."""
+        """Pass an answer to a script, and take its next request or time."""
         try:
             wish = script.send(answer)  # type: ignore[arg-type]  # None starts it
         except StopIteration:
@@ -190,7 +190,7 @@ class Driver:
             heapq.heappush(self._waiting, (wish, next(self._ticket), link, script))
 
     def _wake(self) -> None:
-        """Go on with the scripts whose time has come."""
+        """Continue the scripts whose time has come."""
         now = clock()
         while self._waiting and self._waiting[0][0] <= now:
             _, _, link, script = heapq.heappop(self._waiting)
@@ -200,7 +200,7 @@ class Driver:
                 self._write(link, out[0])
 
     def _write(self, link: Link, data: bytes) -> None:
-        """Write what the kernel takes; the rest leaves when it takes more."""
+        """Write as much as the kernel takes; the rest leaves when it takes more."""
         if link.unsent:
             link.unsent += data
             return

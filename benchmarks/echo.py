@@ -1,11 +1,11 @@
-"""The limit: a server on uvloop that only cuts frames, and answers each as a real server would.
+"""The lower limit of cost: a server on uvloop that only cuts frames, and answers each like a real server.
 
     python -m benchmarks.echo ANSWER
 
-prints `ready PORT`. ANSWER, in hex, is the part of an answer behind the correlation id, the same for every request. The
-echo answers all requests of one read with one write.
+prints `ready PORT`. ANSWER, in hex, follows the correlation id in each answer, and is the same for every request. One
+write answers all requests of one read.
 
-House rule: the echo leaves out all that a Python server can leave out.
+House rule: it does nothing that a Python server can leave out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SIZE_BYTES = 4
 
 
 class Echo(asyncio.Protocol):
-    """A connection. answer: what stands behind the correlation id in each answer."""
+    """A connection. answer: the bytes behind the correlation id in each answer."""
 
     def __init__(self, answer: bytes) -> None:
         self._head = (len(answer) + 4).to_bytes(4, "big")
@@ -31,11 +31,11 @@ class Echo(asyncio.Protocol):
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client came."""
+        """Keep the connection."""
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came."""
+        """Answer each complete frame."""
         if self._received:
             data = self._received + data
             self._received = b""

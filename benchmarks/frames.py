@@ -1,8 +1,8 @@
-"""Requests, encoded once and patched; answers, read where they lie.
+"""Requests that are encoded once and then patched, and answers that are read in place.
 
-A request is encoded by `protocol` with marks in place of what will differ, and cut at the marks. Filling it in is then
-a join of bytes, which costs the generator a fraction of what any server pays to read it. Only versions with the plain
-headers are used here: a correlation id stands at the same place in all of them.
+`protocol` encodes a request with marks in place of its variable values, and the request is cut at the marks. To fill it
+in is then a join of bytes, which costs the generator a fraction of the cost for any server to read it. This module uses
+only versions with the plain headers: all of them have the correlation id at the same position.
 
 House rule: sizes include the four bytes of the size itself, as the frames do.
 """
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 CLIENT_ID = "benchmark"
 TOPIC = "orders"
-"""That members subscribe to."""
+"""The topic that members subscribe to."""
 SESSION_TIMEOUT_MS = 1_800_000
-"""The longest that servers allow by default: nobody expires during a run, however busy the machine is."""
+"""The longest timeout that servers allow by default, so that no member expires during a run on a busy machine."""
 REBALANCE_TIMEOUT_MS = 300_000
 
 JOIN_DYNAMIC, JOIN_STATIC = 4, 5
@@ -57,13 +57,13 @@ OFFSET = OFFSET_MARK.to_bytes(8, "big")
 
 
 def string(text: str) -> bytes:
-    """A string as the plain versions have it."""
+    """Encode a string as the plain versions do."""
     data = text.encode()
     return len(data).to_bytes(2, "big") + data
 
 
 def generation(number: int) -> bytes:
-    """A generation, or any other int32."""
+    """Encode a generation, or any other int32."""
     return number.to_bytes(4, "big", signed=True)
 
 
@@ -77,7 +77,7 @@ MARKS = (
 
 
 class Template:
-    """A request whose marked values are filled in for each that is sent, in the order in which they stand in it."""
+    """A request with marked values, which are filled in for each send, in their order in the request."""
 
     __slots__ = ("_parts", "_start")
 
@@ -93,13 +93,13 @@ class Template:
         self._parts.append(frame[position:])
 
     def halves(self, *values: bytes) -> tuple[bytes, bytes]:
-        """The frame before and behind the correlation id: `start + pack_id(number) + rest` is a request."""
+        """Return the frame before and behind the correlation id: `start + pack_id(number) + rest` is a request."""
         assert len(values) == len(self._parts) - 1
         body = self._parts[0] + b"".join(value + part for value, part in zip(values, self._parts[1:], strict=True))
         return generation(len(body) + 8) + self._start, body
 
     def fill(self, correlation_id: int, *values: bytes) -> bytes:
-        """The frame."""
+        """Return the frame."""
         start, rest = self.halves(*values)
         return start + pack_id(correlation_id) + rest
 
@@ -108,19 +108,19 @@ class Template:
 
 
 def subscription() -> bytes:
-    """A consumer's metadata in JoinGroup, for one topic."""
+    """Return the metadata of a consumer of one topic, for JoinGroup."""
     return b"\0\0" + encode(ConsumerProtocolSubscription(topics=[TOPIC]), 0)
 
 
 @functools.cache
 def assignment(number: int) -> bytes:
-    """A consumer's assignment: two topic partitions."""
+    """Return a consumer's assignment: two topic partitions."""
     given = ConsumerProtocolAssignment.TopicPartition(topic=TOPIC, partitions=[2 * number, 2 * number + 1])
     return b"\0\0" + encode(ConsumerProtocolAssignment(assigned_partitions=[given]), 0)
 
 
 def join(group_id: str, *, static: bool, metadata: bytes | None = None) -> Template:
-    """JoinGroup of a group; to fill in: member id, and the instance id of a static member."""
+    """Return JoinGroup of a group; to fill in: member id, and the instance id of a static member."""
     protocol = JoinGroupRequest.JoinGroupRequestProtocol(
         name="range", metadata=subscription() if metadata is None else metadata
     )
@@ -137,7 +137,7 @@ def join(group_id: str, *, static: bool, metadata: bytes | None = None) -> Templ
 
 
 def sync(group_id: str, *, static: bool, assignments: Mapping[str, bytes]) -> Template:
-    """SyncGroup of a group; to fill in: generation, member id, and the instance id of a static member."""
+    """Return SyncGroup of a group; to fill in: generation, member id, and the instance id of a static member."""
     each = SyncGroupRequest.SyncGroupRequestAssignment
     request = SyncGroupRequest(
         group_id=group_id,
@@ -150,7 +150,7 @@ def sync(group_id: str, *, static: bool, assignments: Mapping[str, bytes]) -> Te
 
 
 def heartbeat(group_id: str, *, static: bool) -> Template:
-    """Heartbeat of a group; to fill in: generation, member id, and the instance id of a static member."""
+    """Return Heartbeat of a group; to fill in: generation, member id, and the instance id of a static member."""
     request = HeartbeatRequest(
         group_id=group_id,
         generation_id=GENERATION_MARK,
@@ -161,7 +161,7 @@ def heartbeat(group_id: str, *, static: bool) -> Template:
 
 
 def commit(group_id: str, partition_count: int, *, static: bool) -> Template:
-    """OffsetCommit of a group; to fill in: generation, member id, instance id of a static one, the first offset."""
+    """Return OffsetCommit of a group; to fill in: generation, member id, a static one's instance id, first offset."""
     topic = OffsetCommitRequest.OffsetCommitRequestTopic
     partitions = [
         OffsetCommitRequest.OffsetCommitRequestPartition(
@@ -180,22 +180,22 @@ def commit(group_id: str, partition_count: int, *, static: bool) -> Template:
 
 
 def create_topic(name: str, partition_count: int) -> bytes:
-    """CreateTopics of one topic."""
+    """Return CreateTopics of one topic."""
     topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partition_count, replication_factor=1)
     return encode_request(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), CREATE_TOPICS, 0, CLIENT_ID)
 
 
-# Answers: size (4), correlation id (4), throttle time (4), and what follows.
+# Answers: size (4), correlation id (4), throttle time (4), and the rest.
 
 
 def error_of(answer: bytes) -> int:
-    """The error code of an answer to JoinGroup, SyncGroup or Heartbeat."""
+    """Return the error code of an answer to JoinGroup, SyncGroup or Heartbeat."""
     code: int = _unpack_error(answer, 12)[0]
     return code
 
 
 def joined(answer: bytes) -> tuple[int, int, str, str]:
-    """Error code, generation, leader and member id of an answer to JoinGroup; its members are not looked at."""
+    """Return error code, generation, leader and member id of an answer to JoinGroup, without its members."""
     error, generation_id, size = _unpack_joined(answer, 12)
     position = 20 + max(size, 0)
     texts = []
@@ -207,13 +207,13 @@ def joined(answer: bytes) -> tuple[int, int, str, str]:
 
 
 def topic_error(answer: bytes, name: str) -> int:
-    """The error code of an answer to CreateTopics of one topic."""
+    """Return the error code of an answer to CreateTopics of one topic."""
     code: int = _unpack_error(answer, 12 + 4 + len(string(name)))[0]
     return code
 
 
 def commit_done(partition_count: int) -> bytes:
-    """The bytes behind the correlation id in an answer to `commit` without an error."""
+    """Return the bytes behind the correlation id in an answer to `commit` without an error."""
     head = bytes(4) + generation(1) + string(TOPIC) + generation(partition_count)
     return head + b"".join(generation(number) + b"\0\0" for number in range(partition_count))
 

@@ -2,10 +2,10 @@
 
     python -m benchmarks.load JOB
 
-does the job that `works.Bench.job` describes, and prints the figures as one line of JSON. It reads what the server
-used, and itself.
+does the job that `works.Bench.job` describes, and prints the figures as one line of JSON. It reads the CPU and the
+memory of the server and of itself.
 
-House rule: its own garbage collector stays off, so that no pause of ours becomes a latency of theirs.
+House rule: its own garbage collector stays off, so that its pauses don't add to the server's latency.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from benchmarks.works import WORKS, Bench
 
 
 def main(job: str) -> None:
-    """Do what the job says."""
-    # Who started it ends it, and says what there is to say.
+    """Do the job."""
+    # The process that started it ends it, and reports.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     wanted = json.loads(job)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

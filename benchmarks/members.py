@@ -1,8 +1,8 @@
-"""Groups and their members, as scripts of the driver: join, sync, and again until all are in one generation.
+"""Groups and their members, as scripts of the driver: they join and sync until all are in one generation.
 
-With group.initial.rebalance.delay.ms=0 a group's first generations have few members; the others, as they come, send
-those back to join. A member that is in before the last one came learns of it as a client does, from its heartbeats;
-they come more often than a client's so that they are not what is waited for.
+With group.initial.rebalance.delay.ms=0 a group's first generations have few members, and each new member sends the
+others back to join. A member learns that from its heartbeats, as a client does. Heartbeats come more often than a
+client's, so that the group doesn't wait for them.
 
 House rule: one member of a group per connection. A JoinGroup that waits holds up its connection, and with it the member
 that it waits for.
@@ -20,7 +20,7 @@ from protocol.messages import API_KEYS, JoinGroupResponse
 from schemas.errors import ErrorCode
 
 POLL_S = 0.01
-"""How often a member asks whether its generation still holds, until the group is complete."""
+"""The pause between two heartbeats of a member until the group is complete."""
 RETRY_S = 0.05
 
 JOIN_AGAIN = {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION}
@@ -42,15 +42,15 @@ class Member:
         self.generation = -1
 
     def identity(self) -> tuple[bytes, ...]:
-        """Its ids as frames have them: member id, and instance id if it is static."""
+        """Return its ids as in frames: member id, and instance id if it is static."""
         member_id = frames.string(self.member_id)
         return (member_id,) if self.instance_id is None else (member_id, frames.string(self.instance_id))
 
 
 class Group:
-    """A group of `size` members. metadata: what each says in JoinGroup, a plain subscription if None.
+    """A group of `size` members. metadata: each member's metadata in JoinGroup; a plain subscription if None.
 
-    completed: when all of them had synced one generation, by `clock`; None until then.
+    completed: the time (of `clock`) when all members had synced one generation; None until then.
     """
 
     def __init__(self, group_id: str, size: int, *, static: bool, metadata: bytes | None = None) -> None:
@@ -66,7 +66,7 @@ class Group:
         self._synced: Counter[int] = Counter()
 
     def seat(self, number: int) -> Script:
-        """Bring one member in; it ends when the group is complete."""
+        """Join as one member; ends when the group is complete."""
         me = self.members[number]
         while True:
             answer = yield self.join_frame(me)
@@ -93,7 +93,7 @@ class Group:
                 return
 
     def restart(self, member: Member) -> Script:
-        """A static member of a stable group comes back: it joins without its member id, and syncs."""
+        """Restart a static member of a stable group: it joins without its member id, and syncs."""
         member.member_id = ""
         answer = yield self.join_frame(member)
         error, generation, _, member.member_id = frames.joined(answer)
@@ -104,7 +104,7 @@ class Group:
         accept(frames.error_of(answer), "SyncGroup")
 
     def _is_complete(self, me: Member) -> Generator[bytes | float, bytes, bool]:
-        """Wait until the group is complete, or has to be joined again."""
+        """Wait until the group is complete, or must be joined again."""
         while self.completed is None:
             yield clock() + POLL_S
             if self.completed is None:
@@ -116,15 +116,15 @@ class Group:
         return True
 
     def join_frame(self, member: Member) -> bytes:
-        """JoinGroup of a member."""
+        """Return a member's JoinGroup."""
         return self._join.fill(0, *member.identity())
 
     def heartbeat(self, member: Member) -> tuple[bytes, bytes]:
-        """Heartbeat of a member: the frame before and behind the correlation id."""
+        """Return a member's Heartbeat: the frame before and behind the correlation id."""
         return self._heartbeat.halves(frames.generation(member.generation), *member.identity())
 
     def _assignments(self, answer: bytes) -> dict[str, bytes]:
-        """The assignments from the leader, for each member in the answer to its JoinGroup."""
+        """Return the leader's assignment for each member in the answer to its JoinGroup."""
         version = frames.JOIN_STATIC if self.static else frames.JOIN_DYNAMIC
         _, response = decode_response(API_KEYS["JoinGroup"], version, answer[frames.SIZE_BYTES :])
         assert isinstance(response, JoinGroupResponse)
@@ -132,6 +132,6 @@ class Group:
 
 
 def accept(error: int, request: str, *others: ErrorCode) -> None:
-    """Raises UnexpectedAnswer if an answer carries an error that isn't one of these others."""
+    """Raise UnexpectedAnswer if an answer has an error that isn't one of these others."""
     if error and error not in others:
         raise UnexpectedAnswer(f"{request}: {ErrorCode(error).name}")

@@ -1,10 +1,10 @@
-"""`python -m benchmarks.profile`: where Tenure's time goes, by samples of its stack while a work loads it.
+"""`python -m benchmarks.profile`: shows where Tenure spends its time, by samples of its stack under load.
 
-py-spy looks at the process from outside, a few hundred times a second, and only when it runs. The table has the
-functions that were on top of the stack most often (self), with how often they were anywhere on it (total). It covers
-the main thread alone: the kernel does nearly all work of the log's. The title has the main thread's share of the CPU.
+py-spy samples the process from outside, a few hundred times a second, and only while it runs. The table shows the
+functions that were on top of the stack most often (self), and how often they were anywhere on it (total), in the main
+thread. The log's thread spends nearly all its time in the kernel; the report has only its share of the CPU.
 
-House rule: nothing is built into the server for this.
+House rule: the server has no code for this.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ PROFILED: dict[str, dict[str, Any]] = {
     "bounce": {"size": 500, "restarts": 1_000_000},
     "groups": {"steps": list(range(5_000, 1_000_000, 5_000)), "seconds": 0.1},
 }
-"""Works that go on for longer than they are looked at, with their parameters. Groups come in steps, since the generator
-makes up a step's before it sends the first; between two steps there are heartbeats, for as many seconds."""
+"""Works that last longer than the sampling, with their parameters. Groups come in steps, because the generator makes a
+step's groups before it sends the first one; between two steps there are heartbeats, for that many seconds.
+"""
 
 MAIN_THREAD = ": MainThread"
 SAMPLES_PER_S = 500
 FORMING_CPU_S = 1.0
-"""The server's CPU by the time that a work's groups exist and its load is steady."""
+"""After this CPU time of the server the groups of a work exist, and its load is steady."""
 LOOK_S = 0.1
 
 
@@ -57,7 +58,7 @@ def main(
 
 
 def stacks(work: str, seconds: int) -> tuple[list[str], float]:
-    """Samples of Tenure under a work, and the main thread's share of its CPU time meanwhile.
+    """Return samples of Tenure under a work, and the main thread's share of its CPU time meanwhile.
 
     A sample is a line of "thread;function;function;function count", the outermost first.
     """
@@ -88,12 +89,12 @@ def stacks(work: str, seconds: int) -> tuple[list[str], float]:
 
 
 def main_thread_s(pid: int) -> float:
-    """Seconds of CPU that a process's main thread has used."""
+    """Return the seconds of CPU of a process's main thread."""
     return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]) / NS
 
 
 def counted(samples: Iterable[str]) -> tuple[Counter[str], Counter[str]]:
-    """How often each function was on top of the main thread's stack, and how often it was on it."""
+    """Return how often each function was on top of the main thread's stack, and how often anywhere on it."""
     own: Counter[str] = Counter()
     anywhere: Counter[str] = Counter()
     for line in samples:
@@ -107,12 +108,12 @@ def counted(samples: Iterable[str]) -> tuple[Counter[str], Counter[str]]:
 
 
 def _without_line(frame: str) -> str:
-    """A function and its file: `dispatch (coordinator/server/wire/api.py:113)` is sampled in many lines."""
+    """Return function and file without the line: `dispatch (coordinator/server/wire/api.py:113)` has many lines."""
     return re.sub(r":\d+\)$", ")", frame)
 
 
 def table(work: str, samples: list[str], main_share: float, top: int) -> Table:
-    """The functions that were most often on top."""
+    """Return the functions that were on top most often."""
     own, anywhere = counted(samples)
     count = own.total()
     shown = Table("self", "total", "function", box=box.SIMPLE, title_justify="left")

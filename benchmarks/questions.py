@@ -1,6 +1,6 @@
-"""Single questions, asked as a client would when it starts: who is the coordinator, and may I join?
+"""Single requests of a client's start: who is the coordinator, and may I join?
 
-House rule: "not yet" is asked again; a blocking socket is enough, since nothing is measured per request here.
+House rule: "not yet" is asked again; a blocking socket is enough, because no request is measured here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FIRST_GROUP = "the-first"
 
 
 def prepare() -> None:
-    """Have the codecs that a first question needs, so that their making isn't taken for a server's start."""
+    """Make the codecs of a first request, so that their time doesn't count as a server's start."""
     Group(FIRST_GROUP, 1, static=True)
     encode_request(FindCoordinatorRequest(key=FIRST_GROUP), FIND_COORDINATOR, 0, None)
     answer = encode_response(API_KEYS["FindCoordinator"], FIND_COORDINATOR, 0, FindCoordinatorResponse())
@@ -30,9 +30,9 @@ def prepare() -> None:
 
 
 def until_joined(port: int, given_up: Callable[[], bool] = bool) -> None:
-    """Return when a member was answered that it has joined a group on 127.0.0.1:port.
+    """Return after a member has joined a group on 127.0.0.1:port.
 
-    given_up: says that there is no server to wait for any more. Raises TimeoutError, and UnexpectedAnswer.
+    given_up: returns whether there is no server to wait for. Raises TimeoutError, and UnexpectedAnswer.
     """
     group = Group(FIRST_GROUP, 1, static=True)
     join = group.join_frame(group.members[0])
@@ -49,7 +49,7 @@ def until_joined(port: int, given_up: Callable[[], bool] = bool) -> None:
 
 
 def coordinator(host: str, port: int, group_id: str) -> tuple[str, int]:
-    """Where the coordinator of a group listens; asked at host and port. Raises ConnectionError, UnexpectedAnswer."""
+    """Ask host and port for a group's coordinator; returns its address. Raises ConnectionError, UnexpectedAnswer."""
     request = encode_request(FindCoordinatorRequest(key=group_id), FIND_COORDINATOR, 0, frames.CLIENT_ID)
     with socket.create_connection((host, port), TIMEOUT_S) as connection:
         answer = _answer(connection, request)
@@ -60,7 +60,7 @@ def coordinator(host: str, port: int, group_id: str) -> tuple[str, int]:
 
 
 def _answer(connection: socket.socket, request: bytes) -> bytes:
-    """Return the final answer to a request: ask again while it is "not yet"."""
+    """Return the answer to a request; ask again while it is "not yet"."""
     while True:
         connection.sendall(request)
         answer = _frame(connection)

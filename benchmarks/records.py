@@ -1,9 +1,9 @@
 """Records: one batch, produced again and again to a topic partition, and fetched back.
 
-All batches of a run are the same bytes, so a Produce is encoded once for its topic partition and sent as it is, and
-each batch that a Fetch brings is compared with what was sent. Versions are the last with the plain headers.
+All batches of a run have the same bytes. A Produce is encoded once for its topic partition, and each fetched batch is
+compared with the produced one. Versions are the last ones with the plain headers.
 
-House rule: no answer is taken for a success that doesn't name the offset that is due.
+House rule: an answer counts as a success only if it has the expected offset.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ NO_LEADER_YET = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_F
 LEADER_ATTEMPTS = 200
 OFFSET_BYTES = 8
 RECORD_HEAD_BYTES = 16
-"""More than a record needs in front of its value, and behind it."""
+"""More than a record's bytes before and behind its value."""
 
 _unpack_stored = struct.Struct(">hq").unpack_from
 _unpack_fetched = struct.Struct(">h32xi").unpack_from
-"""Of a partition in a Fetch answer without aborted transactions: its error code and the size of its records."""
+"""Unpacks a partition of a Fetch answer without aborted transactions: its error code and the size of its records."""
 _unpack_offset = struct.Struct(">q").unpack_from
 
 
 def batch_of(record_bytes: int, batch_bytes: int) -> tuple[bytes, int]:
-    """A batch of records whose values have this size, not larger than asked for; and how many they are."""
+    """Return a batch of records with values of this size, at most as large as asked for, and their number."""
     count = max(batch_bytes // (record_bytes + RECORD_HEAD_BYTES), 1)
     value = bytes(range(256)) * (record_bytes // 256 + 1)
     now_ms = int(time.time() * 1000)
@@ -44,7 +44,7 @@ def batch_of(record_bytes: int, batch_bytes: int) -> tuple[bytes, int]:
 
 
 class Partition:
-    """A topic partition that is written and read by nobody else. written, read: the offsets that are next."""
+    """A topic partition that no other script writes or reads. written, read: the next offsets."""
 
     def __init__(self, topic: str, number: int, batch: bytes, record_count: int) -> None:
         self.written = 0
@@ -53,13 +53,14 @@ class Partition:
         self._record_count = record_count
         self._produce = _produce(topic, number, batch)
         self._fetch = _fetch(topic, number, len(batch))
-        # Where a partition's error code stands in an answer to Produce: behind the sizes, the correlation id, the name
-        # and the partition's number; in one to Fetch throttle time, an error code and a session id are before that.
+        # The position of a partition's error code in an answer to Produce: behind the sizes, the correlation id, the
+        # name and the partition's number. An answer to Fetch has also throttle time, an error code and a session id
+        # before it.
         self._stored_at = 22 + len(topic)
         self._fetched_at = 32 + len(topic)
 
     def until_led(self) -> Script:
-        """One batch, when there is a leader to take it."""
+        """Produce one batch as soon as the partition has a leader."""
         for _ in range(LEADER_ATTEMPTS):
             error, _ = _unpack_stored((yield self._produce), self._stored_at)
             if error == ErrorCode.NONE:
@@ -71,7 +72,7 @@ class Partition:
         raise UnexpectedAnswer("Produce: no leader")
 
     def produce(self, batch_count: int) -> Script:
-        """So many batches, each when the one before is acknowledged."""
+        """Produce that many batches, each after the acknowledgement of the one before."""
         for _ in range(batch_count):
             stored = _unpack_stored((yield self._produce), self._stored_at)
             if stored != (ErrorCode.NONE, self.written):
@@ -79,7 +80,7 @@ class Partition:
             self.written += self._record_count
 
     def fetch(self) -> Script:
-        """All that was written and not yet read, a batch at a time."""
+        """Fetch all batches that are written and not yet read, one at a time."""
         while self.read < self.written:
             answer = yield self._fetch.fill(0, self.read.to_bytes(OFFSET_BYTES, "big"))
             error, size = _unpack_fetched(answer, self._fetched_at)
@@ -92,7 +93,7 @@ class Partition:
 
 
 def _produce(topic: str, number: int, batch: bytes) -> bytes:
-    """Produce of one batch."""
+    """Return Produce of one batch."""
     topic_data, partition_data = ProduceRequest.TopicProduceData, ProduceRequest.PartitionProduceData
     request = ProduceRequest(
         acks=ACKS_ALL,
@@ -103,7 +104,7 @@ def _produce(topic: str, number: int, batch: bytes) -> bytes:
 
 
 def _fetch(topic: str, number: int, size: int) -> frames.Template:
-    """Fetch of at most so many bytes; to fill in: the offset."""
+    """Return Fetch of at most that many bytes; to fill in: the offset."""
     partition = FetchRequest.FetchPartition(partition=number, fetch_offset=frames.OFFSET_MARK, partition_max_bytes=size)
     topics = [FetchRequest.FetchTopic(topic=topic, partitions=[partition])]
     request = FetchRequest(max_wait_ms=WAIT_MS, min_bytes=1, max_bytes=size, topics=topics)

@@ -1,9 +1,9 @@
-"""Shows the figures: as a table for a terminal, as JSON, and as the table of a page.
+"""The results as a table for a terminal, as JSON, and as the table of a page.
 
-A cell is the median of the repetitions, with the least and the most behind it. A ratio is made within each repetition,
-where both were measured one right after the other; the cell then has the median of the ratios.
+A cell has the median of the repetitions, and the least and the most behind it. A ratio is made within each repetition,
+where both were measured one right after the other, and then the median is taken.
 
-House rule: nothing is rounded before it is shown.
+House rule: values are rounded only for display.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ Runs = dict[str, dict[str, list[dict[str, float]]]]
 """Figures by case, server and repetition."""
 
 Failed = tuple[str, str]
-"""Case and server of a repetition that failed."""
+"""Case and server of a failed repetition."""
 
 BEGIN, END = "<!-- the benchmark's table: make bench -->\n", "<!-- end of the table -->\n"
 
 PLAIN_WIDTH = 170
 BUSY = 0.2
-"""Of one core: with more than this used by others, absolute figures are too large."""
+"""Of one core: if other processes use more than this, absolute figures are too large."""
 
 LIMIT = 0.9
-"""Of one core: with more than this, the load generator may be what the server waits for."""
+"""Of one core: if the load generator uses more than this, the server may have waited for it."""
 
 MARK = "\N{DAGGER}"
 
@@ -42,7 +42,7 @@ NAMES = {"echo": "echo", "tenure": "Tenure", "kafka": "Apache Kafka"}
 class Line(NamedTuple):
     """A row with its values: by server, each repetition's; the others' CPU, in shares of one CPU.
 
-    limited: the servers that the load generator may have been too slow for.
+    limited: the servers for which the load generator may have been too slow.
     """
 
     title: str
@@ -53,7 +53,7 @@ class Line(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """Whether Tenure reached its floor."""
+        """Return whether Tenure reached its floor."""
         mine, floor = self.values.get(TENURE), self.floor
         if floor is None or not mine:
             return ""
@@ -61,7 +61,7 @@ class Line(NamedTuple):
 
     @property
     def floor(self) -> float | None:
-        """The most that Tenure may need; None if there is no such limit, or it wasn't measured."""
+        """Return the most that Tenure may need; None without a limit, or without its measurement."""
         floor = self.row.floor
         if isinstance(floor, str):
             return median(self.values[floor]) if floor in self.values else None
@@ -69,7 +69,7 @@ class Line(NamedTuple):
 
 
 def lines(cases: list[Case], runs: Runs) -> list[Line]:
-    """The rows of these cases that have values."""
+    """Return the rows of these cases that have values."""
     found = []
     for case in cases:
         measured = runs.get(case.name, {})
@@ -94,13 +94,13 @@ def lines(cases: list[Case], runs: Runs) -> list[Line]:
 
 
 def _by_repetition(runs: Runs, case: str, server: str, figure: str) -> dict[float, float]:
-    """A figure of each repetition that has it."""
+    """Return a figure by repetition, for repetitions that have it."""
     measured = runs.get(case, {}).get(server, [])
     return {figures["repetition"]: figures[figure] for figures in measured if figure in figures}
 
 
 def _measure(runs: Runs, to: To, case: str, server: str, figure: str) -> dict[float, float]:
-    """The divisor of a figure in each repetition; nothing if that is the figure itself."""
+    """Return the divisor of a figure by repetition; nothing if that is the figure itself."""
     what = (to.server or server, to.figure or figure)
     return {} if what == (server, figure) else _by_repetition(runs, case, *what)
 
@@ -110,14 +110,14 @@ def _is_limited(repetitions: list[dict[str, float]]) -> bool:
 
 
 def number(value: float) -> str:
-    """Three digits that say something."""
+    """Return the value with three significant digits."""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
 def cell(values: list[float] | None) -> str:
-    """Median, and range if there are several."""
+    """Return the median, and the range if there are several values."""
     if not values:
         return ""
     middle = number(median(values))
@@ -125,13 +125,13 @@ def cell(values: list[float] | None) -> str:
 
 
 def columns(servers: list[str], *, floors: bool = True) -> list[str]:
-    """The heads of the table; floors: whether any line has one."""
+    """Return the heads of the table; floors: whether any line has one."""
     names = [NAMES.get(server, server) for server in servers]
     return ["work", *names, *(["floor", ""] if floors else []), "others' CPU"]
 
 
 def cells(line: Line, servers: list[str], *, floors: bool = True) -> list[str]:
-    """A line of the table."""
+    """Return a line of the table."""
     floor = "" if line.floor is None else f"<= {number(line.floor)}"
     others = f"{100 * median(line.others):.0f} %" if line.others else ""
     mine = [cell(line.values.get(server)) + (f" {MARK}" if server in line.limited else "") for server in servers]
@@ -139,18 +139,18 @@ def cells(line: Line, servers: list[str], *, floors: bool = True) -> list[str]:
 
 
 def table(found: list[Line], servers: list[str]) -> list[list[str]]:
-    """Heads and lines."""
+    """Return heads and lines."""
     floors = any(line.floor is not None for line in found)
     return [columns(servers, floors=floors), *(cells(line, servers, floors=floors) for line in found)]
 
 
 def console() -> Console:
-    """Standard output, wide enough for a table where no terminal says how wide it is."""
+    """Return a console on standard output, wide enough for a table if no terminal has a width."""
     return Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
 
 
 def terminal(found: list[Line], servers: list[str]) -> Table:
-    """For a person who waited."""
+    """Return the table for a terminal."""
     heads, *rows = table(found, servers)
     shown = Table(*heads, box=box.SIMPLE)
     for column in shown.columns[1 : 1 + len(servers)]:
@@ -161,7 +161,7 @@ def terminal(found: list[Line], servers: list[str]) -> Table:
 
 
 def surroundings_note(found: list[Line]) -> str:
-    """Sentences for a run that wasn't alone on its machine, or too much for its load generator; empty for others."""
+    """Return sentences about a busy machine or a load generator at its limit; empty without either."""
     note = ""
     others = [share for line in found for share in line.others]
     if others and median(others) >= BUSY:
@@ -175,20 +175,20 @@ def surroundings_note(found: list[Line]) -> str:
 
 
 def failures_note(failed: list[Failed]) -> str:
-    """A sentence that names what failed, each with how often; empty if nothing did."""
+    """Return a sentence with each failed measurement and its count; empty without any."""
     often = Counter(failed)
     named = [f"{case} with {NAMES.get(server, server)} ({count})" for (case, server), count in often.items()]
     return f" Failed, and left out: {', '.join(named)}." if named else ""
 
 
 def markdown(found: list[Line], servers: list[str]) -> str:
-    """For a page."""
+    """Return the table as Markdown for a page."""
     heads, *rows = table(found, servers)
     return "".join(f"| {' | '.join(row)} |\n" for row in [heads, ["---"] * len(heads), *rows])
 
 
 def rewritten(page: str, about: str, table: str) -> str:
-    """A page with what stands between its two markers replaced. Raises ValueError if they aren't there."""
+    """Replace the text between the page's two markers. Raises ValueError if they are missing."""
     before, _, rest = page.partition(BEGIN)
     _, found, after = rest.partition(END)
     if not found:

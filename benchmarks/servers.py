@@ -1,10 +1,9 @@
-"""The servers that are compared, each a process of its own on 127.0.0.1.
+"""The servers under comparison, each a process of its own on 127.0.0.1.
 
-`Echo` and `Tenure` are started anew for every measurement: that takes a moment, and nothing of one measurement is left
-in the next. Apache Kafka, with the flags of its own start script, serves many of them, since it takes seconds to start
-and more until its code is compiled.
+`Echo` and `Tenure` start anew for every measurement, so that no measurement influences the next. Apache Kafka, with the
+flags of its own start script, serves many of them, since it takes seconds to start and more until its code is compiled.
 
-House rule: only processes that were started here are ended.
+House rule: this module ends only processes that it started.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ STOPPED_WITHIN_S = 15.0
 SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 KAFKA_SETTINGS = {**SETTINGS, "offsets.topic.num.partitions": "50"}
 
-# Those of kafka-server-start.sh and kafka-run-class.sh.
+# The flags of kafka-server-start.sh and kafka-run-class.sh.
 JVM_FLAGS = (
     "-Xms1G",
     "-Xmx1G",
@@ -47,9 +46,9 @@ JVM_FLAGS = (
 
 
 class Running(NamedTuple):
-    """A server that runs.
+    """A running server.
 
-    folder: where its log is, if it has one. start_s: from exec to the answer to its first JoinGroup; 0: not seen.
+    folder: its log's folder, if it has one. start_s: from exec to the answer to its first JoinGroup; 0 if not measured.
     workers: the processes below its own that are part of it. http: HOST:PORT of its metrics, if it has any.
     """
 
@@ -64,7 +63,7 @@ class Running(NamedTuple):
 
 @contextmanager
 def pinned(cpus: set[int]) -> Iterator[None]:
-    """Processes that are started meanwhile run on these CPUs."""
+    """Run processes that are started meanwhile on these CPUs."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cpus)
     try:
@@ -74,7 +73,7 @@ def pinned(cpus: set[int]) -> Iterator[None]:
 
 
 def given(name: str) -> Running:
-    """A server that runs already, on this machine: 127.0.0.1:PORT:PID. Raises ValueError, which says what is wrong."""
+    """Return a server that runs already on this machine: 127.0.0.1:PORT:PID. Raises ValueError with the reason."""
     _, port, pid = name.split(":")
     try:
         found = listens(int(pid), int(port))
@@ -87,7 +86,7 @@ def given(name: str) -> Running:
 
 @contextmanager
 def echo(answer: bytes, cpus: set[int]) -> Iterator[Running]:
-    """The echo server; see `benchmarks.echo`."""
+    """Run the echo server; see `benchmarks.echo`."""
     with pinned(cpus):
         process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.echo", answer.hex()], stdout=subprocess.PIPE, text=True
@@ -101,9 +100,9 @@ def echo(answer: bytes, cpus: set[int]) -> Iterator[Running]:
 
 @contextmanager
 def tenure(settings: Mapping[str, str], cpus: set[int], *, hangs: bool = False) -> Iterator[Running]:
-    """Tenure as it lies in this tree, logging as it does by default, to a file.
+    """Run Tenure from this tree, with its default logging, to a file.
 
-    hangs: its disk never comes back where events are kept.
+    hangs: the disk of its events hangs.
     """
     prepare()
     folder = Path(tempfile.mkdtemp(prefix="tenure-bench-"))
@@ -149,23 +148,23 @@ def tenure(settings: Mapping[str, str], cpus: set[int], *, hangs: bool = False) 
 
 
 def _ready(process: subprocess.Popen[str]) -> str:
-    """The line with which a server says that it can be used."""
+    """Return the line with which a server reports that it is ready."""
     assert process.stdout is not None
     return process.stdout.readline()
 
 
 @contextmanager
 def kafka(cpus: set[int]) -> Iterator[Running]:
-    """One node of Apache Kafka, just started. Raises ApacheKafkaError."""
+    """Start one node of Apache Kafka. Raises ApacheKafkaError."""
     prepare()
     node = ApacheKafka(KAFKA_SETTINGS, JVM_FLAGS)
     failed: list[BaseException] = []
 
     def start() -> None:
         try:
-            with pinned(cpus):  # of this thread, and so of what it starts
+            with pinned(cpus):  # of this thread, and of the processes that it starts
                 node.start()
-        except BaseException as error:  # noqa: BLE001 - told to who waits below
+        except BaseException as error:  # noqa: BLE001 - raised again below
             failed.append(error)
 
     try:

@@ -1,9 +1,9 @@
-"""The order of measurements and their place: the servers in turn, the load generator beside them.
+"""The order and the place of measurements: the servers in turn, the load generator beside them.
 
-Repetitions are interleaved: all servers do a work once, then all do it again, so that other load on the machine meets
-all of them. A server runs on one CPU and the generator on another, if there are two.
+Repetitions are interleaved: all servers do a work once, then all do it again, so that a disturbance of the machine
+meets all of them. If there are two CPUs, the server runs on one and the generator on the other.
 
-House rule: a measurement that fails is reported and left out; the others go on.
+House rule: a failed measurement is reported and left out; the others go on.
 """
 
 from __future__ import annotations
@@ -32,20 +32,22 @@ from tests.support.apache import ApacheKafkaError
 JOB_TIMEOUT_S = 600
 
 FAILURES = (subprocess.SubprocessError, OSError, ValueError, ApacheKafkaError, UnexpectedAnswer)
-"""Errors in which a server, its load generator or a missing tool may end; the rest of a run goes on."""
+"""Failures of a server, of its load generator or of a missing tool; the rest of a run goes on."""
 
 AGE_MAX_S = SESSION_TIMEOUT_MS // 1000 - JOB_TIMEOUT_S
-"""How old Apache Kafka is at most when a measurement starts, so that no session ends during it. Without heartbeats the
-sessions of earlier groups end in their time, and to remove 300,000 of them takes Kafka a core for minutes.
+"""The age limit of Apache Kafka when it is chosen for a measurement, which takes far less than the rest of its time.
+The sessions of its groups expire together, because they get no heartbeats, and the removal of 300,000 groups takes it a
+core for minutes.
 """
 
 GROUPS_MAX = 300_000
-"""How many groups it has been given at most when it is chosen; all of them are still there. So the repetitions of
-`groups` share a node that has compiled what others did before, and what comes behind them has another: with 330,000
-groups in its heap Kafka took most of a core for 10,000 connections, and takes a third of one without."""
+"""The limit of groups that Apache Kafka holds when it is chosen; all of them stay in it. So the repetitions of `groups`
+share a node that has compiled the code of other works, and later works get another node: with 330,000 groups in its
+heap Kafka took most of a core for 10,000 connections, without them a third of one.
+"""
 
 WARM_UP_S = 30
-"""Of each work. After 20 s of a bit of everything a JVM still compiles: OffsetCommits took it 500 us, and 100 later."""
+"""For each work. After 20 s of mixed work a JVM still compiles: OffsetCommits took it 500 us, and 100 us later."""
 WARM_UP: dict[str, dict[str, Any]] = {
     "heartbeat": {"seconds": 1.5},
     "commit": {"seconds": 1.5},
@@ -59,16 +61,16 @@ progress = Console(stderr=True)
 
 
 def cpus() -> tuple[set[int], set[int]]:
-    """Where servers run, and where the generator: the same if there is only one."""
+    """Return the CPUs of servers and of the generator: the same ones if there is only one."""
     mine = sorted(os.sched_getaffinity(0))
     return {mine[0]}, {mine[-1]}
 
 
 class Kafka:
-    """Apache Kafka: one node for all that is measured, and a new one in its place before it is too old, or too full.
+    """Apache Kafka: one node for all measurements, and a new one before it is too old, or too full.
 
-    start: of a node. clock: in seconds. cold: what the node has to be warmed up for yet, by work. groups: how many
-    it has been left with, about.
+    start: makes a node. clock: in seconds. cold: works for which the node isn't warm yet, by work. groups: about how
+    many groups it holds.
     """
 
     def __init__(
@@ -83,21 +85,21 @@ class Kafka:
         self.groups = 0
 
     def running(self) -> servers.Running:
-        """The node; it is started if there is none."""
+        """Return the node; start it if there is none."""
         if self._running is None:
             self._since_s = self._clock()
             self._running = self._node.enter_context(self._start())
         return self._running
 
     def age(self) -> None:
-        """Before each measurement, of whichever server: end a node that is too old, or too full, for one more."""
+        """Before each measurement of any server, end a node that is too old, or too full, for one more."""
         if self._running is None:
             return
         if self._clock() - self._since_s > AGE_MAX_S or self.groups >= GROUPS_MAX:
             self.close()
 
     def close(self) -> None:
-        """End the node. The next one has to be warmed up anew."""
+        """End the node. The next one must be warmed up anew."""
         self._running = None
         self.cold = dict(WARM_UP)
         self.groups = 0
@@ -105,7 +107,7 @@ class Kafka:
 
 
 class Stage:
-    """The servers, as they are asked for, and the CPUs that they and the generator run on."""
+    """The chosen servers, and the CPUs that they and the generator run on."""
 
     def __init__(self, settings: Mapping[str, str], stack: ExitStack) -> None:
         self.settings = settings
@@ -114,7 +116,7 @@ class Stage:
         stack.callback(self._kafka.close)
 
     def measure(self, case: Case, name: str, tag: str) -> Figures:
-        """One repetition of a case with one server."""
+        """Measure one repetition of a case with one server."""
         self._kafka.age()
         with self._server(case, name) as server, self._without(case) as without:
             started = {"start_s": server.start_s} if server.start_s else {}
@@ -140,7 +142,7 @@ class Stage:
         return servers.tenure({**case.without, **self.settings}, self.server_cpus)
 
     def _warm_up(self, server: servers.Running, work: str) -> None:
-        """A while of a work before it is measured first, so that what it needs is compiled."""
+        """Do a work for a while before its first measurement, so that its code is compiled."""
         if work not in self._kafka.cold:
             return
         progress.print(f"warming up {server.name} for {WARM_UP_S} s: {work}")
@@ -159,10 +161,10 @@ class Stage:
         tag: str,
         without: servers.Running | None = None,
     ) -> Figures:
-        """A generator, and what it found."""
+        """Run a generator; returns its figures."""
         bench = _bench(server, tag)._replace(without=without and _bench(without, tag))
         if server.name == KAFKA:
-            self._kafka.groups += left_behind(work, parameters)  # also if it doesn't come to its end
+            self._kafka.groups += left_behind(work, parameters)  # also if it fails
         with servers.pinned(self.generator_cpus):
             done = subprocess.run(
                 [sys.executable, "-m", "benchmarks.load", bench.job(work, parameters, tag)],
@@ -181,7 +183,7 @@ def _bench(server: servers.Running, tag: str) -> Bench:
 
 
 def needed(case: Case) -> tuple[str, ...]:
-    """The works that a case is made of."""
+    """Return the works of a case."""
     if case.work == "connections":
         return ("groups", "heartbeat")
     if case.work == "latency":
@@ -190,7 +192,7 @@ def needed(case: Case) -> tuple[str, ...]:
 
 
 def left_behind(work: str, parameters: Mapping[str, Any]) -> int:
-    """How many groups a work leaves, if they are many."""
+    """Return how many groups a work leaves on the server, if they are many."""
     if work == "groups":
         return int(max(parameters["steps"]))
     return int(parameters["count"]) if work == "connections" else 0
@@ -199,9 +201,9 @@ def left_behind(work: str, parameters: Mapping[str, Any]) -> int:
 def measured(
     stage: Stage, cases: list[Case], names: list[str], repeat: int, keep: Callable[[Runs], None]
 ) -> tuple[Runs, list[Failed]]:
-    """Run every case with every server, as often as asked. Returns the figures, and the measurements that failed.
+    """Measure every case with every server and repetition; returns the figures and the failures.
 
-    keep: gets all figures so far after each measurement.
+    keep: receives all results so far after each measurement.
     """
     runs: Runs = {case.name: {} for case in cases}
     failed = []
@@ -209,7 +211,7 @@ def measured(
     for case, repetition, name in turns(cases, names, repeat):
         progress.print(f"{case.name} {repetition + 1} of {min(repeat, case.repeat_max)}: {name}")
         try:
-            # No server has seen these groups before, not even one that was measured yesterday.
+            # No server has seen these groups before, not even in a run of yesterday.
             figures = stage.measure(case, name, f"{case.name}-{time.time_ns()}")
         except FAILURES as error:
             text = "see above" if isinstance(error, subprocess.CalledProcessError) else repr(error)
@@ -222,7 +224,7 @@ def measured(
 
 
 def turns(cases: list[Case], names: list[str], repeat: int) -> Iterator[tuple[Case, int, str]]:
-    """The order of measurements: case, repetition and server."""
+    """Return the order of measurements: case, repetition and server."""
     together: list[list[Case]] = []
     for case in cases:
         if together and case.beside == together[-1][0].name:

@@ -1,11 +1,11 @@
-"""The works: what is done to a server, and what is read off meanwhile.
+"""The works: each loads a server and returns the figures that it measured meanwhile.
 
 A work is a function of a `Bench`, the server that it loads, and of its own parameters; it returns figures by name, in
 the unit that the name ends with. It prepares (groups are formed, load runs until it is steady), reads the meter, works,
-and reads again: what a figure counts begins with the first byte sent after the first reading and ends with the last
-answer before the second.
+and reads again: a figure covers the time from the first byte sent after the first reading to the last answer before the
+second.
 
-House rule: an answer that isn't the expected one ends the work; no figure is made of refusals.
+House rule: an answer that isn't the expected one ends the work; no figure counts refusals.
 """
 
 from __future__ import annotations
@@ -41,33 +41,34 @@ MS = 1e3
 MIB = 1024 * 1024
 
 CONNECTIONS = 64
-"""Where the number of connections is not what a work is about."""
+"""For works whose subject isn't the number of connections."""
 CONNECTED_AT_ONCE = 32
-"""Fewer than a server lets wait to be accepted (socket.listen.backlog.size)."""
+"""Fewer than a server's queue of unaccepted connections holds (socket.listen.backlog.size)."""
 SOURCES = [f"127.0.0.{number}" for number in range(2, 52)]
-"""Addresses that very many connections come from: one has ports for 28,000, and those just closed are not free yet."""
+"""Source addresses for very many connections: one address has ports for 28,000, and recently closed ones stay in use.
+"""
 FORMED_AT_ONCE = 1_000
 BEFORE_COMPACTION = 40
-"""Restarts in a group of 500 that fit into one segment: what they append is what is there then."""
+"""Restarts in a group of 500 that fit into one segment, so that the log grows by exactly their records."""
 BARE_SYNCS = 200
 SOON_S = 0.1
 TOPIC_PARTITIONS = 100
 COMPACTION_ATTEMPTS = 10
 SCRAPES = 20
-"""That a scraper asks for and doesn't read: more than the system keeps for it."""
+"""Scrapes that a scraper asks for and doesn't read: more than the system's buffers hold."""
 SMALL_BYTES = 4096
 
 Figures = dict[str, float]
 Halves = tuple[bytes, bytes]
 Timed = tuple[float, float]
-"""When a request was sent, and how many seconds later its answer came."""
+"""The time of a request, and the seconds until its answer."""
 
 
 class Bench(NamedTuple):
     """A server to load.
 
-    tag: makes the names of this run's groups its own. plain: no Kafka, it only echoes. http: HOST:PORT of its metrics.
-    without: another server, for a work that compares the two.
+    tag: makes the names of this run's groups its own. plain: the server only echoes and isn't Kafka. http: HOST:PORT of
+    its metrics. without: another server, for a work that compares the two.
     """
 
     host: str
@@ -79,19 +80,19 @@ class Bench(NamedTuple):
     without: Bench | None = None
 
     def driver(self) -> Driver:
-        """Connections to it, none yet."""
+        """Return a driver without connections to it."""
         return Driver(self.host, self.port)
 
     def coordinator(self, group_id: str) -> tuple[str, int]:
-        """Where the requests of a group go."""
+        """Return the address for the requests of a group."""
         return (self.host, self.port) if self.plain else coordinator(self.host, self.port, group_id)
 
     def job(self, work: str, parameters: Mapping[str, Any], tag: str) -> str:
-        """A work on this server, for a generator of its own (`benchmarks.load`)."""
+        """Return a job with a work on this server, for a generator of its own (`benchmarks.load`)."""
         return json.dumps({"work": work, "parameters": parameters, **self.said(), "tag": tag})
 
     def said(self) -> dict[str, Any]:
-        """Of the server, what a job says."""
+        """Return a job's fields about the server."""
         return {
             "host": self.host,
             "port": self.port,
@@ -107,7 +108,7 @@ class Bench(NamedTuple):
 
     @classmethod
     def of(cls, job: Mapping[str, Any]) -> Bench:
-        """The server of a job."""
+        """Return the server of a job."""
         return cls(
             host=job["host"],
             port=job["port"],
@@ -119,11 +120,11 @@ class Bench(NamedTuple):
         )
 
 
-# What the works share.
+# Parts that several works use.
 
 
 def form(bench: Bench, driver: Driver, links: list[Link], group: Group) -> Group:
-    """Bring all members of a group in, one on each connection; if the server only echoes, they look as if they were."""
+    """Bring all members of a group in, one on each connection; for an echo server, only give them ids."""
     if bench.plain:
         pretend(group)
         return group
@@ -134,14 +135,14 @@ def form(bench: Bench, driver: Driver, links: list[Link], group: Group) -> Group
 
 
 def pretend(group: Group) -> None:
-    """Give members ids as long as those that real servers give."""
+    """Give members ids as long as a real server's."""
     for member in group.members:
         member.member_id = f"{member.instance_id or frames.CLIENT_ID}-{'0' * 36}"
         member.generation = 1
 
 
 def form_many(bench: Bench, driver: Driver, first: int, end: int) -> list[Group]:
-    """Groups number `first` up to `end`, of one static member each, formed on all connections side by side."""
+    """Form the groups `first` up to `end`, of one static member each, on all connections side by side."""
     groups = [Group(f"{bench.tag}-{number:06}", 1, static=True) for number in range(first, end)]
     if bench.plain:
         for group in groups:
@@ -161,7 +162,7 @@ def form_many(bench: Bench, driver: Driver, first: int, end: int) -> list[Group]
 def seats(
     bench: Bench, driver: Driver, connections: int, members: int, groups: int
 ) -> list[tuple[Link, list[tuple[Group, Member]]]]:
-    """Connections, each to the coordinator of its members, and these members; there is a topic that they may commit."""
+    """Return connections, each to the coordinator of its members, with these members; create the topic of commits."""
     if not bench.plain:
         driver.connect(1)
         driver.start(driver.links[0], create_topic())
@@ -187,7 +188,7 @@ def seats(
 
 
 def create_topic(name: str = frames.TOPIC, partition_count: int = TOPIC_PARTITIONS) -> Script:
-    """A topic, unless it is there: the one that members subscribe to if not named."""
+    """Create a topic, unless it exists; without a name, the one that members subscribe to."""
     answer = yield frames.create_topic(name, partition_count)
     accept(frames.topic_error(answer, name), "CreateTopics", ErrorCode.TOPIC_ALREADY_EXISTS)
 
@@ -200,10 +201,10 @@ def heartbeats(
     pause_s: float = 0.0,
     until: float = math.inf,
 ) -> Script:
-    """Heartbeats of these members in turn; how long each took goes to `took`, in seconds.
+    """Send heartbeats of these members in turn; `took` receives each one's seconds.
 
-    They follow each other at once, or so many seconds apart, the first at `due`. The last is the first that is sent at
-    `until` or later.
+    They follow each other at once, or that many seconds apart, the first at `due`. The last is the first that is sent
+    at `until` or later.
     """
     done, count, number, began = frames.HEARTBEAT_DONE, len(members), first, -math.inf
     while began < until:
@@ -220,19 +221,19 @@ def heartbeats(
 
 
 def once(halves: Halves) -> Script:
-    """One heartbeat."""
+    """Send one heartbeat."""
     answer = yield halves[0] + bytes(4) + halves[1]
     check(answer, bytes(4), frames.HEARTBEAT_DONE)
 
 
 def first_ones(members: Sequence[Halves]) -> Script:
-    """One heartbeat of each of these members."""
+    """Send one heartbeat of each of these members."""
     for halves in members:
         yield from once(halves)
 
 
 def paced(halves: Halves, due: float, pause_s: float, took: list[Timed]) -> Script:
-    """Heartbeats of one member, the first at `due`, the others `pause_s` apart, for ever."""
+    """Send heartbeats of one member, the first at `due`, the others `pause_s` apart, for ever."""
     start, rest = halves
     number = 0
     while True:
@@ -247,7 +248,7 @@ def paced(halves: Halves, due: float, pause_s: float, took: list[Timed]) -> Scri
 
 
 def commits(template: frames.Template, identity: tuple[bytes, ...], done: bytes, took: list[float]) -> Script:
-    """OffsetCommits of one member without a pause, each of a larger offset, for ever."""
+    """Send OffsetCommits of one member without a pause, each of a larger offset, for ever."""
     pack_offset = struct.Struct(">q").pack
     start, rest = template.halves(*identity, frames.OFFSET)
     before, _, behind = rest.partition(frames.OFFSET)
@@ -262,13 +263,13 @@ def commits(template: frames.Template, identity: tuple[bytes, ...], done: bytes,
 
 
 def check(answer: bytes, correlation_id: bytes, done: bytes) -> None:
-    """Raises UnexpectedAnswer if an answer isn't the one that belongs to this request, without an error."""
+    """Raise UnexpectedAnswer if an answer isn't the one to this request, without an error."""
     if answer[8:] != done or answer[4:8] != correlation_id:
         raise UnexpectedAnswer(f"an answer without success: {answer.hex(' ')}")
 
 
 def steady(bench: Bench, driver: Driver, seconds: float, took: list[float]) -> Figures:
-    """Let the scripts run: a fifth of the time to get going, the rest measured."""
+    """Run the scripts: a fifth of the time to get going, the rest measured."""
     driver.run(seconds / 5)
     took.clear()
     began = bench.meter.sample()
@@ -289,7 +290,7 @@ def steady(bench: Bench, driver: Driver, seconds: float, took: list[float]) -> F
 
 
 def percentiles(took: list[float]) -> Figures:
-    """Latencies in microseconds, from seconds."""
+    """Return percentiles of latencies in microseconds, from seconds."""
     ordered = sorted(took)
     last = len(ordered) - 1
     return {
@@ -311,10 +312,10 @@ def heartbeat(
     depth: int = 1,
     seconds: float = 2.0,
 ) -> Figures:
-    """Heartbeats of all members, as fast as they are answered.
+    """Send heartbeats of all members, as fast as they are answered.
 
-    members: on each connection, which sends for them in turn. groups: which the members of all connections form, or
-    several times as many with several members on a connection. depth: requests under way on a connection.
+    members: on each connection, which sends for them in turn. groups: the number of groups of the members of all
+    connections; several members on a connection form several times as many. depth: open requests on a connection.
     """
     took: list[float] = []
     with bench.driver() as driver:
@@ -333,11 +334,11 @@ def setting(
     seconds: float = 0.2,
     turns: int = 20,
 ) -> Figures:
-    """Heartbeats to two servers that differ in a setting, one of which has nothing to do while the other has.
+    """Send heartbeats to two servers that differ in a setting; one is idle while the other works.
 
-    pause_s: between two on a connection, evenly spread over all of these; 0: none. seconds: of a turn; a server that
-    shows metrics is scraped once in each. turns: of either server. Each is compared with the one of the other beside
-    it, as a shared machine is faster and slower for seconds at a time.
+    pause_s: between two on a connection, evenly spread over all of these; 0: none. seconds: of a turn; a server with
+    metrics is scraped once in each turn. turns: of either server. Each turn is compared with the other server's turn
+    beside it, as a shared machine is faster and slower for seconds at a time.
     """
     assert bench.without is not None
     with bench.driver() as driver, bench.without.driver() as driver_without:
@@ -369,7 +370,7 @@ def setting(
 
 
 class Side:
-    """One of two servers that are compared, and its members, each on a connection of its own.
+    """One of two compared servers, and its members, each on a connection of its own.
 
     cpu_us: of a heartbeat, turn by turn.
     """
@@ -382,7 +383,7 @@ class Side:
         self.cpu_us: list[float] = []
 
     def turn(self, seconds: float) -> None:
-        """Heartbeats for so long."""
+        """Send heartbeats for that many seconds."""
         took: list[float] = []
         used_s = self._bench.meter.sample().server_s
         with scraped(self._bench.http):
@@ -398,7 +399,7 @@ class Side:
 
 @contextmanager
 def scraped(http: str) -> Iterator[None]:
-    """Metrics, if there are any, are read once meanwhile, as Prometheus does it."""
+    """Read the metrics, if there are any, once meanwhile, as Prometheus does."""
     if not http:
         yield
         return
@@ -425,7 +426,7 @@ def commit(
     depth: int = 1,
     seconds: float = 2.0,
 ) -> Figures:
-    """OffsetCommits of all members, as fast as they are answered. partitions: of the topic, in each."""
+    """Send OffsetCommits of all members, as fast as they are answered. partitions: of the topic, in each."""
     done = frames.commit_done(partitions)
     took: list[float] = []
     with bench.driver() as driver:
@@ -437,16 +438,16 @@ def commit(
 
 
 def bounce(bench: Bench, *, size: int = 500, restarts: int = 500, at_once: int = 1) -> Figures:
-    """Members of a stable static group restart, in turn: each joins without its member id, and syncs.
+    """Restart members of a stable static group in turn: each joins without its member id, and syncs.
 
-    at_once: how many do so at a time.
+    at_once: how many restart at a time.
     """
     if at_once > size:
         raise UnexpectedAnswer(f"{at_once} of {size} members can't restart at a time")
     with bench.driver() as driver:
         group = form(bench, driver, driver.connect(size), Group(bench.tag, size, static=True))
         took: list[float] = []
-        # Nobody restarts a member that another has under way, however far one falls behind.
+        # A slow member's restart is never repeated by another script.
         circle = size - size % at_once
 
         def roll(numbers: range) -> Script:
@@ -465,7 +466,7 @@ def bounce(bench: Bench, *, size: int = 500, restarts: int = 500, at_once: int =
         driver.run()
         used = bench.meter.since(began)
     appended: Figures = {}
-    if bench.meter.folder is not None and log_bytes > 0:  # not if older segments were compacted just then
+    if bench.meter.folder is not None and log_bytes > 0:  # not if older segments were compacted meanwhile
         appended["log_bytes_per_restart"] = log_bytes / counted
         appended["bare_sync_us"] = bare_sync_s(bench.meter.folder, round(log_bytes / counted)) * US
     return {
@@ -477,10 +478,10 @@ def bounce(bench: Bench, *, size: int = 500, restarts: int = 500, at_once: int =
 
 
 def sinks(bench: Bench, *, readers: int = 20, size: int = 100, restarts: int = 600) -> Figures:
-    """As `bounce`, while what it causes goes to sinks that hang.
+    """Do `bounce` while the sinks of its events and metrics hang.
 
-    readers: connections that ask for events as they come and read none of them, and as many that ask for metrics over
-    and over and read none of these.
+    readers: connections that ask for events and read none of them, and as many that ask for metrics repeatedly and read
+    none of them.
     """
     events = b"GET /events HTTP/1.1\r\nHost: sinks\r\n\r\n"
     metrics = b"GET /metrics HTTP/1.1\r\nHost: sinks\r\n\r\n"
@@ -495,9 +496,10 @@ def sinks(bench: Bench, *, readers: int = 20, size: int = 100, restarts: int = 6
 
 
 def bare_sync_s(folder: str, size: int) -> float:
-    """CPU of appending so many bytes and syncing them, beside a log and without one; nearly all of it is the kernel's.
+    """Return the CPU of appending that many bytes and syncing them, beside a log and without one.
 
-    As little as any server can do that has a record of this size on disk before it answers.
+    Nearly all of it is the kernel's. A server that has a record of this size on disk before it answers needs at least
+    this.
     """
     data = bytes(size)
     with tempfile.TemporaryFile(dir=Path(folder).parent) as file:
@@ -509,7 +511,7 @@ def bare_sync_s(folder: str, size: int) -> float:
 
 
 def storm(bench: Bench, *, size: int = 1_000) -> Figures:
-    """Dynamic members join a group at once, each on its own connection: until all have synced one generation."""
+    """Let dynamic members join a group at once, each on its own connection, until all have synced one generation."""
     with bench.driver() as driver:
         driver.connect(size)
         group = Group(bench.tag, size, static=False)
@@ -529,10 +531,10 @@ def storm(bench: Bench, *, size: int = 1_000) -> Figures:
 
 
 def groups(bench: Bench, *, steps: Sequence[int] = (10, 10_000, 100_000), seconds: float = 2.0) -> Figures:
-    """Groups of one static member, more and more of them; after each step, heartbeats of all groups in turn.
+    """Form more and more groups of one static member; after each step, send heartbeats of all groups in turn.
 
-    steps: how many there are then; the figures of the first step end with _0, and so on. A thousand are formed at a
-    time, so that a server that waits for its disk isn't what the generator waits for.
+    steps: the numbers of groups; the figures of the first step end with _0, and so on. A thousand are formed at a time,
+    so that the generator doesn't wait for a server that waits for its disk.
     """
     figures: Figures = {}
     formed: list[Group] = []
@@ -559,9 +561,9 @@ def groups(bench: Bench, *, steps: Sequence[int] = (10, 10_000, 100_000), second
 
 
 def _rotating_heartbeats(bench: Bench, members: list[Halves], seconds: float) -> float:
-    """CPU of a heartbeat, in microseconds, where no connection sends two of one member in a row.
+    """Return the CPU of a heartbeat, in microseconds, if no connection sends two of one member in a row.
 
-    Each member has had one before, as hardly any heartbeat is the first of its generation.
+    Each member has sent one before, as hardly any heartbeat is the first of its generation.
     """
     took: list[float] = []
     with bench.driver() as driver:
@@ -575,7 +577,7 @@ def _rotating_heartbeats(bench: Bench, members: list[Halves], seconds: float) ->
 
 
 def connections(bench: Bench, *, count: int = 10_000, pause_s: float = 3.0, rounds: int = 2) -> Figures:
-    """Many connections, each with a member that sends a heartbeat every `pause_s`, evenly spread.
+    """Open many connections, each with a member that sends a heartbeat every `pause_s`, evenly spread.
 
     Memory is that of a connection with its member, in a group of its own.
     """
@@ -612,11 +614,10 @@ def connections(bench: Bench, *, count: int = 10_000, pause_s: float = 3.0, roun
 def records(
     bench: Bench, *, size: int = 1_000, megabytes: int = 400, partitions: int = 4, batch_bytes: int = 1_000_000
 ) -> Figures:
-    """Produce with acks=all, then Fetch of the same: each topic partition on a connection of its own.
+    """Produce with acks=all, then fetch the same records: each topic partition on a connection of its own.
 
-    size: of a record's value, in bytes; a record has no more than that. megabytes: of values, twice: what is produced
-    and fetched first is not measured, it lets a JVM compile. batch_bytes: of a batch; each Produce and each Fetch has
-    one.
+    size: bytes of a record's value; a record has nothing else. megabytes: of values, twice: the first half isn't
+    measured and lets a JVM compile. batch_bytes: of a batch; each Produce and each Fetch has one.
     """
     batch, record_count = batch_of(size, batch_bytes)
     batches = max(megabytes * 1_000_000 // (partitions * size * record_count), 1)
@@ -654,7 +655,7 @@ def records(
 
 
 def idle(bench: Bench, *, seconds: float = 2.0) -> Figures:
-    """A server that was just started, and nobody there."""
+    """Measure a server after its start, without clients."""
     began = bench.meter.sample()
     time.sleep(seconds)
     used = bench.meter.since(began)
@@ -674,13 +675,13 @@ def latency(
     before_s: float = 1.0,
     compacts: bool = False,
 ) -> Figures:
-    """Heartbeats of a stable group, each member's every `pause_s`, while another generator does another work.
+    """Send heartbeats of a stable group, each member's every `pause_s`, beside another generator's work.
 
-    beside: that work; it is done once before, so that what it needs has been imported and compiled. compacts: it must
-    make the server compact its log meanwhile. before_s: how long heartbeats go alone before that.
+    beside: that work; it runs once before, so that its code is imported and compiled. compacts: the server must compact
+    its log meanwhile. before_s: how long heartbeats run alone before that.
 
-    The figures are the times of heartbeats that were under way while the other work was measured. This process
-    goes first where both want the CPU, if the system lets it.
+    The figures are the latencies of heartbeats during the measurement of the other work. This process goes first where
+    both want the CPU, if the system allows it.
     """
     with suppress(PermissionError):
         os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
@@ -700,7 +701,7 @@ def latency(
             took.clear()
             since_s, mine_s = clock(), time.process_time()
             figures = _beside(driver, job)
-            # About: of the time of its start and its preparations too.
+            # Approximate, because it includes the start and the preparations.
             my_share = (time.process_time() - mine_s) / (clock() - since_s)
             if not compacts or figures["children_share"]:
                 break
@@ -721,7 +722,7 @@ def latency(
 
 
 def _beside(driver: Driver, job: str) -> Figures:
-    """The figures of another generator, which works while the driver goes on."""
+    """Return another generator's figures, while the driver goes on."""
     with subprocess.Popen([sys.executable, "-m", "benchmarks.load", job], stdout=subprocess.PIPE) as other:
         while other.poll() is None:
             driver.run(SOON_S)
@@ -740,5 +741,5 @@ WORKS: dict[str, Callable[..., Figures]] = {
 
 
 def answer(work: str, parameters: Mapping[str, Any]) -> bytes:
-    """The part of an answer behind the correlation id, for the measured kind of request: the echo sends it."""
+    """Return the bytes behind the correlation id in an answer to the measured request, for the echo."""
     return frames.commit_done(parameters.get("partitions", 1)) if work == "commit" else frames.HEARTBEAT_DONE

@@ -474,6 +474,26 @@ class Config:
             read=_read_http,
         ),
     )
+    http_hosts: tuple[str, ...] = field(
+        default=(),
+        metadata=_spec(
+            "tenure.http.hosts",
+            "Names of this server that a Host header may have, beside localhost and addresses: NAME,...",
+            read=_read_names,
+        ),
+    )
+    http_max_connections: int = field(
+        default=100,
+        metadata=_spec("tenure.http.max.connections", "HTTP connections at a time; the server closes others.", low=1),
+    )
+    http_idle_timeout_ms: int = field(
+        default=30_000,
+        metadata=_spec(
+            "tenure.http.idle.timeout.ms",
+            "The server closes an HTTP connection that sends no request, or takes nothing of its answer, for so long.",
+            low=1,
+        ),
+    )
     statsd: tuple[str, int] | None = field(
         default=None,
         metadata=_spec(

@@ -5,6 +5,9 @@
     while (frame := reader.next_frame()) is not None:
         ...
 
+A large frame is collected in a BytesIO, whose content becomes the frame without a copy: a copy of 100 MB takes as much
+memory again, and stops a server for 50 ms.
+
 When `next_frame` raises, nobody can say where the next frame begins: close the connection. Further calls raise too.
 
 House rule: memory is taken for bytes that came, never for a size that was announced.
@@ -14,10 +17,14 @@ Source: Kafka's NetworkReceive.
 from __future__ import annotations
 
 import struct
+from io import BytesIO
 
 from protocol.errors import ProtocolError
 
 SIZE_BYTES = 4
+LARGE_BYTES = 64 * 1024
+"""A frame of this size or more is collected for itself, if it doesn't come whole."""
+
 _unpack_size = struct.Struct(">i").unpack_from
 
 
@@ -27,7 +34,7 @@ class FrameReader:
     frame_size_max: the largest size allowed, in bytes without the size itself (socket.request.max.bytes).
     """
 
-    __slots__ = ("_buffer", "_start", "frame_size_max")
+    __slots__ = ("_buffer", "_large", "_missing", "_start", "frame_size_max")
 
     def __init__(self, frame_size_max: int) -> None:
         self.frame_size_max = frame_size_max
@@ -35,9 +42,15 @@ class FrameReader:
         # bytearray: to append to it takes time in proportion to the bytes, however small the pieces are.
         self._buffer: bytes | bytearray = b""
         self._start = 0
+        # A large frame whose first bytes came, and how many it still lacks.
+        self._large: BytesIO | None = None
+        self._missing = 0
 
     def receive_data(self, data: bytes) -> None:
         """Take the next bytes of the stream."""
+        if self._missing:
+            self._add(data)
+            return
         if not self._buffer:
             self._buffer = data
             return
@@ -48,8 +61,27 @@ class FrameReader:
         self._start = 0
         self._buffer += data
 
+    def _add(self, data: bytes) -> None:
+        """Take bytes of a large frame, and what is behind it."""
+        assert self._large is not None
+        assert not self._buffer
+        size = min(self._missing, len(data))
+        self._missing -= size
+        if size == len(data):
+            self._large.write(data)
+        else:
+            self._large.write(memoryview(data)[:size])
+            self._buffer = data
+            self._start = size
+
     def next_frame(self) -> bytes | None:
         """The next frame, None if it isn't there yet. Raises ProtocolError if its size is below 1 or too large."""
+        if self._large is not None:
+            if self._missing:
+                return None
+            frame = self._large.getvalue()
+            self._large = None
+            return frame
         buffer = self._buffer
         start = self._start + SIZE_BYTES
         if start > len(buffer):
@@ -59,11 +91,17 @@ class FrameReader:
             raise ProtocolError(f"a frame of {size} bytes; 1 to {self.frame_size_max} are allowed")
         end = start + size
         if end > len(buffer):
+            if size >= LARGE_BYTES:
+                self._large = BytesIO()
+                self._large.write(memoryview(buffer)[start:])
+                self._missing = end - len(buffer)
+                self._buffer = b""
+                self._start = 0
             return None
         if end == len(buffer):
             self._buffer = b""
             self._start = 0
         else:
             self._start = end
-        frame = buffer[start:end]
-        return frame if frame.__class__ is bytes else bytes(frame)
+        piece = buffer[start:end]
+        return piece if piece.__class__ is bytes else bytes(piece)

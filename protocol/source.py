@@ -14,7 +14,8 @@ read went too far (see `protocol.primitives`), and `protocol.compile.decode` che
 
 A large message is decoded and encoded in steps. The generators `decode(b, o, c)` and `encode(m)` yield behind each
 element of an array. `c[0]` counts down the elements that the message may still have; `c[1]` is the text of the error.
-`encode` returns the list of the message's parts. A nested struct without arrays has no steps.
+`encode` returns the list of the message's parts. A nested struct without arrays has no steps,
+unless it has bytes or records: a decoder copies large ones in steps too.
 
 Names in the source: m the message; n a length; x an array; s a string's or bytes' content; t tagged fields. All other
 names are in the namespace that comes with the source.
@@ -206,15 +207,19 @@ class _Decoder(_Lines):
             self.flush(behind=1)
             self.line(f"if {n} > 127: {n}, o = {self.primitive(size)}(b, o); o -= 1")
             self.null(field, target, n, "o += 1")
-            self.line(f"    {target} = b[o + 1 : o + {n}]{decoded}")
+            self.line(f"    {target} = {self.cut(field, 'o + 1', f'o + {n}')}{decoded}")
             self.line(f"    o += {n}")
         else:
             self.run.append(("h" if field.type == "string" else "i", n))
             self.flush()
             self.null(field, target, n)
             self.line(f"    {n} += o")
-            self.line(f"    {target} = b[o:{n}]{decoded}")
+            self.line(f"    {target} = {self.cut(field, 'o', n)}{decoded}")
             self.line(f"    o = {n}")
+
+    def cut(self, field: Field, start: str, end: str) -> str:  # noqa: ARG002 - see _StepDecoder
+        """The expression of the bytes of a string, bytes or records."""
+        return f"b[{start} : {end}]"
 
     def null(self, field: Field, target: str, n: str, step: str = "") -> None:
         """Start the two branches of a length: null, and else. The caller writes the lines of the second.
@@ -317,11 +322,18 @@ class _StepDecoder(_Decoder):
         return super().struct(definition)
 
     def nested(self, struct: Struct, target: str) -> None:
-        if has_arrays(struct):
+        if has_arrays(struct) or has_content(struct):
             codec = self.use(f"decode_{struct.name}", self.owner.codec(struct.name))
             self.line(f"{target}, o = yield from {codec}(b, o, c)")
         else:
             super().nested(struct, target)
+
+    def cut(self, field: Field, start: str, end: str) -> str:
+        whole = super().cut(field, start, end)
+        if field.type == "string":
+            return whole
+        copied, most = self.primitive("copied"), self.primitive("COPIED_BYTES")
+        return f"({whole} if {end} - ({start}) <= {most} else (yield from {copied}(b, {start}, {end})))"
 
     def announced(self, n: str) -> None:
         self.line(f"c[0] -= {n}")
@@ -537,6 +549,14 @@ class _StepEncoder(_Encoder):
 def has_arrays(struct: Struct) -> bool:
     """Whether a struct has an array, in itself or in a struct that it holds."""
     return any(field.array or (field.struct is not None and has_arrays(field.struct)) for field in struct.fields)
+
+
+def has_content(struct: Struct) -> bool:
+    """Whether a struct has bytes or records, in itself or in a struct that it holds."""
+    return any(
+        field.type in {"bytes", "records"} or (field.struct is not None and has_content(field.struct))
+        for field in struct.fields
+    )
 
 
 def build(source: Source, name: str, label: str) -> Callable[..., Any]:

@@ -1,9 +1,10 @@
-"""Shared by all suites: Hypothesis profiles, names of parametrized tests, a browser where one is installed.
+"""Shared by all suites: Hypothesis profiles, names of parametrized tests, and a browser if one is installed.
 
-HYPOTHESIS_PROFILE chooses a profile. `ci` is the default, for every run: bounded and repeatable. `dev` takes a new seed
-each run, `nightly` runs long, `fuzz` longer, for one test. None has a deadline, because a slow machine is no finding.
+HYPOTHESIS_PROFILE chooses a profile. `ci` is the default for every run: bounded and repeatable. `dev` takes a new seed
+for each run. `nightly` runs long, and `fuzz` longer, for one test. No profile has a deadline, because a slow machine is
+no finding.
 
-House rule: a fixture stands in its suite's own conftest.py unless two suites need it.
+House rule: a fixture is in its suite's own conftest.py unless two suites need it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Settings: sources and their precedence, readings, ranges, and what a mistake says."""
+"""Settings: their sources and the order of these, reading, ranges, and the text of errors."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from coordinator.config import (
 
 
 def config_of(**sources: object) -> Config:
-    """The configuration that `sources` make."""
+    """Return the configuration that `sources` make."""
     return load(**sources)[0]  # type: ignore[arg-type]
 
 
 def test_without_any_source_everything_has_kafkas_default() -> None:
-    """No source at all gives the defaults, and they are Kafka's."""
+    """Without any source each setting has its default, which is Kafka's."""
     config, warnings = load()
     assert config == Config()
     assert warnings == []
@@ -43,7 +43,7 @@ def test_without_any_source_everything_has_kafkas_default() -> None:
 
 
 def test_each_source_wins_over_the_ones_behind_it() -> None:
-    """Flag > --set > TENURE_ > KAFKA_ > file > default, taken away one by one."""
+    """The order is flag, --set, TENURE_, KAFKA_, file, default. The test takes the sources away one by one."""
     sources: dict[str, object] = {
         "properties": "group.max.size=2",
         "environment": {"KAFKA_GROUP_MAX_SIZE": "3", "TENURE_GROUP_MAX_SIZE": "4"},
@@ -71,7 +71,7 @@ def test_ours_wins_over_kafkas_variable_under_either_of_two_names() -> None:
 
 @pytest.mark.parametrize("name", [name for name in settings() if name not in {"listeners", "advertised.listeners"}])
 def test_every_setting_can_be_given_in_every_way(name: str) -> None:
-    """Each row of the table is reached by file, --set and both kinds of variable, and nothing else changes."""
+    """The file, --set and both kinds of variable can set each row of the table, and change nothing else."""
     setting = settings()[name]
     text = {
         "log.dirs": "elsewhere",
@@ -102,7 +102,7 @@ def test_every_setting_can_be_given_in_every_way(name: str) -> None:
 
 @pytest.mark.parametrize("text", ["-0.1", "1.01", "half", "", ".", "nan", "1e-1"])
 def test_a_ratio_is_between_0_and_1(text: str) -> None:
-    """Anything else is refused by name; both ends are ratios."""
+    """0 and 1 are ratios. The error about any other value names the setting."""
     with pytest.raises(ConfigError, match=r"log\.cleaner\.min\.cleanable\.ratio: .* is not a number between 0 and 1"):
         config_of(sets=[f"log.cleaner.min.cleanable.ratio={text}"])
     read = [config_of(sets=[f"log.cleaner.min.cleanable.ratio={end}"]) for end in ("0", "1", "1.0", ".5")]
@@ -110,7 +110,7 @@ def test_a_ratio_is_between_0_and_1(text: str) -> None:
 
 
 def test_every_field_is_in_the_table() -> None:
-    """No field of the configuration lacks a name, except those that are made of others."""
+    """Each field of the configuration has a row, except fields that are computed from others."""
     rows = {row.attribute for row in settings().values()}
     made = {"group", "stated"}
     assert {item.name for owner in (Config, GroupConfig) for item in fields(owner)} - made == rows
@@ -118,7 +118,7 @@ def test_every_field_is_in_the_table() -> None:
 
 
 def test_minutes_become_milliseconds() -> None:
-    """A setting in minutes is kept in milliseconds and shown in minutes."""
+    """The configuration keeps a setting in minutes as milliseconds and shows it in minutes."""
     config = config_of(sets=["offsets.retention.minutes=3"])
     assert config.group.offsets_retention_ms == 180_000
     assert settings()["offsets.retention.minutes"].value_of(config) == 3
@@ -126,7 +126,7 @@ def test_minutes_become_milliseconds() -> None:
 
 @pytest.mark.parametrize("ticket", FIXES)
 def test_a_fix_is_switched_on_by_its_ticket(ticket: str) -> None:
-    """tenure.fix.<ticket> puts the ticket among the fixes, and false leaves it out."""
+    """tenure.fix.<ticket>=true adds the ticket to the fixes, and false leaves it out."""
     assert config_of(sets=[f"tenure.fix.{ticket}=true"]).group.fixes == {ticket}
     assert config_of(sets=[f"tenure.fix.{ticket}=false"]).group.fixes == frozenset()
 
@@ -171,7 +171,7 @@ def test_a_fix_is_switched_on_by_its_ticket(ticket: str) -> None:
     ],
 )
 def test_a_mistake_is_named_in_one_line(sources: dict[str, object], words: list[str]) -> None:
-    """What is wrong raises ConfigError with one line that names the setting."""
+    """A wrong value raises ConfigError with one line that names the setting."""
     with pytest.raises(ConfigError) as caught:
         load(**sources)  # type: ignore[arg-type]
     for word in words:
@@ -180,7 +180,7 @@ def test_a_mistake_is_named_in_one_line(sources: dict[str, object], words: list[
 
 
 def test_what_only_kafka_knows_is_one_warning_unless_it_is_kafkas_variable() -> None:
-    """Kafka's other settings are named once where they were written for us, and passed over in KAFKA_ variables."""
+    """One warning names Kafka's other settings; in KAFKA_ variables they are ignored without a warning."""
     _, warnings = load(
         properties="log.retention.hours=1\nzookeeper.connect=x",
         sets=["num.io.threads=3"],
@@ -191,7 +191,7 @@ def test_what_only_kafka_knows_is_one_warning_unless_it_is_kafkas_variable() -> 
 
 
 def test_variables_of_kubernetes_service_links_are_not_settings() -> None:
-    """A Kubernetes service named tenure puts TENURE_PORT and its like into every pod: they change nothing."""
+    """A Kubernetes service named tenure puts TENURE_PORT and similar variables into each pod; they change nothing."""
     environment = {
         "TENURE_PORT": "tcp://10.0.0.1:9092",
         "TENURE_SERVICE_HOST": "10.0.0.1",
@@ -202,7 +202,7 @@ def test_variables_of_kubernetes_service_links_are_not_settings() -> None:
 
 
 def test_listeners_of_kafkas_image_work_as_they_are() -> None:
-    """The variables of a usual compose file: the controller's listener is left out, names are mapped to PLAINTEXT."""
+    """With a usual compose file's variables, the controller's listener is left out and names map to PLAINTEXT."""
     config = config_of(
         environment={
             "KAFKA_NODE_ID": "3",
@@ -220,7 +220,7 @@ def test_listeners_of_kafkas_image_work_as_they_are() -> None:
 
 
 def test_a_listener_is_written_as_it_is_read() -> None:
-    """IPv6 hosts stand in brackets, both ways."""
+    """An IPv6 host has brackets, in the text that is read and in the text that is shown."""
     (listener,) = config_of(sets=["listeners=PLAINTEXT://[::1]:9092"]).listeners
     assert listener == Listener("PLAINTEXT", "::1", 9092)
     assert str(listener) == "PLAINTEXT://[::1]:9092"
@@ -241,13 +241,13 @@ def test_a_listener_is_written_as_it_is_read() -> None:
     ],
 )
 def test_properties_are_read_as_java_does(text: str, expected: dict[str, str]) -> None:
-    """Separators, comments, continued lines and escapes of java.util.Properties."""
+    """The reader follows java.util.Properties: separators, comments, continued lines and escapes."""
     assert parse_properties(text) == expected
 
 
 @given(st.text())
 def test_any_text_is_some_properties_file(text: str) -> None:
-    """Reading never fails: what stands there decides later."""
+    """Reading a properties file never fails; the settings in it are checked later."""
     parse_properties(text)
 
 
@@ -257,12 +257,12 @@ def test_any_text_is_some_properties_file(text: str) -> None:
      ("x" * 249, True), ("x" * 250, False)],
 )  # fmt: skip
 def test_names_of_topics_follow_kafkas_rule(name: str, good: bool) -> None:
-    """Kafka's alphabet, at most 249 characters, and neither of the two names of folders."""
+    """A topic's name has Kafka's letters, at most 249 of them, and isn't "." or ".."."""
     assert (topic_name_problem(name) is None) == good
 
 
 def test_config_loads_nothing_of_ours() -> None:
-    """The settings are at the bottom: importing them imports no other package of the project, nor asyncio."""
+    """To import the settings imports no other package of the project, and no asyncio."""
     code = "import sys, coordinator.config; print(*sys.modules)"
     modules = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
     ours = {name for name in modules if name.split(".")[0] in {"coordinator", "protocol", "schemas", "asyncio"}}
@@ -273,18 +273,18 @@ def test_config_loads_nothing_of_ours() -> None:
 
 
 def workers_of(*sets: str) -> list[Config]:
-    """The configuration of each worker."""
+    """Return the configuration of each worker."""
     return configs_of_workers(config_of(sets=list(sets)))
 
 
 def test_one_worker_is_the_server_itself() -> None:
-    """Nothing is different."""
+    """With one worker, the worker's configuration is the server's."""
     config = config_of(sets=["listeners=PLAINTEXT://a:9092"])
     assert configs_of_workers(config) == [config]
 
 
 def test_workers_differ_in_node_id_and_ports_alone() -> None:
-    """Both count up; a port that is free to choose stays so; an advertised one counts up as well."""
+    """Node ids and ports count up, also advertised ports; port 0 stays 0 for each worker."""
     names = "listener.security.protocol.map=IN:PLAINTEXT,OUT:PLAINTEXT"
     advertised = "advertised.listeners=OUT://kafka:19092"
     one, two = workers_of("tenure.workers=2", "listeners=IN://a:0,OUT://:9092", names, advertised, "tenure.http=b:80")
@@ -298,7 +298,7 @@ def test_workers_differ_in_node_id_and_ports_alone() -> None:
 
 
 def test_a_node_id_that_is_set_is_the_first_workers() -> None:
-    """The others count on from it."""
+    """The first worker has the node id that is set, and the others count up from it."""
     assert [each.node_id for each in workers_of("tenure.workers=3", "node.id=1")] == [1, 2, 3]
 
 
@@ -327,6 +327,6 @@ def test_a_node_id_that_is_set_is_the_first_workers() -> None:
     ],
 )
 def test_workers_that_can_not_be_are_refused(sets: list[str], words: str) -> None:
-    """Each mistake names the setting."""
+    """The error about each wrong combination names the setting."""
     with pytest.raises(ConfigError, match=re.escape(words)):
         workers_of(*sets)

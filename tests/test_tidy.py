@@ -1,4 +1,4 @@
-"""Style as tests: what a reader relies on and no linter checks.
+"""Style as tests: rules that a reader relies on and no linter checks.
 
 Each test walks the tree on disk, tracked or not, so that a slip shows before its commit. The tables on top list
 exceptions, each with its reason. A test fails if a table has an entry that is not needed, so the tables only shrink.
@@ -166,7 +166,7 @@ def test_locks_pin_every_package_by_hash() -> None:
 
 
 def test_core_and_codec_never_wait_and_touch_nothing() -> None:
-    """They have no coroutine, file or output, and no `hash` of text or bytes, which differs from process to process."""
+    """The core and the codec have no coroutine, file, output, or `hash` of text or bytes, which differs per process."""
     forbidden = {"open", "print", "input", "hash", "breakpoint"}
     waits = ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith
     found = []
@@ -203,7 +203,7 @@ def test_core_catches_no_assertion() -> None:
 
 
 def test_tests_never_sleep() -> None:
-    """A test passes the time itself, or waits for an event."""
+    """A test moves the clock forward itself, or waits for an event."""
     found = sorted(
         {
             name
@@ -323,7 +323,7 @@ def test_tenure_commands_in_documents_exist() -> None:
 
 
 def written(setting: Setting) -> str:
-    """A default as a person would write it."""
+    """Return a default as a person would write it."""
     value = setting.value_of(Config())
     if isinstance(value, tuple):
         return ",".join(str(item) for item in value)

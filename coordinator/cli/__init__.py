@@ -1,5 +1,5 @@
-"""The command line: one module per command, imported when the command runs (`main`).
+"""The command line: each command has a module of its own. `main` imports it when the command runs.
 
-House rule: standard output is for what was asked, standard error for what went wrong, in one line; the exit code says
-which kind of wrong (`exit_codes`).
+House rule: standard output is for the answer. Standard error is for what went wrong, in one line. The exit code says
+which kind of wrong it is (`exit_codes`).
 """

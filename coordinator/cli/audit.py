@@ -2,8 +2,8 @@
 
 The audit needs packages that no other command needs: the extra `audit`.
 
-House rule: exit code 0 means that a log was read and has no findings, and nothing else. An option that would change
-nothing is refused.
+House rule: exit code 0 means only one thing: the audit read a log and found nothing. The command refuses an option that
+would change nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 POLL_S = 1.0
-"""How often `--follow` asks the stream whether it still runs."""
+"""How often `--follow` asks Spark whether the stream still runs."""
 
 
 def _limit(name: str) -> Any:
@@ -171,7 +171,7 @@ def _on_spark(
     from coordinator.audit.spark.live import audit_cluster, list_partitions
     from coordinator.audit.spark.session import spark_session
 
-    # Fails at once if there is nothing to read, and not after the start of Spark.
+    # If there is nothing to read, the command fails here, before Spark starts.
     if path is not None:
         look(path)
     else:

@@ -1,6 +1,6 @@
-"""The cluster that an admin command talks to: its options, and how a failed talk ends the command.
+"""The cluster that an admin command talks to: the options for it, and how a failure ends the command.
 
-House rule: whatever goes wrong between us and a server is one line and an exit code here, never a traceback.
+House rule: each failure between us and a server is one line and an exit code here, never a traceback.
 """
 
 from __future__ import annotations
@@ -28,11 +28,14 @@ Timeout = Annotated[
 UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 DAYS_MAX, DIGITS_MAX = 10_000, 9
-"""So many days ago is after 1970, before which no server knows a time; with more digits it is longer in every unit."""
+"""The longest duration, and the most digits of its number.
+
+10,000 days ago is after 1970: no server knows a time before that. A number with more digits is too long in any unit.
+"""
 
 
 def duration_ms(text: str) -> int:
-    """90s, 15m, 2h or 7d in ms."""
+    """Turn a duration such as 90s, 15m, 2h or 7d into ms."""
     found = re.fullmatch(r"0*([0-9]+)([smhd])", text)
     if found is None:
         raise typer.BadParameter(f"{text!r} is not a duration: 90s, 15m, 2h, 7d")
@@ -59,7 +62,7 @@ DEFAULT_TIMEOUT = TIMEOUT
 
 @contextmanager
 def cluster(bootstrap_server: str, timeout: float) -> Iterator[Client]:
-    """A client of the cluster; what goes wrong with it inside the block ends the command."""
+    """A client of the cluster for a block; a failure of the client inside the block ends the command."""
     try:
         client = Client(bootstrap_server, timeout)
     except ValueError as error:

@@ -1,11 +1,11 @@
-"""`tenure doctor`: what is wrong with a group, or with all of them, and what to do about it.
+"""`tenure doctor`: what is wrong with a group, or with all groups, and what to do about it.
 
-It looks at what the server kept (coordinator.client.events), and at the groups as they are described now; of a cluster
-that keeps no events, as Apache Kafka, at the latter alone. Each finding has a severity: the exit code is 1 if there is
-an error or a warning, and notices change nothing about it. JSON is a list of objects with `severity`, `kind`,
-`group_id`, `found`, `advice`, `last_at_ms` and `times`, the worst first.
+The doctor reads the events that the server kept (coordinator.client.events), and describes the groups as they are now.
+A cluster such as Apache Kafka keeps no events: there the doctor only describes the groups. Each finding has a severity.
+The exit code is 1 if there is an error or a warning; notices don't change it. JSON is a list of objects with
+`severity`, `kind`, `group_id`, `found`, `advice`, `last_at_ms` and `times`, the worst first.
 
-House rule: what to find, and how bad it is, is decided in coordinator.timeline.diagnosis.
+House rule: coordinator.timeline.diagnosis decides what is a finding and how bad it is.
 """
 
 from __future__ import annotations
@@ -45,18 +45,20 @@ def command(
     since: Since = None,
     last: Annotated[
         int | None,
-        typer.Option("--last", metavar="N", min=1, help="Only the newest N entries of each group, as explain counts."),
+        typer.Option(
+            "--last", metavar="N", min=1, help="Only the newest N entries of each group, counted as in explain."
+        ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Look at every group.")] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputForm = Output.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Say what is wrong with a group, with what to do about it.
+    """Show what is wrong with a group, and what to do about it.
 
-    Errors keep members from working, warnings are work done for nothing or left undone, notices are good to know. Exit
-    code 1 for errors and warnings, 0 for notices and for nothing, 3 for a group that nobody knows, 4 if the server
-    refuses, 5 if it can't be reached.
+    Errors keep members from working. Warnings mean work that was useless or is missing. Notices are good to know. Exit
+    code 1 for errors and warnings, 0 for notices and for no findings, 3 for an unknown group, 4 if the server refuses,
+    5 if it can't be reached.
     """
     if (group_id is None) != every:
         fail(ExitCode.USAGE, "doctor: either GROUP or --all")
@@ -90,7 +92,10 @@ def _classic(client: Client) -> list[str]:
 def _examine(
     client: Client, wanted: list[str], group_id: str | None, since_ms: int | None, last: int | None
 ) -> tuple[list[Finding], NoEvents | None]:
-    """What there is to say of these groups, of group_id alone if it isn't None; and why no events were read, if so."""
+    """The findings about the wanted groups, and the NoEvents error if the cluster keeps no events.
+
+    group_id: the group that the command line names, None for all groups.
+    """
     without = None
     try:
         reader = EventReader(client, group_id)
@@ -106,7 +111,7 @@ def _examine(
         groups[name] = None if isinstance(answer, Refused) else answer
     entries = {name: newest(timeline.entries, last) for name, timeline in timelines.items()}
     if group_id is not None and groups[group_id] is None and all(each["type"] == "gap" for each in entries[group_id]):
-        told = ", and nothing is told of one" if without is None else ""
+        told = ", and no events of one" if without is None else ""
         fail(ExitCode.NOT_FOUND, f"no such group{told}: {group_id}")
     members = [member for group in groups.values() if group is not None for member in group.members]
     counts = partition_counts(client, {topic for member in members for topic in member.subscription or ()})
@@ -116,7 +121,7 @@ def _examine(
 
 
 def _together(found: list[Finding]) -> dict[str, str]:
-    """By kind, one line for several groups: with clients that are too old, or with what is true of them all."""
+    """By kind of finding, one line for all groups: for clients that are too old, and for dropped events."""
     lines = {}
     dropped = [finding for finding in found if finding.kind == DROPPED]
     if len(dropped) > 1:
@@ -132,7 +137,7 @@ def _together(found: list[Finding]) -> dict[str, str]:
 
 
 def _when(finding: Finding) -> str:
-    """When what was found happened for the last time, and how often, of what happened."""
+    """The time when the finding last happened and how often it happened, as far as the finding has them."""
     if finding.last_at_ms is None:
         return ""
     times = f"{finding.times} times, " if finding.times and finding.times > 1 else ""

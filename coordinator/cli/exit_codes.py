@@ -1,7 +1,7 @@
-"""How a command ends: its exit code, and one line on standard error when it isn't 0.
+"""How a command ends: its exit code, and one line on standard error unless the code is 0.
 
-House rule: an exit code is an interface (scripts branch on it); a new reason gets a new code, no code changes meaning.
-Nothing is imported here that `serve` would have to pay for.
+House rule: an exit code is an interface, because scripts branch on it. A new reason gets a new code, and no code
+changes its meaning. This module imports nothing that would make the start of `serve` slower.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ class ExitCode(IntEnum):
     """The exit codes of every command."""
 
     DONE = 0
-    """Done, or nothing was found."""
+    """The command did its work, or found nothing."""
     FINDINGS = 1
-    """A negative answer."""
+    """The answer is negative."""
     USAGE = 2
     """Wrong usage, a wrong setting, or input that can't be read."""
     NOT_FOUND = 3
-    """No such group or member."""
+    """There is no such group or member."""
     REFUSED = 4
-    """The server said no; the line names its error."""
+    """The server answered with an error; the line names it."""
     UNREACHABLE = 5
-    """The server can't be reached in time."""
+    """The server didn't answer in time."""
 
 
 def warn(message: str) -> None:
-    """One line on standard error, whatever the message holds."""
+    """Print the message as one line on standard error, even if it has several lines."""
     print("tenure:", " ".join(message.split()), file=sys.stderr)
 
 
 def fail(code: ExitCode, message: str) -> NoReturn:
-    """End the command with one line of why."""
+    """End the command with this exit code and one line that says why."""
     warn(message)
     sys.exit(code)
 
 
 def end(failures: Sequence[tuple[ExitCode, str]]) -> None:
-    """End a command on several things: quietly without failures, else with the highest of their codes and one line."""
+    """End the command if there are failures: with the highest of their codes, and one line for all of them."""
     if failures:
         fail(max(code for code, _message in failures), "; ".join(message for _code, message in failures))

@@ -1,16 +1,16 @@
 """`tenure explain`: why a group rebalanced, as a timeline.
 
-It reads what the server kept (coordinator.client.events), oldest first, so the newest stands at the bottom: all of the
-topic, or with --since what was written since then; a rebalance that began before is told by its end alone. The last
-line says whether the group waits now, and for whom. JSON is an object: `group_id`, `state` (as the server describes the
-group, null if there is none), `since_ms` (of --since, Unix time in ms, null without), `timeline`
-(coordinator.timeline.entries), `waiting` (coordinator.client.groups, null if it waits for nobody) and `passed_over`
-(records that could not be read).
+It reads the events that the server kept (coordinator.client.events), oldest first, so the newest is at the bottom.
+Without --since it reads the whole topic, with --since only later events. If a rebalance began before that, the timeline
+has only its end. The last line says whether the group waits now, and for which members. JSON is an object: `group_id`,
+`state` (as the server describes the group, null if there is none), `since_ms` (of --since, Unix time in ms, null
+without), `timeline` (coordinator.timeline.entries), `waiting` (coordinator.client.groups, null if the group waits for
+nobody) and `passed_over` (the number of records that could not be read).
 
-With --last the topic is read from its end backwards, no further than the entries need (coordinator.client.newest);
-restarts that are one line count as one, and JSON has each of them.
+With --last it reads the topic backwards from its end, as far as the entries need (coordinator.client.newest). Restarts
+that share one line count as one entry; JSON has each of them.
 
-House rule: what isn't known is said to be unknown.
+House rule: if something isn't known, the command says so.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ def command(
     since: Since = None,
     last: Annotated[
         int | None,
-        typer.Option("--last", metavar="N", min=1, help="Only the newest N entries; one line of many restarts is one."),
+        typer.Option("--last", metavar="N", min=1, help="Only the newest N entries; a line of many restarts is one."),
     ] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputForm = Output.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Tell why a group rebalanced: causes, who was waited for, what moved; the newest at the bottom."""
+    """Show why a group rebalanced: causes, missing members, what moved; the newest at the bottom."""
     since_ms = None if since is None else time.time_ns() // 1_000_000 - since
     with cluster(bootstrap_server, timeout) as client:
         reader = reader_of(client, group_id, since_ms)
@@ -62,7 +62,7 @@ def command(
         group = described(client, group_id)
     state = None if group is None else group.state
     if state is None and not any(entry["type"] != "gap" for entry in timeline.entries):
-        fail(ExitCode.NOT_FOUND, f"no such group, and nothing is told of one{_looked(since_ms)}: {group_id}")
+        fail(ExitCode.NOT_FOUND, f"no such group, and no events of one{_looked(since_ms)}: {group_id}")
     waiting = None if group is None else waiting_json(group.waiting)
     entries = newest(timeline.entries, last)
     if output is Output.JSON:
@@ -82,13 +82,16 @@ def command(
     if state is not None and waiting is not None:
         print("\n    ".join(map(printable, waiting_lines(state, waiting))))
     if not entries:
-        print(f"Nothing is told of group {printable(group_id)}, which is {state}{_looked(since_ms)}")
+        print(f"No events of group {printable(group_id)}, which is {state}{_looked(since_ms)}")
     if reader.passed_over:
         print(f"{counted(reader.passed_over, 'record')} could not be read")
 
 
 def reader_of(client: Client, group_id: str | None = None, since_ms: int | None = None) -> EventReader:
-    """A reader of the cluster's events, of a group's alone, from a time on; a cluster without ends the command."""
+    """A reader of the cluster's events; a cluster that keeps none ends the command.
+
+    group_id: only the events of this group. since_ms: only from this time on.
+    """
     try:
         reader = EventReader(client, group_id)
     except NoEvents as error:
@@ -99,8 +102,8 @@ def reader_of(client: Client, group_id: str | None = None, since_ms: int | None 
 
 
 def _looked(since_ms: int | None) -> str:
-    """Since when was looked, where nothing was found."""
-    return "" if since_ms is None else f", since {time_text(since_ms)} (without --since: in all that is kept)"
+    """A remark for an empty answer: the time from which on the command looked."""
+    return "" if since_ms is None else f", since {time_text(since_ms)} (without --since: in all kept events)"
 
 
 def described(client: Client, group_id: str) -> Group | None:
@@ -112,13 +115,13 @@ def described(client: Client, group_id: str) -> Group | None:
 
 
 def folded_lines(entries: Iterable[Entry]) -> Iterator[list[str]]:
-    """The lines of each entry; of a fold (coordinator.timeline.folding), one line."""
+    """The lines of each entry; entries that belong to one fold (coordinator.timeline.folding) share one line."""
     for fold in folded(entries):
         first = fold[0]
         yield timed_lines(first) if len(fold) == 1 else [f"{time_text(first['at_ms'])}  {restarts_text(fold)}"]
 
 
 def timed_lines(entry: Entry) -> list[str]:
-    """An entry with its time: a line, and further ones below it."""
+    """An entry with its time: a line, and more lines below it."""
     first, *more = entry_lines(entry)
     return [f"{time_text(entry['at_ms'])}  {first}", *(f"    {line}" for line in more)]

@@ -1,9 +1,9 @@
 """`tenure groups`: list, describe and delete the groups of a cluster, Tenure's or Apache Kafka's.
 
 The columns are those of Kafka's consumer-groups tool. JSON is a list of groups: `group_id`, `state`, `protocol_type`,
-`protocol_name`, `coordinator`, `members` and, unless something else was asked for, `offsets`.
+`protocol_name`, `coordinator`, `members` and, unless the options ask for something else, `offsets`.
 
-House rule: what was found is printed even if something else wasn't; the exit code tells of the rest.
+House rule: a command prints what it found even if something else is missing; the exit code reports the missing part.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from coordinator.timeline.described import Member
 from schemas.errors import ErrorCode
 
 STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Empty", "Dead", "Assigning", "Reconciling")
-"""What a group can be in; the last two only with Kafka's newer consumer protocol (KIP-848)."""
+"""The states of a group; the last two exist only with Kafka's newer consumer protocol (KIP-848)."""
 REBALANCING = frozenset({"PreparingRebalance", "CompletingRebalance"})
 CLASSIC = frozenset({"", "classic"})
-"""Group types that DescribeGroups answers for; "" from a server older than KIP-848."""
+"""Group types that DescribeGroups knows; a server older than KIP-848 sends ""."""
 
 OFFSET_COLUMNS = (
     "GROUP",
@@ -150,14 +150,14 @@ def delete_command(
 
 
 def group_failure(group_id: str, refused: Refused) -> tuple[ExitCode, str]:
-    """What an error about a whole group means for the command."""
+    """The exit code and the line for an error about a whole group."""
     if refused.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
         return ExitCode.NOT_FOUND, f"no such group: {group_id}"
     return ExitCode.REFUSED, str(refused)
 
 
 def _states(given: Sequence[str]) -> list[str]:
-    """States as Kafka writes them; each may come in any case, and several behind one option with commas."""
+    """The states as Kafka writes them. The input may be in any case, and one option may hold several with commas."""
     by_name = {state.lower(): state for state in STATES}
     names = [name.strip() for text in given for name in text.split(",")]
     for name in names:
@@ -167,20 +167,24 @@ def _states(given: Sequence[str]) -> list[str]:
 
 
 def _describe(client: Client, group_ids: Sequence[str] | None) -> tuple[list[Group], list[tuple[ExitCode, str]]]:
-    """The groups that answered, and what to tell about the others; None asks for all there are."""
+    """Describe these groups, or all groups for None; returns the described groups and the failures of the others."""
     every = group_ids is None or not group_ids
     if every:
         group_ids = [group.group_id for group in list_groups(client) if group.group_type.lower() in CLASSIC]
     answers = describe_groups(client, group_ids or [])
     groups = [answer for answer in answers.values() if isinstance(answer, Group)]
     failures = [group_failure(group_id, answer) for group_id, answer in answers.items() if isinstance(answer, Refused)]
-    if every:  # a group may go between the two requests
+    if every:  # a group may disappear between the two requests
         failures = [failure for failure in failures if failure[0] is not ExitCode.NOT_FOUND]
     return groups, failures
 
 
 class _OffsetLine(NamedTuple):
-    """A topic partition of a group, assigned to `member` or only committed to; topic None: a member without any."""
+    """A topic partition of a group.
+
+    member: None if the group only committed offsets for the topic partition. topic: None for a member that has no topic
+    partition.
+    """
 
     topic: str | None
     partition: int | None
@@ -190,14 +194,14 @@ class _OffsetLine(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """Records behind; negative where the committed offset is beyond the end, as Kafka's tool shows it."""
+        """Records behind the end; negative if the committed offset is beyond the end, as in Kafka's tool."""
         if self.current_offset is None or self.log_end_offset is None:
             return None
         return self.log_end_offset - self.current_offset
 
 
 def _offset_lines(client: Client, groups: Sequence[Group]) -> dict[str, list[_OffsetLine]]:
-    """Per group: what its members are assigned, what else was committed, then members without a topic partition."""
+    """Lines by group: assigned topic partitions, others with committed offsets, then members that have none."""
     committed: dict[str, dict[TopicPartition, int]] = {}
     for group_id, answer in committed_offsets(client, [group.group_id for group in groups]).items():
         if isinstance(answer, Refused):
@@ -222,7 +226,7 @@ def _offset_lines(client: Client, groups: Sequence[Group]) -> dict[str, list[_Of
 
 
 def _remark(group: Group) -> None:
-    """What a table alone doesn't show."""
+    """Warn about a state of the group that the table doesn't show."""
     if group.state in REBALANCING:
         warn(f"group {group.group_id} is rebalancing")
     elif not group.members:
@@ -246,7 +250,7 @@ def _print_members(groups: Sequence[Group]) -> None:
 
 
 def member_row(group_id: str, member: Member) -> tuple[object, ...]:
-    """A member under MEMBER_COLUMNS."""
+    """The values of a member for MEMBER_COLUMNS."""
     return (
         group_id,
         member.member_id,
@@ -273,7 +277,7 @@ def _print_states(groups: Iterable[Group]) -> None:
 
 
 def _group_json(group: Group, lines: Sequence[_OffsetLine] | None) -> dict[str, Any]:
-    """A group as JSON; with the offsets of its topic partitions if they were asked for."""
+    """A group as JSON; with the offsets of its topic partitions unless `lines` is None."""
     value = group_json(group)
     if lines is not None:
         value["offsets"] = [

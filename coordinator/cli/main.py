@@ -1,8 +1,8 @@
-"""`tenure`: the command line, and where its commands are.
+"""`tenure`: the command line, and the list of its commands.
 
-A command's module is imported when the command is named on the command line, so none pays for what the others need.
-`serve` goes its own way and doesn't even import typer (coordinator.cli.serve). Without a command, or with one that
-doesn't exist, all are imported, so that the help shows them.
+This module imports a command's module only when the command line names the command, so no command pays for the imports
+of another. `serve` doesn't even import typer (coordinator.cli.serve). Without a command, or with an unknown one, all
+modules are imported, because the help shows all commands.
 
 House rule: a new command is one line in COMMANDS and a module of its own.
 """
@@ -29,7 +29,7 @@ COMMANDS = {
     "audit": "coordinator.cli.audit",
     "demo": "coordinator.cli.demo.command",
 }
-"""Command -> module with a `typer.Typer` named `app`, or a function `command` if it is one; besides `serve`."""
+"""Command -> its module, except `serve`. A module has a `typer.Typer` named `app`, or a function `command`."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def make_app(command: str) -> Typer:
-    """The command line with that command; with all of them if there is no such command."""
+    """The command line with this command; with all commands if there is no such command."""
     import typer
 
     app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -64,7 +64,7 @@ def make_app(command: str) -> Typer:
     @app.command("serve", add_help_option=False)
     def serve_command() -> None:
         """Run a coordinator until SIGTERM or SIGINT."""
-        raise typer.BadParameter("nothing goes before `serve`")
+        raise typer.BadParameter("`serve` must be the first argument")
 
     for name, module in COMMANDS.items():
         if command == name or command not in COMMANDS:
@@ -77,7 +77,7 @@ def make_app(command: str) -> Typer:
 
 
 def _is_text(argument: str) -> bool:
-    """Whether it can be sent and printed; bytes that are no UTF-8 come as half of a pair of surrogates (PEP 383)."""
+    """Whether the argument can be sent and printed; bytes that are not UTF-8 arrive as lone surrogates (PEP 383)."""
     try:
         argument.encode()
     except UnicodeEncodeError:

@@ -1,10 +1,10 @@
 """`tenure members`: make static members leave, by instance id.
 
-A static member that is gone for good keeps its seat until its session times out, up to 30 minutes. An admin who knows
-better gives the seat back now: LeaveGroup with the instance id and an empty member id (KIP-345). The rest of the group
-then rebalances once.
+A static member that is gone for good keeps its seat until its session times out, which may take 30 minutes. An admin
+who knows that it won't come back can free the seat at once: LeaveGroup with the instance id and an empty member id
+(KIP-345). The rest of the group then rebalances once.
 
-House rule: nothing leaves on a dry run.
+House rule: a dry run removes nobody.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def remove_command(
 
 
 def _remove(client: Client, group_id: str, instance_ids: list[str], output: Output) -> dict[str, int]:
-    """Remove them and print what happened to each; instance id -> error code."""
+    """Remove the members and print what happened to each; returns error codes by instance id."""
     errors = remove_members(client, group_id, instance_ids)
     if output is Output.JSON:
         print_json(
@@ -83,7 +83,7 @@ def _remove(client: Client, group_id: str, instance_ids: list[str], output: Outp
 
 
 def _show(client: Client, group_id: str, instance_ids: list[str], output: Output) -> dict[str, int]:
-    """Print who would be removed; instance id -> the error code that its removal would have."""
+    """Print the members that would be removed; returns the error code of each removal by instance id."""
     group = describe_groups(client, [group_id])[group_id]
     if isinstance(group, Refused):
         fail(*group_failure(group_id, group))
@@ -100,7 +100,7 @@ def _show(client: Client, group_id: str, instance_ids: list[str], output: Output
 
 
 def _failures(group_id: str, errors: Mapping[str, int]) -> list[tuple[ExitCode, str]]:
-    """What the errors mean for the command: one for all that aren't there, one for each that was refused."""
+    """The failures of the command: one for all absent members, and one for each refused removal."""
     absent = [instance_id for instance_id, error in errors.items() if error == ErrorCode.UNKNOWN_MEMBER_ID]
     failures = [
         (ExitCode.REFUSED, f"{instance_id}: {error_name(error)}")

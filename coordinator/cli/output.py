@@ -1,7 +1,7 @@
-"""What commands print: columns for people and pipes, or JSON.
+"""The output of commands: columns for people and pipes, or JSON.
 
-Columns are padded with blanks and never cut or wrapped, on a terminal as in a pipe, so that `grep` and `awk` see what a
-person sees; a value that isn't there is "-", as in Kafka's tools.
+Columns are padded with blanks and never cut or wrapped, on a terminal as in a pipe, so that `grep` and `awk` see the
+same text as a person. A missing value is "-", as in Kafka's tools.
 
 House rule: headings are Kafka's, JSON keys are the same words in snake_case.
 """
@@ -16,7 +16,7 @@ from typing import Any
 MISSING = "-"
 
 _PLURALS = {"batch": "batches"}
-"""Of the nouns that take more than an s."""
+"""Plurals of the nouns that don't just add an s."""
 
 
 class Output(StrEnum):
@@ -27,7 +27,7 @@ class Output(StrEnum):
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """One line per row under the headings; None and "" print as "-"."""
+    """Print one line per row under the headings; None and "" print as "-"."""
     texts = ([printable("" if value is None else str(value)) or MISSING for value in row] for row in rows)
     lines = [list(headings), *texts]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -36,24 +36,24 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> No
 
 
 def printable(text: str) -> str:
-    """Text that a client sent, as a terminal may have it: what would move the cursor or end the line is escaped."""
+    """Text of a client, safe for a terminal: characters that move the cursor or end the line are escaped."""
     if text.isprintable():
         return text
     return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
 
 
 def counted(number: int, noun: str) -> str:
-    """So many of a thing: "1 batch", "2 batches"."""
+    """A number with its noun: "1 batch", "2 batches"."""
     return f"{number} {noun if number == 1 else _PLURALS.get(noun, f'{noun}s')}"
 
 
 def print_json(value: Any) -> None:
-    """One JSON document."""
+    """Print one JSON document."""
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def assignment_text(assignment: Mapping[str, Sequence[int]] | None) -> str:
-    """An assignment in a column: "orders(0,1), refunds(0)"; "unreadable" where only the group's clients can tell."""
+    """An assignment as one column: "orders(0,1), refunds(0)"; "unreadable" if only the group's clients can read it."""
     if assignment is None:
         return "unreadable"
     return ", ".join(f"{topic}({','.join(map(str, partitions))})" for topic, partitions in assignment.items())

@@ -1,13 +1,13 @@
 """`tenure serve`: run a coordinator until SIGTERM or SIGINT.
 
-On standard output stands one line, once requests are accepted: `ready listen=HOST:PORT[,...] node=ID[,...] data=DIR`.
-Log lines go to standard error. What keeps it from starting, a wrong setting above all, is one line there and exit
-code 2.
+When the server accepts requests it prints one line on standard output: `ready listen=HOST:PORT[,...] node=ID[,...]
+data=DIR`. Log lines go to standard error. If the server can't start, for example because of a wrong setting, it prints
+one line there and ends with exit code 2.
 
-The options are read by argparse: importing typer takes longer than all the rest of a start, and in a test suite a start
-is what one waits for.
+argparse reads the options. The import of typer would take longer than the rest of a start, and test suites wait for
+each start.
 
-House rule: nothing is imported that a server doesn't need.
+House rule: this module imports nothing that a server doesn't need.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from coordinator.server.process import run
 
 
 def serve(arguments: Sequence[str]) -> None:
-    """Run the server with what the command line says behind `serve`."""
+    """Run the server; `arguments` are those behind `serve` on the command line."""
     options = _parser().parse_args(arguments)
     try:
         config, warnings = _configure(options)
@@ -32,18 +32,18 @@ def serve(arguments: Sequence[str]) -> None:
     except (ConfigError, StartFailed) as error:
         fail(ExitCode.USAGE, str(error))
     if not done:
-        fail(ExitCode.FINDINGS, "the log can't be written any more, see above")
+        fail(ExitCode.FINDINGS, "the server stopped because it couldn't write its log, see above")
 
 
 def _run(config: Config, warnings: Sequence[str]) -> bool:
-    """Serve, in this process or in several; False if the log can't be written any more."""
+    """Serve, in this process or in several; returns False if the server stopped because it couldn't write its log."""
 
     def ready(addresses: Iterable[tuple[str, int]], node_ids: Iterable[int]) -> None:
         print(ready_line(addresses, node_ids, config.log_dirs), flush=True)
 
     if config.workers == 1:
         return run(config, warnings, lambda server: ready(server.addresses, [config.node_id]))
-    from coordinator.server.supervisor import supervise  # a start with one worker goes without
+    from coordinator.server.supervisor import supervise  # a start with one worker doesn't need this module
 
     supervise(config, warnings, ready)
     return True
@@ -102,6 +102,6 @@ def _configure(options: Namespace) -> tuple[Config, list[str]]:
 
 
 def ready_line(addresses: Iterable[tuple[str, int]], node_ids: Iterable[int], data_dir: str) -> str:
-    """What scripts and tests wait for."""
+    """The line that scripts and tests wait for."""
     listen = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses)
     return f"ready listen={listen} node={','.join(map(str, node_ids))} data={data_dir}"

@@ -1,14 +1,14 @@
-"""`tenure watch`: what happens to a group, or to all of them, as it happens.
+"""`tenure watch`: shows what happens to a group, or to all groups, as it happens.
 
-A rebalance has a line when it begins and one when it is over, each with its own time; the first says why, the second
-what came of it. One that is over before it is written down is told by both at once. Other entries of the timeline
-(coordinator.timeline.entries) have a line each, as in `explain`. What one look at the topic brings, of whatever groups
-and nodes, is told in the order of its lines' times. JSON is one event of the topic per line, as it is.
+A rebalance has a line when it begins, with its cause, and a line when it ends, with its outcome; each line has its own
+time. If a rebalance is over before watch reads of it, watch prints both lines at once. Each other entry of the timeline
+(coordinator.timeline.entries) has a line, as in `explain`. One poll may return events of several groups and nodes:
+watch sorts their lines by time. JSON is one event of the topic per line, unchanged.
 
-It goes on until it is interrupted, which is its ordinary end. A server that is away is waited for: standard error says
-so once, and once that it is back; what happened meanwhile is read then.
+Watch runs until Ctrl-C; that is its ordinary end. While a server is away watch tries again. Standard error says once
+that the server is away, and once that it is back; watch then reads the events that it missed.
 
-House rule: as explain's.
+House rule: if something isn't known, the command says so.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from coordinator.timeline.schema import RebalanceEvent
 from coordinator.timeline.words import cause_text, duration_text, entry_lines, short, time_text
 
 WAIT_MS = 500
-"""How long one look at the topic may wait for more."""
+"""How long one poll of the topic may wait for events."""
 
 PAUSE_S = 0.5
-"""Between two tries of a server that answers at once, but with an error."""
+"""Pause between two tries if the server answers at once with an error."""
 
 
 def command(
@@ -56,16 +56,16 @@ def command(
             "--timeout",
             metavar="SECONDS",
             min=0.1,
-            help="How long to try before saying that the server is away; at the start, before giving up.",
+            help="How long to try before reporting that the server is away; at the start, before giving up.",
         ),
     ] = DEFAULT_TIMEOUT,
 ) -> None:
-    """Tell what happens to groups as it happens, until Ctrl-C; a server that goes away is waited for."""
+    """Show what happens to groups as it happens, until Ctrl-C; if the server goes away, try again until it is back."""
     with cluster(bootstrap_server, timeout) as client:
         reader = reader_of(client, group_id)
         reader.begin_with(0)
         if group_id is not None and described(client, group_id) is None:
-            warn(f"no such group so far: {group_id}")
+            warn(f"no such group yet: {group_id}")
         shown = EventLines()
         try:
             for events in follow(reader):
@@ -77,12 +77,12 @@ def command(
                     print(line, flush=True)
         except KeyboardInterrupt:
             return
-        except NoEvents as error:  # it is back without them
+        except NoEvents as error:  # the server is back, but it keeps no events
             fail(ExitCode.REFUSED, str(error))
 
 
 def follow(reader: EventReader) -> Iterator[list[RebalanceEvent]]:
-    """Events as they come, for ever; says when there is nobody to ask, and when there is again."""
+    """Yield events as they come, without end; warn when the server is away, and when it is back."""
     problem: ClientError | None = None
     while True:
         started = time.monotonic()
@@ -98,7 +98,7 @@ def follow(reader: EventReader) -> Iterator[list[RebalanceEvent]]:
         yield events
         now = time_text(time.time_ns() // 1_000_000)
         if problem is not None and former is None:
-            warn(f"{now} the server is away, it is tried again until Ctrl-C: {problem}")
+            warn(f"{now} the server is away, trying again until Ctrl-C: {problem}")
         elif problem is None and former is not None:
             warn(f"{now} the server is back")
         if isinstance(problem, Refused):
@@ -108,22 +108,22 @@ def follow(reader: EventReader) -> Iterator[list[RebalanceEvent]]:
 
 
 class Block(NamedTuple):
-    """A line with a time (Unix time in ms), and those that belong below it."""
+    """A line with its time (Unix time in ms), and the lines that belong below it."""
 
     at_ms: int
     lines: list[str]
 
 
 class EventLines:
-    """Puts events into lines, but for what it has told before."""
+    """Turns events into lines; it prints each cause of a rebalance only once."""
 
     def __init__(self) -> None:
         self._begun: dict[str, tuple[int, int]] = {}
-        """Of a group's open rebalance: the generation that it ends, and how many causes were told."""
+        """By group, the open rebalance: the generation that it ends, and the number of causes that were printed."""
 
     def lines(self, events: Iterable[RebalanceEvent]) -> Iterator[str]:
-        """What there is to print of the next events, in the order of its times."""
-        # Stable: what came first of one time is told first.
+        """The lines for the next events, in the order of their times."""
+        # The sort is stable: lines with the same time stay in the order in which they came.
         for block in sorted((block for event in events for block in self._blocks(event)), key=attrgetter("at_ms")):
             yield from block.lines
 
@@ -161,7 +161,7 @@ def _begins(prefix: str, at_ms: int, generation: int, cause: dict[str, Any]) -> 
 
 
 def _ended(prefix: str, event: RebalanceEvent, causes_shown: int) -> Iterator[Block]:
-    """The end of a rebalance of which so many causes were told; its beginning, too, if none was."""
+    """The end of a rebalance after `causes_shown` printed causes; without any, its beginning comes first."""
     before, after = event["generation_before"], event["generation"]
     if not causes_shown:
         yield _begins(prefix, event["began_ms"], before, event["causes"][0])

@@ -1,8 +1,8 @@
-"""Which node to ask, and asking again.
+"""Which node gets a request, and when it is sent again.
 
-A call is tried until its deadline: again after a lost connection, and again where a coordinator isn't there yet, is
-loading or has moved (14, 15, 16). Anything else a server says is the answer. A call that is tried again may have been
-carried out the first time: a second DeleteGroups then finds no group.
+The client tries a call until its deadline: again after a lost connection, and again while a coordinator isn't there
+yet, is loading or has moved (error codes 14, 15, 16). Any other answer of a server is final. A server may have carried
+out a lost call: a second DeleteGroups then finds no group.
 
 House rule: time comes from `clock` and `pause`, so that a test decides how it passes.
 """
@@ -26,20 +26,20 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 
 TIMEOUT = 5.0
-"""Seconds for a call, its retries included; what Kafka's consumer-groups tool allows."""
+"""Seconds for a call, its retries included; Kafka's consumer-groups tool allows the same."""
 ATTEMPTS_MAX = 100
-"""Tries of a call: a server that refuses connections at once is not hammered through a long deadline."""
+"""The most tries of a call, so that a long deadline doesn't flood a server that refuses connections at once."""
 PAUSE_FIRST = 0.05
 PAUSE_MAX = 0.5
-"""Seconds between two tries: doubled from the first to the longest."""
+"""The longest pause between two tries, in seconds; the pause doubles from try to try."""
 
 KEY_TYPE_GROUP = 0
-"""FindCoordinator's key type of a group (1 is a transaction)."""
+"""FindCoordinator's key type for a group (1 is a transaction)."""
 
 COORDINATOR_MOVED = frozenset(
     {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
 )
-"""Errors after which the coordinator is looked up and asked again."""
+"""After these errors the client looks the coordinator up and asks again."""
 
 Result = TypeVar("Result")
 
@@ -52,13 +52,13 @@ class Node(NamedTuple):
 
 
 class Client:
-    """Asks a cluster that is reached through any of the `bootstrap` addresses.
+    """A client of the cluster that any of the `bootstrap` addresses belongs to.
 
-    bootstrap: HOST:PORT, several separated by commas; ValueError if it isn't that.
+    bootstrap: HOST:PORT, several separated by commas; raises ValueError for anything else.
     timeout: seconds that one call may take, retries included.
-    client_id: what the servers see and log.
+    client_id: the name that the servers see and log.
     connect: connects to a node, with the client id and until a deadline.
-    clock, pause: seconds on a clock that never jumps, and how to let some pass.
+    clock, pause: seconds on a clock that never jumps, and a function that waits some seconds.
     """
 
     def __init__(
@@ -88,14 +88,15 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Hang up everywhere. A later call connects anew."""
+        """Close all connections. A later call connects anew."""
         while self._connections:
             self._connections.popitem()[1].close()
 
     def request(self, message: Message, node: Node | None = None, *, at_least: int = 0) -> Any:
-        """Send `message` in the highest common version, to `node` or to whoever answers first; returns the response.
+        """Send `message` in the highest common version and return the response.
 
-        at_least: the first version of the API that can say what is asked.
+        node: the receiver, by default the first bootstrap address that accepts. at_least: the first version of the API
+        that can express the request.
         """
         lost = Unreachable("no time to ask")
         for deadline in self._attempts():
@@ -119,12 +120,11 @@ class Client:
         *,
         at_least: int = 0,
     ) -> dict[str, Result | Refused]:
-        """Ask the coordinator of each group, one request per coordinator; the answer per group, in the order given.
+        """Ask the coordinator of each group, with one request per coordinator; answers by group, in the given order.
 
-        request: makes the message for these groups, which share a coordinator.
-        results: reads a response: group id, error code, result.
-        An error of one group is its value, so that it doesn't hide the others; a coordinator that is still moving when
-        the time is up is such an error too.
+        request: makes the message for groups that share a coordinator.
+        results: reads a response: group id, error code, result. An error of one group is the answer for this group, so
+        the others keep their results. If a coordinator is still moving at the deadline, its error is the answer too.
         """
         answers: dict[str, Result | Refused] = {
             group_id: Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, _quoted(group_id)) for group_id in group_ids
@@ -146,7 +146,7 @@ class Client:
         return answers
 
     def _coordinators(self, answers: dict[str, Any], deadline: Deadline) -> dict[Node, list[str]]:
-        """The groups that still need an answer, by coordinator; a group that has none is answered with why."""
+        """By coordinator, the groups that still need an answer; a group without one gets its error as answer."""
         pending = [group_id for group_id, answer in answers.items() if _moved(answer)]
         found: dict[Node, list[str]] = {}
         for group_id, error_code, node in self._find_coordinators(pending, deadline):
@@ -157,7 +157,7 @@ class Client:
         return found
 
     def _find_coordinators(self, group_ids: list[str], deadline: Deadline) -> Iterator[_Coordinator]:
-        """FindCoordinator, of all groups at once where the server can (version 4, KIP-699)."""
+        """Send FindCoordinator, for all groups at once if the server can (version 4, KIP-699)."""
         if self._connection(self._any_address(deadline), deadline).version(FindCoordinatorRequest) >= 4:
             batch = FindCoordinatorRequest(key_type=KEY_TYPE_GROUP, coordinator_keys=group_ids)
             found: FindCoordinatorResponse = self._send(batch, None, deadline)
@@ -169,7 +169,7 @@ class Client:
             yield _Coordinator(group_id, found.error_code, Node(found.node_id, Address(found.host, found.port)))
 
     def _attempts(self) -> Iterator[Deadline]:
-        """The deadline of one call, once for each try that there is time for."""
+        """Yield the deadline of one call, once for each try that there is time for."""
         deadline = Deadline(self.timeout, self._clock)
         pause = PAUSE_FIRST
         for _ in range(ATTEMPTS_MAX):
@@ -196,7 +196,7 @@ class Client:
         return self._connections[address]
 
     def _any_address(self, deadline: Deadline) -> Address:
-        """The first bootstrap address that accepts; none of them can use up the time of those behind it."""
+        """The first bootstrap address that accepts; each address leaves some of the time to those behind it."""
         for index, address in enumerate(self._bootstrap):
             share = deadline.left / (len(self._bootstrap) - index)
             try:
@@ -210,7 +210,7 @@ class Client:
 
 
 class _Coordinator(NamedTuple):
-    """The coordinator of a group. The node means nothing beside an error."""
+    """The coordinator of a group. If there is an error, the node means nothing."""
 
     group_id: str
     error_code: int
@@ -218,7 +218,7 @@ class _Coordinator(NamedTuple):
 
 
 def parse_addresses(text: str) -> list[Address]:
-    """HOST:PORT[,HOST:PORT...] as addresses, a v6 host in brackets; ValueError if it is anything else."""
+    """Turn HOST:PORT[,HOST:PORT...] into addresses, a v6 host in brackets. Raises ValueError for anything else."""
     addresses = []
     for part in text.split(","):
         host, colon, port = part.strip().rpartition(":")

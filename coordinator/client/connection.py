@@ -1,9 +1,9 @@
-"""One TCP connection to one node: its API versions, and a request after the other.
+"""One TCP connection to one node: the node's API versions, then one request after the other.
 
 The first exchange is ApiVersions. A server that doesn't know our version of it answers in version 0 with
-UNSUPPORTED_VERSION and names the versions that it has (KIP-511); the connection stays usable and is asked again.
+UNSUPPORTED_VERSION and names its own versions (KIP-511). The connection stays usable, and the client asks again.
 
-House rule: after any failure a connection is closed and never used again, because an answer may still be on its way.
+House rule: after any failure the connection is closed and never used again, because an answer may still arrive.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from protocol.messages import ApiVersionsRequest, ApiVersionsResponse, Message
 from schemas.errors import ErrorCode
 
 RESPONSE_SIZE_MAX = 100 * 1024 * 1024
-"""Bytes; Kafka's own bound for requests (socket.request.max.bytes). A longer answer is not one of Kafka's."""
+"""Bytes of a response at most: Kafka's limit for requests (socket.request.max.bytes). No Kafka sends a longer one."""
 RECEIVE_SIZE = 64 * 1024
-"""Bytes asked for at a time."""
+"""Bytes that one receive asks for."""
 API_VERSIONS_VERSION = 3
-"""The first that names the client's software; version 4 adds nothing that matters here."""
+"""The first version that names the client's software; version 4 adds nothing that matters here."""
 
 
 class Address(NamedTuple):
@@ -47,12 +47,12 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Seconds that remain; 0 or less once it has passed."""
+        """The seconds until the deadline; 0 or less after it."""
         return self._end - self._clock()
 
 
 class Asking(Protocol):
-    """A way to ask one node: a `Connection`, or what stands for one. Raises as `Connection` does."""
+    """A way to send requests to one node: a `Connection`, or a stand-in for one. Raises as `Connection` does."""
 
     def version(self, request_class: type[Message], at_least: int = 0) -> int:
         """See Connection."""
@@ -65,10 +65,10 @@ class Asking(Protocol):
 
 
 class Connection:
-    """A connection that has learned the node's versions.
+    """A connection that knows the node's API versions.
 
-    Raises `Unreachable` when the node doesn't accept, doesn't answer before the deadline or hangs up, and
-    `ProtocolError` when what it sends is not Kafka's protocol.
+    Raises `Unreachable` if the node doesn't accept, doesn't answer before the deadline or closes the connection, and
+    `ProtocolError` if the bytes of the node are not Kafka's protocol.
     """
 
     def __init__(self, address: Address, client_id: str, deadline: Deadline) -> None:
@@ -88,13 +88,14 @@ class Connection:
             raise
 
     def close(self) -> None:
-        """Hang up; closing twice is fine."""
+        """Close the connection; a second call does nothing."""
         self._socket.close()
 
     def version(self, request_class: type[Message], at_least: int = 0) -> int:
         """The highest version of an API that both sides speak.
 
-        at_least: the first version that can say what is asked. Raises `Refused` (UNSUPPORTED_VERSION) without one.
+        at_least: the first version that can express the request. Raises `Refused` (UNSUPPORTED_VERSION) if there is
+        none.
         """
         ours_min, ours_max = request_class.VERSIONS
         assert request_class.API_KEY is not None
@@ -113,7 +114,7 @@ class Connection:
         return self._decode(message.API_KEY, version, self._exchange(message, version, deadline))
 
     def _ask_versions(self, deadline: Deadline) -> dict[int, tuple[int, int]]:
-        """API key -> (lowest, highest) version of the node."""
+        """The node's lowest and highest version of each API, by API key."""
         ask = ApiVersionsRequest(client_software_name="tenure", client_software_version=software_version())
         version = API_VERSIONS_VERSION
         frame = self._exchange(ask, version, deadline)
@@ -163,12 +164,12 @@ class Connection:
 
 
 def _api_versions_error(frame: bytes) -> int:
-    """The error code, which stands behind the correlation id in every version of the response."""
+    """The error code of an ApiVersions response: every version has it right behind the correlation id."""
     return int.from_bytes(frame[4:6], "big", signed=True)
 
 
 def _socket_timeout(address: Address, deadline: Deadline) -> float:
-    """Seconds left, for a socket; never 0, which would mean not to wait at all."""
+    """The seconds until the deadline, for a socket; never 0, because a socket with timeout 0 doesn't wait at all."""
     left = deadline.left
     if left <= 0:
         raise Unreachable(f"{address} did not answer in time")
@@ -182,8 +183,8 @@ def _lost(address: Address, error: OSError) -> Unreachable:
 
 
 def software_version() -> str:
-    """Of this program, as it is told to servers."""
+    """The version of this program, as the client sends it to servers."""
     try:
         return version("tenure")
-    except PackageNotFoundError:  # run from a source tree that wasn't installed
+    except PackageNotFoundError:  # the program runs from a source tree that wasn't installed
         return "0"

@@ -1,6 +1,7 @@
-"""What can go wrong between a client and a cluster: nobody answers in time, or the answer is no.
+"""The failures between a client and a cluster: no answer in time, or an error as answer.
 
-House rule: a Kafka error inside a list of results is a value (`ErrorCode`); these are for what leaves no result at all.
+House rule: a Kafka error inside a list of results is a value (`ErrorCode`); these exceptions mean that there is no
+result at all.
 """
 
 from __future__ import annotations
@@ -9,17 +10,17 @@ from schemas.errors import ErrorCode
 
 
 class ClientError(Exception):
-    """No result; `str()` of it is one line for a person."""
+    """There is no result; `str()` of the error is one line for a person."""
 
 
 class Unreachable(ClientError):
-    """The connection failed, was lost, or no answer came in time."""
+    """The client could not connect, lost the connection, or got no answer in time."""
 
 
 class Refused(ClientError):
     """The server answered with an error.
 
-    error_code: Kafka's, as it stood in the response.
+    error_code: Kafka's code, from the response.
     """
 
     def __init__(self, error_code: int, what: str) -> None:
@@ -28,7 +29,7 @@ class Refused(ClientError):
 
 
 def error_name(error_code: int) -> str:
-    """Kafka's name of an error code, or the bare number of one that is newer than our table."""
+    """Kafka's name of an error code, or its bare number if our table doesn't have it."""
     try:
         return ErrorCode(error_code).name
     except ValueError:

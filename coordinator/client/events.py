@@ -1,18 +1,19 @@
-"""What a server kept of what happened to groups: the records of `__rebalance_events`, read as any consumer reads them.
+"""The events of groups that a server kept: reads the records of `__rebalance_events` as any consumer could.
 
     reader = EventReader(client)
-    for event in reader.read():      # all that is there, in the order of time
+    for event in reader.read():      # all events so far, in the order of time
         ...
     while True:
         for event in reader.poll(500):
             ...
 
-Who wants the newest alone reads from the end: `read_back` brings more of them each time, until they are enough.
+If a caller needs only the newest events, `read_back` reads from the end: each step brings more, until the caller has
+enough.
 
-Only Tenure has the topic; of any other server the reader says that there is none. An event is the record's JSON object
+Only Tenure has the topic; for any other server the reader raises NoEvents. An event is the record's JSON object
 (docs/events.md) as a dictionary.
 
-House rule: a record that can't be read, or is of a later version, is passed over and counted.
+House rule: the reader skips and counts a record that it can't read or that has a later version.
 """
 
 from __future__ import annotations
@@ -39,27 +40,27 @@ if TYPE_CHECKING:
     from protocol.records.batch import Record
 
 RECORD_BATCHES_SINCE = 4
-"""The first version of Fetch that brings batches of today's format."""
+"""The first version of Fetch that returns batches in the current format."""
 
 FETCH_BYTES, FETCH_MIN_BYTES = 4 * 1024 * 1024, 64 * 1024
-"""What a Fetch may bring; the least that is asked for, as each asks anew."""
+"""The most bytes that a Fetch asks for, and the least: each Fetch costs a round trip."""
 
 RECORD_OVERHEAD_BYTES = 32
-"""What a record takes beside its key and value, about, with its share of the batch's header."""
+"""About so many bytes of a record are neither key nor value: its own fields and its share of the batch's header."""
 
 NO_SESSION = -1
 EARLIEST = -2
 """ListOffsets' timestamp for the beginning of the log."""
 
 NONE_SO_LATE = -1
-"""ListOffsets' answer where nothing is as new as was asked."""
+"""ListOffsets' answer if no record is as new as the requested time."""
 
 BACK_FIRST, BACK_GROWTH = 1_000, 4
-"""Records of each partition that are read from the end at first, and how many times as many then each time."""
+"""Records of each partition in the first step back from the end, and the factor by which each step grows."""
 
 
 class Placed(NamedTuple):
-    """An event with where it is kept."""
+    """An event with its partition and offset."""
 
     partition: int
     offset: int
@@ -67,7 +68,7 @@ class Placed(NamedTuple):
 
 
 class Polled(NamedTuple):
-    """What a look brought, in the order of time, and what went wrong with a partition, if anything did."""
+    """The events of one poll, in the order of time, and the error of a partition, if there was one."""
 
     events: list[RebalanceEvent]
     problem: ClientError | None
@@ -80,7 +81,8 @@ class NoEvents(ClientError):
 class EventReader:
     """Reads the events of a cluster from the oldest on. Raises NoEvents if there is no such topic.
 
-    group_id: only what is of this group, or may be of any (a gap); what isn't is fetched, but not decoded.
+    group_id: only events of this group, and gaps, which may concern any group. The reader fetches other records but
+    doesn't decode them.
     passed_over: records that could not be read.
     """
 
@@ -94,7 +96,7 @@ class EventReader:
         self._find()
 
     def _find(self) -> None:
-        """Who leads the partitions."""
+        """Find the leaders of the partitions."""
         request = MetadataRequest(
             topics=[MetadataRequest.MetadataRequestTopic(name=EVENTS_TOPIC)], allow_auto_topic_creation=False
         )
@@ -103,8 +105,8 @@ class EventReader:
         (topic,) = response.topics
         if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise NoEvents(
-                f"this cluster has no topic {EVENTS_TOPIC}: only Tenure keeps what happens to groups, "
-                "unless tenure.events.enable=false"
+                f"this cluster has no topic {EVENTS_TOPIC}: only Tenure keeps events of groups, "
+                "and only without tenure.events.enable=false"
             )
         if topic.error_code:
             raise Refused(topic.error_code, f"topic {EVENTS_TOPIC!r}")
@@ -115,9 +117,9 @@ class EventReader:
         self._next = dict.fromkeys(self._leaders, 0)
 
     def find_again(self) -> None:
-        """Ask anew who leads the partitions, and go on in each where the reader was; one that is new has all to tell.
+        """Find the leaders of the partitions anew, and go on in each partition where the reader was.
 
-        Raises as a new reader does.
+        A new partition is read from its start. Raises the errors of a new reader.
         """
         topic_id, known = self._topic_id, self._next
         self._find()
@@ -125,18 +127,18 @@ class EventReader:
             self._next |= {partition: offset for partition, offset in known.items() if partition in self._next}
 
     def begin_at(self, at_ms: int) -> None:
-        """Pass over what was written before this time (Unix time in ms)."""
+        """Skip records that were written before this time (Unix time in ms)."""
         ends = self._offsets(LATEST)
         for partition, offset in self._offsets(at_ms).items():
             self._next[partition] = ends[partition] if offset == NONE_SO_LATE else offset
 
     def begin_with(self, newest: int) -> None:
-        """Pass over all but the newest so many records of each partition."""
+        """Skip all records of each partition but the `newest` last ones."""
         for partition, end in self._offsets(LATEST).items():
             self._next[partition] = max(end - newest, 0)
 
     def _offsets(self, at_ms: int) -> dict[int, int]:
-        """The first offset of each partition that is no older; NONE_SO_LATE where there is none."""
+        """By partition, the first offset with that time or a later one; NONE_SO_LATE if there is none."""
         return {partition: self._offset(partition, at_ms) for partition in self._leaders}
 
     def _offset(self, partition: int, at_ms: int) -> int:
@@ -151,20 +153,20 @@ class EventReader:
 
     @property
     def topic_id(self) -> UUID:
-        """Of the topic that is read: offsets of another one say nothing of this one."""
+        """The id of the topic; offsets are valid only for the topic with this id."""
         return self._topic_id
 
     @property
     def reached(self) -> dict[int, int]:
-        """The offset of each partition from which on nothing has been read."""
+        """By partition, the offset of the next record to read."""
         return dict(self._next)
 
     def read(self) -> list[RebalanceEvent]:
-        """All events that are there, in the order of time."""
+        """All events up to now, in the order of time."""
         return [each.event for each in self.read_placed()]
 
     def read_placed(self) -> list[Placed]:
-        """Likewise, with where each is kept."""
+        """All events up to now, each with its partition and offset."""
         events: list[Placed] = []
         for partition in self._leaders:
             reached = -1
@@ -174,10 +176,10 @@ class EventReader:
         return _in_order(events)
 
     def read_back(self) -> Iterator[tuple[list[RebalanceEvent], int]]:
-        """The newest events in the order of time, and ever more of them; in the end those that `read` brings.
+        """Yield the newest events in the order of time, then more and more of them, at last all that `read` returns.
 
-        Each time with the time (Unix time in ms) after which none that is there is missing; of older ones there are
-        none, too. In the end that is 0.
+        Each step also yields a time (Unix time in ms), 0 in the last step. The step has all events after this time, and
+        none of the older ones.
         """
         firsts = {partition: max(first, self._next[partition]) for partition, first in self._offsets(EARLIEST).items()}
         ends = self._offsets(LATEST)
@@ -195,7 +197,8 @@ class EventReader:
                     size = sum(len(record.key) + len(record.value or b"") for _, record in records)
                     record_bytes[partition] = size // len(records) + RECORD_OVERHEAD_BYTES
                 found[partition] = [*self._decoded(partition, records), *found[partition]]
-                # A gap is told when it can be, which may be long after: its time says nothing of those before it.
+                # A server writes a gap when it can, perhaps much later: the time of a gap says nothing about the
+                # records before it.
                 times_ms = (record.timestamp_ms for _, record in records if record.key)
                 began_ms[partition] = next(times_ms, began_ms[partition])
                 begins[partition] = begin
@@ -207,7 +210,7 @@ class EventReader:
         self._next = ends
 
     def _between(self, partition: int, begin: int, end: int, record_bytes: int) -> Iterator[tuple[int, Record]]:
-        """The records of a partition from one offset to another, about so large each: hardly more is fetched."""
+        """The records from one offset to another; `record_bytes`, their size on average, keeps the Fetch small."""
         self._next[partition] = begin
         reached = -1
         while reached != self._next[partition] < end:
@@ -216,22 +219,22 @@ class EventReader:
             yield from (each for each in self._fetch(partition, 0, most) if each[0] < end)
 
     def poll(self, wait_ms: int) -> list[RebalanceEvent]:
-        """The next events, in the order of time; none if there are none within about that time.
+        """The next events, in the order of time; none if none arrive within about that time.
 
-        Also none, and sooner, if all that came was passed over: whoever waits for more polls again. Raises if something
-        went wrong, but not while other partitions have something to tell.
+        The list is also empty, and comes sooner, if the reader skipped all new records: to wait for more, poll again.
+        Raises the error of a partition if the other partitions have no events.
         """
         return [each.event for each in self.poll_placed(wait_ms)]
 
     def poll_placed(self, wait_ms: int) -> list[Placed]:
-        """Likewise, with where each is kept."""
+        """Poll as `poll` does; returns each event with its partition and offset."""
         events, problem = self._poll(wait_ms)
         if problem is not None and not events:
             raise problem
         return events
 
     def poll_each(self, wait_ms: int) -> Polled:
-        """Likewise; what goes wrong with one partition hides nothing of the others, and loses nothing of its own."""
+        """Poll as `poll` does; returns the error of a partition with the events of the others; no event is lost."""
         events, problem = self._poll(wait_ms)
         return Polled([each.event for each in events], problem)
 
@@ -248,10 +251,11 @@ class EventReader:
         return _in_order(events), problem
 
     def _fetch(self, partition: int, wait_ms: int, most: int = FETCH_BYTES) -> list[tuple[int, Record]]:
-        """The records of one Fetch with their offsets; the partition's end is reached if it doesn't move the offset."""
+        """The records of one Fetch with their offsets; if the offset doesn't move, it is the end of the partition."""
         answer = self._ask(partition, wait_ms, most)
         if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            # Retention took them; or it is another log, which has all to tell. This answer doesn't say where it starts.
+            # Retention removed the records, or this is another log, which is read from its start. The response doesn't
+            # have the start of the log.
             start = self._offset(partition, EARLIEST)
             if start != self._next[partition]:
                 self._next[partition] = start
@@ -285,7 +289,7 @@ class EventReader:
         return response.responses[0].partitions[0]
 
     def _records(self, partition: int, data: bytes) -> list[tuple[int, Record]]:
-        """What comes next in the partition of what a Fetch brought."""
+        """The records in the bytes of a Fetch, without those that the reader already has."""
         records: list[tuple[int, Record]] = []
         start = self._next[partition]
         try:
@@ -295,13 +299,13 @@ class EventReader:
                         self._next[partition] = offset + 1
                         records.append((offset, record))
         except CorruptBatch:
-            # A last batch that is cut short comes again, whole.
+            # If the last batch is cut short, the next Fetch returns it whole.
             if self._next[partition] == start:
                 raise
         return records
 
     def _decoded(self, partition: int, records: Iterable[tuple[int, Record]]) -> list[Placed]:
-        """The events that are asked for."""
+        """The events of the group that the reader reads, or of all groups."""
         events = []
         for offset, record in records:
             if self._keys is not None and record.key not in self._keys:

@@ -1,8 +1,8 @@
-"""Groups, as an admin sees them: listed, described, deleted, members removed, offsets fetched.
+"""Groups, as an admin sees them: list, describe and delete them, remove members, fetch offsets.
 
-Each function returns plain values; an error that concerns one group or member is a value beside the others' results.
+Each function returns plain values; an error of one group or member is a value beside the results of the others.
 
-House rule: what differs between servers and versions ends here (a group that isn't there, above all).
+House rule: this module hides the differences between servers and versions, above all how they report an unknown group.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 DEAD = "Dead"
 NO_OFFSET = -1
-"""OffsetFetch's offset where nothing was committed."""
+"""OffsetFetch's offset for a topic partition without a committed offset."""
 LEAVE_REASON = "removed by an admin"
-"""Told to the coordinator from LeaveGroup version 5 on (KIP-800)."""
+"""The reason that LeaveGroup sends from version 5 on (KIP-800)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
-    """A group's line in a list. state and group_type are "" where the server is too old to tell."""
+    """A group in a list. state and group_type are "" if the server is too old to send them."""
 
     group_id: str
     group_type: str
@@ -53,9 +53,9 @@ class ListedGroup:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group with its members, by instance id and member id; protocol_name is "" outside of a stable generation.
+    """A group with its members, sorted by instance id and member id; protocol_name is "" unless the group is stable.
 
-    waiting: None where it waits for nobody, or its server, which is no Tenure, doesn't say.
+    waiting: None if the group waits for nobody, or if its server is not Tenure and doesn't say.
     """
 
     group_id: str
@@ -68,7 +68,7 @@ class Group:
 
 
 def listed_json(group: ListedGroup) -> dict[str, Any]:
-    """A group's line in a list, as JSON."""
+    """A group of a list, as JSON."""
     return {
         "group_id": group.group_id,
         "group_type": group.group_type,
@@ -95,7 +95,7 @@ def group_json(group: Group) -> dict[str, Any]:
 
 
 def waiting_json(waiting: Waiting | None) -> dict[str, Any] | None:
-    """Whom a group waits for, as JSON."""
+    """The members that a group waits for, as JSON."""
     if waiting is None:
         return None
     members = [
@@ -117,7 +117,7 @@ def member_json(member: Member) -> dict[str, Any]:
 
 
 def list_groups(client: Client, states: Sequence[str] = ()) -> list[ListedGroup]:
-    """Every group of the cluster, by group id; with `states` only those in one of them, in any case (KIP-518)."""
+    """Every group of the cluster, by group id; with `states` only groups in one of them, in any case (KIP-518)."""
     request = ListGroupsRequest(states_filter=list(states))
     groups = []
     for node in client.nodes():
@@ -132,7 +132,7 @@ def list_groups(client: Client, states: Sequence[str] = ()) -> list[ListedGroup]
 
 
 def describe_groups(client: Client, group_ids: Iterable[str]) -> dict[str, Group | Refused]:
-    """Each group, or why not. One that isn't there is GROUP_ID_NOT_FOUND (a dead group before version 6, KIP-1043)."""
+    """Each group or its error; GROUP_ID_NOT_FOUND for an unknown one (before version 6 a dead group, KIP-1043)."""
 
     def results(response: DescribeGroupsResponse, node: Node) -> Iterator[tuple[str, int, Group]]:
         for group in response.groups:
@@ -146,7 +146,7 @@ def describe_groups(client: Client, group_ids: Iterable[str]) -> dict[str, Group
 
 
 def delete_groups(client: Client, group_ids: Iterable[str]) -> dict[str, Refused | None]:
-    """Delete each group with its offsets; None where it is gone. A group with members is NON_EMPTY_GROUP."""
+    """Delete each group with its offsets; None for success. A group with members gets NON_EMPTY_GROUP."""
 
     def results(response: DeleteGroupsResponse, _node: Node) -> Iterator[tuple[str, int, None]]:
         for result in response.results:
@@ -156,10 +156,10 @@ def delete_groups(client: Client, group_ids: Iterable[str]) -> dict[str, Refused
 
 
 def remove_members(client: Client, group_id: str, instance_ids: Sequence[str]) -> dict[str, int]:
-    """Make static members leave, by instance id alone: instance id -> error code, 0 where it left (KIP-345).
+    """Make static members leave, by instance id alone; error codes by instance id, 0 for success (KIP-345).
 
-    An instance id that no member has is UNKNOWN_MEMBER_ID, in a group that isn't there too. Raises `Refused` if the
-    coordinator refuses the whole request. Needs LeaveGroup version 3.
+    An unknown instance id gets UNKNOWN_MEMBER_ID, and so does each instance id of an unknown group. Raises `Refused` if
+    the coordinator refuses the whole request. Needs LeaveGroup version 3.
     """
     identities = [
         LeaveGroupRequest.MemberIdentity(member_id="", group_instance_id=instance_id, reason=LEAVE_REASON)
@@ -223,7 +223,7 @@ def _group(described: DescribeGroupsResponse.DescribedGroup, node: Node) -> Grou
 
 
 def _waiting(told: DescribeGroupsResponse.GroupWaiting, members: list[Member]) -> Waiting | None:
-    """What a server told of a wait; since_ms is -1 where it told nothing."""
+    """The wait that a server described; None if it described none (since_ms is -1)."""
     if told.since_ms < 0:
         return None
     awaited = {each.member_id: each for each in told.members}

@@ -1,10 +1,10 @@
-"""Timelines (timeline.py) of some groups, of their newest entries alone where no more is asked for.
+"""Timelines (coordinator.timeline.entries) of some groups, if possible without reading all events.
 
-The events are read from the end backwards until what was read has so many entries of each group that began in it, where
-restarts that repeat each other count as one (folding.py). An entry that may have begun before is not enough: what tells
-its beginning may stand further back.
+The reader goes back from the end of the topic until each group has enough entries that began in the part that was read.
+Restarts that repeat each other count as one entry (coordinator.timeline.folding). An entry that may have begun earlier
+doesn't count, because its first events may be further back.
 
-House rule: the newest entries are those that reading everything brings, to the last field.
+House rule: the newest entries equal those of a full read, in every field.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def read_timelines(reader: EventReader, group_ids: Iterable[str], last: int | None = None) -> dict[str, Timeline]:
-    """What happened to these groups, from where the reader is on.
+    """The timelines of these groups, from the reader's position on.
 
-    last: no more than so many of the newest entries of each are needed, a fold counted as one (folding.newest takes
-    them); there may be more, and the oldest then are not told whole.
+    last: the caller needs only so many of the newest entries of each group, and a fold counts as one (folding.newest
+    takes them). A timeline may have more entries; then the oldest of them may be incomplete.
     """
     wanted = list(group_ids)
     if last is None:
@@ -49,5 +49,5 @@ def _timelines(group_ids: list[str], events: Iterable[RebalanceEvent]) -> dict[s
 
 
 def _are_whole(timeline: Timeline, last: int, since_ms: int) -> bool:
-    """Whether the newest entries are as they would be if all was read; a group of which only gaps are told is none."""
+    """Whether the newest entries equal those of a full read; a timeline with only gaps doesn't count."""
     return len(whole(timeline.entries, since_ms)) >= last and any(entry["type"] != "gap" for entry in timeline.entries)

@@ -1,6 +1,6 @@
-"""Topics: created, and where their logs end.
+"""Topics: create them, and find the ends of their logs.
 
-House rule: as in groups: what differs between servers and versions ends here.
+House rule: as in groups, this module hides the differences between servers and versions.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ TopicPartition = tuple[str, int]
 LATEST = -1
 """ListOffsets' timestamp for the end of the log."""
 CONSUMER_REPLICA = -1
-"""ListOffsets' replica id of whoever is no replica."""
+"""ListOffsets' replica id for a consumer, which is no replica."""
 
 
 def create_topic(client: Client, name: str, partition_count: int) -> None:
-    """Create a topic with one replica; `Refused` if the cluster won't."""
+    """Create a topic with one replica. Raises `Refused` if the cluster refuses."""
     topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partition_count, replication_factor=1)
     request = CreateTopicsRequest(topics=[topic], timeout_ms=int(client.timeout * 1_000))
     response: CreateTopicsResponse = client.request(request)
@@ -62,7 +62,7 @@ def log_end_offsets(client: Client, topic_partitions: Iterable[TopicPartition]) 
 
 
 def partition_counts(client: Client, names: Iterable[str]) -> dict[str, int]:
-    """How many partitions each of these topics has; one that isn't there is left out."""
+    """The number of partitions by topic; unknown topics are left out."""
     asked = [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(set(names))]
     if not asked:
         return {}

@@ -31,6 +31,7 @@ from coordinator.group.classic.rules import CLASSIC
 from coordinator.group.effects import Effects, Response
 from coordinator.group.events import (
     CommitOffsets,
+    CommitPrepared,
     DeleteGroup,
     DeleteOffsets,
     DescribeGroup,
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from coordinator.group.offsets import Repeat
 
 E = TypeVar("E", bound="RequestEvent")
+C = TypeVar("C", CommitOffsets, CommitPrepared)
 
 REMOVED_AT_ONCE = 1_000
 """Offsets, and groups, in one `RemoveOffsets`: 1 to 2 ms of work."""
@@ -181,11 +183,17 @@ class Coordinator:
             RULES[group.kind].leave(turn, group, event)
 
     def _commit(self, turn: Turn, event: CommitOffsets) -> None:
+        self._with_committing_group(turn, event, offsets.commit)
+
+    def _commit_prepared(self, turn: Turn, event: CommitPrepared) -> None:
+        self._with_committing_group(turn, event, offsets.commit_prepared)
+
+    def _with_committing_group(self, turn: Turn, event: C, rule: Callable[[Turn, Group, C], None]) -> None:
         body = event.body
         if body.group_id not in self.groups and body.generation_id_or_member_epoch < 0:
             self.groups[body.group_id] = Group(body.group_id, turn.now.wall_ms)
             turn.note(notes.OffsetsCreatedGroup(body.group_id, 0))
-        self._with_group(turn, event, body.group_id, ErrorCode.ILLEGAL_GENERATION, offsets.commit, may_be_empty=True)
+        self._with_group(turn, event, body.group_id, ErrorCode.ILLEGAL_GENERATION, rule, may_be_empty=True)
 
     def _fetch(self, turn: Turn, event: FetchOffsets) -> None:
         # A group that doesn't exist has no committed offsets; Kafka answers the same.
@@ -215,7 +223,9 @@ class Coordinator:
         self._forget_if_dead(group)
 
     def _list(self, turn: Turn, event: ListGroups) -> None:
-        body = describe.list_groups(self.groups.values(), event.states, event.types)
+        groups = self.groups
+        ids = groups.keys() if event.group_ids is None else filter(groups.__contains__, event.group_ids)
+        body = describe.list_groups(map(groups.__getitem__, ids), event.states, event.types)
         turn.effects.responses.append(Response(event.request, body))
 
     def _timer_fired(self, turn: Turn, event: TimerFired) -> None:
@@ -299,6 +309,7 @@ class Coordinator:
         Heartbeat: _heartbeat,
         LeaveGroup: _leave,
         CommitOffsets: _commit,
+        CommitPrepared: _commit_prepared,
         FetchOffsets: _fetch,
         DeleteOffsets: _delete_offsets,
         DescribeGroup: _describe,

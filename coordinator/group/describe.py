@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from coordinator.group import notes, offsets, records
 from coordinator.group.effects import PENDING
 from coordinator.group.state import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE
-from protocol.messages import DeleteGroupsResponse, DescribeGroupsResponse, ListGroupsResponse
+from protocol.messages import DeleteGroupsResponse, DescribeGroupsResponse, ListGroupsResponse, alike
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -22,6 +22,20 @@ if TYPE_CHECKING:
 
 NOT_FOUND_SINCE = 6
 """The first DescribeGroups version that answers GROUP_ID_NOT_FOUND for an absent group (KIP-1043)."""
+
+# There can be thousands of members and groups. Their parts of an answer share the other fields with these two.
+_described = alike(
+    DescribeGroupsResponse.DescribedGroupMember,
+    "member_id",
+    "group_instance_id",
+    "client_id",
+    "client_host",
+    "member_metadata",
+    "member_assignment",
+)
+_MEMBER = DescribeGroupsResponse.DescribedGroupMember()
+_listed = alike(ListGroupsResponse.ListedGroup, "group_id", "protocol_type", "group_state", "group_type")
+_GROUP = ListGroupsResponse.ListedGroup()
 
 
 def describe(group: Group) -> DescribeGroupsResponse.DescribedGroup:
@@ -40,13 +54,14 @@ def describe(group: Group) -> DescribeGroupsResponse.DescribedGroup:
 def describe_member(group: Group, member: Member) -> DescribeGroupsResponse.DescribedGroupMember:
     """A member as DescribeGroups shows it."""
     name = group.protocol_name if group.state is STABLE else None
-    return DescribeGroupsResponse.DescribedGroupMember(
-        member_id=member.member_id,
-        group_instance_id=member.group_instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        member_metadata=b"" if name is None else member.metadata(name),
-        member_assignment=b"" if name is None else member.assignment,
+    return _described(
+        _MEMBER,
+        member.member_id,
+        member.group_instance_id,
+        member.client_id,
+        member.client_host,
+        b"" if name is None else member.metadata(name),
+        b"" if name is None else member.assignment,
     )
 
 
@@ -105,12 +120,7 @@ def list_groups(groups: Iterable[Group], states: list[str], types: list[str]) ->
     kinds = {kind.lower() for kind in types}
     wanted = {state.lower() for state in states}
     return [
-        ListGroupsResponse.ListedGroup(
-            group_id=group.group_id,
-            protocol_type=group.protocol_type or "",
-            group_state=group.state.value,
-            group_type=group.kind.value,
-        )
+        _listed(_GROUP, group.group_id, group.protocol_type or "", group.state.value, group.kind.value)
         for group in groups
         if (not wanted or group.state.value.lower() in wanted) and (not kinds or group.kind.value in kinds)
     ]

@@ -18,7 +18,7 @@ from coordinator.group.client import NOBODY, Client
 
 if TYPE_CHECKING:
     from coordinator.group.effects import TimerKey
-    from coordinator.group.group import Group
+    from coordinator.group.group import Group, Prepared
     from protocol.messages import (
         HeartbeatRequest,
         JoinGroupRequest,
@@ -36,6 +36,7 @@ class JoinGroup:
 
     fresh_id: text of a random UUID, from which the core makes a member id (Kafka: GroupMetadata.generateMemberId); ""
     if the request has a member id.
+    protocols: (name, metadata) of each protocol, if the sender has made this long list; else the core makes it.
     """
 
     request: Hashable
@@ -43,16 +44,21 @@ class JoinGroup:
     client: Client
     body: JoinGroupRequest
     fresh_id: str
+    protocols: list[tuple[str, bytes]] | None = None
 
 
 @dataclass(slots=True)
 class SyncGroup:
-    """SyncGroup v0-5. The answer is a `SyncGroupResponse`, perhaps when the leader's assignments come."""
+    """SyncGroup v0-5. The answer is a `SyncGroupResponse`, perhaps when the leader's assignments come.
+
+    given: assignments by member id, if the sender has made this large table; else the core makes it.
+    """
 
     request: Hashable
     version: int
     client: Client
     body: SyncGroupRequest
+    given: dict[str, bytes] | None = None
 
 
 @dataclass(slots=True)
@@ -82,6 +88,19 @@ class CommitOffsets:
     version: int
     client: Client
     body: OffsetCommitRequest
+
+
+@dataclass(slots=True)
+class CommitPrepared:
+    """OffsetCommit v1-9 of many topic partitions. The answer is an `ErrorCode` for all of them.
+
+    body: names the group and its member. prepared: of the topic partitions that exist (offsets.prepare).
+    """
+
+    request: Hashable
+    client: Client
+    body: OffsetCommitRequest
+    prepared: Prepared
 
 
 @dataclass(slots=True)
@@ -136,12 +155,14 @@ class ListGroups:
     """ListGroups v0-5 for this partition. The answer is a list of `ListGroupsResponse.ListedGroup`.
 
     states, types: filters in any letter case; an empty list lets all pass (KIP-518, KIP-848).
+    group_ids: lists these groups only, as far as they exist; None: all of them.
     """
 
     request: Hashable
     states: list[str]
     types: list[str]
     client: Client = NOBODY
+    group_ids: list[str] | None = None
 
 
 @dataclass(slots=True)
@@ -194,6 +215,7 @@ RequestEvent = (
     | Heartbeat
     | LeaveGroup
     | CommitOffsets
+    | CommitPrepared
     | FetchOffsets
     | DeleteOffsets
     | DescribeGroup

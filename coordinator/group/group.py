@@ -3,13 +3,17 @@
 Methods here keep the group's own books: which instance id maps to which member id, how many members wait in JoinGroup,
 which protocols they prefer, who leads. They decide, answer and write nothing; the rules do that.
 
-House rule: only methods of `Group` change `members`, `blocks`, `static_members`, `preferences` and `joined_count`.
+House rule: only methods of `Group` change `members`, `blocks`, `static_members`, `preferences`, `support` and
+`joined_count`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from functools import lru_cache
+from itertools import compress, repeat
+from operator import eq
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from coordinator.group.state import DEAD, EMPTY, NEXT, PREPARING_REBALANCE, Kind, State
@@ -21,6 +25,7 @@ from protocol.messages import ConsumerProtocolSubscription, decode
 if TYPE_CHECKING:
     from coordinator.group.client import Client
     from coordinator.group.course import Course, Pending
+    from protocol.records.batch import Record
 
 NEVER = 2**63 - 1
 """A deadline that never comes."""
@@ -31,6 +36,12 @@ BLOCK_MEMBERS_MAX = 16
 METADATA_KEPT_MAX = 1024
 METADATA_KEPT_BYTES_MAX = 1024
 """How many consumers' metadata the cache holds after decoding, and how long they may be: about a megabyte."""
+
+TOPICS_READ_MAX = 100_000
+"""How many subscribed topics a generation may have to be read: about 15 ms. Above, its subscriptions are unknown."""
+
+TOPIC_BYTES_MIN = 2
+"""The fewest bytes of a topic in metadata: the length of an empty name."""
 
 
 class Waiting(NamedTuple):
@@ -53,6 +64,19 @@ class CommittedOffset(NamedTuple):
     metadata: str
     commit_ms: int
     expire_ms: int | None
+
+
+class Prepared(NamedTuple):
+    """What a commit stores: offsets by topic partition, and their records.
+
+    too_large: topic partitions whose metadata is too large; nothing of them is stored. fits: whether one batch can have
+    all records; if not, `offsets` and `records` are not complete.
+    """
+
+    offsets: dict[tuple[str, int], CommittedOffset]
+    records: list[Record]
+    too_large: set[tuple[str, int]]
+    fits: bool
 
 
 class Block:
@@ -176,6 +200,7 @@ class Group:
     pending_sync: member ids that joined this generation and have not synced.
     joined_count: how many members wait in JoinGroup.
     preferences: protocol names in a member's order -> number of such members.
+    support: protocol name -> number of preferences that list it.
     offsets: topic -> partition -> committed offset.
     subscribed_topics: of a group of consumers, as of its last generation; None if unknown.
     initial_delay: while an empty group holds its first rebalance open (KIP-134), else None.
@@ -204,6 +229,7 @@ class Group:
         "state_since_ms",
         "static_members",
         "subscribed_topics",
+        "support",
     )
 
     def __init__(self, group_id: str, state_since_ms: int | None) -> None:
@@ -221,6 +247,7 @@ class Group:
         self.pending_sync: set[str] = set()
         self.joined_count = 0
         self.preferences: dict[tuple[str, ...], int] = {}
+        self.support: Counter[str] = Counter()
         self.offsets: dict[str, dict[int, CommittedOffset]] = {}
         self.subscribed_topics: frozenset[str] | None = None
         self.initial_delay: InitialDelay | None = None
@@ -387,10 +414,25 @@ class Group:
             self.preferences[names] = count
         else:
             del self.preferences[names]
+        # Only a first or last member with these names changes their support: a client may list very many.
+        support = self.support
+        if not count:
+            for name in dict.fromkeys(names):
+                if support[name] == 1:
+                    support.pop(name)
+                else:
+                    support[name] -= 1
+        elif count == step:
+            support.update(iter(dict.fromkeys(names)))
+
+    def _candidates(self, names: Collection[str]) -> Iterator[str]:
+        """Those of these names that all members list."""
+        # Without a line of Python per name: there may be very many.
+        return compress(names, map(eq, map(self.support.get, names), repeat(len(self.preferences))))
 
     def all_support(self, protocol_name: str) -> bool:
         """Whether every member lists `protocol_name`."""
-        return all(protocol_name in names for names in self.preferences)
+        return self.support[protocol_name] == len(self.preferences)
 
     def supports(self, protocol_type: str, protocols: list[tuple[str, bytes]]) -> bool:
         """Whether a member with these protocols fits: the group's type, and a name that all members list."""
@@ -398,11 +440,7 @@ class Group:
             return bool(protocol_type) and bool(protocols)
         if self.protocol_type != protocol_type:
             return False
-        # Nearly always all members list the same names.
-        if len(self.preferences) == 1:
-            (names,) = self.preferences
-            return not {name for name, _ in protocols}.isdisjoint(names)
-        return any(self.all_support(name) for name, _ in protocols)
+        return any(True for _ in self._candidates([name for name, _ in protocols]))
 
     def select_protocol(self) -> str:
         """The protocol name that the members vote for (`vote`)."""
@@ -411,7 +449,7 @@ class Group:
             return name
         votes: dict[str, int] = {}
         for names, count in self.preferences.items():
-            choice = next(name for name in names if self.all_support(name))
+            choice = next(self._candidates(names))
             votes[choice] = votes.get(choice, 0) + count
         return next(iter(votes)) if len(votes) == 1 else winner(votes)
 
@@ -432,6 +470,8 @@ class Group:
         if not self.members:
             return frozenset()
         said = set(self.metadata())
+        if not _can_read(said):
+            return None
         if len(said) == 1:
             return subscribed_topics(said.pop())
         topics: set[str] = set()
@@ -452,8 +492,18 @@ class Group:
         )
 
 
+def _can_read(metadata: Collection[bytes]) -> bool:
+    """Whether consumers' metadata name at most TOPICS_READ_MAX topics."""
+    if sum(map(len, metadata)) <= TOPIC_BYTES_MIN * TOPICS_READ_MAX:
+        return True
+    # The number of topics stands behind a 16-bit version.
+    return sum(int.from_bytes(each[2:6]) for each in metadata) <= TOPICS_READ_MAX
+
+
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """The topics in a consumer's metadata; None if they can't be read."""
+    """The topics in a consumer's metadata; None if they can't be read, or are too many."""
+    if not _can_read((metadata,)):
+        return None
     # Most members have the same metadata as others, and share its decoded form.
     return _read_again(metadata) if len(metadata) <= METADATA_KEPT_BYTES_MAX else _read_topics(metadata)
 

@@ -137,9 +137,13 @@ def _protocols(group: Group) -> list[str]:
     preferences = Counter(tuple(name for name, _ in member.protocols) for member in group.members.values())
     if preferences != group.preferences:
         found.append(f"protocols are counted as {group.preferences}, the members list {preferences}")
-    if group.members and not any(group.all_support(name) for names in preferences for name in names):
+    support = Counter(name for names in group.preferences for name in set(names))
+    if support != group.support:
+        found.append(f"the support of protocols is counted as {group.support}, the members' lists say {dict(support)}")
+    common = {name for name, count in support.items() if count == len(group.preferences)}
+    if group.members and not common:
         found.append("no protocol that all members support")
-    if group.state in (COMPLETING_REBALANCE, STABLE) and not group.all_support(group.protocol_name or ""):
+    if group.members and group.state in (COMPLETING_REBALANCE, STABLE) and group.protocol_name not in common:
         found.append(f"the selected protocol {group.protocol_name} is not everybody's")
     return found
 

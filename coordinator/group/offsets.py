@@ -7,16 +7,19 @@ A client commits the same topic partitions again and again, with other offsets. 
 `CommitTemplate` with offsets. It passes the same check and leaves the same records. The runtime collects such commits
 and stores many of them in one batch, as Kafka's newer coordinator does (KIP-848: group.coordinator.append.linger.ms). A
 commit that needs more than that, a refusal or a timer, goes the first way.
+
+A commit of many topic partitions has a third form. `prepare` makes its offsets and records in steps, before the event:
+then the event has little to do, and still stores all of them or none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from coordinator.config import INT64_MAX
 from coordinator.group import notes, records
-from coordinator.group.group import CommittedOffset, Group
+from coordinator.group.group import CommittedOffset, Group, Prepared
 from coordinator.group.state import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn, member_error
 from protocol.consumer import CONSUMER
@@ -32,7 +35,7 @@ from schemas.errors import ErrorCode
 if TYPE_CHECKING:
     from coordinator.config import GroupConfig
     from coordinator.group.client import Client, Now
-    from coordinator.group.events import CommitOffsets, DeleteOffsets, FetchOffsets
+    from coordinator.group.events import CommitOffsets, CommitPrepared, DeleteOffsets, FetchOffsets
     from protocol.records.batch import Record
 
 BROKER_RETENTION = -1
@@ -42,6 +45,12 @@ NO_COMMIT_TIME = -1
 NO_OFFSET = -1
 """OffsetFetch's offset where nothing is committed."""
 NO_LEADER_EPOCH = -1
+
+OFFSET_RECORD_MIN = 34
+"""The fewest bytes of key and value of a committed offset's record: without group id, topic and metadata."""
+
+PREPARED_AT_ONCE = 64
+"""Topic partitions between two pauses of `prepare`: about 0.2 ms."""
 
 # A short name: see `speed`.
 NONE = ErrorCode.NONE
@@ -104,26 +113,75 @@ class Window(NamedTuple, Generic[Repeat]):
 
 def commit(turn: Turn, group: Group, event: CommitOffsets) -> None:
     """Handle an OffsetCommit."""
+    if (error := admit(turn, group, event)) is not NONE:
+        turn.answer(event.request, commit_answer(event.body, error))
+        return
+    body, config, wall_ms = event.body, turn.config, turn.now.wall_ms
+    offsets: dict[tuple[str, int], CommittedOffset] = {}
+    too_large: set[tuple[str, int]] = set()
+    for topic in body.topics:
+        add_offsets(offsets, too_large, body, topic.name, topic.partitions, config, wall_ms)
+    written = [records.offset_record(group.group_id, *key, each, wall_ms) for key, each in offsets.items()]
+    fits = records.batch_size(written) <= config.message_max_bytes
+    error = store(turn, group, Prepared(offsets, written, too_large, fits))
+    turn.answer(event.request, commit_answer(body, error, too_large if error is NONE else ()))
+
+
+def commit_prepared(turn: Turn, group: Group, event: CommitPrepared) -> None:
+    """Handle an OffsetCommit that `prepare` has prepared."""
+    error = admit(turn, group, event)
+    turn.answer(event.request, store(turn, group, event.prepared) if error is NONE else error)
+
+
+def admit(turn: Turn, group: Group, event: CommitOffsets | CommitPrepared) -> ErrorCode:
+    """NONE if the group takes the commit, which then counts as a heartbeat of its member."""
     body = event.body
     error = commit_error(group, body.member_id, body.group_instance_id, body.generation_id_or_member_epoch)
     if error is not NONE:
         if error is ErrorCode.FENCED_INSTANCE_ID:
             turn.validate_member(group, body.member_id, body.group_instance_id, "offset-commit", event.client)
-        turn.answer(event.request, commit_answer(body, error))
-        return
+        return error
     member = group.members.get(body.member_id)
     if member is not None:
         turn.renew_sessions(group, [member])
-    offsets, too_large = committed_offsets(turn, event)
-    written = [records.offset_record(group.group_id, *key, each, turn.now.wall_ms) for key, each in offsets.items()]
-    if records.batch_size(written) > turn.config.message_max_bytes:
-        # One batch stores all of a commit or nothing.
-        turn.answer(event.request, commit_answer(event.body, ErrorCode.INVALID_COMMIT_OFFSET_SIZE))
-        return
-    for (topic, partition), committed in offsets.items():
-        group.offsets.setdefault(topic, {})[partition] = committed
-    turn.append(*written)
-    turn.answer(event.request, commit_answer(event.body, NONE, too_large))
+    return NONE
+
+
+def store(turn: Turn, group: Group, prepared: Prepared) -> ErrorCode:
+    """Store a commit. One batch has all of it; if it can't, nothing is stored."""
+    if not prepared.fits:
+        return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    stored = group.offsets
+    for (topic, partition), committed in prepared.offsets.items():
+        stored.setdefault(topic, {})[partition] = committed
+    turn.effects.records += prepared.records
+    return NONE
+
+
+def prepare(body: OffsetCommitRequest, config: GroupConfig, wall_ms: int) -> Generator[None, None, Prepared]:
+    """Prepare a commit, in steps. wall_ms: the time of the commit, Unix time in ms."""
+    group_id = body.group_id
+    offsets: dict[tuple[str, int], CommittedOffset] = {}
+    too_large: set[tuple[str, int]] = set()
+    # A commit that is much too large ends here: the list of its records would need much memory.
+    offsets_max = config.message_max_bytes // (records.RECORD_OVERHEAD + OFFSET_RECORD_MIN)
+    for topic in body.topics:
+        for start in range(0, len(topic.partitions), PREPARED_AT_ONCE):
+            some = topic.partitions[start : start + PREPARED_AT_ONCE]
+            add_offsets(offsets, too_large, body, topic.name, some, config, wall_ms)
+            yield
+            if len(offsets) > offsets_max:
+                return Prepared(offsets, [], too_large, fits=False)
+    written: list[Record] = []
+    size = records.BATCH_OVERHEAD
+    for (name, partition), committed in offsets.items():
+        record = records.offset_record(group_id, name, partition, committed, wall_ms)
+        written.append(record)
+        size += records.batch_size([record]) - records.BATCH_OVERHEAD
+        if size > config.message_max_bytes:
+            return Prepared(offsets, written, too_large, fits=False)
+        yield
+    return Prepared(offsets, written, too_large, fits=True)
 
 
 def commit_repeated(
@@ -207,27 +265,29 @@ def commit_error(group: Group, member_id: str, instance_id: str | None, generati
     return ErrorCode.REBALANCE_IN_PROGRESS if state is COMPLETING_REBALANCE else NONE
 
 
-def committed_offsets(
-    turn: Turn, event: CommitOffsets
-) -> tuple[dict[tuple[str, int], CommittedOffset], set[tuple[str, int]]]:
-    """The offsets that a commit stores, and the topic partitions whose metadata is too large."""
-    offsets: dict[tuple[str, int], CommittedOffset] = {}
-    too_large: set[tuple[str, int]] = set()
-    retention_ms, wall_ms = event.body.retention_time_ms, turn.now.wall_ms
-    for topic in event.body.topics:
-        for partition in topic.partitions:
-            metadata = partition.committed_metadata or ""
-            if java_length(metadata) > turn.config.offset_metadata_max_bytes:
-                too_large.add((topic.name, partition.partition_index))
-                continue
-            offsets[topic.name, partition.partition_index] = CommittedOffset(
-                partition.committed_offset,
-                partition.committed_leader_epoch,
-                metadata,
-                wall_ms if partition.commit_timestamp == NO_COMMIT_TIME else partition.commit_timestamp,
-                None if retention_ms == BROKER_RETENTION else min(wall_ms + retention_ms, INT64_MAX),
-            )
-    return offsets, too_large
+def add_offsets(
+    offsets: dict[tuple[str, int], CommittedOffset],
+    too_large: set[tuple[str, int]],
+    body: OffsetCommitRequest,
+    topic: str,
+    partitions: Iterable[OffsetCommitRequest.OffsetCommitRequestPartition],
+    config: GroupConfig,
+    wall_ms: int,
+) -> None:
+    """Add the offsets that a commit stores for partitions of a topic, and those whose metadata is too large."""
+    retention_ms = body.retention_time_ms
+    for partition in partitions:
+        metadata = partition.committed_metadata or ""
+        if java_length(metadata) > config.offset_metadata_max_bytes:
+            too_large.add((topic, partition.partition_index))
+            continue
+        offsets[topic, partition.partition_index] = CommittedOffset(
+            partition.committed_offset,
+            partition.committed_leader_epoch,
+            metadata,
+            wall_ms if partition.commit_timestamp == NO_COMMIT_TIME else partition.commit_timestamp,
+            None if retention_ms == BROKER_RETENTION else min(wall_ms + retention_ms, INT64_MAX),
+        )
 
 
 def java_length(text: str) -> int:

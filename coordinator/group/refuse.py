@@ -10,6 +10,7 @@ from typing import Any
 
 from coordinator.group.events import (
     CommitOffsets,
+    CommitPrepared,
     DeleteGroup,
     DeleteOffsets,
     DescribeGroup,
@@ -52,6 +53,8 @@ def refuse(event: RequestEvent, error: ErrorCode) -> Any:
             return LeaveGroupResponse(error_code=error, members=[])
         case CommitOffsets():
             return commit_answer(event.body, error)
+        case CommitPrepared():
+            return error
         case FetchOffsets():
             return OffsetFetchResponse.OffsetFetchResponseGroup(group_id=event.group_id, topics=[], error_code=error)
         case DeleteOffsets():

@@ -72,7 +72,7 @@ TRANSITIONS = (
         "a member joins, changes, leaves, expires, or does not sync in time, or the leader rejoins",
     ),
     Transition(State.STABLE, State.PREPARING_REBALANCE, "loaded with more members than group.max.size"),
-    Transition(State.EMPTY, State.DEAD, "deleted, or without offsets for long"),
+    Transition(State.EMPTY, State.DEAD, "deleted, or no offsets left"),
     Transition(State.EMPTY, State.DEAD, "partition unloaded"),
     Transition(State.PREPARING_REBALANCE, State.DEAD, "partition unloaded"),
     Transition(State.COMPLETING_REBALANCE, State.DEAD, "partition unloaded"),

@@ -1,4 +1,4 @@
-"""The store: all that a server keeps, opened as one. The log of the groups, the topics, the cluster id, the owners.
+"""The store: the stored state of a server, opened as one: the groups' log, the topics, the cluster id, the owners.
 
     open_store    the files of a data folder, for a server with one process
     open_share    the same files, for one of several workers; their supervisor has locked and read the folder
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from coordinator.log.topics.list import Topic
 
 Saved = Callable[[EngineError | None], object]
-"""Called on any thread with None if a list of topics is durable, else with the error."""
+"""Called on any thread with None if a list of topics is durable, otherwise with the error."""
 
 Owners = Callable[[int], int]
 """The id of the node that owns a partition of `__consumer_offsets`; the owner may change later."""
@@ -83,7 +83,7 @@ class Contents(NamedTuple):
     notices: list[Notice]
 
 
-def dealt(partition: int, node_ids: Sequence[int]) -> int:
+def node_in_turn(partition: int, node_ids: Sequence[int]) -> int:
     """The node that owns a partition: partition 0 goes to the first node, 1 to the second, and so on in turn."""
     return node_ids[partition % len(node_ids)]
 
@@ -113,7 +113,7 @@ def read_folder(config: Config, fresh_id: Callable[[], UUID]) -> Contents:
     saved = file.load()
     topics = saved or {}
     declared, too_few = declare(topics, config.topic_list(), fresh_id)
-    notices += _not_shrunk(too_few)
+    notices += _shrink_notices(too_few)
     topics |= {topic.name: topic for topic in declared}
     if declared or saved is None:
         file.save(topics.values())
@@ -126,7 +126,7 @@ def read_folder(config: Config, fresh_id: Callable[[], UUID]) -> Contents:
 
 
 def open_store(config: Config, fresh_id: Callable[[], UUID], report: Report, counts: Counts) -> Store:
-    """Open the files of the data folder, for a server that is alone on it."""
+    """Open the files of the data folder, for the only server that uses it."""
     check_folder(config)
     unlock = lock_folder(config)
     try:
@@ -158,10 +158,10 @@ def open_share(
     counts: Counts,
 ) -> Store:
     """Open the same files for the node of `config`, one of `node_ids`; its supervisor keeps the list of topics."""
-    owners = [dealt(partition, node_ids) for partition in range(config.offsets_topic_num_partitions)]
+    owners = [node_in_turn(partition, node_ids) for partition in range(config.offsets_topic_num_partitions)]
     engine = _engine(config, owners, report, counts)
     folder = Path(config.log_dirs)
-    return Store(engine, cluster_id, owners.__getitem__, {}, _not_here, folder, [], engine.close)
+    return Store(engine, cluster_id, owners.__getitem__, {}, _refuse_to_save, folder, [], engine.close)
 
 
 def in_memory(engine: Engine, config: Config, fresh_id: Callable[[], UUID], _report: Report, _counts: Counts) -> Store:
@@ -207,12 +207,12 @@ def _at_once(_topics: Iterable[Topic], done: Saved) -> None:
     done(None)
 
 
-def _not_here(_topics: Iterable[Topic], _done: Saved) -> None:
+def _refuse_to_save(_topics: Iterable[Topic], _done: Saved) -> None:
     raise AssertionError("a worker asks its supervisor")
 
 
-def _not_shrunk(topics: Iterable[tuple[Topic, int]]) -> list[Notice]:
-    """Topics that have more partitions than the configuration declares."""
+def _shrink_notices(topics: Iterable[tuple[Topic, int]]) -> list[Notice]:
+    """The notices about topics that have more partitions than the configuration declares."""
     return [
         Notice("topic_not_shrunk", {"topic": topic.name, "partitions": topic.partition_count, "declared": count})
         for topic, count in topics

@@ -241,6 +241,8 @@ class Server:
         if self._files_max is None:
             return config.max_connections
         kept = FILES_PER_PARTITION * config.offsets_topic_num_partitions + FILES_KEPT
+        if config.http:
+            kept += config.http_max_connections
         left = self._files_max - kept
         if left < CONNECTIONS_MIN:
             raise StartFailed(f"this process may have {self._files_max} files open (ulimit -n), it needs {kept} itself")
@@ -287,7 +289,7 @@ class Server:
         hop = self._loop.call_soon_threadsafe
         asking = InProcess(self._api, services.discovery, self._config.node_id, first, hop, self._lines)
         metrics = Metrics(self, services.measures)
-        self._site = Site(self, asking.open, metrics, self._lines, services.clock.wall_ms)
+        self._site = Site(self._config, self, asking.open, metrics, self._lines, services.clock)
         await self._site.start(listening)
         where = f"http://{Address(*listening.getsockname()[:2])}/"
         self._lines.info("http_listening", f"HTTP: {where}", url=where)

@@ -1,8 +1,8 @@
 """Several workers under one supervisor: more cores for one data folder.
 
 Each worker is a node: a process with its own event loop, port, connections and log thread. It owns every n-th partition
-of `__consumer_offsets` (`log.store.dealt`) and holds these partitions' locks. Workers share no memory and send nothing
-to each other; clients find the right worker by FindCoordinator, as in any Kafka cluster.
+of `__consumer_offsets` (`log.store.node_in_turn`) and holds these partitions' locks. Workers share no memory and send
+nothing to each other; clients find the right worker by FindCoordinator, as in any Kafka cluster.
 
 The supervisor serves no client. It binds all addresses, locks the data folder, forks the workers, and keeps the list of
 topics (shared_topics.py). When a worker dies or hangs (liveness.py), the supervisor forks another. Meanwhile it keeps

@@ -1,11 +1,11 @@
-"""The keys of a plain batch: compaction reads nearly all of a log this way.
+"""Find the keys of a plain batch. Compaction reads nearly all of a log this way.
 
 A batch is plain here if it has no attributes (no codec, no transaction, no horizon), no producer, no more records than
 its offsets allow, and a key in each record. `peek_plain` reads the header alone. `find_keys` checks the CRC, goes from
 record to record by their lengths, and skips values and headers. So it copies no value, and makes one tuple per record.
 
-House rule: nothing is judged here. The caller has loaded the log before, so with the right CRC each record parses. A
-batch that doesn't is left to walk.py, which says why.
+House rule: this module reports no damage. The caller has loaded the log before, so with the right CRC each record
+parses. If a batch doesn't parse, walk.py reads it again and says why.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from protocol.records.batch import CRC_START, FRAME_SIZE, HEADER_SIZE, MAGIC
 from protocol.records.varint import NULL_LENGTH, read_varint
 
 Plain = tuple[int, int, int, int, int, int, int]
-"""Of a plain batch: the index behind it, base and last offset, base and max timestamp, record count, CRC."""
+"""A plain batch: the index behind it, base and last offset, base and max timestamp, record count, CRC."""
 
 Found = tuple[int, bytes, int | None]
-"""A record's offset and key, and a tombstone's timestamp; None instead of it for a record with a value."""
+"""A record's offset and key, and a tombstone's timestamp; None as the timestamp of a record with a value."""
 
 # Base offset, length, magic, CRC, attributes, last offset delta, base and max timestamp, producer id, record count.
 _HEADER = struct.Struct(">qi4xbIhiqqq6xi")
@@ -64,7 +64,7 @@ def find_keys(data: bytes, at: int, plain: Plain) -> list[Found] | None:
             if number > 0x7F:
                 number, cursor = read_varint(data, cursor, number)
             record_end = cursor + (number >> 1)
-            cursor += 2  # the attributes, none of which are defined, and the first byte of the timestamp
+            cursor += 2  # the attributes, which have no meaning, and the first byte of the timestamp
             time_ms = base_ms
             if number := data[cursor - 1]:
                 if number > 0x7F:

@@ -1,13 +1,13 @@
-"""The last values of keys in many plain batches: a load reads nearly all of a log this way.
+"""Find the last values of keys in many plain batches. A load reads nearly all of a log this way.
 
 A batch is plain here if it is whole and in order, has the right CRC and no attributes (no codec, no transaction), and
 its records have no headers. `scan` makes no object per record. It stops in front of the first batch that isn't plain,
-be it legal or damaged. `decode_records` in walk.py reads any batch, and says what is wrong with a damaged one.
+legal or damaged. `decode_records` in walk.py reads any batch, and says what is wrong with a damaged one.
 
-Most batches are small and have one record. In these the lengths of record and value follow from the size of the batch.
-So `scan` doesn't read them, but compares the bytes with those that must stand there.
+Most batches are small and have one record. In such a batch the lengths of record and value follow from the size of the
+batch. So `scan` doesn't read them, but compares the bytes with the expected ones.
 
-House rule: nothing is judged here. `scan` leaves a batch that isn't plain alone, so that one place refuses.
+House rule: this module refuses no batch. `scan` stops in front of a batch that isn't plain, and walk.py refuses it.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ Values = dict[bytes, tuple[bytes | None, int]]
 # Base offset, length, epoch, magic, CRC, attributes, last offset delta, base timestamp.
 _HEADER = struct.Struct(">qiibIhiq")
 _COUNT = struct.Struct(">i")
-# Indexes in the bytes that the CRC covers: of the first record, and of the number of records in front of it.
+# Indexes in the bytes that the CRC covers: the first record's, and that of the record count in front of it.
 _RECORDS_AT = HEADER_SIZE - CRC_START
 _COUNT_AT = _RECORDS_AT - _COUNT.size
 _COVERED_MIN = _RECORDS_AT + 7
-"""Bytes under the CRC of a batch with one record, at least."""
+"""The smallest number of bytes under the CRC of a batch with one record."""
 _SMALL = 1024
 """A batch is small if fewer bytes are under its CRC."""
 _UNCOVERED = CRC_START - FRAME_SIZE
-"""Bytes that a batch's length counts and its CRC doesn't cover."""
+"""Number of bytes that a batch's length counts and its CRC doesn't cover."""
 
 
 class Position(NamedTuple):
@@ -51,7 +51,7 @@ class Position(NamedTuple):
 def _length(size: int) -> bytes:
     """Return the varint whose own size plus value equals `size`.
 
-    For some sizes there is none. The bytes returned then are longer than any small batch, so they never match.
+    For some sizes no such varint exists. Then the result is longer than any small batch, so it never matches.
     """
     if 1 <= size <= 64:
         return bytes((size - 1 << 1,))
@@ -63,14 +63,14 @@ def _length(size: int) -> bytes:
 
 _LENGTHS = [_length(size) for size in range(_SMALL)]
 _HEADS = [_COUNT.pack(1) + _length(size - _RECORDS_AT) + b"\0\0\0" for size in range(_SMALL)]
-"""By the number of bytes under the CRC: the bytes in front of the key of the only record, if its deltas are 0."""
+"""Indexed by the number of bytes under the CRC: the bytes in front of the only record's key, if its deltas are 0."""
 
 
 def scan(data: bytes, position: Position, offset_end: int, last: Values) -> Position:
     """Add the records of plain batches from `position` on to `last`; return the position of the first other batch.
 
-    offset_end: no batch may end behind it. Records of that other batch may be in `last` already. That does no harm: the
-    caller reads that batch again, adds the same records, or finds that it is damaged.
+    offset_end: no batch may end behind it. `last` may already have some records of that other batch. This does no harm:
+    the caller reads that batch again, and adds the same records or finds that the batch is damaged.
     """
     at, next_offset, epoch = position
     data_end = len(data)
@@ -118,7 +118,7 @@ def scan(data: bytes, position: Position, offset_end: int, last: Values) -> Posi
 
 
 def _take_records(covered: bytes, last_delta: int, base_ms: int, last: Values) -> bool:
-    """Add the records of a batch to `last`. Returns False, or raises IndexError or ValueError, if it isn't plain.
+    """Add the records of a batch to `last`. Return False, or raise IndexError or ValueError, if it isn't plain.
 
     covered: the bytes under the CRC.
     """
@@ -127,7 +127,7 @@ def _take_records(covered: bytes, last_delta: int, base_ms: int, last: Values) -
     if not 0 < count <= last_delta + 1:
         return False
     cursor = _RECORDS_AT
-    former_delta = -2  # in zigzag, as the deltas are
+    former_delta = -2  # in zigzag, like the deltas
     for _ in repeat(None, count):
         number = covered[cursor]
         cursor += 1
@@ -139,7 +139,7 @@ def _take_records(covered: bytes, last_delta: int, base_ms: int, last: Values) -
                 number, cursor = read_varint(covered, cursor, number)
         odd = number
         record_end = cursor + (number >> 1)
-        cursor += 2  # the attributes, none of which are defined, and the first byte of the timestamp
+        cursor += 2  # the attributes, which have no meaning, and the first byte of the timestamp
         time_ms = base_ms
         if number := covered[cursor - 1]:
             if number > 0x7F:

@@ -1,16 +1,17 @@
-"""What the audit costs, beside what it must not exceed: `make bench-audit`.
+"""Measures the audit's CPU time and memory, and prints them beside their limits: `make bench-audit`.
 
     python -m tests.audit.bench [--size-mb 1000] [--folder build/audit-bench] [--parts plain,dump,spark,segment,group]
 
-The log is made once: 50 partitions of six groups each, of 10 to 100 members, half of them static; each group is written
-anew for a restart or a rebalance, and eight batches of commits follow. A second one is the same in one segment, a third
-one large group that restarts again and again. Times are CPU seconds of this process and all that it started, the JVM
-and its workers too, as wall time says little on a machine that others use. Of some runs the best one counts.
+The program writes its logs once and keeps them. The main log has 50 partitions of six groups each. A group has from ten
+up to a hundred members, half of them static. Each restart and each rebalance writes the group again, and eight batches
+of commits follow. A second log has the same groups in one segment. A third log has one large group that restarts again
+and again. Times are CPU seconds of this process and of all processes that it starts (the JVM and its workers too),
+because wall time says little on a shared machine. Where a part runs several times, the best run counts.
 
-Spark runs as local[1] and as local[2], each in a process of its own that stays: both are warm, and take turns. That
-the second core pays is told by wall time alone, and means something only on a machine that does nothing else.
+Spark runs as local[1] and as local[2], each in a process of its own that stays. Both are warm and take turns. Only wall
+time shows what the second core gains, and it means something only on a machine that does nothing else.
 
-House rule: what is printed was measured in this run.
+House rule: the program prints only what it measured in this run.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ MEMBER_TABLES = ("batches", "offsets", "groups", "members", "other")
 
 
 class Reach(NamedTuple):
-    """What the audit must reach: at least the floor, or at most."""
+    """A limit of the audit: a value that must be at least, or at most, another one."""
 
     name: str
     floor: float
@@ -70,7 +71,7 @@ class Reach(NamedTuple):
 
 
 class Grower:
-    """A group that is written again and again."""
+    """A group that the log holds again and again, with one change each time."""
 
     def __init__(self, partition: int, number: int, chance: random.Random, count: int | None = None) -> None:
         self.group_id = f"service-{partition}-{number}"
@@ -89,7 +90,7 @@ class Grower:
         return encode(member(self._name(seat), {"orders": [seat, seat + 100]}, instance_id=instance_id), 3)
 
     def value(self) -> bytes:
-        """The next record's value: one member restarts."""
+        """Return the next record's value: one member restarts."""
         seat = self.chance.randrange(self.count)
         self.lives[seat] += 1
         self.encoded[seat] = self._member(seat)
@@ -146,13 +147,13 @@ def grow_group(path: Path) -> None:
 
 
 def cpu_s() -> float:
-    """CPU seconds of this process and of those that it waited for."""
+    """Return the CPU seconds of this process and of its children that ended."""
     own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
     return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
 
 
 def children_cpu_s() -> float:
-    """CPU seconds of the processes that this one waited for."""
+    """Return the CPU seconds of this process's children that ended."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return children.ru_utime + children.ru_stime
 
@@ -160,7 +161,7 @@ def children_cpu_s() -> float:
 def measured(
     name: str, size: int, run: Callable[[], object], times: int = 2, clock: Callable[[], float] = cpu_s
 ) -> float:
-    """Print the best of some runs; returns MB per CPU second."""
+    """Run several times and print the best run; returns MB per CPU second."""
     best = float("inf")
     for _ in range(times):
         before = clock()
@@ -178,7 +179,7 @@ def read(ranges: Iterable[Range], wanted: Collection[str]) -> None:
 
 
 def bench_plain(folder: Path) -> Reach:
-    """One process."""
+    """Measure the audit in one process."""
     planned = plan(folder)
     size = planned.size
     tenth = [each for each in planned.ranges if each.partition < PARTITION_COUNT // 10]
@@ -204,7 +205,7 @@ def bench_plain(folder: Path) -> Reach:
 
 
 def bench_dump(folder: Path) -> Reach:
-    """Kafka's own tool, and columns on the same files."""
+    """Measure Kafka's own tool, and the columnar path on the same files."""
     ranges = [each for each in plan(folder).ranges if each.partition < PARTITION_COUNT // 10]
     segments = sorted({Path(each.path) for each in ranges})
     size = sum(segment.stat().st_size for segment in segments)
@@ -218,7 +219,7 @@ def bench_dump(folder: Path) -> Reach:
 
 
 def process_tree() -> dict[int, list[str]]:
-    """This process and all below it: what /proc/PID/stat says of each, from the state on."""
+    """Return this process and all below it: process id -> the fields of /proc/PID/stat, from the state on."""
     found: dict[int, list[str]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
@@ -232,13 +233,13 @@ def process_tree() -> dict[int, list[str]]:
 
 
 def tree_cpu_s() -> float:
-    """CPU seconds of the tree, those of ended children too."""
+    """Return the CPU seconds of the process tree, with those of ended children."""
     ticks = sum(sum(map(int, stat[11:15])) for stat in process_tree().values())
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def worker_peak_mb() -> float:
-    """The largest memory that any Python process below this one has had."""
+    """Return the largest memory that any Python process below this one had."""
     peaks = [0.0]
     for each in process_tree().keys() - {os.getpid()}:
         with suppress(OSError):
@@ -249,7 +250,7 @@ def worker_peak_mb() -> float:
 
 
 class Run(NamedTuple):
-    """What a run on Spark took, and the most memory that any of its Python workers has had so far."""
+    """The times of one run on Spark, and the peak memory of its Python workers so far."""
 
     cpu_s: float
     wall_s: float
@@ -257,7 +258,7 @@ class Run(NamedTuple):
 
 
 def run_on_spark(master: str, folder: Path, *, whole_audit: bool) -> Run:
-    """Read member rows, or audit, in this process, which keeps its session."""
+    """Read member rows, or run the whole audit, in this process, which keeps its session."""
     session = make_session(master)
     session.dataSource.register(GroupLogSource)
     began, before = time.monotonic(), tree_cpu_s()
@@ -274,7 +275,7 @@ def stop_spark(master: str) -> None:
 
 
 class Sparks:
-    """A process for each master, in which its session stays."""
+    """One process for each master; its session stays in it."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
@@ -284,7 +285,7 @@ class Sparks:
         }
 
     def run(self, master: str, folder: Path, *, whole_audit: bool = False) -> Run:
-        """Do it there."""
+        """Run in the process of that master."""
         return self._processes[master].submit(run_on_spark, master, folder, whole_audit=whole_audit).result()
 
     def close(self) -> None:
@@ -294,8 +295,8 @@ class Sparks:
         self._stack.close()
 
 
-def tell_run(name: str, size: int, run: Run) -> None:
-    """Print it."""
+def print_run(name: str, size: int, run: Run) -> None:
+    """Print one run."""
     print(
         f"{name:<52} {size / MB:8.0f} MB  {run.cpu_s:8.2f} CPU s  {size / MB / run.cpu_s:8.1f} MB/s"
         f"  {run.wall_s:8.2f} s wall  {run.worker_mb:6.0f} MB a worker",
@@ -304,7 +305,7 @@ def tell_run(name: str, size: int, run: Run) -> None:
 
 
 def bench_spark(sparks: Sparks, folder: Path, name: str) -> dict[str, Run]:
-    """The data source's member rows, warm, in turns; returns by master the least that any run took."""
+    """Read the member rows with the data source, warm, masters in turn; returns each master's best run."""
     size = plan(folder).size
     for master in MASTERS:  # the first one starts the workers
         sparks.run(master, folder)
@@ -316,12 +317,12 @@ def bench_spark(sparks: Sparks, folder: Path, name: str) -> dict[str, Run]:
     for master, of_master in runs.items():
         cpu_s, wall_s, _ = map(min, zip(*of_master, strict=True))
         best[master] = Run(cpu_s, wall_s, of_master[-1].worker_mb)
-        tell_run(f"Spark {master}, member rows, {name}", size, best[master])
+        print_run(f"Spark {master}, member rows, {name}", size, best[master])
     return best
 
 
 def bench_all_of_spark(folder: Path, size_mb: int, parts: Collection[str]) -> list[Reach]:
-    """Spark: 50 folders, one segment, one large group."""
+    """Measure Spark on the 50 partitions, on one segment and on one large group."""
     sparks = Sparks()
     reaches = []
     worker_mb = 0.0
@@ -348,7 +349,7 @@ def bench_all_of_spark(folder: Path, size_mb: int, parts: Collection[str]) -> li
                 grow_group(path)
             run = sparks.run("local[2]", path.parent, whole_audit=True)
             size = plan(path.parent).size
-            tell_run("Spark local[2], the whole audit, one large group", size, run)
+            print_run("Spark local[2], the whole audit, one large group", size, run)
             worker_mb = max(worker_mb, run.worker_mb)
     finally:
         sparks.close()
@@ -356,7 +357,7 @@ def bench_all_of_spark(folder: Path, size_mb: int, parts: Collection[str]) -> li
 
 
 def main() -> None:
-    """Make the log if it isn't there, measure, and say what is reached."""
+    """Write the logs if they don't exist, measure, and print which limits hold."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--size-mb", type=int, default=1000)
     parser.add_argument("--folder", type=Path, default=Path("build/audit-bench"))

@@ -36,11 +36,11 @@ WITHIN_S = 30.0
 
 @dataclass
 class Script:
-    """What was done: a roll of static members, dynamic members that come and go, commits, and a deletion.
+    """The groups of the script: a roll of static members, a storm of dynamic ones, commits, and a deletion.
 
     folder: a copy of the log of the stopped server. moving: a cooperative group, in which one of two topics moves to a
-    second member. has_newer: whether the server knows the consumer protocol (KIP-848), so that a group could go over
-    to it and stay there (upgraded), or come back (converted).
+    second member. has_newer: whether the server knows the consumer protocol (KIP-848), so that a group could go over to
+    it and stay there (upgraded), or come back (converted).
     """
 
     folder: Path
@@ -58,7 +58,7 @@ class Script:
 def consumer(
     bootstrap: str, group_id: str, seat: str | None = None, topics: Sequence[str] = (TOPIC,), **settings: str
 ) -> Consumer:
-    """A consumer of these topics; settings: further ones, with _ for each dot."""
+    """Return a consumer of these topics; settings: further ones, with _ for each dot."""
     given: dict[str, str | int] = {name.replace("_", "."): value for name, value in settings.items()}
     if seat is not None:
         given["group.instance.id"] = seat
@@ -70,7 +70,7 @@ def consumer(
 
 
 def share(consumers: Sequence[Consumer], count: int = PARTITION_COUNT) -> None:
-    """Wait until each has a part of the topics, and all of their partitions are somebody's."""
+    """Wait until each consumer has a partition and each partition has an owner."""
 
     def shared() -> bool:
         for each in consumers:
@@ -82,7 +82,7 @@ def share(consumers: Sequence[Consumer], count: int = PARTITION_COUNT) -> None:
 
 
 def play(bootstrap: str, script: Script) -> None:
-    """Do all of it with real clients."""
+    """Play the whole script with real clients."""
     with Client(bootstrap, 10.0) as client:
         create_topic(client, TOPIC, PARTITION_COUNT)
         for topic in MOVING_TOPICS:
@@ -113,12 +113,12 @@ def play(bootstrap: str, script: Script) -> None:
         share([gone])
         commit(gone, 3)
         gone.close()
-        admin = AdminClient({"bootstrap.servers": bootstrap})  # has to live until it is answered
+        admin = AdminClient({"bootstrap.servers": bootstrap})  # must live until the server has answered
         admin.delete_consumer_groups([script.deleted])[script.deleted].result(WITHIN_S)
 
 
 def move(bootstrap: str, group_id: str) -> None:
-    """One of two topics goes from one member to another, and for a generation it is nobody's (KIP-429)."""
+    """Move one of two topics to another member; during one generation no member owns it (KIP-429)."""
     with ExitStack() as stack:
         members = []
         for _ in MOVING_TOPICS:
@@ -131,7 +131,7 @@ def move(bootstrap: str, group_id: str) -> None:
 
 
 def change_protocol(bootstrap: str, group_id: str, *protocols: str) -> None:
-    """A member of each group protocol, one after the other; each commits as often as there were members."""
+    """Join with one member for each group protocol in turn; each commits the number of members so far."""
     for number, protocol in enumerate(protocols, 1):
         joins = consumer(bootstrap, group_id, group_protocol=protocol)
         try:
@@ -156,7 +156,7 @@ def commit(of: Consumer, offset: int) -> None:
     params=["tenure", *(pytest.param(version, marks=pytest.mark.oracle) for version in (VERSION, VERSION_4))],
 )
 def script(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Script:
-    """The script, played on a server that was stopped then."""
+    """Play the script on a server and stop it."""
     played = Script(tmp_path_factory.mktemp("audit") / "log", has_newer=request.param == VERSION_4)
     is_ours = request.param == "tenure"
     server: Tenure | ApacheKafka = Tenure(SETTINGS) if is_ours else ApacheKafka(SETTINGS, version=request.param)
@@ -173,7 +173,7 @@ def script(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(scope="session")
 def compacted(script: Script, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What compaction leaves of the log: of each key the last record, and no tombstone."""
+    """Return a compacted copy of the log: the last record of each key, without tombstones."""
     copy = tmp_path_factory.mktemp("compacted")
     for log in find_logs(script.folder):
         folder = copy / log.folder.name
@@ -183,7 +183,7 @@ def compacted(script: Script, tmp_path_factory: pytest.TempPathFactory) -> Path:
             shutil.copy(segment.path, folder)
             for batch in decode_batches(segment.path.read_bytes()):
                 end = batch.header.next_offset
-        # Only segments that are closed are compacted: all that was written is in such ones.
+        # Compaction takes only closed segments, so an empty newest segment closes the one with the records.
         segment_at(folder, end).path.touch()
         task = Task(end, 0, time.time_ns() // 1_000_000 + 1, lag_ms=0, retention_ms=0, segment_size=10**9)
         compact(Disk(), folder, task, partial(_swap, folder))

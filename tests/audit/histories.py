@@ -1,4 +1,4 @@
-"""The story of a scene's group and its findings, without files in between."""
+"""The story of a scene's group and its findings, without files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.audit.scenes import GROUP, Scene
 
 
 def rows_of(scene: Scene) -> list[Row]:
-    """The rows of `records` of a scene."""
+    """Return the scene's rows of the table `records`."""
     return [
         row
         for batch in decode_batches(b"".join(scene.batches))
@@ -26,7 +26,7 @@ def rows_of(scene: Scene) -> list[Row]:
 def run_history(
     partition: int, group: str, limits: Limits, rows: Iterable[Row], end_ms: int, recorded: GroupEvents | None = None
 ) -> tuple[Story, list[Finding]]:
-    """The story of one group, and what is wrong with it, from its rows of `records` in the order of their offsets.
+    """Return the story of one group and its findings, from its rows of `records` in the order of their offsets.
 
     end_ms: the time of the last record of the partition. recorded: the events that the server recorded for the group.
     """
@@ -37,10 +37,10 @@ def run_history(
 
 
 def story_of(scene: Scene, limits: Limits | None = None) -> tuple[Story, list[Finding]]:
-    """The story of the scene's group, and what is wrong with it."""
+    """Return the story of the scene's group, and its findings."""
     return run_history(0, GROUP, limits or Limits(), rows_of(scene), scene.now_ms)
 
 
 def checks(scene: Scene) -> list[str]:
-    """The names of the checks that find something."""
+    """Return the names of the checks that find something."""
     return [finding.check for finding in story_of(scene)[1]]

@@ -2,10 +2,9 @@
 
     python -m tests.audit.picture [FILE]
 
-The log in it is made up, in the same way each time: static members that are rolled, and dynamic
-ones that are.
+The program makes the same log each time: a group of static members and a group of dynamic members, each with a roll.
 
-House rule: what is shown is what the audit writes; nothing is drawn for the picture.
+House rule: the picture shows the page as the audit writes it; nothing is added to it.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ SEATS = [f"orders-{number}" for number in range(1, 7)]
 
 
 def rolled(scene: Scene, group_id: str) -> None:
-    """Six static members, restarted one after the other, twice; nobody else notices."""
+    """Restart six static members one after the other, twice; the group doesn't rebalance."""
     lives = dict.fromkeys(SEATS, 1)
 
     def write() -> None:
@@ -47,7 +46,7 @@ def rolled(scene: Scene, group_id: str) -> None:
 
 
 def stormy(scene: Scene, group_id: str) -> None:
-    """Four dynamic members, restarted in the same way: two rebalances for each."""
+    """Restart four dynamic members in the same way; each restart is two rebalances."""
     names = [f"billing-{life}" for life in range(1, 5)]
     generation = 0
 
@@ -68,7 +67,7 @@ def stormy(scene: Scene, group_id: str) -> None:
 
 
 def write_log(folder: Path) -> None:
-    """The log, two groups on as many partitions."""
+    """Write the log: two groups, each on a partition of its own."""
     for name, play in (("orders", rolled), ("billing", stormy)):
         scene = Scene(partition_for(name, PARTITION_COUNT))
         play(scene, name)

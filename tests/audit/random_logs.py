@@ -1,6 +1,6 @@
-"""Random logs for Hypothesis: sound records of every version, odd ones, every attribute of a batch, and damage.
+"""Random logs for Hypothesis: valid records of every version, odd ones, every attribute of a batch, and damage.
 
-House rule: what is drawn here is bytes; what they mean is for the code under test.
+House rule: this module makes bytes; only the code under test interprets them.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ DELETE_HORIZON = 0x40
 
 texts = st.text(max_size=20)
 names = st.sampled_from(["g", "group-1", "a-group-with-a-long-name", "ünïcödé", ""])
-told = (
+member_data = (
     st.builds(subscription, st.lists(texts, max_size=3), st.integers(0, 3))
     | st.builds(assignment, st.dictionaries(texts, st.lists(st.integers(0, 9), max_size=4), max_size=3))
     | st.binary(max_size=20)
 )
 OFTEN_ONE = st.sampled_from([1, 1, 1, 1, 1, 15])
-"""How often a list is repeated: columns go through records and members in lockstep, the longest last."""
+"""How many times a list is repeated. Columns read many records and members in step, and the longest list ends last."""
 milliseconds = st.sampled_from([-1, 0, START_MS, START_MS + 1, 2**60])
 
 members = st.builds(
@@ -51,14 +51,14 @@ members = st.builds(
     client_host=texts,
     rebalance_timeout=st.integers(-1, 2**31 - 1),
     session_timeout=st.integers(-1, 2**31 - 1),
-    subscription=told,
-    assignment=told,
+    subscription=member_data,
+    assignment=member_data,
 )
 
 
 @st.composite
 def group_values(draw: st.DrawFn) -> bytes:
-    """A group of any version, mostly the one that Kafka 3 writes."""
+    """Draw a group's value of any version, mostly of the version that Kafka 3 writes."""
     version = draw(st.sampled_from([3, 3, 3, 0, 1, 2, 4]))
     value = GroupMetadataValue(
         protocol_type=draw(st.sampled_from(["consumer", "consumer", "connect", ""])),
@@ -73,7 +73,7 @@ def group_values(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def offset_values(draw: st.DrawFn) -> bytes:
-    """A committed offset of any version."""
+    """Draw a committed offset's value of any version."""
     version = draw(st.sampled_from([3, 3, 3, 0, 1, 2, 4]))
     value = OffsetCommitValue(
         offset=draw(st.integers(-1, 2**63 - 1)),
@@ -87,7 +87,7 @@ def offset_values(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def damaged(draw: st.DrawFn, sound: st.SearchStrategy[bytes]) -> bytes:
-    """Sound bytes with one or two changed, or cut."""
+    """Draw valid bytes and change one or two of them, or cut them."""
     data = bytearray(draw(sound))
     for _ in range(draw(st.integers(1, 2))):
         if data:
@@ -119,7 +119,7 @@ odd_records = st.builds(Record, odd_keys, st.none() | st.binary(max_size=30), mi
 
 
 def varint(number: int) -> bytes:
-    """A number as records have it."""
+    """Encode a number as records do."""
     left = (number << 1) ^ (number >> 63)
     found = bytearray()
     while left > 0x7F:
@@ -129,23 +129,23 @@ def varint(number: int) -> bytes:
 
 
 def sized(data: bytes | None) -> bytes:
-    """Bytes behind their length."""
+    """Put the length of the bytes in front of them."""
     return varint(-1) if data is None else varint(len(data)) + data
 
 
-def with_headers(batch: bytes, of: Sequence[Record], told: Sequence[tuple[bytes, bytes | None]]) -> bytes:
-    """The batch of these records, with headers on each, which no coordinator writes."""
+def with_headers(batch: bytes, of: Sequence[Record], extra: Sequence[tuple[bytes, bytes | None]]) -> bytes:
+    """Return the batch of these records with headers on each, which no coordinator writes."""
     body = b""
     for number, record in enumerate(of):
         made = b"\0" + varint(record.timestamp_ms - of[0].timestamp_ms) + varint(number)
-        made += sized(record.key) + sized(record.value) + varint(len(told))
-        body += sized(made + b"".join(sized(name) + sized(value) for name, value in told))
+        made += sized(record.key) + sized(record.value) + varint(len(extra))
+        body += sized(made + b"".join(sized(name) + sized(value) for name, value in extra))
     return with_attributes(batch, 0, body=body)
 
 
 @st.composite
 def batches(draw: st.DrawFn, base_offset: int) -> tuple[bytes, int]:
-    """A batch, and how many offsets it takes."""
+    """Draw a batch; returns it and the number of its offsets."""
     of = draw(st.lists(records, min_size=1, max_size=4)) * draw(OFTEN_ONE)
     if draw(st.integers(0, 5)) == 0:
         of.append(draw(odd_records))
@@ -164,7 +164,7 @@ def batches(draw: st.DrawFn, base_offset: int) -> tuple[bytes, int]:
         changed[draw(st.integers(0, len(changed) - 1))] ^= draw(st.integers(1, 255))
         batch = bytes(changed)
     elif kind == 4:
-        # Under the right CRC, whatever it then says.
+        # The CRC is correct for the damaged body.
         body = draw(damaged(st.just(batch[61:])))
         batch = with_attributes(batch, 0, body=body)
     elif kind == 5:
@@ -176,7 +176,7 @@ def batches(draw: st.DrawFn, base_offset: int) -> tuple[bytes, int]:
 
 @st.composite
 def logs(draw: st.DrawFn) -> list[bytes]:
-    """The batches of a segment, the last of which may be torn."""
+    """Draw the batches of a segment; the last one may be torn."""
     made = []
     next_offset = 0
     for _ in range(draw(st.integers(0, 8))):
@@ -189,7 +189,7 @@ def logs(draw: st.DrawFn) -> list[bytes]:
 
 
 def sample(count: int) -> list[list[bytes]]:
-    """So many random logs, the longest of more; the same ones each time."""
+    """Return that many random logs, the same ones in each run."""
     made: list[list[bytes]] = []
 
     @settings(max_examples=3 * count, derandomize=True, database=None, suppress_health_check=list(HealthCheck))

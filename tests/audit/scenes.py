@@ -1,9 +1,9 @@
 """Logs of a few groups, written for a test: by the real encoders, in folders as a server has them.
 
-A `Scene` is a log under way: it knows the next offset and the time, and each call appends a batch. `member` makes a
+A `Scene` is a log that grows: it knows the next offset and the time, and each call appends a batch. `member` makes a
 member of a group of consumers.
 
-House rule: nothing in here comes from the audit.
+House rule: nothing in this module comes from the audit.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ Member = GroupMetadataValue.MemberMetadata
 
 
 def versioned(version: int, body: bytes) -> bytes:
-    """Bytes behind their version."""
+    """Put the version in front of the bytes."""
     return struct.pack(">h", version) + body
 
 
 def subscription(topics: Sequence[str], version: int = 1, owned: Mapping[str, Sequence[int]] | None = None) -> bytes:
-    """What a consumer wants; and what it owns, if it hands partitions over one by one (cooperative-sticky)."""
+    """Encode a subscription; owned: the partitions of a consumer with cooperative-sticky."""
     entries = [
         ConsumerProtocolSubscription.TopicPartition(topic=topic, partitions=list(partitions))
         for topic, partitions in (owned or {}).items()
     ]
-    told = ConsumerProtocolSubscription(topics=list(topics), owned_partitions=entries)
-    return versioned(version, encode(told, version))
+    fields = ConsumerProtocolSubscription(topics=list(topics), owned_partitions=entries)
+    return versioned(version, encode(fields, version))
 
 
 def assignment(parts: Mapping[str, Sequence[int]], version: int = 1) -> bytes:
-    """What a consumer was assigned: topic -> partitions."""
+    """Encode a consumer's assignment: topic -> partitions."""
     entries = [
         ConsumerProtocolAssignment.TopicPartition(topic=topic, partitions=list(partitions))
         for topic, partitions in parts.items()
@@ -73,7 +73,7 @@ def member(
     client_id: str = "client",
     owned: Mapping[str, Sequence[int]] | None = None,
 ) -> Member:
-    """A member with that member id; without parts it has no assignment."""
+    """Make a member with that member id; without parts it has no assignment."""
     return Member(
         member_id=name,
         group_instance_id=instance_id,
@@ -87,7 +87,7 @@ def member(
 
 
 def static(seat: str, life: int, parts: Mapping[str, Sequence[int]], **fields: object) -> Member:
-    """The static member of that instance id, in its so many-th life."""
+    """Make the static member of that instance id; its restarts count in `life`."""
     made = member(f"{seat}-{life}", parts, instance_id=seat)
     for name, value in fields.items():
         setattr(made, name, value)
@@ -95,17 +95,17 @@ def static(seat: str, life: int, parts: Mapping[str, Sequence[int]], **fields: o
 
 
 def group_key(group_id: str) -> bytes:
-    """The key of a group's record."""
+    """Return the key of a group's record."""
     return versioned(2, encode(GroupMetadataKey(group=group_id), 2))
 
 
 def newer_key(group_id: str, version: int = 3) -> bytes:
-    """A key of the newer group protocols; 3: the record of a group of the consumer protocol (KIP-848)."""
+    """Return a key of the newer group protocols; 3: the record of a group of the consumer protocol (KIP-848)."""
     return versioned(version, encode(GroupMetadataKey(group=group_id), 2))
 
 
 def newer_value(epoch: int = 1) -> bytes:
-    """The value of such a group: its epoch (ConsumerGroupMetadataValue v0, without tags)."""
+    """Return the value of such a group: its epoch (ConsumerGroupMetadataValue v0, without tags)."""
     return struct.pack(">hiB", 0, epoch, 0)
 
 
@@ -118,7 +118,7 @@ def group_value(
     since_ms: int = START_MS,
     version: int = 3,
 ) -> bytes:
-    """The value of a group; its leader is the first member if none is named."""
+    """Return the value of a group; without `leader` the first member leads."""
     value = GroupMetadataValue(
         protocol_type=protocol_type,
         generation=generation,
@@ -131,18 +131,18 @@ def group_value(
 
 
 def offset_key(group_id: str, topic: str = "orders", partition: int = 0, version: int = 1) -> bytes:
-    """The key of a committed offset's record."""
+    """Return the key of a committed offset's record."""
     return versioned(version, encode(OffsetCommitKey(group=group_id, topic=topic, partition=partition), version))
 
 
 def offset_value(offset: int, commit_ms: int = START_MS, version: int = 3, expire_ms: int = -1) -> bytes:
-    """The value of a committed offset; expire_ms: when it is to be dropped, which only version 1 says."""
+    """Return the value of a committed offset; expire_ms: when it expires, a field of version 1 alone."""
     value = OffsetCommitValue(offset=offset, metadata="", commit_timestamp=commit_ms, expire_timestamp=expire_ms)
     return versioned(version, encode(value, version))
 
 
 def with_attributes(batch: bytes, attributes: int, producer_id: int = -1, body: bytes | None = None) -> bytes:
-    """The batch with other attributes, producer and records; CRC and length match."""
+    """Return the batch with other attributes, producer and records; CRC and length match."""
     changed = bytearray(batch if body is None else batch[:HEADER_SIZE] + body)
     struct.pack_into(">i", changed, 8, len(changed) - 12)
     struct.pack_into(">h", changed, 21, attributes)
@@ -151,14 +151,14 @@ def with_attributes(batch: bytes, attributes: int, producer_id: int = -1, body: 
 
 
 def resealed(batch: bytes | bytearray) -> bytes:
-    """The batch with the CRC that its bytes ask for."""
+    """Return the batch with the CRC of its bytes."""
     changed = bytearray(batch)
     struct.pack_into(">I", changed, 17, crc32c(bytes(changed[21:])))
     return bytes(changed)
 
 
 def compressed(batch: bytes, codec: Codec) -> bytes:
-    """The batch as a broker with offsets.topic.compression.codec writes it."""
+    """Return the batch as a broker with offsets.topic.compression.codec writes it."""
     compress: dict[Codec, Callable[[bytes], Any]] = {
         Codec.GZIP: cramjam.gzip.compress,
         Codec.SNAPPY: cramjam.snappy.compress_raw,
@@ -169,7 +169,7 @@ def compressed(batch: bytes, codec: Codec) -> bytes:
 
 
 def group_on(partition: int, name: str = "group") -> str:
-    """A group id that lives on that partition of PARTITION_COUNT."""
+    """Return a group id that belongs to that partition of PARTITION_COUNT."""
     number = 0
     while partition_for(f"{name}-{number}", PARTITION_COUNT) != partition:
         number += 1
@@ -180,7 +180,7 @@ GROUP = group_on(0)
 
 
 class Scene:
-    """The log of one partition: batches, one after the other; `tick` lets time go by."""
+    """The log of one partition: batches, one after the other; `tick` moves the time."""
 
     def __init__(self, partition: int = 0, base_offset: int = 0) -> None:
         self.partition = partition
@@ -191,7 +191,7 @@ class Scene:
         self.batches: list[bytes] = []
 
     def tick(self, ms: int = SECOND_MS) -> Scene:
-        """Let time go by."""
+        """Move the time."""
         self.now_ms += ms
         return self
 
@@ -202,13 +202,13 @@ class Scene:
         return self.tick()
 
     def raw(self, batch: bytes, count: int = 1) -> Scene:
-        """Append a batch as it is, of that many offsets."""
+        """Append a batch as it is, with that many offsets."""
         self.batches.append(batch)
         self.next_offset += count
         return self
 
     def group(self, members: Sequence[Member], generation: int, group_id: str = GROUP, **fields: object) -> Scene:
-        """Append a group's record; fields as of `group_value`."""
+        """Append a group's record; fields: as in `group_value`."""
         value = group_value(members, generation, **{"since_ms": self.now_ms, **fields})  # type: ignore[arg-type]
         return self.append((group_key(group_id), value))
 
@@ -247,16 +247,16 @@ class Scene:
 
 
 PARTS = {"a": {"orders": [0, 1]}, "b": {"orders": [2]}, "c": {"orders": [3]}}
-"""Who has what, in most scenes."""
+"""Each member's partitions, in most scenes."""
 
 
 def static_members(**lives: int) -> list[Member]:
-    """Static members a, b, c (those named), each in its so many-th life, with their PARTS."""
+    """Make static members with these instance ids and lives, each with its PARTS."""
     return [static(seat, life, PARTS[seat]) for seat, life in lives.items()]
 
 
 def clean() -> Scene:
-    """A group as it should be: forms, commits, restarts twice, grows, empties, is deleted and comes anew."""
+    """A correct group: it forms, commits, restarts twice, grows, empties, is deleted and comes anew."""
     scene = Scene()
     scene.group(static_members(a=1, b=1), 1).commit(5).commit(9)
     scene.group(static_members(a=2, b=1), 1)

@@ -31,7 +31,7 @@ def sections() -> str:
 
 
 def with_sections(page: str) -> str:
-    """The page with current sections."""
+    """Return the page with current sections."""
     before, rest = page.split(BEGIN)
     _, after = rest.split(END)
     return f"{before}{BEGIN}\n\n{sections()}\n{END}{after}"

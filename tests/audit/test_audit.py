@@ -1,4 +1,4 @@
-"""The whole audit in one process: what it reads, what it writes, what it tells."""
+"""The whole audit in one process: its input, its files and its result."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from tests.audit.scenes import (
 
 
 def audited(folder: Path, out: Path | None = None, options: Options | None = None) -> AuditResult:
-    """The result for a log."""
+    """Return the result for a log."""
     return audit(folder, out, options or Options(), lambda _done: None)
 
 
 def two_partitions(folder: Path) -> Path:
-    """A clean group on one partition and a fault on another."""
+    """Write a clean group to one partition and a fault to another."""
     clean().write(folder)
     other = group_on(2)
     return Scene(2).group([member("x", PARTS["a"]), member("y", PARTS["a"])], 1, other).commit(5, other).write(folder)
 
 
 def test_groups_and_findings_of_all_partitions(tmp_path: Path) -> None:
-    """In an order of their own, with the bytes of each partition."""
+    """The result has the groups and findings of all partitions, sorted, and the bytes of each partition."""
     folder = two_partitions(tmp_path)
     result = audited(folder)
     assert [(story.group, story.partition) for story in result.stories] == sorted([(GROUP, 0), (group_on(2), 2)])
@@ -50,7 +50,7 @@ def test_groups_and_findings_of_all_partitions(tmp_path: Path) -> None:
 
 
 def test_tables_are_written(tmp_path: Path) -> None:
-    """Each with its columns and as many rows as the log has."""
+    """Each table file has its columns and all rows of the log."""
     audited(two_partitions(tmp_path / "log"), tmp_path / "out")
     tables = {table: pq.read_table(tmp_path / "out" / "tables" / f"{table}.parquet") for table in PUBLISHED}
     assert {table: read.schema for table, read in tables.items()} == {table: SCHEMAS[table] for table in PUBLISHED}
@@ -63,7 +63,7 @@ def test_tables_are_written(tmp_path: Path) -> None:
 
 
 def test_nothing_is_written_without_a_folder(tmp_path: Path) -> None:
-    """The log's folder stays as it was."""
+    """Without an output folder the audit writes nothing, and doesn't change the log's folder."""
     folder = two_partitions(tmp_path)
     before = sorted(tmp_path.rglob("*"))
     audited(folder)
@@ -71,7 +71,7 @@ def test_nothing_is_written_without_a_folder(tmp_path: Path) -> None:
 
 
 def test_other_records_are_counted_by_type(tmp_path: Path) -> None:
-    """Bytes that are no record are not, and types that nobody knows are no finding."""
+    """Records of other types count by type: an unknown type is no finding, and invalid bytes don't count."""
     scene = Scene().append((versioned(999, b""), b"")).append((newer_key(GROUP), newer_value()))
     scene.append((offset_key(GROUP), b"")).raw(b"no batch")
     result = audited(scene.write(tmp_path))
@@ -80,22 +80,22 @@ def test_other_records_are_counted_by_type(tmp_path: Path) -> None:
 
 
 def test_limits_are_handed_on(tmp_path: Path) -> None:
-    """With another number of partitions every group is on the wrong one."""
+    """The options' limits reach the checks: with a wrong number of partitions every group is on the wrong one."""
     folder = Scene(2).commit(5, group_on(2)).write(tmp_path)
     found = audited(folder, options=Options(Limits(partition_count=1))).findings
     assert [finding.check for finding in found] == ["wrong_partition"]
 
 
-def test_progress_is_told_in_bytes(tmp_path: Path) -> None:
-    """All of them, of both logs."""
-    told: list[int] = []
+def test_progress_is_counted_in_bytes(tmp_path: Path) -> None:
+    """The progress adds up to the bytes of both logs."""
+    progress: list[int] = []
     folder = two_partitions(tmp_path)
-    audit(folder, None, Options(before=folder), told.append)
-    assert sum(told) == 2 * sum(path.stat().st_size for path in folder.rglob("*.log"))
+    audit(folder, None, Options(before=folder), progress.append)
+    assert sum(progress) == 2 * sum(path.stat().st_size for path in folder.rglob("*.log"))
 
 
 def test_compaction_in_between_changes_nothing(tmp_path: Path) -> None:
-    """A partition is read as it was when its reading began, whatever a server does to its files meanwhile."""
+    """The audit reads a partition as it was at the start, although a server compacts its files meanwhile."""
     scene = Scene().group(static_members(a=1), 1).commit(5)
     folder = scene.write(tmp_path)
     later = Scene(base_offset=scene.next_offset).commit(4)
@@ -113,7 +113,7 @@ def test_compaction_in_between_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_what_can_not_be_read_is_no_clean_bill(tmp_path: Path) -> None:
-    """A segment that the system refuses ends the audit."""
+    """The audit fails if the system refuses to read a segment."""
     static = Scene().group(static_members(a=1), 1)
     path = static.segment_path(static.write(tmp_path))
     path.unlink()
@@ -123,7 +123,7 @@ def test_what_can_not_be_read_is_no_clean_bill(tmp_path: Path) -> None:
 
 
 def test_folder_of_a_partition_is_not_held_to_its_number(tmp_path: Path) -> None:
-    """Nothing in it says how many there are, and a note says that."""
+    """The audit of one partition's folder doesn't check where groups belong, and a note says that."""
     folder = Scene(1).commit(5, group_on(3)).write(tmp_path)
     result = audited(folder / "__consumer_offsets-1")
     assert result.findings == []
@@ -131,7 +131,7 @@ def test_folder_of_a_partition_is_not_held_to_its_number(tmp_path: Path) -> None
 
 
 def test_tables_of_spark_make_room(tmp_path: Path) -> None:
-    """An audit into the same folder writes its own; but those of a stream stay, and so does what nobody knows."""
+    """An audit replaces the tables of an earlier audit on Spark; tables of a stream and unknown files stay."""
     folder, out = two_partitions(tmp_path / "log"), tmp_path / "out"
     table = out / "tables" / "groups.parquet"
     table.mkdir(parents=True)
@@ -147,7 +147,7 @@ def test_tables_of_spark_make_room(tmp_path: Path) -> None:
 
 
 def test_of_very_many_findings_the_first_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same ones in whatever order they come; all are counted."""
+    """The first findings are kept, the same ones in any order of arrival, and all are counted."""
     monkeypatch.setattr("coordinator.audit.audit.FINDINGS_KEPT", 3)
     found = [finding(check, 0, offset) for offset in range(20) for check in ("offset_gap", "epoch_order")]
     outcomes = []

@@ -1,6 +1,6 @@
-"""What is known of a log that grows is what an audit of the whole would tell, at every look and after every crash.
+"""After each look and each crash, the result for a growing log equals an audit of the whole log.
 
-A look is what Spark would hand over, without Spark: what is new since the last one, read by the same functions.
+A look takes the new batches, as Spark would pass them, with the same functions but without Spark.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from tests.audit.scenes import GROUP, Scene, clean, group_on, static_members
 
 LIMITS = Limits()
 TORN = "torn_tail"
-"""What an audit finds at the end of a log, and a look waits for."""
+"""An audit reports it at the end of a log; a look waits for the next bytes."""
 
 
 class Stream:
-    """Looks at a folder, and what is known after them; a look that isn't kept comes again, as after a crash."""
+    """Looks at a folder; a look whose result isn't kept comes again, as after a crash."""
 
     def __init__(self, folder: Path, state_file: Path) -> None:
         self._folder = folder
@@ -43,7 +43,7 @@ class Stream:
         self.following = Following(folder, state_file, LIMITS)
 
     def look(self, *, is_kept: bool = True) -> AuditResult:
-        """Take what is new; returns what is known."""
+        """Take the new batches; returns the result so far."""
         reader = TailReader(self._folder, RAW)
         reader._seen = dict(self._offset)
         end = reader.latestOffset()
@@ -54,7 +54,7 @@ class Stream:
         return self.following.result()
 
     def restart(self) -> None:
-        """All but what was kept is lost."""
+        """Lose everything that wasn't kept."""
         self.following = Following(self._folder, self._state_file, LIMITS)
 
     def _parts(self, raw: Iterator[pa.RecordBatch]) -> Iterator[Part]:
@@ -62,13 +62,13 @@ class Stream:
 
 
 def whole(folder: Path) -> AuditResult:
-    """What an audit of the whole tells."""
+    """Audit the whole log."""
     return audit(folder, None, Options(LIMITS), lambda _done: None)
 
 
 @pytest.mark.parametrize("name", [name for name in (*FAULTS, *LEGAL) if name != TORN])
-def test_growing_log_is_told_as_the_whole(tmp_path: Path, name: str) -> None:
-    """Each fault, batch by batch, with a restart before each look: nothing is forgotten, and nothing told twice."""
+def test_growing_log_has_the_result_of_the_whole(tmp_path: Path, name: str) -> None:
+    """For each fault, batch by batch and with a restart before each look, no finding is lost or comes twice."""
     scene = {**FAULTS, **LEGAL}[name]()
     folder = tmp_path / "log"
     stream: Stream | None = None
@@ -80,7 +80,7 @@ def test_growing_log_is_told_as_the_whole(tmp_path: Path, name: str) -> None:
         stream.restart()
         stream.look()
     assert stream is not None
-    stream.look()  # what looked unfinished at the end of the file is damage once something stands behind it
+    stream.look()  # an unfinished batch at the end of the file is damage as soon as bytes stand behind it
     found = stream.following.result()
     assert found == whole(folder)
     assert [each.check for each in found.findings] == ([name] if name in FAULTS else [])
@@ -89,7 +89,7 @@ def test_growing_log_is_told_as_the_whole(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_transactions_end_in_later_looks(tmp_path: Path, seed: int) -> None:
-    """At each look what is open doesn't count yet, and what is committed comes in the order of the log."""
+    """An open transaction doesn't count yet at a look; committed offsets come in the order of the log."""
     chance = random.Random(seed)
     scene = Scene().group(static_members(a=1), 1)
     stream = Stream(scene.write(tmp_path / "log"), tmp_path / "state")
@@ -110,7 +110,7 @@ def test_transactions_end_in_later_looks(tmp_path: Path, seed: int) -> None:
 
 
 def test_look_that_comes_again_changes_nothing(tmp_path: Path) -> None:
-    """The process ended after what is known was kept, and before the stream knew that."""
+    """A crash after the result was kept, and before the stream's checkpoint, repeats a look without effect."""
     scene = Scene().group(static_members(a=1), 1).commit(5).commit(4)
     folder = scene.write(tmp_path / "log")
     stream = Stream(folder, tmp_path / "state")
@@ -122,7 +122,7 @@ def test_look_that_comes_again_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_look_that_was_not_finished_comes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half of it was taken, and then the process ended: nothing of it was kept."""
+    """A crash in the middle of a look loses that look; the next one takes everything again."""
     folder = Scene().group(static_members(a=1), 1).commit(5).commit(4).write(tmp_path / "log")
     stream = Stream(folder, tmp_path / "state")
     stream.look()
@@ -138,12 +138,12 @@ def test_look_that_was_not_finished_comes_again(tmp_path: Path, monkeypatch: pyt
 
 
 def refuse(*_arguments: object) -> None:
-    """As a disk that is full."""
+    """Fail as if the disk were full."""
     raise OSError("full")
 
 
 def test_gap_that_was_seen_stays(tmp_path: Path) -> None:
-    """A stream saw that nobody had compacted there; the segment isn't the newest one any more when it is told."""
+    """A gap in the newest segment stays a finding after later looks, in which that segment is an older one."""
     scene = FAULTS["offset_gap"]()
     stream = Stream(scene.write(tmp_path / "log"), tmp_path / "state")
     stream.look()
@@ -152,8 +152,8 @@ def test_gap_that_was_seen_stays(tmp_path: Path) -> None:
     assert whole(tmp_path / "log").findings == []
 
 
-def test_what_is_told_at_the_end_can_be_taken_back(tmp_path: Path) -> None:
-    """Nobody misses the members of a group that was deleted, as the log goes on to say."""
+def test_finding_at_the_end_can_be_taken_back(tmp_path: Path) -> None:
+    """A finding at the end of the log disappears if the next records explain it, for example by a deletion."""
     scene = FAULTS["instance_never_returns"]()
     stream = Stream(scene.write(tmp_path / "log"), tmp_path / "state")
     assert [each.check for each in stream.look().findings] == ["instance_never_returns"]
@@ -163,7 +163,7 @@ def test_what_is_told_at_the_end_can_be_taken_back(tmp_path: Path) -> None:
 
 
 def test_findings_and_summary_are_replaced_as_a_whole(tmp_path: Path) -> None:
-    """They are always those of the last look."""
+    """Findings and summary are always those of the last look."""
     scene = clean()
     stream = Stream(scene.write(tmp_path / "log"), tmp_path / "state")
     for count in (0, 1):
@@ -175,7 +175,7 @@ def test_findings_and_summary_are_replaced_as_a_whole(tmp_path: Path) -> None:
 
 
 def test_shelf_that_does_not_fit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other limits, another version, looks that are missing, or bytes that are none of ours: a new folder is needed."""
+    """The stream refuses a folder of other limits, of another version, with missing looks or with foreign bytes."""
     folder, state_file = clean().write(tmp_path / "log"), tmp_path / "state"
     Stream(folder, state_file).look()
     with pytest.raises(NothingRead, match="other limits"):
@@ -196,7 +196,7 @@ def test_shelf_that_does_not_fit_is_refused(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_transaction_without_an_end_holds_nothing_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Behind so many records of its group it is taken for one that was never committed, which is said."""
+    """After a limit of further records of the group an open transaction counts as aborted, and a note says so."""
     monkeypatch.setattr(following, "WAITING_MAX", 3)
     scene = Scene().group(static_members(a=1), 1).transacted(5, 7)
     stream = Stream(scene.write(tmp_path / "log"), tmp_path / "state")
@@ -214,7 +214,7 @@ def test_transaction_without_an_end_holds_nothing_for_ever(tmp_path: Path, monke
 
 
 def test_partition_that_is_gone_is_said(tmp_path: Path) -> None:
-    """Its folder was removed between what was read and what is taken."""
+    """A note names a partition whose folder was removed between the plan and the reading."""
     folder = Scene().group(static_members(a=1), 1).write(tmp_path / "log")
     known = Following(folder, tmp_path / "state", LIMITS)
     with pytest.raises(NothingRead, match="partition 9 is gone"):

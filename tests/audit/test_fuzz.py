@@ -1,9 +1,9 @@
-"""No bytes raise: damage of every kind, to logs that real servers wrote too, is rows and findings.
+"""No bytes make the audit raise: every kind of damage, also to real servers' logs, gives rows and findings.
 
-What is drawn here goes through all of the audit: both ways to read, every check, and all that is told of it. Random
-logs that are sound, and that both ways agree on them, are in test_columns.
+Each test here runs the whole audit: both ways to read, every check and every output. test_columns has the random logs
+without damage.
 
-House rule: a mutation is made from a seed, so that a failure names it.
+House rule: each mutation comes from a seed, so that a failure names it.
 """
 
 from __future__ import annotations
@@ -59,10 +59,13 @@ from tests.audit.scenes import (
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 SEEDS, LOGS, STRIDE = (20_000, 10_000, 1) if NIGHTLY else (80, 40, 41)
-"""Of what would take minutes otherwise; an unusual number, so that it falls on everything in turn."""
+"""The number of seeds and logs, and the stride through cases that would take minutes otherwise.
+
+The stride is prime, so that it meets every kind of case in turn.
+"""
 MEMORY_KIB_MAX = 1_000_000
 SPARSE_SIZE = 1_500_000_000
-"""Bytes of a file that takes none on the disk."""
+"""Bytes of a sparse file, which takes no space on the disk."""
 INT8S = (b"\x00", b"\x01", b"\x7f", b"\x80", b"\xff")
 INT16S = (b"\x00\x00", b"\x7f\xff", b"\x80\x00", b"\xff\xff")
 INT32S = (b"\x00" * 4, b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00", b"\xff" * 4, b"\x00\xff\xff\xff")
@@ -76,7 +79,7 @@ NO_BATCHES = {NO_BATCH_KIND, TORN_TAIL_KIND, ROOM_KIND}
 
 
 def assert_sound(folder: Path) -> AuditResult:
-    """Both ways to read agree, each byte is accounted for, and all that can be told is told."""
+    """Both ways to read agree, the rows account for each byte, and every output can be written."""
     for of in plan(folder).ranges:
         rows = parse(of, *read_range(of))
         wanted, found = all_to_arrow(rows), whole(read_tables(of))
@@ -98,7 +101,7 @@ def assert_sound(folder: Path) -> AuditResult:
 
 
 def segments(folder: Path) -> list[Path]:
-    """The files of a log that hold anything."""
+    """Return the files of a log that aren't empty."""
     return sorted(path for path in folder.rglob("*.log") if path.stat().st_size and "__consumer_offsets-" in str(path))
 
 
@@ -108,7 +111,7 @@ def segments(folder: Path) -> list[Path]:
 @settings(max_examples=LOGS, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(batches=logs(), data=st.data())
 def test_random_log_with_random_damage(tmp_path: Path, batches: list[bytes], data: st.DataObject) -> None:
-    """Bytes changed, taken out and put in, anywhere in a random log."""
+    """The audit is sound with bytes changed, removed and inserted anywhere in a random log."""
     log = bytearray(b"".join(batches))
     for _ in range(data.draw(st.integers(0, 3))):
         at = data.draw(st.integers(0, len(log)))
@@ -119,7 +122,7 @@ def test_random_log_with_random_damage(tmp_path: Path, batches: list[bytes], dat
 
 
 def test_every_prefix_and_suffix_of_a_log(tmp_path: Path) -> None:
-    """Wherever a file is cut, what is whole is read and the rest is one row."""
+    """Wherever a file is cut, the audit reads the whole batches, and the rest is one row."""
     log = b"".join(clean().batches)
     cuts = range(0, len(log), STRIDE)
     for partition, at in enumerate(cuts):
@@ -137,11 +140,11 @@ def test_every_prefix_and_suffix_of_a_log(tmp_path: Path) -> None:
     ]
 
 
-# -- lies under a CRC that is right
+# -- false fields with a correct CRC
 
 
 def lies(batch: bytes) -> Iterator[bytes]:
-    """The batch with each field, of each width, at each place, saying something extreme; its CRC is right."""
+    """Yield the batch with an extreme value at each position, in each width, and with a correct CRC."""
     for value in (*INT8S, *INT16S, *INT32S):
         for at in range(21, len(batch) - len(value) + 1):
             yield resealed(batch[:at] + value + batch[at + len(value) :])
@@ -158,14 +161,14 @@ def lies(batch: bytes) -> Iterator[bytes]:
     ids=["group", "offset"],
 )
 def test_lengths_and_counts_that_lie(tmp_path: Path, record: tuple[bytes, bytes]) -> None:
-    """In the header, in the records, in keys, in values and in what members told each other."""
+    """The audit is sound with any value in the header, in records, in keys, in values and in members' data."""
     batch = encode_batch([Record(*record, START_MS)] * 2, 0, 0)
     scene = Scene()
     scene.batches = list(lies(batch))[:: min(STRIDE, 3)]
     result = assert_sound(scene.write(tmp_path / "log"))
     found = {finding.check for finding in result.findings}
     assert "undecodable" in found
-    # What a resealed batch says is false, and its bytes are whole.
+    # The CRC of a resealed batch is correct, and its bytes are complete.
     assert not {"bad_checksum", "torn_tail"} & found
     assert result.batches == len(scene.batches)
 
@@ -174,7 +177,7 @@ def test_lengths_and_counts_that_lie(tmp_path: Path, record: tuple[bytes, bytes]
 
 
 def bombs() -> Iterator[tuple[Codec, bytes]]:
-    """Bodies that unpack to a gibibyte, in parts of 16 MiB that each codec's own form allows; and one that says 4."""
+    """Yield bodies that unpack to a gibibyte, in each codec's parts of 16 MiB; and one that claims 4 GiB."""
     part = bytes(2**24)
     yield Codec.ZSTD, bytes(cramjam.zstd.compress(part)) * 64
     yield Codec.GZIP, bytes(cramjam.gzip.compress(part)) * 64
@@ -185,27 +188,27 @@ def bombs() -> Iterator[tuple[Codec, bytes]]:
 
 
 def test_what_unpacks_to_a_gibibyte_costs_no_memory(tmp_path: Path) -> None:
-    """The command finds each, tells of the group beside them, and stays below a gigabyte."""
+    """The command finds each such batch, reports the group beside them, and stays below a gigabyte."""
     scene = clean()
     for codec, body in bombs():
         bomb = encode_batch([Record(offset_key(GROUP), offset_value(1), START_MS)], scene.next_offset, 1)
         scene.raw(with_attributes(bomb, codec, body=body))
-    code, peak_kib, told = run_audit(scene.write(tmp_path / "log"), tmp_path / "out")
+    code, peak_kib, printed = run_audit(scene.write(tmp_path / "log"), tmp_path / "out")
     assert code == 1
-    assert "5 findings" in told
-    assert GROUP in told
+    assert "5 findings" in printed
+    assert GROUP in printed
     assert peak_kib < MEMORY_KIB_MAX
 
 
 def test_counts_that_lie_cost_no_memory(tmp_path: Path) -> None:
-    """Two thousand million records, members and partitions are believed when they are there."""
+    """A count of two thousand million records, members or partitions costs no memory: the bytes aren't there."""
     value = bytearray(group_value(static_members(a=1), 4))
     at = value.index(b"\0\0\0\1\0\3a-1")  # one member
     value[at : at + 4] = b"\x7f\xff\xff\xff"
-    told = bytearray(group_value(static_members(a=1), 4))
-    at = told.rindex(b"\0\0\0\2\0\0\0\0\0\0\0\1")  # two partitions
-    told[at : at + 4] = b"\x7f\xff\xff\xff"
-    scene = Scene().append((group_key(GROUP), bytes(value))).append((group_key(GROUP), bytes(told)))
+    members = bytearray(group_value(static_members(a=1), 4))
+    at = members.rindex(b"\0\0\0\2\0\0\0\0\0\0\0\1")  # two partitions
+    members[at : at + 4] = b"\x7f\xff\xff\xff"
+    scene = Scene().append((group_key(GROUP), bytes(value))).append((group_key(GROUP), bytes(members)))
     count = bytearray(scene.batches[0])
     struct.pack_into(">i", count, 23, 2**31 - 1)
     struct.pack_into(">i", count, 57, 2**31 - 1)
@@ -216,10 +219,10 @@ def test_counts_that_lie_cost_no_memory(tmp_path: Path) -> None:
 
 
 def test_very_many_minimal_records_cost_no_memory(tmp_path: Path) -> None:
-    """Of batches that unpack to millions of them nothing is believed; those of a broker's size are rows, in parts."""
+    """The audit refuses a batch of millions of tiny records, and reads those of a broker's size in parts."""
     scene = clean()
     for count in (10_000_000, *[100_000] * 6):
-        # Length, attributes, both deltas, an empty key, no value, no headers: the offsets don't ascend in the largest.
+        # Length, attributes, both deltas, an empty key, no value, no headers. The largest batch repeats its offsets.
         record = b"\x0e\0\0\0\0\1\0"
         body = record * count if count > 1_000_000 else b"".join(map(minimal, range(count)))
         batch = encode_batch([Record(b"", None, START_MS)], scene.next_offset, 1)
@@ -228,15 +231,15 @@ def test_very_many_minimal_records_cost_no_memory(tmp_path: Path) -> None:
         struct.pack_into(">i", changed, 23, count - 1)
         struct.pack_into(">i", changed, 57, count)
         scene.raw(resealed(changed), count)
-    code, peak_kib, told = run_audit(scene.write(tmp_path / "log"), tmp_path / "out")
+    code, peak_kib, printed = run_audit(scene.write(tmp_path / "log"), tmp_path / "out")
     assert code == 1
-    assert "600,001 findings" in told
+    assert "600,001 findings" in printed
     assert peak_kib < MEMORY_KIB_MAX
     assert pq.read_metadata(tmp_path / "out" / "findings.parquet").num_rows == FINDINGS_KEPT
 
 
 def test_very_many_minimal_members_cost_no_memory(tmp_path: Path) -> None:
-    """Of a group of five million members without a name nothing is believed, and it says why."""
+    """A group of five million members without a name is undecodable, and its row gives the reason."""
     count = 5_000_000
     head = group_value([], 1)
     value = head[:-4] + struct.pack(">i", count) + encode(GroupMetadataValue.MemberMetadata(), 3) * count
@@ -244,20 +247,20 @@ def test_very_many_minimal_members_cost_no_memory(tmp_path: Path) -> None:
     plain = encode_batch([Record(group_key(GROUP), value, START_MS)], scene.next_offset, 1)
     body = bytes(cramjam.zstd.compress(plain[HEADER_SIZE:]))
     scene.raw(with_attributes(plain[:HEADER_SIZE], Codec.ZSTD, body=body))
-    code, peak_kib, told = run_audit(scene.write(tmp_path / "log"), tmp_path / "out")
-    assert (code, "1 finding" in told) == (1, True)
-    assert f"value: {count} members, {MEMBERS_MAX} allowed" in " ".join(told.split())
+    code, peak_kib, printed = run_audit(scene.write(tmp_path / "log"), tmp_path / "out")
+    assert (code, "1 finding" in printed) == (1, True)
+    assert f"value: {count} members, {MEMBERS_MAX} allowed" in " ".join(printed.split())
     assert peak_kib < MEMORY_KIB_MAX
 
 
 def minimal(delta: int) -> bytes:
-    """The smallest record that there is, at that offset of its batch."""
+    """Return the smallest possible record with that offset in its batch."""
     data = b"\0\0" + encode_varint(delta) + b"\0\1\0"
     return encode_varint(len(data)) + data
 
 
 def test_bytes_without_a_batch_cost_no_memory(tmp_path: Path) -> None:
-    """However many: a file of nothing but zeros, and a header that claims all of one."""
+    """A file of zeros, and a header that claims a whole file, cost no memory."""
     scene = Scene()
     path = scene.segment_path(scene.write(tmp_path / "log"))
     os.truncate(path, SPARSE_SIZE)
@@ -265,32 +268,32 @@ def test_bytes_without_a_batch_cost_no_memory(tmp_path: Path) -> None:
     other = Scene(1).raw(lying[:8] + struct.pack(">i", SPARSE_SIZE - 12) + lying[12:])
     path = other.segment_path(other.write(tmp_path / "log"))
     os.truncate(path, SPARSE_SIZE)
-    code, peak_kib, told = run_audit(tmp_path / "log", tmp_path / "out")
-    # The zeros may be room that a broker made in advance.
-    assert (code, "1 finding" in told) == (1, True)
+    code, peak_kib, printed = run_audit(tmp_path / "log", tmp_path / "out")
+    # The zeros may be room that a broker preallocated.
+    assert (code, "1 finding" in printed) == (1, True)
     assert peak_kib < MEMORY_KIB_MAX
 
 
 def run_audit(folder: Path, out: Path) -> tuple[int, int, str]:
-    """Exit code, most memory in KiB and standard output of the command."""
+    """Run the command; returns exit code, peak memory in KiB and standard output."""
     out.mkdir()
-    with (out / "told").open("w+") as told, (out / "errors").open("w+") as errors:
+    with (out / "printed").open("w+") as printed, (out / "errors").open("w+") as errors:
         process = subprocess.Popen(
             [sys.executable, "-m", "coordinator.cli.main", "audit", str(folder), "--out", str(out)],
-            stdout=told,
+            stdout=printed,
             stderr=errors,
         )
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     assert "Traceback" not in (out / "errors").read_text()
-    return process.returncode, usage.ru_maxrss, (out / "told").read_text()
+    return process.returncode, usage.ru_maxrss, (out / "printed").read_text()
 
 
 # -- real logs, mutated
 
 
 def mutated(log: bytes, chance: random.Random) -> bytes:
-    """The log with some damage."""
+    """Return the log with some damage."""
     data = bytearray(log)
     for _ in range(chance.randint(1, 4)):
         at, size = chance.randrange(len(data) + 1), chance.choice([1, 4, 12, 61, 500])
@@ -313,7 +316,7 @@ def mutated(log: bytes, chance: random.Random) -> bytes:
 
 
 def change_below_crc(data: bytearray, chance: random.Random) -> None:
-    """Change bytes of one batch, and give it the CRC of what it is then."""
+    """Change bytes of one batch and correct its CRC."""
     starts = []
     at = 0
     while at + HEADER_SIZE <= len(data):
@@ -330,7 +333,7 @@ def change_below_crc(data: bytearray, chance: random.Random) -> None:
 
 
 def test_mutated_log_of_a_server(tmp_path: Path, script: Script) -> None:
-    """Whatever happens to the files of a real server, damage is told of and nothing raises."""
+    """Damage in a real server's files becomes findings, and raises nothing."""
     sound = {path.relative_to(script.folder): path.read_bytes() for path in segments(script.folder)}
     assert sound
     for seed in range(SEEDS):
@@ -349,7 +352,7 @@ def test_mutated_log_of_a_server(tmp_path: Path, script: Script) -> None:
 
 
 def test_folders_that_are_no_log(tmp_path: Path) -> None:
-    """A folder where a segment should be, other files, nothing at all: an exit code and a line, never a trace."""
+    """A folder that is no log ends the command with an exit code and one line, never with a traceback."""
     for number, make in enumerate(FOLDERS):
         folder = tmp_path / f"folder-{number}"
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""The options that both programs have."""
+"""The options that both programs share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from coordinator.audit.options import LIMIT_OPTIONS, add_limit_options, limits_o
 
 
 def test_a_parser_has_them_all() -> None:
-    """Left out they are the defaults, and each sets its limit."""
+    """An option that isn't given has its default, and each option sets its limit."""
     parser = ArgumentParser()
     add_limit_options(parser)
     assert limits_of(vars(parser.parse_args([]))) == Limits()
@@ -22,7 +22,7 @@ def test_a_parser_has_them_all() -> None:
 
 @pytest.mark.parametrize("text", ["0", "-1", "x", ""])
 def test_numbers_begin_at_one(text: str) -> None:
-    """As on the command line."""
+    """The parser refuses numbers below one."""
     parser = ArgumentParser()
     add_limit_options(parser)
     with pytest.raises(SystemExit, match="2"):

@@ -1,4 +1,4 @@
-"""What is told of a result is the same for every way to run the audit."""
+"""Every way to run the audit publishes its result in the same way."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from coordinator.audit.publish import publish
 
 
 def test_report_summary_and_page(tmp_path: Path) -> None:
-    """The report is printed, and the page's path behind it; without a folder there is the report alone."""
+    """The command prints the report and then the page's path; without a folder it prints the report alone."""
     stream = io.StringIO()
     publish(AuditResult("log"), tmp_path / "out", stream)
     assert stream.getvalue().splitlines()[-1] == str(tmp_path / "out" / "report.html")

@@ -1,4 +1,4 @@
-"""What real servers wrote for real clients is clean, and its history is what the clients did."""
+"""Logs that real servers wrote for real clients are clean, and their histories agree with the clients' script."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from tests.support.tenure import wait_until
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the tables are."""
+    """Return the folder of the tables."""
     return tmp_path_factory.mktemp("out")
 
 
 @pytest.fixture(scope="module")
 def result(script: Script, out: Path) -> AuditResult:
-    """What is found in the log."""
+    """Audit the log."""
     return audit(script.folder, out, Options(), lambda _done: None)
 
 
 def seen_first(script: Script) -> int:
-    """Whether a first rebalance is seen: Kafka 4 writes a group of generation 0, without members, before it."""
+    """Return 1 if the log shows a first rebalance: Kafka 4 first writes a group of generation 0 without members."""
     return int(script.has_newer)
 
 
 def test_nothing_is_found(result: AuditResult, script: Script) -> None:
-    """A roll, a storm of a few rebalances, commits, partitions that move and a deletion are all in order."""
+    """The audit finds nothing in a roll, a few rebalances, commits, partitions that move and a deletion."""
     assert result.findings == []
     assert result.notes == []
     kinds = {kind for kind in result.records_by_type if not kind.startswith("consumer_group_")}
@@ -50,7 +50,7 @@ def test_nothing_is_found(result: AuditResult, script: Script) -> None:
 
 
 def test_nothing_is_found_in_what_compaction_leaves(result: AuditResult, script: Script, compacted: Path) -> None:
-    """It lost no key; each group is where it was, and its history is shorter."""
+    """A compacted log has no finding: no key is lost, and each group has its state and a shorter history."""
     found = audit(compacted, None, Options(Limits(PARTITION_COUNT), before=script.folder), lambda _done: None)
     assert found.findings == []
     assert sum(found.records_by_type.values()) < sum(result.records_by_type.values())
@@ -61,7 +61,7 @@ def test_nothing_is_found_in_what_compaction_leaves(result: AuditResult, script:
 
 
 def test_partition_that_moves_was_nobodys(result: AuditResult, script: Script, out: Path) -> None:
-    """In one generation neither member has one of the two topics, and the log is clean all the same."""
+    """In one generation no member owns one of the two topics, and the audit finds nothing."""
     rows = pq.read_table(out / "tables" / "assignments.parquet", columns=["group", "generation", "topic"]).to_pylist()
     topics: dict[int, set[str]] = defaultdict(set)
     for row in rows:
@@ -71,7 +71,7 @@ def test_partition_that_moves_was_nobodys(result: AuditResult, script: Script, o
 
 
 def test_group_that_changed_its_protocol_lives(result: AuditResult, script: Script) -> None:
-    """Its offsets are nobody's remnants, and those who come back from a newer protocol are no ghosts."""
+    """A group that changed its protocol keeps its offsets without a finding, and its members may come back."""
     if not script.has_newer:
         assert {story.group_type for story in result.stories} == {"classic"}
         return
@@ -82,40 +82,40 @@ def test_group_that_changed_its_protocol_lives(result: AuditResult, script: Scri
 
 
 def test_roll_is_restarts_without_rebalances(result: AuditResult, script: Script) -> None:
-    """Each seat was taken by a new member once, in one generation."""
-    told = summary(result)["groups"][script.roll]
-    assert told["static_restarts"] == dict.fromkeys(script.seats, 1)
-    assert (told["rebalances"], told["generation"], told["members"]) == (seen_first(script), 1, len(script.seats))
-    assert told["committed"] == {f"{TOPIC}-0": 10 + len(script.seats) - 1}
+    """Each static member restarted once, in one generation."""
+    group = summary(result)["groups"][script.roll]
+    assert group["static_restarts"] == dict.fromkeys(script.seats, 1)
+    assert (group["rebalances"], group["generation"], group["members"]) == (seen_first(script), 1, len(script.seats))
+    assert group["committed"] == {f"{TOPIC}-0": 10 + len(script.seats) - 1}
 
 
 def test_storm_is_rebalances(result: AuditResult, script: Script) -> None:
-    """Two for each that came and went, and one for the end, after which the group is empty."""
-    told = summary(result)["groups"][script.storm]
+    """Each dynamic member causes two rebalances, and the end one more, which leaves the group empty."""
+    group = summary(result)["groups"][script.storm]
     count = 2 * script.storm_rounds + 1
     first = seen_first(script)
-    assert (told["rebalances"], told["generation"], told["members"]) == (first + count, count + 1, 0)
-    if told["causes_told"]:  # Tenure says why
-        assert told["causes_told"] == {"member joined": script.storm_rounds, "member left": script.storm_rounds + 1}
+    assert (group["rebalances"], group["generation"], group["members"]) == (first + count, count + 1, 0)
+    if group["causes_told"]:  # Tenure records the causes
+        assert group["causes_told"] == {"member joined": script.storm_rounds, "member left": script.storm_rounds + 1}
     else:
-        assert told["causes"] == {"joined": first + script.storm_rounds, "left or expired": script.storm_rounds + 1}
-    assert told["committed"] == {f"{TOPIC}-0": 7}
+        assert group["causes"] == {"joined": first + script.storm_rounds, "left or expired": script.storm_rounds + 1}
+    assert group["committed"] == {f"{TOPIC}-0": 7}
 
 
-def test_deleted_group_is_told_of(result: AuditResult, script: Script) -> None:
-    """It has neither members nor offsets."""
-    told = summary(result)["groups"][script.deleted]
-    assert (told["deleted"], told["members"], told["committed"]) == (True, 0, {})
+def test_deleted_group_is_in_the_summary(result: AuditResult, script: Script) -> None:
+    """A deleted group stays in the summary, without members and offsets."""
+    group = summary(result)["groups"][script.deleted]
+    assert (group["deleted"], group["members"], group["committed"]) == (True, 0, {})
 
 
 def test_window_is_the_time_of_the_script(result: AuditResult, script: Script) -> None:
-    """First and last record are in order and not far apart."""
+    """The first and the last record are in order and less than ten minutes apart."""
     window = summary(result)["groups"][script.roll]["window"]
     assert 0 < window["last_ms"] - window["first_ms"] < 600_000
 
 
 def is_committed(of: Consumer, offset: int) -> bool:
-    """Whether the broker took a commit."""
+    """Commit an offset; returns whether the broker accepted it."""
     try:
         commit(of, offset)
     except KafkaException:
@@ -124,24 +124,25 @@ def is_committed(of: Consumer, offset: int) -> bool:
 
 
 def is_past(unix_s: float) -> bool:
-    """Whether that time is over, by the clock that brokers have too."""
+    """Return whether that time is over by the system's clock."""
     return time.time() > unix_s
 
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("script", [VERSION], indirect=True)
 def test_nothing_is_found_in_what_kafkas_cleaner_leaves(script: Script) -> None:
-    """A broker takes the log over and cleans all that was in it: no key is lost, and what is missing isn't missed."""
+    """After a broker took the log over and cleaned it, the audit finds no lost key and no gap."""
     settings = {**SETTINGS, "log.roll.ms": "1", "log.cleaner.backoff.ms": "50"}
     server = ApacheKafka(settings)
     shutil.copytree(script.folder, server.log_dir, dirs_exist_ok=True)
     with server:
-        # Only closed segments are cleaned, and one is closed by an append that comes later than log.roll.ms behind its
-        # first: in an empty partition by the second one, if that isn't of the next millisecond.
+        # The broker cleans only closed segments. An append more than log.roll.ms after the segment's first one closes
+        # it; in an empty partition the second append does, if it comes at least two milliseconds later.
         for partition in range(PARTITION_COUNT):
             with contextlib.closing(consumer(server.bootstrap, group_on(partition, "closing"))) as commits:
                 for offset in (1, 2):
-                    # Only to append. Kafka refused one with ILLEGAL_GENERATION once, on a busy machine.
+                    # This commit only makes the broker append. Kafka refused one with ILLEGAL_GENERATION once, on a
+                    # busy machine.
                     wait_until(partial(is_committed, commits, offset), "the broker takes a commit", WITHIN_S)
                     wait_until(partial(is_past, time.time() + 0.005), "the next commit is of a later time", WITHIN_S)
         wait_until(lambda: len(cleaned(server.log_dir)) == PARTITION_COUNT, "all partitions are cleaned", WITHIN_S)
@@ -157,7 +158,7 @@ def test_nothing_is_found_in_what_kafkas_cleaner_leaves(script: Script) -> None:
 
 
 def cleaned(log_dir: Path) -> list[str]:
-    """The partitions of which a broker says that it has cleaned some of what was written."""
+    """Return the partitions whose cleaner checkpoint is behind some of the script's records."""
     checkpoint = log_dir / "cleaner-offset-checkpoint"
     lines = [line.split() for line in checkpoint.read_text().splitlines()] if checkpoint.exists() else []
     return [words[1] for words in lines if words[:1] == ["__consumer_offsets"] and int(words[2]) > 0]

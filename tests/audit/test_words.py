@@ -1,4 +1,4 @@
-"""Numbers, moments and details are said so that they can be read."""
+"""Numbers, times and details become words that people can read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from coordinator.audit.words import count_text, detail_words, printable, size_te
 
 
 def test_sizes_and_times_in_words() -> None:
-    """Whatever they are."""
+    """Sizes and times of any magnitude become words."""
     assert [size_text(size) for size in (0, 999, 1000, 1_500_000, 2 * 10**9)] == [
         "0 B", "999 B", "1.0 kB", "1.5 MB", "2.0 GB",
     ]  # fmt: skip
@@ -17,7 +17,7 @@ def test_sizes_and_times_in_words() -> None:
 
 
 def test_detail_is_names_and_values() -> None:
-    """Lists and counts as words, moments as times and durations as numbers; no JSON is what it is."""
+    """Lists and counts become words and times become dates; durations stay numbers, and other text stays as it is."""
     detail = finding(
         "commit_back", 0, 1, gap_ms=5, ts_ms=1_700_000_000_000, x=["a", 1], y={"b": 2}, z=None, r=True
     ).detail
@@ -28,5 +28,5 @@ def test_detail_is_names_and_values() -> None:
 
 
 def test_what_can_not_be_seen_is_spelt_out() -> None:
-    """What would move a cursor, and what would turn text around."""
+    """Characters that would move a cursor or reverse the text's direction are escaped."""
     assert printable("\x1b[2J\u202e\n") == "\\x1b[2J\\u202e\\n"

@@ -1,4 +1,4 @@
-"""The cost of events: two servers do the same, and only one of them keeps what happened."""
+"""The cost of events: two servers do the same work, and only one of them keeps events."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def test_pipelined_answers_go_to_who_asked_in_order() -> None:
 
 
 def test_an_answer_in_pieces_is_put_together() -> None:
-    """Whatever the pieces are, down to single bytes of the size."""
+    """The driver joins pieces of any length, even single bytes of the size."""
     answer = frame(b"x" * 1000)
 
     def serve(connection: socket.socket) -> None:
@@ -80,7 +80,7 @@ def test_an_answer_in_pieces_is_put_together() -> None:
 
 
 def test_a_request_larger_than_the_kernel_takes_arrives_whole() -> None:
-    """The rest follows when there is room."""
+    """The driver sends the rest of a request when the kernel has room."""
     text = bytes(range(256)) * 100_000
 
     def serve(connection: socket.socket) -> None:
@@ -95,7 +95,7 @@ def test_a_request_larger_than_the_kernel_takes_arrives_whole() -> None:
 
 
 def test_a_script_that_waits_goes_on_when_its_time_has_come() -> None:
-    """A number is a time to go on at, without an answer."""
+    """A script that yields a number goes on at that time, without an answer."""
     due = clock() + 0.02
     went_on: list[float] = []
 

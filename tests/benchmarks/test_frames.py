@@ -1,4 +1,4 @@
-"""Patched requests are what the codec would have written, and answers are read as it would read them."""
+"""Patched requests equal the codec's, and the fast readers of answers read the same as the codec."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_filled_request_is_read_with_its_values() -> None:
 
 
 def test_a_dynamic_member_has_no_instance_id() -> None:
-    """Its join is version 4, which can't say one."""
+    """A dynamic member joins with version 4, which has no instance id."""
     header, request = decode_request(frames.join("group", static=False).fill(1, MEMBER)[frames.SIZE_BYTES :])
     assert header.api_version == frames.JOIN_DYNAMIC
     assert isinstance(request, JoinGroupRequest)
@@ -46,7 +46,7 @@ def test_a_dynamic_member_has_no_instance_id() -> None:
 
 
 def test_a_leader_syncs_with_assignments() -> None:
-    """They are encoded once, behind what is filled in."""
+    """The assignments are encoded once, behind the filled-in fields."""
     template = frames.sync("group", static=True, assignments={"a": b"A", "b": b"B"})
     _, request = decode_request(template.fill(1, frames.generation(3), MEMBER, INSTANCE)[frames.SIZE_BYTES :])
     assert isinstance(request, SyncGroupRequest)
@@ -84,7 +84,7 @@ def test_error_codes_are_found() -> None:
 
 
 def test_success_is_known_by_its_bytes() -> None:
-    """What heartbeats and commits are compared with is what the codec writes for success."""
+    """The bytes that heartbeats' and commits' answers are compared with are the codec's for success."""
     topic = OffsetCommitResponse.OffsetCommitResponseTopic(
         name="orders",
         partitions=[OffsetCommitResponse.OffsetCommitResponsePartition(partition_index=number) for number in (0, 1)],

@@ -83,7 +83,7 @@ def test_a_page_is_written_when_asked(tmp_path: Path) -> None:
 
 
 def test_a_page_stays_when_it_would_have_a_hole(tmp_path: Path, mute: str) -> None:
-    """The others are shown and kept, the exit code says that something is missing."""
+    """The other cases are shown and kept, and the exit code says that one is missing."""
     page, out = tmp_path / "page.md", tmp_path / "out.json"
     page.write_text(text := (ROOT / "docs" / "performance.md").read_text())
     done = bench("storm", "--quick", "--servers", f"{TENURE},{mute}", "--out", str(out), "--page", str(page))
@@ -156,7 +156,7 @@ def test_cases_that_are_compared_take_turns() -> None:
     ids=lambda value: None if isinstance(value, str) else " ".join(value),
 )
 def test_what_can_not_be_measured_is_refused_before_anything_is(arguments: tuple[str, ...], said: str) -> None:
-    """In one line that says why."""
+    """The program refuses it in one line with the reason, before it measures anything."""
     done = bench(*arguments)
     assert done.returncode == 2
     assert said in unwrapped(done.stderr)
@@ -164,7 +164,7 @@ def test_what_can_not_be_measured_is_refused_before_anything_is(arguments: tuple
 
 
 def test_a_process_that_is_no_server_is_not_measured() -> None:
-    """Whoever mistakes its number would get somebody else's CPU time."""
+    """The program refuses such a process, because its CPU time says nothing about the server."""
     done = bench("storm", "--servers", f"127.0.0.1:1:{os.getpid()}")
     assert done.returncode == 2
     assert "doesn't take connections on port 1" in unwrapped(done.stderr)
@@ -204,7 +204,7 @@ def test_a_setting_costs_what_it_takes_more_than_without(tmp_path: Path) -> None
 
 
 def test_a_given_server_is_not_compared_with_another_setting(mute: str) -> None:
-    """Only what is started here can be started without it."""
+    """The program can leave a setting out only for a server that it starts itself."""
     done = bench("metrics", "workers", "--servers", mute)
     assert done.returncode == 2
     assert "nothing to measure" in unwrapped(done.stderr)
@@ -222,7 +222,7 @@ def test_a_given_server_that_goes_leaves_a_hole() -> None:
 
 
 def test_what_was_measured_is_kept_when_it_is_ended(tmp_path: Path) -> None:
-    """By a signal, before the rest is."""
+    """After a signal the results of the finished cases are on disk."""
     out = tmp_path / "out.json"
     command = [sys.executable, "-m", "benchmarks", "storm", "--servers", TENURE, "--with", "size=5", "--out", str(out)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:

@@ -1,4 +1,4 @@
-"""What the meter reads of a process is what the process used."""
+"""The meter's numbers for a process equal what the process used."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_cpu_of_a_process_and_of_its_children_are_apart() -> None:
 
 
 def test_a_peak_stays_when_memory_is_given_back() -> None:
-    """Of 64 MiB that a process took and gave back, its peak knows."""
+    """If a process takes 64 MiB and gives them back, its peak still has them."""
     program = "held = b'x' * 2**26; del held; print('done', flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -51,7 +51,7 @@ def test_a_peak_stays_when_memory_is_given_back() -> None:
 
 
 def test_a_process_that_runs_below_another_is_found() -> None:
-    """While it runs."""
+    """The meter finds a child process while the child runs."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         assert process.pid in meter.children(os.getpid())
         assert meter.resident_bytes(process.pid) > 0

@@ -56,7 +56,7 @@ def answered(script: Script, *answers: bytes) -> None:
 
 @pytest.fixture
 def partition() -> Partition:
-    """That has taken its first batch, when it had a leader."""
+    """Return a partition that has found its leader and stored its first batch."""
     found = Partition(TOPIC, 1, BATCH, COUNT)
     script = found.until_led()
     next(script)
@@ -85,7 +85,7 @@ def test_offsets_go_on(partition: Partition) -> None:
 
 @pytest.mark.parametrize("answer", [stored(0), stored(COUNT, ErrorCode.MESSAGE_TOO_LARGE)], ids=["offset", "error"])
 def test_a_produce_without_success_ends_the_work(partition: Partition, answer: bytes) -> None:
-    """An error, or an offset that was given before."""
+    """A Produce answer with an error, or with an offset that an earlier answer had, ends the work."""
     with pytest.raises(UnexpectedAnswer, match="Produce"):
         answered(partition.produce(1), answer)
 
@@ -101,7 +101,7 @@ def test_a_produce_without_success_ends_the_work(partition: Partition, answer: b
     ids=["nothing", "offset", "bytes", "error"],
 )
 def test_a_fetch_without_success_ends_the_work(partition: Partition, answer: bytes) -> None:
-    """An error, no records, others, or the same with another offset."""
+    """A Fetch answer with an error, without records, with other records or with another offset ends the work."""
     with pytest.raises(UnexpectedAnswer, match="Fetch"):
         answered(partition.fetch(), answer)
 

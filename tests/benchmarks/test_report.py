@@ -40,7 +40,7 @@ def test_a_repetition_that_failed_is_no_pair() -> None:
 
 
 def test_a_ratio_may_be_to_another_figure() -> None:
-    """Of the same repetition: 12 kB is 1000 of its own bytes per CPU."""
+    """The ratio is to a figure of the same repetition: 12 kB is 1000 of its own bytes per CPU."""
     own = CASE._replace(rows=(Row("to the CPU", "bytes", "", to=To(figure="cpu")),))
     (line,) = report.lines([own], RUNS)
     assert line.values[TENURE] == [1000.0] * 3
@@ -58,7 +58,7 @@ def test_a_server_that_waited_for_its_load_generator_is_marked() -> None:
 
 
 def test_a_floor_may_be_what_another_server_needs() -> None:
-    """It is reached by who needs no more, and unknown when that server was not measured."""
+    """A server that needs no more reaches the floor; without a figure of the other server it is unknown."""
     log = report.lines([CASE], RUNS)[2]
     assert (log.floor, log.verdict) == (40, "reached")
     alone = report.lines([CASE], {"case": {TENURE: figures(12)}})
@@ -69,7 +69,7 @@ def test_a_floor_may_be_what_another_server_needs() -> None:
 
 
 def test_what_needs_more_has_not_reached_its_floor() -> None:
-    """The median decides."""
+    """The median decides whether a floor is reached."""
     runs = {"case": {ECHO: figures(10, 10, 10), TENURE: figures(10, 13, 14)}}
     assert report.lines([CASE], runs)[0].verdict == "not reached"
 

@@ -1,4 +1,4 @@
-"""What the works are made of, driven by hand."""
+"""The parts of the works, driven by hand."""
 
 import socket
 import threading
@@ -25,7 +25,7 @@ def answered(request: bytes | float) -> bytes:
 
 
 def test_heartbeats_end_with_the_first_that_is_sent_too_late() -> None:
-    """So each turn has an end, and nothing under way when the next begins."""
+    """A turn has an end, and no heartbeat is open when the next turn begins."""
     took: list[float] = []
     script = heartbeats([HALVES], took, until=0.0)
     with pytest.raises(StopIteration):
@@ -34,7 +34,7 @@ def test_heartbeats_end_with_the_first_that_is_sent_too_late() -> None:
 
 
 def test_heartbeats_go_on_until_then() -> None:
-    """And each is counted."""
+    """Heartbeats go on until the turn's end, and each one is counted."""
     took: list[float] = []
     script = heartbeats([HALVES], took, until=inf)
     request = next(script)
@@ -44,7 +44,7 @@ def test_heartbeats_go_on_until_then() -> None:
 
 
 def test_heartbeats_that_are_paced_wait_for_their_time() -> None:
-    """Which goes on from the first one's, however late an answer is."""
+    """Their times count from the first heartbeat's, even if an answer is late."""
     script = heartbeats([HALVES], [], due=5.0, pause_s=0.5, until=clock() + 60)
     assert next(script) == 5.0
     assert script.send(answered(next(script))) == 5.5
@@ -69,7 +69,7 @@ def metrics(asked: list[str]) -> Iterator[str]:
 
 
 def test_metrics_are_scraped_once_in_a_turn() -> None:
-    """And have been when it is over."""
+    """A turn contains one whole scrape."""
     asked: list[str] = []
     with metrics(asked) as http, scraped(http):
         pass
@@ -77,7 +77,7 @@ def test_metrics_are_scraped_once_in_a_turn() -> None:
 
 
 def test_metrics_that_can_not_be_scraped_end_the_work() -> None:
-    """Or their cost would be that of nothing."""
+    """A failed scrape ends the work, because its cost would be measured as nothing."""
     with socket.create_server(("127.0.0.1", 0)) as gone:
         http = f"127.0.0.1:{gone.getsockname()[1]}"
     with pytest.raises(UnexpectedAnswer, match="metrics can't be scraped"), scraped(http):

@@ -1,9 +1,9 @@
-"""A cluster with groups in it, and a way to run commands against it: on Tenure, and the same on Apache Kafka.
+"""A cluster with groups, and a way to run commands against it: on Tenure, and the same on Apache Kafka.
 
-`pytest -m oracle` runs the Apache half. The groups' members are confluent-kafka's; a static member whose consumer was
-closed keeps its seat, which is just what an admin finds.
+`pytest -m oracle` runs the Apache half. The members of the groups are confluent-kafka's. A static member keeps its seat
+after its consumer closed, which is just what an admin finds.
 
-House rule: each test has a group of its own, so that one cluster serves all of them.
+House rule: each test has a group of its own, so that one cluster serves all tests.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PARTITION_COUNT = 4
 
 
 class Ran(NamedTuple):
-    """How a command ended."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -37,12 +37,12 @@ class Ran(NamedTuple):
 
     @property
     def json(self) -> Any:
-        """Standard output, which is one JSON document."""
+        """Standard output as one JSON document."""
         return json.loads(self.out)
 
     @property
     def rows(self) -> list[dict[str, str]]:
-        """Standard output, which is a table without blanks in its cells: a row by heading."""
+        """Standard output as a table without blanks in its cells: each row by heading."""
         headings, *lines = (line.split() for line in self.out.splitlines())
         return [dict(zip(headings, line, strict=True)) for line in lines]
 
@@ -62,7 +62,7 @@ def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def run_app(app: typer.Typer, *arguments: str) -> Ran:
-    """Run a command in this process; an exception that isn't an exit is the test's failure."""
+    """Run a command in this process; any exception but an exit fails the test."""
     result = CliRunner().invoke(app, arguments)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
@@ -77,9 +77,9 @@ def run(bootstrap: str) -> Run:
 
 @pytest.fixture
 def make_group(bootstrap: str) -> MakeGroup:
-    """Make a group of static members that share the topic, and whose consumers are gone; returns its id.
+    """Make a group of static members that share the topic, and close their consumers; returns the group id.
 
-    Its first member, by instance id, has committed offset 0 of its first partition.
+    The first member, by instance id, has committed offset 0 of its first partition.
     """
 
     def make(instance_ids: Sequence[str]) -> str:

@@ -27,14 +27,14 @@ def run(*arguments: str | Path) -> tuple[int, str, str]:
 
 
 def test_clean_log_is_done(tmp_path: Path) -> None:
-    """Exit code 0, and a report."""
+    """A clean log gives exit code 0 and a report."""
     code, output, errors = run(clean().write(tmp_path))
     assert (code, errors) == (0, "")
     assert "nothing found" in output
 
 
 def test_findings_are_a_negative_answer(tmp_path: Path) -> None:
-    """Exit code 1; all of it is written where it was asked for."""
+    """Findings give exit code 1, and the audit writes all files to the folder that --out names."""
     folder = Scene().group(static_members(a=1), 1).commit(5).commit(4).write(tmp_path / "log")
     code, output, errors = run(folder, "--out", tmp_path / "out")
     assert (code, errors) == (1, "")
@@ -46,7 +46,7 @@ def test_findings_are_a_negative_answer(tmp_path: Path) -> None:
 
 
 def test_compaction_is_checked_against_what_was_before(tmp_path: Path) -> None:
-    """With both logs."""
+    """The audit compares the log with an earlier one (--before)."""
     before = Scene().commit(5).commit(7, partition=1)
     after = Scene()
     after.batches = before.batches[:1]
@@ -57,7 +57,7 @@ def test_compaction_is_checked_against_what_was_before(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [".", "nowhere", "file"])
 def test_nothing_to_read_is_refused(tmp_path: Path, name: str) -> None:
-    """Exit code 2 and one line that names it."""
+    """A path without a log gives exit code 2 and one line that names it."""
     (tmp_path / "file").touch()
     code, output, errors = run(tmp_path / name)
     assert (code, output) == (2, "")
@@ -66,7 +66,7 @@ def test_nothing_to_read_is_refused(tmp_path: Path, name: str) -> None:
 
 
 def test_limits_are_options(tmp_path: Path) -> None:
-    """Those of the brokers that wrote the log."""
+    """The limits of the brokers that wrote the log are options."""
     folder = Scene().commit(5).write(tmp_path)
     assert run(folder, "--partitions", "1")[0] == 0
     assert run(folder, "--partitions", "7")[0] == 1
@@ -84,14 +84,14 @@ def test_limits_are_options(tmp_path: Path) -> None:
     ],
 )
 def test_option_that_changes_nothing_is_refused(arguments: list[str]) -> None:
-    """Whoever gives it thinks that it does something, also where it is what it would be anyway."""
+    """The command refuses an option without effect, even with its default value: the user expects an effect."""
     code, output, errors = run(*arguments)
     assert (code, output) == (2, "")
     assert arguments[-2] in errors
 
 
 def test_every_limit_is_an_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What they say arrives."""
+    """The value of each limit's option reaches the audit."""
     seen: list[Options] = []
 
     def audited(_path: Path, _out: Path | None, options: Options, _progress: object) -> AuditResult:
@@ -108,14 +108,14 @@ def test_every_limit_is_an_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     "arguments", [[], ["data", "--bootstrap-server", "127.0.0.1:1"], ["data", "--follow"], ["--follow", "--out", "x"]]
 )
 def test_wrong_usage_is_refused(arguments: list[str]) -> None:
-    """A folder or a cluster; and a stream needs a folder to read and one to write to."""
+    """The command needs a folder or a cluster, not both; a stream needs a folder to read and one to write to."""
     code, output, errors = run(*arguments)
     assert (code, output) == (2, "")
     assert "DATA_DIR" in errors
 
 
 def test_what_spark_could_not_read_is_said_before_it_starts(tmp_path: Path) -> None:
-    """A folder without a log, a cluster that doesn't answer."""
+    """The command names a folder without a log, or a cluster that doesn't answer, before Spark starts."""
     for arguments in (
         [tmp_path, "--spark"],
         [tmp_path, "--follow", "--out", tmp_path],
@@ -127,7 +127,7 @@ def test_what_spark_could_not_read_is_said_before_it_starts(tmp_path: Path) -> N
 
 
 def test_missing_package_is_named(tmp_path: Path) -> None:
-    """Without the extra the command says what to install, and the other commands don't miss it."""
+    """Without the extra the command says what to install; the other commands work without it."""
     hide = "import sys; sys.modules['pyarrow'] = None; from coordinator.cli.main import main; main(sys.argv[1:])"
     done = subprocess.run(
         [sys.executable, "-c", hide, "audit", str(tmp_path)], capture_output=True, text=True, check=False
@@ -139,7 +139,7 @@ def test_missing_package_is_named(tmp_path: Path) -> None:
 
 
 def test_other_commands_do_not_import_it() -> None:
-    """pyarrow and pyspark are heavy."""
+    """The other commands import neither pyarrow nor pyspark, which are heavy."""
     program = "import sys, coordinator.cli.main as m; m.make_app(''); print('pyarrow' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

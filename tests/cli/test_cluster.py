@@ -1,4 +1,4 @@
-"""What goes wrong between a command and a cluster: an exit code and one line each, and never a traceback."""
+"""Each failure between a command and a cluster is an exit code and one line, never a traceback."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.tenure import tenure_command
 
 
 def test_unreachable_server_ends_with_5_in_time() -> None:
-    """A port where nobody listens, through the real command: within the time that was given, in one line."""
+    """The real command gives up in time, in one line, if nobody listens on the port."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
     began = time.monotonic()
@@ -50,7 +50,7 @@ def test_unreachable_server_ends_with_5_in_time() -> None:
     ids=["answer", "refusal", "refusal of tomorrow", "silence", "hang-up", "not Kafka"],
 )
 def test_each_failure_has_its_code_and_one_line(answer: object, code: int, why: str) -> None:
-    """The table of exit codes, as far as it depends on the server."""
+    """Each failure of a server has its exit code and its line."""
     with Scripted({"ListGroups": [answer]}) as server:
         ran = run_app(app, "list", "--bootstrap-server", server.bootstrap, "--timeout", "0.3")
     assert ran.code == code
@@ -59,7 +59,7 @@ def test_each_failure_has_its_code_and_one_line(answer: object, code: int, why: 
 
 
 def test_a_duration_that_is_too_long_is_said_to_be() -> None:
-    """Not that it was none; and one that is none isn't said to be too long."""
+    """The error calls only a duration too long that is one; any other text is no duration."""
     assert duration_ms("10000d") == 10_000 * 24 * 3_600_000
     assert duration_ms("0" * 5_000 + "90s") == 90_000
     for text in ("10001d", "99999999999d", "864000001s", "9" * 5_000 + "s"):
@@ -71,7 +71,7 @@ def test_a_duration_that_is_too_long_is_said_to_be() -> None:
 
 
 def test_too_old_server_is_a_refusal() -> None:
-    """A server that can't do what was asked names the API and the version that is needed."""
+    """The error names the API and the version that the server is too old for."""
     with Scripted({"LeaveGroup": [LeaveGroupResponse()]}, {"LeaveGroup": (0, 2)}) as server:
         arguments = ["remove", "--group", "g", "--instance-id", "a", "--bootstrap-server", server.bootstrap]
         ran = run_app(members_app, *arguments)
@@ -80,6 +80,6 @@ def test_too_old_server_is_a_refusal() -> None:
 
 
 def test_default_server_is_the_local_one() -> None:
-    """127.0.0.1:9092 when none is named."""
+    """Without the option, the server is 127.0.0.1:9092."""
     ran = run_app(app, "list", "--help")
     assert "127.0.0.1:9092" in ran.out

@@ -1,4 +1,4 @@
-"""`tenure doctor`: usage, exit codes and forms. What it finds: tests/timeline/test_diagnosis.py, test_explain.py."""
+"""`tenure doctor`: usage, exit codes and forms. Its findings: tests/timeline/test_diagnosis.py, test_explain.py."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from tests.support.tenure import Tenure, wait_until
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Tenure]:
-    """A server, whose groups are each a test's own."""
+    """A server; each test has a group of its own on it."""
     with Tenure({"group.initial.rebalance.delay.ms": "300"}) as tenure:
         yield tenure
         hang_up()
 
 
 def doctor(server: Tenure, *arguments: str) -> Ran:
-    """Run it."""
+    """Run the doctor against the server."""
     return run_app(make_app("doctor"), "doctor", *arguments, "--bootstrap-server", server.bootstrap)
 
 
 def test_a_group_or_all_of_them() -> None:
-    """One of both; a group that nobody knows is exit code 3, and of all groups there may be none."""
+    """The doctor takes a group or --all; an unknown group is exit code 3, and --all may find no group."""
     with Tenure() as server:
         for arguments in ([], ["g", "--all"]):
             ran = doctor(server, *arguments)
             assert (ran.code, ran.err) == (2, "tenure: doctor: either GROUP or --all\n")
         ran = doctor(server, "g")
-        assert (ran.code, ran.err) == (3, "tenure: no such group, and nothing is told of one: g\n")
+        assert (ran.code, ran.err) == (3, "tenure: no such group, and no events of one: g\n")
         assert (doctor(server, "--all").code, doctor(server, "--all").out) == (0, "0 groups looked at: nothing found\n")
         assert doctor(server, "--all", "--output", "json").json == []
 
 
 def test_notices_are_no_failure(server: Tenure) -> None:
-    """Each line says how bad it is, the last one what there is; an exit code of 1 is for what needs somebody."""
+    """Each line has its severity, the last line has totals; notices alone give exit code 0."""
     group = "notices"
     a = Member(server.port, group, "old", 5)
     settle(a)
@@ -61,7 +61,7 @@ def test_notices_are_no_failure(server: Tenure) -> None:
 
 
 def test_the_worst_comes_first(server: Tenure) -> None:
-    """Of all groups, and counted; one error is enough for exit code 1."""
+    """With --all, the worst finding comes first, and one error is enough for exit code 1."""
     one = Member(server.port, "ahead", "one", 5, instance="seat")
     settle(one)
     settle(Member(server.port, "another", "one", 5))
@@ -91,7 +91,7 @@ def test_the_worst_comes_first(server: Tenure) -> None:
 
 
 def test_who_has_not_rejoined_is_named(server: Tenure, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the group waits: at first as good to know, later as what holds it up."""
+    """While the group waits, a missing member is a notice at first, and later a problem."""
     group = "waits"
     a, b = Member(server.port, group, "a", 9), Member(server.port, group, "b", 9, instance="seat")
     settle(a, b)
@@ -107,7 +107,7 @@ def test_who_has_not_rejoined_is_named(server: Tenure, monkeypatch: pytest.Monke
 
 
 def test_the_newest_entries_alone(server: Tenure) -> None:
-    """As `explain` takes them: what is older counts no more."""
+    """With --last, older entries don't count; entries are counted as in `explain`."""
     group = "newest"
     one = Member(server.port, group, "one", 5, instance="seat")
     settle(one)
@@ -125,7 +125,7 @@ def test_the_newest_entries_alone(server: Tenure) -> None:
 
 
 def test_a_server_without_events() -> None:
-    """Is asked for what it has; that nothing of what happened is known is said."""
+    """The doctor still describes the groups, and says that it knows no events."""
     with Tenure({"tenure.events.enable": "false", "group.initial.rebalance.delay.ms": "0"}) as server:
         settle(Member(server.port, "g", "old", 5))
         ran = doctor(server, "g")
@@ -137,7 +137,7 @@ def test_a_server_without_events() -> None:
 
 
 def test_groups_of_any_cluster_are_looked_at(bootstrap: str, run: Run, make_group: MakeGroup) -> None:
-    """On Apache Kafka, too, which says less: a group that is well, one that rebalances, and one that isn't there."""
+    """The doctor works on Apache Kafka too: for a healthy group, one that rebalances, and an unknown one."""
     group = make_group(["a", "b"])
     app, is_ours = make_app("doctor"), run(make_app("explain"), "explain", "nobody").code == 3
     ran = run(app, "doctor", group)
@@ -145,7 +145,7 @@ def test_groups_of_any_cluster_are_looked_at(bootstrap: str, run: Run, make_grou
     assert ("only Tenure keeps" in ran.err) is not is_ours
     ran = run(app, "doctor", "nobody-made-this-group")
     assert (ran.code, ran.out) == (3, "")
-    told = ", and nothing is told of one" if is_ours else ""
+    told = ", and no events of one" if is_ours else ""
     assert ran.err == f"tenure: no such group{told}: nobody-made-this-group\n"
     waiting = [Member(int(bootstrap.rpartition(":")[2]), group, name, 9, instance=name) for name in ("a", "c")]
     waiting[1].send_join()
@@ -155,21 +155,21 @@ def test_groups_of_any_cluster_are_looked_at(bootstrap: str, run: Run, make_grou
 
 
 def rebalancing(run: Run, group: str) -> dict[str, Any] | None:
-    """What is said of the rebalance that is under way."""
+    """The finding about the rebalance that is under way."""
     found = run(make_app("doctor"), "doctor", group, "--output", "json").json
     return next((each for each in found if each["kind"] in {"rebalancing", "members_not_rejoined"}), None)
 
 
 @pytest.mark.parametrize("command", ["explain", "watch", "doctor"])
 def test_help_says_what_it_does(command: str) -> None:
-    """One sentence, and the options."""
+    """The help shows the options of the command."""
     ran = run_app(make_app(command), command, "--help")
     assert ran.code == 0
     assert "--bootstrap-server" in ran.out
 
 
 def test_what_is_true_of_all_groups_is_one_line() -> None:
-    """Events that were dropped may be of any; of a single group they have its own lines."""
+    """Dropped events may concern any group: with --all they are one line, for a single group they are its finding."""
     found = [
         diagnosis.Finding(diagnosis.Severity.ERROR, "events_dropped", name, "3 events could not be kept", "see", 7, 1)
         for name in "gh"

@@ -1,4 +1,4 @@
-"""How commands end."""
+"""How commands end: exit codes and the line on standard error."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from coordinator.cli.exit_codes import ExitCode, end, fail, warn
 
 
 def test_exit_codes_are_what_scripts_know() -> None:
-    """The numbers are an interface."""
+    """The numbers are an interface and stay the same."""
     assert {code.name: int(code) for code in ExitCode} == {
         "DONE": 0,
         "FINDINGS": 1,
@@ -20,7 +20,7 @@ def test_exit_codes_are_what_scripts_know() -> None:
 
 
 def test_failure_is_one_line_and_its_code(capsys: pytest.CaptureFixture[str]) -> None:
-    """Standard error has one line whatever the message holds; standard output nothing."""
+    """Standard error has one line, whatever the message holds; standard output is empty."""
     with pytest.raises(SystemExit) as left:
         fail(ExitCode.REFUSED, "group 'g':\nNON_EMPTY_GROUP")
     assert left.value.code == 4
@@ -28,13 +28,13 @@ def test_failure_is_one_line_and_its_code(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_warning_doesnt_end_the_command(capsys: pytest.CaptureFixture[str]) -> None:
-    """A remark is a line too."""
+    """A warning is one line too, and the command goes on."""
     warn("group g is rebalancing")
     assert capsys.readouterr().err == "tenure: group g is rebalancing\n"
 
 
 def test_several_failures_end_with_the_highest_code_and_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """Refused outranks not found; no failure is no end."""
+    """The highest exit code wins, so refused outranks not found; without failures the command goes on."""
     end([])
     with pytest.raises(SystemExit) as left:
         end([(ExitCode.NOT_FOUND, "no such group: a"), (ExitCode.REFUSED, "b: NON_EMPTY_GROUP")])

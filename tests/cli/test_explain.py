@@ -1,4 +1,4 @@
-"""`tenure explain`: scripted members cause rebalances one by one, and the command tells each with its cause.
+"""`tenure explain`: scripted members cause rebalances one by one, and the command shows each with its cause.
 
 The members do exactly what the test says (tests.support.scripted).
 
@@ -32,7 +32,7 @@ SILENT_MS, PENDING_MS = 3_000, 5_000
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Tenure]:
-    """A server on which a member id that nobody uses lapses soon."""
+    """A server on which an unused member id expires soon."""
     settings = {
         "group.initial.rebalance.delay.ms": "500",
         "group.min.session.timeout.ms": "1000",
@@ -44,13 +44,13 @@ def server() -> Iterator[Tenure]:
 
 @pytest.fixture(autouse=True)
 def hangs_up() -> Iterator[None]:
-    """Members hang up when their test is over."""
+    """Close the members' connections after each test."""
     yield
     hang_up()
 
 
 def until_rebalancing(member: Member) -> None:
-    """Until a member that has no part in it yet is told so: whoever joins now comes behind what caused it."""
+    """Wait until the server tells a member of a rebalance: a later join then comes behind its cause."""
     told = ErrorCode.REBALANCE_IN_PROGRESS
     wait_until(lambda: member.heartbeat() == told, f"{member.name} is told to join", WITHIN_S)
 
@@ -61,7 +61,7 @@ def fresh_group() -> str:
 
 
 def formed(server: Tenure, group: str, *names: str, version: int = 5, **says: Any) -> list[Member]:
-    """A group of these members at work; the first leads."""
+    """A stable group of these members; the first leads."""
     members = [Member(server.port, group, name, version, **says) for name in names]
     settle(*members)
     return members
@@ -73,7 +73,7 @@ def run(server: Tenure, command: str, *arguments: str) -> Ran:
 
 
 def explained(server: Tenure, group: str, *arguments: str) -> dict[str, Any]:
-    """What explain prints as JSON."""
+    """The JSON output of explain."""
     ran = run(server, "explain", group, "--output", "json", *arguments)
     assert (ran.code, ran.err) == (0, "")
     told: dict[str, Any] = ran.json
@@ -81,7 +81,7 @@ def explained(server: Tenure, group: str, *arguments: str) -> dict[str, Any]:
 
 
 def rebalances(server: Tenure, group: str, count: int) -> list[dict[str, Any]]:
-    """The group's rebalances, when the last of so many has been told."""
+    """The group's rebalances, once there are so many and the last one has ended."""
 
     def all_told() -> list[dict[str, Any]] | None:
         entries = [entry for entry in explained(server, group)["timeline"] if entry["type"] == "rebalance"]
@@ -94,9 +94,9 @@ def rebalances(server: Tenure, group: str, count: int) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("version", BESIDE)
 def test_four_rebalances_with_four_causes(server: Tenure, version: int) -> None:
-    """A leave, silence, a leader that rejoins, a follower's changed subscription: these four, in order, and who it was.
+    """Explain shows four causes in order: a leave, a silent member, a rejoining leader, a changed subscription.
 
-    Without reasons all are inferred; where one was sent it is the client's.
+    Each names its member. The server infers a cause unless the client sent a reason.
     """
     group = fresh_group()
     says_why = version == 9
@@ -140,7 +140,7 @@ def test_four_rebalances_with_four_causes(server: Tenure, version: int) -> None:
 
 
 def test_two_causes_in_one_phase(server: Tenure) -> None:
-    """Both are told; the first is the trigger."""
+    """Explain shows both causes; the first one triggered the rebalance."""
     group = fresh_group()
     a, b, c = formed(server, group, "a", "b", "c")
     c.leave()
@@ -156,7 +156,7 @@ def test_two_causes_in_one_phase(server: Tenure) -> None:
 
 
 def test_who_has_not_rejoined_is_named_while_the_group_waits(server: Tenure) -> None:
-    """With its ids, its client, since when, and when the rebalance timeout ends the wait; who has is not."""
+    """Explain names each missing member with its ids, its client, since when, and the end of the wait; no others."""
     group = fresh_group()
     a = Member(server.port, group, "a", 5)
     b = Member(server.port, group, "client-of-b", 5, instance="seat-b")
@@ -194,14 +194,14 @@ def test_who_has_not_rejoined_is_named_while_the_group_waits(server: Tenure) -> 
 
 
 def synced(server: Tenure, group: str, leader: Member) -> dict[str, Any] | None:
-    """What is waited for, once that is the leader alone."""
+    """The wait of the group, once it waits only for the leader."""
     waiting: dict[str, Any] | None = explained(server, group)["waiting"]
     alone = waiting is not None and [each["member_id"] for each in waiting["members"]] == [leader.member_id]
     return waiting if alone else None
 
 
 def test_a_group_that_is_held_open_says_so() -> None:
-    """Nobody is waited for in particular."""
+    """The output says that the group waits, but for no particular member."""
     with Tenure({"group.initial.rebalance.delay.ms": "60000"}) as own:
         Member(own.port, "g", "a", 5).send_join()
         waiting = wait_until(lambda: explained(own, "g")["waiting"], "it waits", WITHIN_S)
@@ -212,12 +212,12 @@ def test_a_group_that_is_held_open_says_so() -> None:
 
 
 def last_of(server: Tenure, group: str, count: int) -> dict[str, Any]:
-    """The last of so many rebalances."""
+    """The last of `count` rebalances."""
     return rebalances(server, group, count)[-1]
 
 
 def who(cause: dict[str, Any]) -> tuple[Any, ...]:
-    """What a cause says of the member: what it did, its ids, its client, and the request."""
+    """The facts of a cause about its member: what it did, its ids, its client, and the request."""
     return (
         cause["kind"],
         cause["member_ids"],
@@ -233,7 +233,7 @@ HERE = "/127.0.0.1"
 
 
 def test_a_follower_that_says_it_was_upgraded(server: Tenure) -> None:
-    """KIP-423: nothing changed about it, and its number is the cause."""
+    """The cause has the number that the member sent as its join reason (KIP-423)."""
     group = fresh_group()
     a, b = formed(server, group, "a", "b", version=9)
     b.send_join(join_reason=2)
@@ -245,7 +245,7 @@ def test_a_follower_that_says_it_was_upgraded(server: Tenure) -> None:
 
 
 def test_a_restart_that_changes_the_selected_protocol(server: Tenure) -> None:
-    """It is told as a restart that rebalances, and as the rebalance."""
+    """Explain shows a restart that rebalances, and the rebalance."""
     group = fresh_group()
     a, b = (Member(server.port, group, name, 5, instance=name, protocols=["range", "roundrobin"]) for name in "ab")
     settle(a, b)
@@ -264,7 +264,7 @@ def test_a_restart_that_changes_the_selected_protocol(server: Tenure) -> None:
 
 
 def test_a_static_member_replaced_while_the_group_completes(server: Tenure) -> None:
-    """The rebalance under way ends without assignments, and the next one names the newcomer."""
+    """The open rebalance ends without assignments, and the next one names the new member."""
     group = fresh_group()
     a, b = (Member(server.port, group, name, 5, instance=name) for name in "ab")
     for member in (a, b):
@@ -282,7 +282,7 @@ def test_a_static_member_replaced_while_the_group_completes(server: Tenure) -> N
 
 
 def test_a_member_that_an_operator_removes(server: Tenure) -> None:
-    """By its instance id, with a command; the member itself said nothing."""
+    """The cause says that a command removed the member by its instance id."""
     group = fresh_group()
     a, b = (Member(server.port, group, name, 5, instance=name) for name in "ab")
     settle(a, b)
@@ -295,7 +295,7 @@ def test_a_member_that_an_operator_removes(server: Tenure) -> None:
 
 
 def test_a_member_that_does_not_sync_in_time(server: Tenure) -> None:
-    """It joined, and is dropped when the rebalance timeout has passed."""
+    """The member joined, but it is removed at the end of the rebalance timeout."""
     group = fresh_group()
     a, b = (Member(server.port, group, name, 5, rebalance_ms=1_500) for name in "ab")
     for member in (a, b):
@@ -311,7 +311,7 @@ def test_a_member_that_does_not_sync_in_time(server: Tenure) -> None:
 
 
 def test_members_that_do_not_sync_in_time(server: Tenure) -> None:
-    """Each with its name and its client, in the JSON and in words."""
+    """Explain shows each member with its name and its client, in JSON and in words."""
     group = fresh_group()
     a = Member(server.port, group, "a", 5, rebalance_ms=1_500)
     b = Member(server.port, group, "client-of-b", 5, rebalance_ms=1_500, instance="seat-b")
@@ -340,7 +340,7 @@ def test_members_that_do_not_sync_in_time(server: Tenure) -> None:
 
 
 def test_members_before_are_the_same_from_beginning_to_end(server: Tenure) -> None:
-    """Who leaves was there, and who comes was not."""
+    """The members before include one that leaves, and not one that joins."""
     group = fresh_group()
     a, b = formed(server, group, "a", "b")
     b.leave()
@@ -357,7 +357,7 @@ def test_members_before_are_the_same_from_beginning_to_end(server: Tenure) -> No
 
 
 def test_a_group_that_empties_while_it_prepares(server: Tenure) -> None:
-    """It waited for who never came back, and had not all joined; the initial delay of the first one is told as that."""
+    """The group waited for members that never came back; the first member's initial delay is shown as such."""
     group = fresh_group()
     a, b = formed(server, group, "a", "b")
     b.leave()
@@ -376,7 +376,7 @@ def test_a_group_that_empties_while_it_prepares(server: Tenure) -> None:
 
 
 def test_a_twin_that_takes_a_seat_while_the_group_prepares(server: Tenure) -> None:
-    """The takeover is told before the conflict that it leads to, and neither as a restart."""
+    """Explain shows the takeover before the conflict that it causes, and neither of them as a restart."""
     group = fresh_group()
     a, one = (Member(server.port, group, name, 5, instance=name) for name in ("a", "seat"))
     settle(a, one)
@@ -397,7 +397,7 @@ def test_a_twin_that_takes_a_seat_while_the_group_prepares(server: Tenure) -> No
 
 
 def test_a_member_that_does_not_rejoin_in_time(server: Tenure) -> None:
-    """It is no cause, but it is who was waited for, and too late."""
+    """The member is no cause, but explain shows that the group waited for it and that it was late."""
     group = fresh_group()
     a, b = (Member(server.port, group, name, 5, rebalance_ms=1_500) for name in "ab")
     settle(a, b)
@@ -412,7 +412,7 @@ def test_a_member_that_does_not_rejoin_in_time(server: Tenure) -> None:
 
 
 def test_a_group_that_is_loaded_with_too_many_members() -> None:
-    """After a restart with a lower group.max.size nobody is to blame."""
+    """After a restart with a lower group.max.size, the cause names no member."""
     with Tenure({"group.initial.rebalance.delay.ms": "300"}) as own:
         a, b = formed(own, "g", "a", "b", rebalance_ms=1_500)
         own.stop()
@@ -429,7 +429,7 @@ def test_a_group_that_is_loaded_with_too_many_members() -> None:
 
 
 def test_an_assignment_that_is_too_large() -> None:
-    """The leader's: that rebalance ends, and the next one names it."""
+    """If the leader's assignment is too large, that rebalance ends, and the next one names the assignment."""
     with Tenure({"group.initial.rebalance.delay.ms": "0", "message.max.bytes": "2000"}) as own:
         a = Member(own.port, "g", "a", 5)
         a.send_join()
@@ -443,13 +443,13 @@ def test_an_assignment_that_is_too_large() -> None:
 
 
 def test_every_cause_has_its_test() -> None:
-    """On this page: a kind that is new is told by a real server, too."""
+    """This file tests each kind of cause on a real server, so a new kind needs a test here."""
     page = Path(__file__).read_text()
     assert [kind.value for kind in CauseKind if f'"{kind.value}"' not in page] == []
 
 
 def test_an_abandoned_member_id_is_named_while_the_group_waits(server: Tenure) -> None:
-    """With the time that it lapses, which is sooner than its session timeout where that is configured."""
+    """Explain shows when the member id expires, which may be configured to be before its session timeout."""
     group = fresh_group()
     a, b = formed(server, group, "a", "b")
     ghost = Member(server.port, group, "ghost", 5)
@@ -482,14 +482,14 @@ def test_an_abandoned_member_id_is_named_while_the_group_waits(server: Tenure) -
 
 
 def held_up(server: Tenure, group: str) -> list[dict[str, Any]] | None:
-    """What the doctor finds, once it has found a problem."""
+    """The doctor's findings, once one of them is a problem."""
     examined = run(server, "doctor", group, "--output", "json")
     found: list[dict[str, Any]] = examined.json
     return found if examined.code == 1 else None
 
 
 def test_two_programs_with_one_instance_id(server: Tenure) -> None:
-    """One conflict, with both clients; what looked like a restart was a takeover, and moved nothing."""
+    """Explain shows one conflict with both clients; the first join was a takeover, not a restart, and moved nothing."""
     group = fresh_group()
     (one,) = formed(server, group, "one", instance="seat")
     other = Member(server.port, group, "other", 5, instance="seat")
@@ -517,7 +517,7 @@ def test_two_programs_with_one_instance_id(server: Tenure) -> None:
 
 
 def test_a_seat_that_is_taken_in_turn(server: Tenure) -> None:
-    """By programs that are never fenced: one line of `explain`, all in its JSON, and an error for `doctor`."""
+    """If nobody is fenced, the takeovers are one line of `explain`, all in its JSON, and an error of the doctor."""
     group = fresh_group()
     settle(Member(server.port, group, "x", 5, instance="seat"))
     for turn in range(6):
@@ -547,7 +547,7 @@ def test_a_seat_that_is_taken_in_turn(server: Tenure) -> None:
 
 
 def test_a_restart_is_no_conflict(server: Tenure) -> None:
-    """Nor a rebalance; and the doctor finds nothing."""
+    """A restart is neither a conflict nor a rebalance, and the doctor has no finding."""
     group = fresh_group()
     (one,) = formed(server, group, "one", version=9, instance="seat")
     one.connection.close()
@@ -566,7 +566,7 @@ def test_a_restart_is_no_conflict(server: Tenure) -> None:
 
 
 def test_a_restart_with_another_subscription(server: Tenure) -> None:
-    """Is said to be one: nothing moves, as in Kafka, and what was asked for isn't there (KAFKA-12759)."""
+    """Explain says that the restart changed the subscription and moved nothing, as in Kafka (KAFKA-12759)."""
     group = fresh_group()
     (one,) = formed(server, group, "one", version=9, instance="seat")
     one.connection.close()
@@ -581,7 +581,7 @@ def test_a_restart_with_another_subscription(server: Tenure) -> None:
 
 
 def test_the_timeline_as_text(server: Tenure) -> None:
-    """A line for each, and what belongs to it below; the newest at the bottom."""
+    """Each entry has a line, with its details below; the newest is at the bottom."""
     group = fresh_group()
     a, b = formed(server, group, "a", "b")
     b.leave()
@@ -597,7 +597,7 @@ def test_the_timeline_as_text(server: Tenure) -> None:
 
 
 def test_events_outlive_the_server(server: Tenure) -> None:
-    """What waits to be written when the server ends is written first."""
+    """A server that ends writes its waiting events first."""
     with Tenure({"group.initial.rebalance.delay.ms": "0"}) as own:
         (a,) = formed(own, "g", "a")
         a.connection.close()
@@ -617,14 +617,14 @@ def test_events_outlive_the_server(server: Tenure) -> None:
 
 
 def test_a_group_that_nobody_knows(server: Tenure) -> None:
-    """Exit code 3, as everywhere."""
+    """An unknown group is exit code 3, as in every command."""
     ran = run(server, "explain", "nobody-made-this-group")
     assert (ran.code, ran.out) == (3, "")
-    assert ran.err == "tenure: no such group, and nothing is told of one: nobody-made-this-group\n"
+    assert ran.err == "tenure: no such group, and no events of one: nobody-made-this-group\n"
 
 
 def test_a_server_without_events() -> None:
-    """Whatever keeps none, a plain Kafka for one: a line says so; the doctor looks at what there is."""
+    """Explain and watch end with one line, as on Apache Kafka; the doctor still describes the groups."""
     with Tenure({"tenure.events.enable": "false"}) as own:
         for arguments in (["explain", "g"], ["watch"]):
             ran = run(own, *arguments)
@@ -633,7 +633,7 @@ def test_a_server_without_events() -> None:
 
 
 def test_what_happened_since(server: Tenure) -> None:
-    """Of an hour all; of no time at all nothing, but the state; a duration has a unit."""
+    """With --since 1h all events show, with a duration of zero only the state; a duration needs a unit."""
     group = fresh_group()
     formed(server, group, "a")
     (formed_at,) = rebalances(server, group, 1)
@@ -648,16 +648,16 @@ def test_what_happened_since(server: Tenure) -> None:
     assert told["timeline"] == []
     assert before_ms <= told["since_ms"] <= time.time_ns() // 1_000_000
     silent = run(server, "explain", group, "--since", "0s").out
-    assert silent.startswith(f"Nothing is told of group {group}, which is Stable, since 20")
-    assert silent.endswith("Z (without --since: in all that is kept)\n")
+    assert silent.startswith(f"No events of group {group}, which is Stable, since 20")
+    assert silent.endswith("Z (without --since: in all kept events)\n")
     assert explained(server, group)["since_ms"] is None
     nowhere = run(server, "explain", "nobody-made-this-group", "--since", "1h")
     assert nowhere.code == 3
-    assert "nothing is told of one, since 20" in nowhere.err
+    assert "no events of one, since 20" in nowhere.err
 
 
 def test_what_a_client_calls_itself_begins_no_line(server: Tenure) -> None:
-    """Nor does it steer a terminal: explain and the doctor escape it."""
+    """Explain and the doctor escape a client's name, so that it can neither begin a line nor steer a terminal."""
     group = fresh_group()
     (a,) = formed(server, group, "x\n\x1b[2J", version=5)
     rebalances(server, group, 1)
@@ -670,7 +670,7 @@ def test_what_a_client_calls_itself_begins_no_line(server: Tenure) -> None:
 
 
 def test_a_past_whose_beginning_is_gone(server: Tenure) -> None:
-    """As retention takes it: what is left is told, read from either end."""
+    """After retention removed the oldest events, explain shows the others, read from either end."""
     group = fresh_group()
     (a,) = formed(server, group, "a")
     rebalances(server, group, 1)
@@ -690,7 +690,7 @@ def test_a_past_whose_beginning_is_gone(server: Tenure) -> None:
 
 
 def test_json_is_one_document(server: Tenure) -> None:
-    """With the state, what could not be read, and what it waits for."""
+    """The document has the state, the number of unreadable records, and the wait."""
     group = fresh_group()
     (a,) = formed(server, group, "a")
     rebalances(server, group, 1)

@@ -30,7 +30,7 @@ def shared() -> dict[str, str]:
 
 @pytest.fixture
 def group(bootstrap: str, make_group: MakeGroup, shared: dict[str, str]) -> str:
-    """A stable group of two static members, a and b, that nobody changes."""
+    """A stable group of two static members, a and b, which no test changes."""
     if bootstrap not in shared:
         shared[bootstrap] = make_group(["a", "b"])
     return shared[bootstrap]
@@ -55,7 +55,7 @@ def test_list_shows_groups_with_their_state(run: Run, group: str, emptied: str) 
 
 
 def test_list_as_json(run: Run, group: str) -> None:
-    """The same as objects."""
+    """The JSON list has the same groups as objects."""
     ran = run(app, "list", "--output", "json")
     assert ran.code == 0
     assert {
@@ -77,7 +77,7 @@ def test_list_as_json(run: Run, group: str) -> None:
     ],
 )
 def test_list_by_state(run: Run, group: str, emptied: str, arguments: list[str], found: set[str]) -> None:
-    """States in any case, repeated or with commas; a list without a line is an answer, not a failure."""
+    """States may be in any case, repeated or with commas; an empty list is no failure."""
     ran = run(app, "list", "--output", "json", *arguments)
     assert ran.code == 0
     names = {group: "group", emptied: "emptied"}
@@ -85,7 +85,7 @@ def test_list_by_state(run: Run, group: str, emptied: str, arguments: list[str],
 
 
 def test_describe_shows_offsets_like_kafkas_tool(run: Run, group: str) -> None:
-    """A line per topic partition; what wasn't committed is "-", and so is its lag."""
+    """Each topic partition has a line; without a committed offset, the offset and the lag are "-"."""
     ran = run(app, "describe", group)
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.splitlines()[0].split() == list(OFFSET_COLUMNS)
@@ -98,7 +98,7 @@ def test_describe_shows_offsets_like_kafkas_tool(run: Run, group: str) -> None:
 
 
 def test_describe_offsets_that_nobody_owns(run: Run, emptied: str) -> None:
-    """An empty group shows its committed offsets without an owner, and that it has no members."""
+    """An empty group shows its committed offsets without an owner, and a warning that it has no members."""
     ran = run(app, "describe", "--offsets", emptied)
     assert ran.code == 0
     (row,) = ran.rows
@@ -108,7 +108,7 @@ def test_describe_offsets_that_nobody_owns(run: Run, emptied: str) -> None:
 
 
 def test_describe_shows_members(run: Run, group: str) -> None:
-    """A line per member, with its instance id and what it was assigned."""
+    """Each member has a line, with its instance id and its assignment."""
     ran = run(app, "describe", "--members", group)
     assert ran.code == 0
     assert ran.out.splitlines()[0].split() == list(MEMBER_COLUMNS)
@@ -121,7 +121,7 @@ def test_describe_shows_members(run: Run, group: str) -> None:
 
 
 def test_describe_shows_state(run: Run, bootstrap: str, group: str) -> None:
-    """One line: who coordinates the group, how it shares, and how many."""
+    """One line shows the group's coordinator, its assignor, its state and the number of members."""
     ran = run(app, "describe", "--state", group)
     assert ran.code == 0
     heading, line = ran.out.splitlines()
@@ -131,7 +131,7 @@ def test_describe_shows_state(run: Run, bootstrap: str, group: str) -> None:
 
 
 def test_describe_as_json(run: Run, bootstrap: str, group: str) -> None:
-    """The keys that scripts rely on; nothing beside them."""
+    """The document has exactly the keys that scripts rely on."""
     ran = run(app, "describe", group, "--output", "json")
     assert ran.code == 0
     (described,) = ran.json
@@ -163,20 +163,20 @@ def test_describe_as_json(run: Run, bootstrap: str, group: str) -> None:
 
 
 def test_describe_members_as_json_asks_for_no_offsets(run: Run, group: str) -> None:
-    """What wasn't asked for isn't there."""
+    """The document has no offsets unless they were requested."""
     (described,) = run(app, "describe", group, "--members", "--output", "json").json
     assert "offsets" not in described
 
 
 def test_describe_all(run: Run, group: str, emptied: str) -> None:
-    """Every group of the cluster."""
+    """--all describes every group of the cluster."""
     ran = run(app, "describe", "--all", "--output", "json")
     assert ran.code == 0
     assert {group, emptied} <= {one["group_id"] for one in ran.json}
 
 
 def test_groups_are_named_as_for_kafkas_tool(run: Run, group: str, emptied: str) -> None:
-    """`--group` does what an argument does, once or more often."""
+    """`--group` does the same as an argument, once or several times."""
     ran = run(app, "describe", "--group", group, "--group", emptied, "--state", "--output", "json")
     assert [each["group_id"] for each in ran.json] == [group, emptied]
     assert run(app, "delete", "--group", emptied).code == 0
@@ -184,7 +184,7 @@ def test_groups_are_named_as_for_kafkas_tool(run: Run, group: str, emptied: str)
 
 
 def test_describe_of_an_absent_group(run: Run, group: str) -> None:
-    """Exit code 3 and a line that names it; the group beside it is described all the same."""
+    """An unknown group is exit code 3 and one line that names it; the other group is still described."""
     ran = run(app, "describe", "--members", ABSENT, group)
     assert ran.code == 3
     assert ran.err == f"tenure: no such group: {ABSENT}\n"
@@ -192,7 +192,7 @@ def test_describe_of_an_absent_group(run: Run, group: str) -> None:
 
 
 def test_delete(run: Run, emptied: str) -> None:
-    """An empty group goes, and its offsets with it."""
+    """Delete removes an empty group with its offsets."""
     ran = run(app, "delete", emptied)
     assert (ran.code, ran.err) == (0, "")
     assert ran.rows == [{"GROUP": emptied, "RESULT": "deleted"}]
@@ -200,7 +200,7 @@ def test_delete(run: Run, emptied: str) -> None:
 
 
 def test_delete_refuses_a_group_with_members(run: Run, group: str, emptied: str) -> None:
-    """Exit code 4 with Kafka's name for it; the others go; the highest code tells."""
+    """A group with members gives exit code 4 with Kafka's error name; the others are deleted; the highest code wins."""
     ran = run(app, "delete", group, ABSENT, emptied, "--output", "json")
     assert ran.code == 4
     assert ran.json == [
@@ -213,7 +213,7 @@ def test_delete_refuses_a_group_with_members(run: Run, group: str, emptied: str)
 
 
 def test_delete_of_an_absent_group(run: Run) -> None:
-    """Exit code 3."""
+    """Delete of an unknown group gives exit code 3."""
     assert run(app, "delete", ABSENT).code == 3
 
 
@@ -230,7 +230,7 @@ def test_delete_of_an_absent_group(run: Run) -> None:
     ],
 )
 def test_wrong_usage(arguments: list[str], why: str) -> None:
-    """Exit code 2 and one line, before anything is sent."""
+    """Wrong usage gives exit code 2 and one line, before the command sends anything."""
     ran = run_app(app, *arguments)
     assert (ran.code, ran.out) == (2, "")
     assert why in ran.err
@@ -238,7 +238,7 @@ def test_wrong_usage(arguments: list[str], why: str) -> None:
 
 
 def test_lag_and_members_without_anything() -> None:
-    """The lag is what lies between the offsets; a member without a topic partition has a line of its own, the last."""
+    """The lag is the end minus the committed offset; members without a topic partition have lines at the end."""
     member = DescribeGroupsResponse.DescribedGroupMember(member_id="m", client_id="c", client_host="/h")
     described = DescribeGroupsResponse.DescribedGroup(group_id="g", group_state="Stable", members=[member])
     committed = OffsetFetchResponse.OffsetFetchResponsePartitions(partition_index=0, committed_offset=5)
@@ -269,7 +269,7 @@ def test_lag_and_members_without_anything() -> None:
 
 
 def test_group_that_goes_while_all_are_described() -> None:
-    """Listed a moment ago and gone now: not what was asked for by name, so not missed."""
+    """A listed group that disappears before it is described is no failure: nobody named it."""
     listed = [ListGroupsResponse.ListedGroup(group_id="gone", group_type="classic")]
     gone = DescribeGroupsResponse.DescribedGroup(group_id="gone", group_state="Dead")
     answers: dict[str, list[Any]] = {
@@ -282,7 +282,7 @@ def test_group_that_goes_while_all_are_described() -> None:
 
 
 def test_all_describes_classic_groups_only() -> None:
-    """DescribeGroups knows nothing of the newer kinds of groups, which have requests of their own."""
+    """DescribeGroups doesn't know the newer kinds of groups, which have requests of their own."""
     listed = [ListGroupsResponse.ListedGroup(group_id=kind, group_type=kind) for kind in ("classic", "consumer")]
     described = DescribeGroupsResponse.DescribedGroup(group_id="classic", group_state="Empty")
     answers: dict[str, list[Any]] = {

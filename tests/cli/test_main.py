@@ -1,4 +1,4 @@
-"""`tenure`: which commands there are, and that each is found."""
+"""`tenure`: its commands exist, and each is found."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from coordinator.cli.main import COMMANDS, main, make_app
 
 
 def test_the_help_names_every_command() -> None:
-    """Without a command, all of them are shown."""
+    """Without a command, the help shows all commands."""
     shown = CliRunner().invoke(make_app(""), ["--help"])
     assert shown.exit_code == 0
     assert all(command in shown.output for command in ("serve", *COMMANDS))
@@ -21,14 +21,14 @@ def test_the_help_names_every_command() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_is_found(command: str) -> None:
-    """By its name alone, and it has help."""
+    """Each command is found by its name, and has help."""
     with pytest.raises(SystemExit) as ended:
         main([command, "--help"])
     assert ended.value.code == 0
 
 
 def test_a_command_is_imported_when_it_is_named() -> None:
-    """The others are not."""
+    """Only the module of the named command is imported."""
     first, *others = COMMANDS.values()
     name = next(iter(COMMANDS))
     code = f"import sys; from coordinator.cli.main import make_app; make_app({name!r}); print(*sys.modules)"
@@ -38,7 +38,7 @@ def test_a_command_is_imported_when_it_is_named() -> None:
 
 
 def test_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
-    """One line, exit code 0."""
+    """--version prints one line and ends with exit code 0."""
     with pytest.raises(SystemExit) as ended:
         main(["--version"])
     assert not ended.value.code
@@ -46,7 +46,7 @@ def test_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_command_that_does_not_exist_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 2, and it is named."""
+    """An unknown command gives exit code 2, and the error names it."""
     with pytest.raises(SystemExit) as ended:
         main(["no-such-command"])
     assert ended.value.code == 2
@@ -65,7 +65,7 @@ def test_a_command_that_does_not_exist_is_wrong_usage(capsys: pytest.CaptureFixt
     ],
 )
 def test_an_argument_that_is_no_text_is_wrong_usage(arguments: list[bytes], capsys: pytest.CaptureFixture[str]) -> None:
-    """Of every command: one line that shows the bytes, and exit code 2, before anything is done."""
+    """Every command refuses bytes that are no text: one line shows them, exit code 2, before it does anything."""
     with pytest.raises(SystemExit) as ended:
         main([argument.decode(errors="surrogateescape") for argument in arguments])
     assert ended.value.code == 2

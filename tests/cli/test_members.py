@@ -17,7 +17,7 @@ def members_of(run: Run, group: str) -> list[str]:
 
 
 def test_dry_run_shows_who_would_be_removed_and_removes_nobody(run: Run, make_group: MakeGroup) -> None:
-    """The member with what it owns, and nothing changes: not even the state."""
+    """The dry run shows the member with its assignment, and changes nothing, not even the group's state."""
     group = make_group(["a", "b"])
     ran = run(app, "remove", "--group", group, "--instance-id", "a", "--dry-run")
     assert (ran.code, ran.err) == (0, "")
@@ -30,7 +30,7 @@ def test_dry_run_shows_who_would_be_removed_and_removes_nobody(run: Run, make_gr
 
 
 def test_dry_run_as_json(run: Run, make_group: MakeGroup) -> None:
-    """The member as in describe, and its group."""
+    """The document has the member as in describe, and its group."""
     group = make_group(["a"])
     ran = run(app, "remove", "--group", group, "--instance-id", "a", "--dry-run", "--output", "json")
     assert ran.code == 0
@@ -46,7 +46,7 @@ def test_dry_run_as_json(run: Run, make_group: MakeGroup) -> None:
 
 
 def test_dry_run_of_absent_ones(run: Run, make_group: MakeGroup) -> None:
-    """Exit code 3 for an unknown instance id and for an unknown group, as without --dry-run."""
+    """An unknown instance id and an unknown group give exit code 3, as without --dry-run."""
     group = make_group(["a"])
     ran = run(app, "remove", "--group", group, "--instance-id", "a", "--instance-id", "z", "--dry-run")
     assert ran.code == 3
@@ -57,7 +57,7 @@ def test_dry_run_of_absent_ones(run: Run, make_group: MakeGroup) -> None:
 
 
 def test_remove_frees_the_seat(run: Run, make_group: MakeGroup) -> None:
-    """The member leaves by instance id alone, without its member id; nobody else does."""
+    """Only that member leaves, by instance id alone, without its member id."""
     group = make_group(["a", "b"])
     ran = run(app, "remove", "--group", group, "--instance-id", "a")
     assert (ran.code, ran.err) == (0, "")
@@ -66,7 +66,7 @@ def test_remove_frees_the_seat(run: Run, make_group: MakeGroup) -> None:
 
 
 def test_remove_tells_what_happened_to_each(run: Run, make_group: MakeGroup) -> None:
-    """One unknown instance id doesn't spoil the others (KAFKA-18188); twice the same is once."""
+    """An unknown instance id doesn't affect the others (KAFKA-18188); a repeated one counts once."""
     group = make_group(["a", "b"])
     arguments = ["--instance-id", "z", "--instance-id", "b", "--instance-id", "a", "--instance-id", "b"]
     ran = run(app, "remove", "--group", group, *arguments, "--output", "json")
@@ -81,14 +81,14 @@ def test_remove_tells_what_happened_to_each(run: Run, make_group: MakeGroup) -> 
 
 
 def test_remove_from_an_absent_group(run: Run) -> None:
-    """A group that isn't there has no such member: exit code 3, in one line for all of them."""
+    """An unknown group has no such member: exit code 3, with one line for all instance ids."""
     ran = run(app, "remove", "--group", ABSENT, "--instance-id", "a", "--instance-id", "b")
     assert ran.code == 3
     assert ran.err == f"tenure: no member of group {ABSENT} has instance id a, b\n"
 
 
 def test_refused_removal_is_named(run: Run) -> None:
-    """An error on top of the answer is exit code 4 with its name: here a group id that can't be."""
+    """An error of the whole response, here for an invalid group id, is exit code 4 with its name."""
     ran = run(app, "remove", "--group", "", "--instance-id", "a")
     assert ran.code == 4
     assert ran.err == "tenure: group '': INVALID_GROUP_ID\n"

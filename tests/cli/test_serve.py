@@ -1,4 +1,4 @@
-"""`tenure serve` as a process: the ready line, exit codes, settings from everywhere, and what it does not import."""
+"""`tenure serve` as a process: the ready line, exit codes, settings from all sources, and its imports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COMMAND = [sys.executable, "-m", "coordinator.cli.main", "serve"]
 
 
 def run(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """A start that ends by itself."""
+    """Start a server that ends by itself."""
     return subprocess.run(
         [*COMMAND, *arguments],
         capture_output=True,
@@ -40,7 +40,7 @@ def run(*arguments: str, environment: dict[str, str] | None = None) -> subproces
 def serving(
     folder: Path, *arguments: str, environment: dict[str, str] | None = None, program: Sequence[str] = COMMAND
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A process that serves, and its ready line."""
+    """A running server process, and its ready line."""
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(
             [*program, "--listen", "127.0.0.1:0", "--data-dir", str(folder / "data"), *arguments],
@@ -59,7 +59,7 @@ def serving(
 
 @pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])
 def test_it_says_that_it_is_ready_and_ends_on_a_signal(tmp_path: Path, signal_number: signal.Signals) -> None:
-    """One line on standard output, requests are answered from then on, and the signal ends it with 0."""
+    """After one line on standard output the server answers requests, and the signal ends it with exit code 0."""
     with serving(tmp_path, "--set", "node.id=7") as (process, line):
         match = READY_LINE.fullmatch(line.rstrip("\n"))
         assert match is not None
@@ -75,7 +75,7 @@ def test_it_says_that_it_is_ready_and_ends_on_a_signal(tmp_path: Path, signal_nu
 
 
 def test_settings_come_from_everywhere(tmp_path: Path) -> None:
-    """File, environment, --set and flags reach the server; log lines are JSON on standard error."""
+    """Settings from file, environment, --set and options reach the server; log lines are JSON on standard error."""
     (tmp_path / "server.properties").write_text("node.id=2\ntenure.topics=a:1\nnum.io.threads=8\n")
     environment = {"TENURE_TOPICS": "b:2", "KAFKA_NODE_ID": "5", "KAFKA_NUM_PARTITIONS": "3"}
     arguments = ["--config", str(tmp_path / "server.properties"), "--log-format", "json", "--set", "node.id=9"]
@@ -95,7 +95,7 @@ def test_settings_come_from_everywhere(tmp_path: Path) -> None:
 
 
 def test_workers_are_one_server(tmp_path: Path) -> None:
-    """One line says where all of them are; SIGTERM to the one process ends them all."""
+    """One line has the addresses of all workers; SIGTERM to the supervisor ends them all."""
     with serving(tmp_path, "--workers", "3") as (process, line):
         match = READY_LINE.fullmatch(line.rstrip("\n"))
         assert match is not None
@@ -111,7 +111,7 @@ def test_workers_are_one_server(tmp_path: Path) -> None:
 
 
 def test_two_servers_can_not_share_a_folder(tmp_path: Path) -> None:
-    """The second ends with 2 and one line that names the folder; the first goes on."""
+    """The second server ends with exit code 2 and one line that names the folder; the first goes on."""
     with serving(tmp_path) as (process, line):
         assert READY_LINE.match(line)
         second = run("--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data"))
@@ -123,7 +123,7 @@ def test_two_servers_can_not_share_a_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_folder_that_is_not_ours_is_refused(tmp_path: Path, workers: str) -> None:
-    """In one line that names what is in it; nothing is made."""
+    """The server refuses the folder with one line that names a file in it, and makes nothing."""
     (tmp_path / "server.jar").touch()
     ended = run("--listen", "127.0.0.1:0", "--data-dir", str(tmp_path), "--workers", workers)
     assert (ended.returncode, ended.stdout) == (2, "")
@@ -149,7 +149,7 @@ def test_a_folder_that_is_not_ours_is_refused(tmp_path: Path, workers: str) -> N
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(tmp_path: Path, arguments: list[str], words: list[str]) -> None:
-    """It names what is wrong, on standard error, and nothing is started."""
+    """The line on standard error names the mistake, and nothing starts."""
     ended = run("--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data"), *arguments)
     assert (ended.returncode, ended.stdout) == (2, "")
     last = ended.stderr.splitlines()[-1]
@@ -158,7 +158,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(tmp_path: Path, arguments: list[s
 
 
 def test_a_wrong_variable_is_named(tmp_path: Path) -> None:
-    """In the environment as anywhere else."""
+    """The error names a wrong variable of the environment."""
     ended = run("--data-dir", str(tmp_path / "data"), environment={"TENURE_GROUP_MAX_SISE": "1"})
     assert ended.returncode == 2
     assert "TENURE_GROUP_MAX_SISE" in ended.stderr
@@ -181,7 +181,7 @@ main()
     [("logs", "__rebalance_events", "topics"), ("engine", "__consumer_offsets", "groups")],
 )
 def test_a_disk_that_hangs_does_not_keep_it_from_ending(tmp_path: Path, logs: str, folders: str, named: str) -> None:
-    """SIGTERM ends it within its limits, with 1 and a line that names what hangs; what was acknowledged is there."""
+    """SIGTERM ends the server in time, with exit code 1 and a line about the disk; acknowledged records are kept."""
     program = [sys.executable, "-c", HANGS.format(logs=logs, folders=folders), "serve", "--log-format", "json"]
     settings = ["--set", "group.initial.rebalance.delay.ms=0"]
     with serving(tmp_path, *settings, program=program) as (process, line):
@@ -209,7 +209,7 @@ def test_a_disk_that_hangs_does_not_keep_it_from_ending(tmp_path: Path, logs: st
 
 
 def test_it_imports_nothing_that_it_does_not_need() -> None:
-    """Neither the command line's libraries nor a handler that nobody has asked for: a start is waited for."""
+    """A start imports neither the command line's libraries nor a handler before its first request."""
     code = "import sys, coordinator.cli.main, coordinator.cli.serve; print(*sys.modules)"
     modules = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
     unwanted = {"typer", "click", "rich", "structlog", "pydantic", "json", "hypothesis", "logging.config"}

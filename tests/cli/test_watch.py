@@ -1,4 +1,4 @@
-"""`tenure watch`: what happens is printed as it happens, until Ctrl-C, whoever comes and goes."""
+"""`tenure watch` prints what happens as it happens, until Ctrl-C, even if servers go away and come back."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WITHIN_S = 30.0
 
 @contextmanager
 def watching(server: Tenure, folder: Path, *arguments: str) -> Iterator[Callable[[], str]]:
-    """`tenure watch` in a process of its own: what it has printed by now; it ends well when it is interrupted."""
+    """Run `tenure watch` in a process; yields a function for its output so far. SIGINT must end it well."""
     printed = folder / "watch.out"
     command = [*tenure_command(), "watch", *arguments, "--bootstrap-server", server.bootstrap]
     with printed.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT) as process:
@@ -39,7 +39,7 @@ def watching(server: Tenure, folder: Path, *arguments: str) -> Iterator[Callable
 
 
 def join(server: Tenure, group: str, connection: Connection) -> None:
-    """A static member joins, and waits for nobody."""
+    """Let a static member join without waiting."""
     request = JoinGroupRequest(
         group_id=group,
         session_timeout_ms=60_000,
@@ -53,7 +53,7 @@ def join(server: Tenure, group: str, connection: Connection) -> None:
 
 
 def restarted(server: Tenure) -> str:
-    """A restart of the member of g; its new id."""
+    """Restart the member of group g; returns its new member id."""
     with Connection(server.port, "c") as connection:
         found = connection.ask(FindCoordinatorRequest(key="g", key_type=0), 3)
     member = Member(found.port, "g", "c", 5, instance="i")  # type: ignore[attr-defined]
@@ -63,9 +63,9 @@ def restarted(server: Tenure) -> str:
 
 
 def test_what_happens_is_printed_as_it_happens(tmp_path: Path) -> None:
-    """Of one group, in words; what was before is not repeated. As JSON, of all groups, an event a line.
+    """Watch prints new events of one group in words, and of all groups as JSON, one event a line.
 
-    What a client calls itself steers no terminal.
+    It prints no earlier events. It escapes a client's name, so that it can't steer a terminal.
     """
     settings = {"group.initial.rebalance.delay.ms": "0"}
     with Tenure(settings) as server, Connection(server.port, "c\x1b[2J") as connection:
@@ -82,7 +82,7 @@ def test_what_happens_is_printed_as_it_happens(tmp_path: Path) -> None:
                 return "[h] " in text() and '"group": "g"' in lines()
 
             wait_until(both_look_on, "both have something to tell", WITHIN_S)
-            whole, _, _ = lines().rpartition("\n")  # behind it a line may be half written
+            whole, _, _ = lines().rpartition("\n")  # the last line may be half written
             told = [json.loads(line) for line in whole.splitlines()]
             assert {event["type"] for event in told} >= {"member_replaced"}
             assert all(event["version"] == 1 for event in told)
@@ -110,7 +110,7 @@ OLD, *NEW = (cause_text(cause) for cause in CAUSES)
 
 
 def event(kind: str, at_ms: int, /, **fields: Any) -> dict[str, Any]:
-    """A record's object, of group g."""
+    """An event of group g, as the record's object."""
     return {"version": 1, "type": kind, "at_ms": at_ms, "group": "g", "generation": 3, "node": 1, **fields}
 
 
@@ -138,13 +138,13 @@ def ended(at_ms: int, began_ms: int, **fields: Any) -> dict[str, Any]:
 
 
 def lines_of(*events: dict[str, Any]) -> list[str]:
-    """What is printed of these, one after the other."""
+    """The printed lines of these events, one after the other."""
     shown = EventLines()
     return [line for event in events for line in shown.lines([event])]
 
 
 def test_a_long_rebalance_is_told_when_it_begins_and_when_it_ends() -> None:
-    """Each line with its own time; a cause is told once, and those that came later when they are known."""
+    """Each line has its own time. Watch prints each cause once, a later one as soon as it is known."""
     started = event("rebalance_started", 1_000, cause=CAUSES[0], members=2, state="Stable", pending=[])
     stuck = event("rebalance_stuck", 4_000)
     further = event("rebalance_cause", 2_500, cause=CAUSES[1])
@@ -163,7 +163,7 @@ def test_a_long_rebalance_is_told_when_it_begins_and_when_it_ends() -> None:
 
 
 def test_a_short_rebalance_is_told_by_its_end() -> None:
-    """As if both had been told; so is one of which the beginning was missed, or is another's."""
+    """Watch prints both lines at the end; also if it missed the beginning, or saw another rebalance begin."""
     lines = [
         f"[g] 1970-01-01 00:00:01.000Z  rebalance begins, generation 3: {OLD}",
         (
@@ -183,7 +183,7 @@ def test_a_short_rebalance_is_told_by_its_end() -> None:
 
 
 def test_what_comes_together_is_told_in_the_order_of_time() -> None:
-    """Of several groups: a line below its own, and what has one time as it came."""
+    """Lines of several groups are sorted by time, with their details below; at one time they keep their order."""
     other = ended(1_008, 1_005) | {"group": "h"}
     same = event("pending_expired", 1_006, member_id="m", left=False) | {"group": "h"}
     lines = list(EventLines().lines([ended(1_006, 1_000), same, other]))
@@ -199,7 +199,7 @@ def test_what_comes_together_is_told_in_the_order_of_time() -> None:
 
 
 def test_what_else_happens_has_a_line() -> None:
-    """A gap is of no group."""
+    """Other events have a line each; a gap has no group."""
     taken = event("pending_expired", 2_000, member_id="m", left=False)
     gap = event("events_dropped", 3_000, events=2, first_ms=0, last_ms=1) | {"group": None}
     assert lines_of(taken, taken | {"left": True}, gap) == [
@@ -214,7 +214,7 @@ def test_what_else_happens_has_a_line() -> None:
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_server_that_goes_away_is_waited_for(tmp_path: Path, workers: str) -> None:
-    """Said once, and that it is back; what it wrote last, and what happens from then on, is told once each."""
+    """Watch reports once that the server is away and once that it is back, and prints each event once."""
     settings, arguments = {"group.initial.rebalance.delay.ms": "0"}, ["--workers", workers]
     with (
         Tenure(settings, arguments=arguments) as server,
@@ -222,7 +222,7 @@ def test_a_server_that_goes_away_is_waited_for(tmp_path: Path, workers: str) -> 
     ):
         wait_until(lambda: restarted(server) and "[g] " in text(), "it looks on", WITHIN_S)
         for times in (1, 2):
-            # Written when the server ends.
+            # The server writes this event while it ends.
             last = restarted(server)
             server.stop()
             wait_until(lambda: text().count("the server is away") == times, "it is away", WITHIN_S)  # noqa: B023
@@ -236,7 +236,7 @@ def test_a_server_that_goes_away_is_waited_for(tmp_path: Path, workers: str) -> 
 
 
 def test_a_server_that_comes_back_without_events_is_no_longer_waited_for(tmp_path: Path) -> None:
-    """There will be nothing to tell: exit code 4, as at the start."""
+    """A server without events has nothing to watch: exit code 4, as at the start."""
     printed = tmp_path / "watch.out"
     with Tenure({"group.initial.rebalance.delay.ms": "0"}) as server:
         command = [*tenure_command(), "watch", "--bootstrap-server", server.bootstrap, "--timeout", "0.5"]
@@ -255,7 +255,7 @@ def test_a_server_that_comes_back_without_events_is_no_longer_waited_for(tmp_pat
 
 
 def test_without_a_server_it_does_not_begin(tmp_path: Path) -> None:
-    """One line, and exit code 5, as of every command."""
+    """Without a server the command ends with one line and exit code 5, as every command."""
     with Tenure() as server:
         server.stop()
         ran = run_app(make_app("watch"), "watch", "--bootstrap-server", server.bootstrap, "--timeout", "0.3")

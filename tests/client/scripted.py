@@ -1,9 +1,9 @@
-"""A server that answers as a test tells it to: what no real server does on demand, over real sockets.
+"""A server that gives the answers of a test, which no real server gives on demand, over real sockets.
 
     with Scripted({"DescribeGroups": [moved, described]}) as server:
         Client(server.bootstrap)...
 
-House rule: requests and answers go through the project's own codec; what they mean is the test's affair.
+House rule: the project's own codec reads requests and writes answers; the test decides what they mean.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from protocol.header import decode_request, decode_request_header, encode_respon
 from protocol.messages import API_KEYS, api_schema, request_class, response_class
 
 HANG_UP = "hang up"
-"""An answer: the connection is closed instead."""
+"""As an answer: the server closes the connection."""
 SILENCE = "silence"
-"""An answer: nothing, for ever."""
+"""As an answer: the server never answers."""
 
 Answer = Any
 """A response message, raw bytes, HANG_UP, SILENCE, or a function of the request that returns one of these."""
 
 
 class Scripted:
-    """One node, of id 7, on a port of its own; a thread per connection, ended with it.
+    """One node with id 7 on a port of its own. Each connection has a thread, which ends with it.
 
-    answers: by API name, the answers to its requests one after the other; the last one stays. ApiVersions,
-    FindCoordinator and Metadata name this node when nothing is said about them.
-    versions: by API name, what ApiVersions tells of it; all that we know by default.
+    answers: by API name, the answers to its requests one after the other; the last one stays. By default ApiVersions,
+    FindCoordinator and Metadata name this node.
+    versions: by API name, the versions in the ApiVersions response; by default all that we know.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Scripted:
         self._answers = {name: list(given) for name, given in (answers or {}).items()}
         self._versions = {name: api_schema(key).VERSIONS for name, key in API_KEYS.items()} | dict(versions or {})
         self.requests: list[tuple[str, int, Any]] = []
-        """What came: API name, version, message (None where it couldn't be read)."""
+        """The requests so far: API name, version, message (None if it couldn't be read)."""
         self.connections = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -74,15 +74,15 @@ class Scripted:
             thread.join()
 
     def asked(self, name: str) -> list[Any]:
-        """The messages of one API that came."""
+        """The messages of one API so far."""
         return [message for api, _version, message in self.requests if api == name]
 
     def answers(self, name: str, *answers: Answer) -> None:
-        """What is answered from now on."""
+        """Set the answers from now on."""
         self._answers[name] = list(answers)
 
     def answer_first(self, name: str, answer: Answer) -> None:
-        """Before the answers that stand: this one, once."""
+        """Give this answer once, before the others."""
         self._answers[name] = [answer, *self._answers.get(name, [getattr(self, f"_{name}")])]
 
     def _accept(self) -> None:
@@ -149,7 +149,7 @@ class Scripted:
 
 
 class Clock:
-    """Time that passes only when somebody pauses."""
+    """A clock whose time passes only in `pause`."""
 
     def __init__(self) -> None:
         self.now = 0.0

@@ -1,4 +1,4 @@
-"""Which node is asked, and when it is asked again. Time is a clock that the test moves."""
+"""The client chooses a node, and asks again. Time is a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def free_port() -> int:
 
 
 def error_code(answer: object) -> int:
-    """The code of a refusal."""
+    """The error code of a refusal."""
     assert isinstance(answer, Refused)
     return answer.error_code
 
@@ -70,7 +70,7 @@ def error_code(answer: object) -> int:
     ],
 )
 def test_bootstrap_names_addresses(text: str, addresses: list[Address]) -> None:
-    """HOST:PORT, several with commas, a v6 host in brackets, which also is how it is shown."""
+    """The text is HOST:PORT, several with commas; a v6 host has brackets, and is shown with them."""
     assert parse_addresses(text) == addresses
     assert ",".join(map(str, addresses)) == text.replace(" ", "")
 
@@ -79,13 +79,13 @@ def test_bootstrap_names_addresses(text: str, addresses: list[Address]) -> None:
     "text", ["", "localhost", "localhost:", ":9092", "h:0", "h:65536", "h:x", "::1:9092", "a:1,", "h:²"]
 )
 def test_bootstrap_that_is_no_address_is_a_value_error(text: str) -> None:
-    """Wrong usage is told before anything is sent, with the part that is wrong."""
+    """The error names the wrong part, before the client sends anything."""
     with pytest.raises(ValueError, match=r"is not HOST:PORT"):
         Client(text)
 
 
 def test_nobody_listens() -> None:
-    """A port that refuses is tried until the time is up, and not a moment longer."""
+    """The client tries a port that refuses until the deadline, and not longer."""
     clock = Clock()
     with pytest.raises(Unreachable, match="refused"):
         client_of(f"127.0.0.1:{free_port()}", clock, timeout=5.0).request(ListGroupsRequest())
@@ -94,7 +94,7 @@ def test_nobody_listens() -> None:
 
 
 def test_tries_are_bounded_whatever_the_clock_says() -> None:
-    """A clock that stands still doesn't make a client that never ends."""
+    """The client ends its tries even if the clock stands still."""
     pauses: list[float] = []
     client = Client(f"127.0.0.1:{free_port()}", 5.0, clock=lambda: 0.0, pause=pauses.append)
     with pytest.raises(Unreachable):
@@ -111,7 +111,7 @@ def test_next_bootstrap_address_is_asked_when_one_is_dead() -> None:
 
 
 def test_lost_connection_is_made_anew() -> None:
-    """A request whose answer was lost is sent again over another connection."""
+    """If a connection is lost before the answer, the client sends the request again over another one."""
     with Scripted({"ListGroups": [HANG_UP, ListGroupsResponse()]}) as server, client_of(server.bootstrap) as client:
         assert client.request(ListGroupsRequest()) == ListGroupsResponse()
         assert server.connections == 2
@@ -120,7 +120,7 @@ def test_lost_connection_is_made_anew() -> None:
 
 
 def test_server_that_is_not_kafka_is_not_asked_again() -> None:
-    """Broken bytes don't get better by asking; the connection isn't used again."""
+    """After broken bytes the client doesn't ask again, and doesn't use the connection again."""
     answers = {"ListGroups": [b"HTTP/1.1 400 Bad Request\r\n\r\n", ListGroupsResponse()]}
     clock = Clock()
     with Scripted(answers) as server, client_of(server.bootstrap, clock) as client:
@@ -132,7 +132,7 @@ def test_server_that_is_not_kafka_is_not_asked_again() -> None:
 
 
 def test_closed_client_connects_anew() -> None:
-    """Closing hangs up and forgets nothing else."""
+    """A closed client keeps everything but its connections."""
     with Scripted() as server:
         client = client_of(server.bootstrap)
         client.nodes()
@@ -163,7 +163,7 @@ def test_coordinators_are_found_one_by_one_on_older_servers() -> None:
 
 @pytest.mark.parametrize("code", sorted(COORDINATOR_MOVED))
 def test_moving_coordinator_is_looked_up_again(code: ErrorCode) -> None:
-    """14, 15 and 16 are answers for now: found again, asked again, and only about the groups that had them."""
+    """After error codes 14, 15 and 16 the client finds the coordinator again and asks about the groups concerned."""
     answers = {"DescribeGroups": [described(("a", 0), ("b", code)), described(("b", 0))]}
     with Scripted(answers) as server, client_of(server.bootstrap) as client:
         assert describe(client, "a", "b") == {"a": "Stable", "b": "Stable"}
@@ -172,7 +172,7 @@ def test_moving_coordinator_is_looked_up_again(code: ErrorCode) -> None:
 
 
 def test_coordinator_that_is_not_there_yet_is_looked_up_again() -> None:
-    """COORDINATOR_NOT_AVAILABLE from FindCoordinator too: while __consumer_offsets is being created."""
+    """After COORDINATOR_NOT_AVAILABLE, while __consumer_offsets is being created, the client tries again."""
     missing = FindCoordinatorResponse(
         coordinators=[FindCoordinatorResponse.Coordinator(key="a", error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)]
     )
@@ -183,7 +183,7 @@ def test_coordinator_that_is_not_there_yet_is_looked_up_again() -> None:
 
 
 def test_coordinator_that_moves_for_ever_is_an_answer_in_time() -> None:
-    """When the time is up the error stands, as a value of its group, and the other group has its result."""
+    """At the deadline the error is the group's answer, and the other group has its result."""
     answers = {"DescribeGroups": [described(("a", 0), ("b", 16)), described(("b", 16))]}
     clock = Clock()
     with Scripted(answers) as server, client_of(server.bootstrap, clock) as client:
@@ -194,7 +194,7 @@ def test_coordinator_that_moves_for_ever_is_an_answer_in_time() -> None:
 
 
 def test_other_errors_are_answers_at_once() -> None:
-    """An error that time doesn't heal isn't asked for again."""
+    """The client doesn't ask again after an error that doesn't pass with time."""
     clock = Clock()
     with (
         Scripted({"DescribeGroups": [described(("a", ErrorCode.GROUP_AUTHORIZATION_FAILED))]}) as server,
@@ -205,7 +205,7 @@ def test_other_errors_are_answers_at_once() -> None:
 
 
 def test_coordinator_lost_for_ever_is_unreachable() -> None:
-    """A coordinator that hangs up each time leaves no result at all."""
+    """If the coordinator closes each connection, the call has no result and raises Unreachable."""
     with (
         Scripted({"DescribeGroups": [HANG_UP]}) as server,
         client_of(server.bootstrap) as client,
@@ -215,20 +215,20 @@ def test_coordinator_lost_for_ever_is_unreachable() -> None:
 
 
 def test_group_that_the_server_leaves_out_is_refused() -> None:
-    """Every group that was asked for has an answer, even if the server forgets one."""
+    """Every requested group has an answer, even if the server leaves one out."""
     with Scripted({"DescribeGroups": [described()]}) as server, client_of(server.bootstrap) as client:
         assert error_code(describe(client, "a")["a"]) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def test_no_group_is_no_question() -> None:
-    """Nothing is sent about nothing."""
+    """Without groups the client sends nothing."""
     with Scripted() as server, client_of(server.bootstrap) as client:
         assert describe(client) == {}
     assert server.requests == []
 
 
 def test_one_connection_per_node() -> None:
-    """What is asked of one node goes over one connection, one request after the other."""
+    """The client uses one connection per node, for one request after the other."""
     with Scripted({"Heartbeat": [HeartbeatResponse()]}) as server, client_of(server.bootstrap) as client:
         node = client.nodes()[0]
         for _ in range(3):

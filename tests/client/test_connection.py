@@ -1,4 +1,4 @@
-"""One connection: versions, deadlines, and what ends it."""
+"""One connection: versions, deadlines, and its end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def soon(timeout: float = 5.0) -> Deadline:
 
 
 def unsupported(*versions: tuple[int, int]) -> tuple[int, ApiVersionsResponse]:
-    """ApiVersions refused as KIP-511 wants it: in version 0, with the range of ApiVersions itself, or without it."""
+    """A refusal of ApiVersions as in KIP-511: in version 0, with or without the range of ApiVersions itself."""
     keys = [ApiVersionsResponse.ApiVersion(api_key=18, min_version=low, max_version=high) for low, high in versions]
     return 0, ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=keys)
 
@@ -45,7 +45,7 @@ def test_versions_are_asked_first_and_name_the_software() -> None:
 def test_versions_are_asked_again_in_the_version_that_the_server_names(
     named: tuple[tuple[int, int], ...], version: int
 ) -> None:
-    """A server that doesn't know version 3 says so in version 0; one that names no range gets version 0."""
+    """After a refusal in version 0, the client takes the version from the server's range, or 0 if there is none."""
     with Scripted({"ListGroups": [ListGroupsResponse()]}) as server:
         server.answer_first("ApiVersions", unsupported(*named))
         connection = connect(server)
@@ -56,7 +56,7 @@ def test_versions_are_asked_again_in_the_version_that_the_server_names(
 
 
 def test_versions_refused_otherwise() -> None:
-    """An error other than an unknown version ends the connection, named."""
+    """Any other error ends the connection, with the error's name."""
     response = ApiVersionsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     with Scripted({"ApiVersions": [response]}) as server, pytest.raises(Refused, match="CLUSTER_AUTHORIZATION_FAILED"):
         connect(server)
@@ -64,7 +64,7 @@ def test_versions_refused_otherwise() -> None:
 
 @pytest.mark.parametrize(("theirs", "common"), [((0, 99), 6), ((0, 3), 3), ((6, 99), 6)])
 def test_highest_common_version(theirs: tuple[int, int], common: int) -> None:
-    """The highest that both know, whoever knows more."""
+    """The client takes the highest version that both sides know."""
     with Scripted(versions={"DescribeGroups": theirs}) as server:
         connection = connect(server)
         assert connection.version(DescribeGroupsRequest) == common
@@ -73,7 +73,7 @@ def test_highest_common_version(theirs: tuple[int, int], common: int) -> None:
 
 @pytest.mark.parametrize(("theirs", "at_least"), [((7, 9), 0), ((0, 3), 4), ((0, -1), 0)])
 def test_no_common_version(theirs: tuple[int, int], at_least: int) -> None:
-    """A server that is too new, too old for what is asked, or without the API: refused before anything is sent."""
+    """The client refuses a server that is too new, too old or without the API, before it sends the request."""
     with Scripted(versions={"DescribeGroups": theirs}) as server:
         connection = connect(server)
         with pytest.raises(Refused, match=r"DescribeGroups.* is needed: UNSUPPORTED_VERSION") as refused:
@@ -83,7 +83,7 @@ def test_no_common_version(theirs: tuple[int, int], at_least: int) -> None:
 
 
 def test_silent_server_is_given_up_at_the_deadline() -> None:
-    """No answer is waited for beyond the deadline."""
+    """The client waits for an answer only until the deadline."""
     with Scripted({"ListGroups": [SILENCE]}) as server:
         connection = connect(server)
         began = time.monotonic()
@@ -94,7 +94,7 @@ def test_silent_server_is_given_up_at_the_deadline() -> None:
 
 
 def test_nothing_is_sent_after_the_deadline() -> None:
-    """A deadline that has passed is no timeout of 0 seconds, which a socket takes for something else."""
+    """After the deadline the client sends nothing: a socket timeout of 0 seconds would mean something else."""
     with Scripted() as server:
         connection = connect(server)
         with pytest.raises(Unreachable, match="did not answer in time"):
@@ -133,7 +133,7 @@ def test_nobody_listens() -> None:
     ids=["http", "empty frame", "negative size", "no header", "absurd length", "another request's answer"],
 )
 def test_answer_that_is_not_kafkas(answer: bytes) -> None:
-    """Whatever comes instead of a response is a ProtocolError with the address, never another exception."""
+    """Any bytes that are no response raise a ProtocolError with the address, and never another exception."""
     with Scripted({"ListGroups": [answer]}) as server:
         connection = connect(server)
         with pytest.raises(ProtocolError, match=f"{server.bootstrap} does not speak"):
@@ -142,7 +142,7 @@ def test_answer_that_is_not_kafkas(answer: bytes) -> None:
 
 
 def test_answer_in_pieces() -> None:
-    """A response may come in any number of pieces: a large one does."""
+    """A response may arrive in any number of pieces."""
     many = ListGroupsResponse(
         groups=[ListGroupsResponse.ListedGroup(group_id=f"group-{number}" * 20) for number in range(2_000)]
     )

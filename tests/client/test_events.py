@@ -1,4 +1,4 @@
-"""Reading `__rebalance_events`: from the oldest that is there, in order of time, whatever stands between."""
+"""The reader of `__rebalance_events` returns all events in the order of time, and skips records that it can't read."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from schemas.errors import ErrorCode
 
 
 class Cluster(Client):
-    """A cluster of one node whose topic has these partitions: for each Fetch its bytes and the offset behind them.
+    """A cluster of one node. Each partition has, for each Fetch, the bytes and the offset behind them.
 
-    is_generous: a Fetch brings as much as it may. fetched: bytes so far. away: partitions of which nobody answers.
+    is_generous: a Fetch returns as much as it may. fetched: bytes so far. away: partitions whose leader doesn't answer.
     """
 
     def __init__(self, *partitions: list[tuple[int, bytes]], start: int = 0) -> None:
@@ -81,7 +81,7 @@ class Cluster(Client):
         )
 
     def _offset(self, message: ListOffsetsRequest) -> ListOffsetsResponse:
-        """Where a partition ends, or its first record that is no older."""
+        """The end of a partition, or its first record with that time or a later one."""
         (asked,) = message.topics[0].partitions
         batches = [batch for _, data in self.partitions[asked.partition_index] for batch in decode_batches(data)]
         places = [place for batch in batches for place in zip(batch.offsets, batch.records, strict=True)]
@@ -107,17 +107,17 @@ def records(base_offset: int, *values: bytes, key: bytes = b"g") -> tuple[int, b
 
 
 def event(at_ms: Any, /, **other: Any) -> bytes:
-    """A record's value."""
+    """The value of an event's record."""
     return json.dumps({"version": 1, "type": "rebalance_stuck", "at_ms": at_ms, "group": "g"} | other).encode()
 
 
 def times(events: list[dict[str, Any]]) -> list[int]:
-    """When they happened."""
+    """The times of the events."""
     return [event["at_ms"] for event in events]
 
 
 def test_all_partitions_are_read_to_their_ends_in_order_of_time() -> None:
-    """Batch by batch; then there is nothing more."""
+    """The reader takes one batch after the other; behind the end it returns nothing."""
     cluster = Cluster([records(0, event(1), event(5)), records(2, event(9))], [records(0, event(3))])
     reader = EventReader(cluster)
     assert times(reader.read()) == [1, 3, 5, 9]
@@ -125,7 +125,7 @@ def test_all_partitions_are_read_to_their_ends_in_order_of_time() -> None:
 
 
 def test_what_comes_later_is_polled() -> None:
-    """From where the reader was."""
+    """A poll goes on where the reader was."""
     cluster = Cluster([records(0, event(1))])
     reader = EventReader(cluster)
     assert times(reader.read()) == [1]
@@ -135,7 +135,7 @@ def test_what_comes_later_is_polled() -> None:
 
 
 def test_a_poll_keeps_its_time_while_others_are_busy() -> None:
-    """It asks each partition once: what came and was passed over doesn't make it wait again."""
+    """A poll asks each partition once, even if it skipped all records that came."""
     others = [records(0, event(1), key=b"other"), records(1, event(2), key=b"other")]
     reader = EventReader(Cluster([*others, records(2, event(3))]), "g")
     assert [times(reader.poll(0)) for _ in range(4)] == [[], [], [3], []]
@@ -143,12 +143,12 @@ def test_a_poll_keeps_its_time_while_others_are_busy() -> None:
 
 
 def test_what_retention_took_is_gone() -> None:
-    """The reader goes on with what is left."""
+    """The reader goes on with the records that retention kept."""
     assert times(EventReader(Cluster([records(5, event(8))], start=5)).read()) == [8]
 
 
 def test_what_cant_be_read_is_counted() -> None:
-    """Other bytes, other versions, and no time; what stands behind them is read."""
+    """The reader counts other bytes, other versions and events without a time, and reads the records behind them."""
     values = (b"", b"{", b"[]", event(1, version=2), event(1, at_ms="now"))
     reader = EventReader(Cluster([records(0, *values), records(len(values), event(7))]))
     assert times(reader.read()) == [7]
@@ -156,7 +156,7 @@ def test_what_cant_be_read_is_counted() -> None:
 
 
 def test_a_batch_that_is_cut_short_comes_again() -> None:
-    """A Fetch may end in the middle of one, also where all before it is of other groups."""
+    """A Fetch may end inside a batch, even if all records before it are of other groups."""
     end, whole = records(0, event(1))
     last = records(1, event(2), key=b"other")
     cluster = Cluster([(end, whole + last[1][:-3]), last])
@@ -165,7 +165,7 @@ def test_a_batch_that_is_cut_short_comes_again() -> None:
 
 
 def test_a_batch_that_is_damaged_is_no_end() -> None:
-    """What doesn't come whole, however often it is asked for, is told."""
+    """If a batch is never complete, however often it is fetched, the reader raises."""
     end, whole = records(0, event(1))
     damaged = Cluster([(end, whole), (end + 1, records(1, event(2))[1][:-3])])
     for group_id in (None, "other"):
@@ -174,7 +174,7 @@ def test_a_batch_that_is_damaged_is_no_end() -> None:
 
 
 def test_a_reader_may_begin_at_a_time() -> None:
-    """In each partition; one in which nothing is as new as that has nothing to tell."""
+    """The reader begins at the time in each partition; a partition with only older records has no events."""
     reader = EventReader(Cluster([timed(10, 20, 30)], [timed(5, 15)]))
     reader.begin_at(20)
     assert times(reader.read()) == [20, 30]
@@ -183,14 +183,14 @@ def test_a_reader_may_begin_at_a_time() -> None:
 
 
 def test_a_reader_may_begin_with_the_newest() -> None:
-    """So many of each partition, or all where there are fewer."""
+    """The reader begins with so many records of each partition, or with all if there are fewer."""
     reader = EventReader(Cluster([timed(10, 20, 30)], [timed(5)]))
     reader.begin_with(2)
     assert times(reader.read()) == [5, 20, 30]
 
 
 def test_the_newest_are_read_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ever more of them, each time all since a time; in the end all. What was fetched once is not decoded again."""
+    """Each step returns more events, all since a time, at last every event; no record is decoded twice."""
     monkeypatch.setattr(events, "BACK_FIRST", 1)
     monkeypatch.setattr(events, "BACK_GROWTH", 2)
     quick = [
@@ -206,7 +206,7 @@ def test_the_newest_are_read_first(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_gap_that_was_told_late_says_nothing_of_what_stands_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its time is that of what was lost."""
+    """A gap has the time of the lost events, which says nothing about the records before it."""
     monkeypatch.setattr(events, "BACK_FIRST", 2)
     first = (1, encode_batch([Record(b"g", event(40), 40)], 0, 0))
     gap = (2, encode_batch([Record(b"", event(10, group=None), 10)], 1, 0))
@@ -219,7 +219,7 @@ def test_a_gap_that_was_told_late_says_nothing_of_what_stands_before_it(monkeypa
 
 
 def test_the_newest_since_a_time_end_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what retention took is no more than passed over."""
+    """The steps end at that time, or at the first record that retention kept."""
     monkeypatch.setattr(events, "BACK_FIRST", 1)
     reader = EventReader(Cluster([timed(10, 20, 30)]))
     reader.begin_at(20)
@@ -229,7 +229,7 @@ def test_the_newest_since_a_time_end_there(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_one_partition_that_is_away_hides_nothing_of_the_others() -> None:
-    """Nor is anything of its own lost: it comes once somebody answers."""
+    """The others return their events, and the missing partition loses none: they come when it answers again."""
     cluster = Cluster([records(0, event(1))], [records(0, event(2))])
     reader = EventReader(cluster)
     cluster.away.add(1)
@@ -242,7 +242,7 @@ def test_one_partition_that_is_away_hides_nothing_of_the_others() -> None:
 
 
 def test_a_reader_that_finds_the_topic_again_goes_on_where_it_was() -> None:
-    """A partition that is new is read from its start; another topic of that name has all to tell."""
+    """A new partition is read from its start; another topic of that name is read as a whole."""
     cluster = Cluster([records(0, event(1))])
     reader = EventReader(cluster)
     assert times(reader.read()) == [1]
@@ -256,7 +256,7 @@ def test_a_reader_that_finds_the_topic_again_goes_on_where_it_was() -> None:
 
 
 def test_a_log_that_was_put_back_is_read_from_its_start() -> None:
-    """As from a backup: it ends before what was read; that is told twice rather than nothing any more."""
+    """A restored backup ends before the reader's position: the reader returns some events twice rather than none."""
 
     class PutBack(Cluster):
         def request(self, message: Any, node: Any = None, *, at_least: int = 0) -> Any:
@@ -275,7 +275,7 @@ def test_a_log_that_was_put_back_is_read_from_its_start() -> None:
 
 
 def test_a_reader_of_one_group() -> None:
-    """Passes over others without decoding them; a gap may be of any."""
+    """The reader skips other groups without decoding them; it returns gaps, which may concern any group."""
     batch = [(b"g", event(1)), (b"other", b"{"), (b"", event(3)), (b"other", event(4))]
     data = encode_batch([Record(key, value, 1) for key, value in batch], 0, 0)
     reader = EventReader(Cluster([(len(batch), data)]), "g")
@@ -284,7 +284,7 @@ def test_a_reader_of_one_group() -> None:
 
 
 def test_a_cluster_without_the_topic() -> None:
-    """Is no Tenure, or one that keeps no events."""
+    """A cluster without the topic raises NoEvents: it isn't Tenure, or it keeps no events."""
     cluster = Cluster()
     cluster.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     with pytest.raises(NoEvents, match="only Tenure keeps"):

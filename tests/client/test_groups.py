@@ -1,4 +1,4 @@
-"""What is asked about groups, and what differs between servers; against real ones: tests/cli."""
+"""Requests about groups, and the differences between servers; tests/cli runs them against real servers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Described = DescribeGroupsResponse.DescribedGroup
 
 
 def test_list_joins_all_nodes() -> None:
-    """A group is listed by its coordinator only, so every node is asked; the whole is in order."""
+    """Only its coordinator lists a group, so the client asks every node and sorts the whole list."""
     listed = [
         ListGroupsResponse(groups=[ListGroupsResponse.ListedGroup(group_id=group_id, group_state="Stable")])
         for group_id in ("b", "a")
@@ -45,7 +45,7 @@ def test_list_joins_all_nodes() -> None:
 
 
 def test_list_by_state_needs_a_server_that_can() -> None:
-    """Before version 4 (KIP-518) the filter can't be sent: refused, not ignored."""
+    """Before version 4 (KIP-518) the filter can't be sent, so the client refuses."""
     with (
         Scripted({"ListGroups": [ListGroupsResponse()]}, {"ListGroups": (0, 3)}) as server,
         Client(server.bootstrap) as client,
@@ -56,7 +56,7 @@ def test_list_by_state_needs_a_server_that_can() -> None:
 
 
 def test_list_refused_by_one_node() -> None:
-    """Half a list is no list."""
+    """If one node refuses, there is no list, because half of it would mislead."""
     refused = ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     with (
         Scripted({"ListGroups": [refused]}) as server,
@@ -74,7 +74,7 @@ def test_list_refused_by_one_node() -> None:
     ],
 )
 def test_absent_group_is_not_found_on_every_version(version: int, group: DescribeGroupsResponse.DescribedGroup) -> None:
-    """A dead group before KIP-1043, an error since: one answer for us."""
+    """An unknown group is GROUP_ID_NOT_FOUND, also on servers that return a dead group (before KIP-1043)."""
     with (
         Scripted(
             {"DescribeGroups": [DescribeGroupsResponse(groups=[group])]}, {"DescribeGroups": (0, version)}
@@ -87,7 +87,7 @@ def test_absent_group_is_not_found_on_every_version(version: int, group: Describ
 
 
 def test_members_are_in_order_and_odd_assignments_are_harmless() -> None:
-    """By instance id, then member id; a member whose bytes can't be read is still listed."""
+    """Members are sorted by instance id, then member id; a member with unreadable bytes is listed too."""
     member = DescribeGroupsResponse.DescribedGroupMember
     members = [
         member(member_id="2", group_instance_id="b", member_assignment=b"\0"),
@@ -107,7 +107,7 @@ def test_members_are_in_order_and_odd_assignments_are_harmless() -> None:
 
 
 def test_delete_answers_for_each_group() -> None:
-    """One group's error doesn't hide that another is gone."""
+    """Each group has its own result: the error of one doesn't hide the deletion of another."""
     result = DeleteGroupsResponse.DeletableGroupResult
     response = DeleteGroupsResponse(
         results=[result(group_id="a"), result(group_id="b", error_code=ErrorCode.NON_EMPTY_GROUP)]
@@ -119,7 +119,7 @@ def test_delete_answers_for_each_group() -> None:
 
 
 def test_members_are_removed_by_instance_id_alone() -> None:
-    """KIP-345's removal by an admin: empty member ids, each instance id once, a reason; unknown ones have an error."""
+    """The request has empty member ids, each instance id once, and a reason (KIP-345); unknown ones have an error."""
     left = LeaveGroupResponse.MemberResponse
     response = LeaveGroupResponse(
         members=[left(group_instance_id="a"), left(group_instance_id="b", error_code=ErrorCode.UNKNOWN_MEMBER_ID)]
@@ -135,7 +135,7 @@ def test_members_are_removed_by_instance_id_alone() -> None:
 
 
 def test_removal_refused_as_a_whole() -> None:
-    """An error on top leaves nobody removed, and is no member's error."""
+    """An error of the whole response raises Refused, and is no member's error."""
     response = LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     with (
         Scripted({"LeaveGroup": [response]}) as server,
@@ -146,7 +146,7 @@ def test_removal_refused_as_a_whole() -> None:
 
 
 def test_removal_needs_a_server_with_static_members() -> None:
-    """LeaveGroup before version 3 knows no instance ids: refused, nothing sent."""
+    """Before version 3 LeaveGroup has no instance ids, so the client refuses and sends nothing."""
     with (
         Scripted(versions={"LeaveGroup": (0, 2)}) as server,
         Client(server.bootstrap) as client,
@@ -157,7 +157,7 @@ def test_removal_needs_a_server_with_static_members() -> None:
 
 
 def test_offsets_that_were_never_committed_are_left_out() -> None:
-    """-1 is no offset, and neither is a topic partition's error."""
+    """The result leaves out offset -1, and a topic partition with an error."""
     partition = OffsetFetchResponse.OffsetFetchResponsePartitions
     partitions = [
         partition(partition_index=0, committed_offset=5),
@@ -176,7 +176,7 @@ def test_offsets_that_were_never_committed_are_left_out() -> None:
 
 
 def test_whom_a_group_waits_for_is_named_with_the_client_that_has_its_seat_now() -> None:
-    """The description has who took it first, as Kafka's; the members of the group stay as described."""
+    """The wait names the client that has the seat now; the members keep the first client, as in Kafka's description."""
     described = DescribeGroupsResponse.DescribedGroupMember(
         member_id="h1-2", group_instance_id="h1", client_id="old-pod", client_host="/127.0.0.1"
     )

@@ -1,4 +1,4 @@
-"""The newest entries without reading everything: the same as reading everything brings."""
+"""The newest entries, without reading all events, equal those of a full read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CAUSE: dict[str, Any] = {"kind": "member_left", "member_ids": [], "group_instanc
 
 
 class Past:
-    """What servers wrote, by partition, at random: a group is on the partition of its node."""
+    """Random events that servers wrote, by partition: a group is on the partition of its node."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -36,7 +36,7 @@ class Past:
             self.step(group, f"id-{number}", self.random.random())
 
     def step(self, group: str, member_id: str, chance: float) -> None:
-        """Something happens."""
+        """Write the events of something that happens at random."""
         generation = self.generations[group]
         if chance < 0.03:
             self.tell(group, "group_loaded", members=2)
@@ -77,7 +77,7 @@ class Past:
             )
 
     def replace(self, group: str, member_id: str, old_member_id: str) -> None:
-        """A seat is taken: there is one."""
+        """Write that a member takes the only seat."""
         fields = {"member_id": member_id, "old_member_id": old_member_id, "group_instance_id": "seat"}
         self.tell(group, "member_replaced", **fields, rebalances=False)
 
@@ -94,7 +94,7 @@ class Past:
         self.written[GROUPS.index(group or key or "") % 2].append(event | fields)
 
     def cluster(self) -> Cluster:
-        """Who has it."""
+        """A cluster with these events."""
         partitions = []
         for written in self.written:
             batches = []
@@ -107,7 +107,7 @@ class Past:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_the_newest_entries_are_those_of_the_whole(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To the last field, whatever happened, for one group and for several; wherever reading stopped."""
+    """All fields are equal, for one group and for several, wherever the reading stopped."""
     monkeypatch.setattr(events, "BACK_FIRST", 3)
     monkeypatch.setattr(events, "BACK_GROWTH", 2)
     past = Past(seed)
@@ -120,7 +120,7 @@ def test_the_newest_entries_are_those_of_the_whole(seed: int, monkeypatch: pytes
 
 
 def test_less_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a long past as much as the newest entries need; of a group that is rarely seen, more."""
+    """The reader fetches only as much of a long past as the entries need; more for a group with rare events."""
     monkeypatch.setattr(events, "BACK_FIRST", 10)
     monkeypatch.setattr(events, "FETCH_MIN_BYTES", 1_000)
     past = Past(0)
@@ -142,7 +142,7 @@ def test_less_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_gaps_alone_are_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether anything is told of a group that is no more stands behind them."""
+    """The events behind the gaps decide whether a group that is gone has any events."""
     monkeypatch.setattr(events, "BACK_FIRST", 1)
     past = Past(0)
     past.written = [[], []]
@@ -155,7 +155,7 @@ def test_gaps_alone_are_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_fold_is_read_to_where_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is one entry, and what is behind it the next; no further than that."""
+    """A fold is one entry: the reader goes back to its beginning and to the next entry, and no further."""
     monkeypatch.setattr(events, "BACK_FIRST", 10)
     monkeypatch.setattr(events, "FETCH_MIN_BYTES", 1_000)
     past = Past(0)

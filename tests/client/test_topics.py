@@ -1,4 +1,4 @@
-"""Topics created, and the ends of their logs."""
+"""The client creates topics and finds the ends of their logs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.client.scripted import Scripted
 
 
 def test_topic_is_created() -> None:
-    """Name and number of partitions, with one replica."""
+    """The request has the name, the number of partitions, and one replica."""
     response = CreateTopicsResponse(topics=[CreateTopicsResponse.CreatableTopicResult(name="t")])
     with Scripted({"CreateTopics": [response]}) as server, Client(server.bootstrap) as client:
         create_topic(client, "t", 12)
@@ -22,7 +22,7 @@ def test_topic_is_created() -> None:
 
 
 def test_topic_that_is_there_already_is_refused() -> None:
-    """The server's word for it is passed on."""
+    """The error of the server reaches the caller."""
     result = CreateTopicsResponse.CreatableTopicResult(name="t", error_code=ErrorCode.TOPIC_ALREADY_EXISTS)
     with (
         Scripted({"CreateTopics": [CreateTopicsResponse(topics=[result])]}) as server,
@@ -33,7 +33,7 @@ def test_topic_that_is_there_already_is_refused() -> None:
 
 
 def test_ends_of_what_has_a_leader_and_answers() -> None:
-    """Asked of the leader: without a leader, with an error, or unknown altogether a topic partition has no end."""
+    """The client asks the leader; a topic partition has no end if it has no leader, has an error or is unknown."""
     metadata = MetadataResponse.MetadataResponsePartition
     partitions = [metadata(partition_index=index, leader_id=7) for index in range(3)]
     partitions.append(metadata(partition_index=3, leader_id=-1))

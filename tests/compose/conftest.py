@@ -1,9 +1,8 @@
-"""The images, and what docker/docker-compose.yml lives through with them, once for all tests.
+"""Builds the images, and runs the story of docker/docker-compose.yml once for all tests.
 
-The images are built as anybody builds them, under a tag of their own, and stay for the next run; containers, volumes
-and network go.
+The images have a tag of their own and stay for the next run; containers, volumes and network are removed.
 
-House rule: what is missing for a run is said in a line.
+House rule: one line says what is missing for a run.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ SIZES: list[str] = []
 
 @pytest.fixture(scope="session")
 def engine() -> None:
-    """A Docker engine answers."""
+    """Require a Docker engine that answers."""
     try:
         answer = docker("info", check=False)
     except FileNotFoundError:
@@ -31,7 +30,7 @@ def engine() -> None:
 
 @pytest.fixture(scope="session")
 def project(engine: None) -> Project:
-    """The images of all services but the audit's, which is under way: it takes longest, and is needed last."""
+    """Build the images of all services; the audit's builds in the background, as it is slow and needed last."""
     project = Project()
     for service in ("coordinator", "producer"):
         project.build(service)
@@ -41,7 +40,7 @@ def project(engine: None) -> Project:
 
 @pytest.fixture(scope="session")
 def images(project: Project) -> Project:
-    """All images are built."""
+    """Wait until all images are built."""
     project.wait_until_built()
     base = image_size(BASE_IMAGE)
     SIZES.append(f"{BASE_IMAGE}: {base / 1e6:.0f} MB")
@@ -52,7 +51,7 @@ def images(project: Project) -> Project:
 
 @pytest.fixture(scope="session")
 def story(project: Project) -> Iterator[Story]:
-    """Up, chaos, audit, down."""
+    """Yield the story: up, chaos, audit, down."""
     try:
         project.compose("up", "--detach")
         yield live_through(project)
@@ -61,7 +60,7 @@ def story(project: Project) -> Iterator[Story]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """How large the images are."""
+    """Print the sizes of the images."""
     if not SIZES:
         return
     terminalreporter.write_sep("=", "images")

@@ -1,6 +1,6 @@
-"""docker/docker-compose.yml as a test drives it: commands, a project of its own, and the `Story` that it lives through.
+"""docker/docker-compose.yml for the tests: commands, a compose project of its own, and the `Story` of one run.
 
-House rule: only containers and volumes of this run's compose project are touched, and every command has a time limit.
+House rule: this module touches only containers and volumes of its run, and every command has a time limit.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Place = tuple[int, int]
 
 
 def run(*command: str, within_s: float = DONE_WITHIN_S, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end; with `check` its failure is the test's, with all that it printed."""
+    """Run a command to its end; with `check` its failure fails the test and shows all its output."""
     environment = {**os.environ, "TAG": TAG}
     engine = os.environ.get("DOCKER_HOST", "")
     if engine.startswith("unix://"):
@@ -53,17 +53,17 @@ def docker(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[s
 
 
 def image(name: str) -> str:
-    """An image of this run, with its tag."""
+    """Return the tagged name of an image of this run."""
     return f"{name}:{TAG}"
 
 
 def image_size(name: str) -> int:
-    """Bytes of an image, unpacked."""
+    """Return the bytes of an image, unpacked."""
     return int(docker("image", "inspect", "--format", "{{.Size}}", name).stdout)
 
 
 def json_lines(text: str) -> list[JsonLine]:
-    """The lines that are JSON objects."""
+    """Return the lines that are JSON objects."""
     return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
 
@@ -88,25 +88,25 @@ class Project:
         self.compose("build", service, within_s=BUILT_WITHIN_S)
 
     def begin_to_build(self, service: str) -> None:
-        """Build a service's image beside what comes next."""
+        """Build a service's image in the background."""
         self._builds.append(self._builder.submit(self.build, service))
 
     def wait_until_built(self) -> None:
-        """Everything that was begun is built; where that failed, the test fails."""
+        """Wait for all background builds; a failed one fails the test."""
         for build in self._builds:
             build.result()
 
     def container(self, service: str) -> str:
-        """The id of a service's container."""
+        """Return the id of a service's container."""
         return self.compose("ps", "-q", service).stdout.strip()
 
     def output(self, service: str) -> list[JsonLine]:
-        """What a service printed as JSON over all its starts, standard error behind standard output."""
+        """Return a service's JSON lines over all its starts: standard output, then standard error."""
         logs = docker("logs", self.container(service))
         return json_lines(logs.stdout) + json_lines(logs.stderr)
 
     def seats(self) -> dict[str, str] | None:
-        """Member ids by instance id, once the group is stable and every consumer is in it."""
+        """Return member ids by instance id, once the group is stable and every consumer is in it."""
         asked = ("tenure", "groups", "describe", GROUP, "--members", "--output", "json")
         found = self.compose("exec", "-T", "coordinator", *asked, check=False)
         if found.returncode != 0:
@@ -118,11 +118,12 @@ class Project:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """What happened.
+    """The facts of one run.
 
     before, after: the coordinator's log lines until the first harm, and from then on. harm: chaos's lines.
-    acknowledged, consumed: (partition, offset) of messages, as often as they were said. audited: the audit of the log.
-    found: its summary, empty where there is none.
+    acknowledged, consumed: (partition, offset) of messages, once for each line about them. audited: the audit of the
+    log.
+    found: its summary, empty without one.
     """
 
     project: Project
@@ -137,7 +138,7 @@ class Story:
 
 
 def live_through(project: Project) -> Story:
-    """Everything from a group that is whole to the audit; the project is up."""
+    """Run everything from a complete group to the audit; the project is up."""
     wait_until(project.seats, "three consumers share the topic", WHOLE_WITHIN_S)
     health = docker("inspect", "--format", "{{.State.Health.Status}}", project.container("coordinator")).stdout.strip()
     mark = len(project.output("coordinator"))

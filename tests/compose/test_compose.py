@@ -1,6 +1,6 @@
-"""docker/docker-compose.yml: consumers are restarted, the coordinator is killed, and nothing moves.
+"""docker/docker-compose.yml: consumers restart, the coordinator is killed, and no partition moves.
 
-House rule: what is asserted comes from the services themselves: the coordinator's log, the clients, the audit.
+House rule: every fact comes from the services themselves: the coordinator's log, the clients, the audit.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.compose
 
 
 def named(events: list[JsonLine], name: str) -> list[JsonLine]:
-    """The group's events of that name."""
+    """Return the group's events of that name."""
     return [event for event in events if event["event"] == name and event.get("group") == GROUP]
 
 
@@ -26,7 +26,7 @@ def test_the_harm_was_done(story: Story) -> None:
 
 
 def test_no_rebalance(story: Story) -> None:
-    """From the first harm until a session timeout after the last one no rebalance starts, and nobody expires."""
+    """From the first harm until a session timeout after the last one no rebalance starts, and no member expires."""
     assert named(story.before, "rebalance_completed")
     assert named(story.after, "rebalance_started") == []
     assert named(story.after, "member_expired") == []
@@ -50,7 +50,7 @@ def test_no_message_is_lost(story: Story) -> None:
 
 
 def test_the_audit_is_clean(story: Story) -> None:
-    """The audit finds nothing, and in the log it sees the same: every seat came back, no rebalance but the first."""
+    """The audit finds nothing, and its history has the same: every seat came back, no rebalance but the first."""
     assert story.audited.returncode == 0, story.audited.stdout + story.audited.stderr
     assert story.found["findings"] == {}
     group = story.found["groups"][GROUP]
@@ -60,5 +60,5 @@ def test_the_audit_is_clean(story: Story) -> None:
 
 
 def test_the_coordinator_is_healthy(story: Story) -> None:
-    """Its health check passes."""
+    """The coordinator's health check passes."""
     assert story.health == "healthy"

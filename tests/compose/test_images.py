@@ -1,6 +1,6 @@
-"""The images by themselves: how large, what isn't in them, who runs in them, and how they are told what to do.
+"""The images by themselves: their size, their content, their user and their configuration.
 
-House rule: each container goes when its test ends.
+House rule: each container is removed when its test ends.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ READY_WITHIN_S = 30.0
 
 @contextmanager
 def server(environment: Mapping[str, str], volume: str | None = None) -> Iterator[str]:
-    """A container of the server image that is ready, with its data in that volume: its id."""
+    """Yield the id of a ready container of the server image, with its data in that volume."""
     settings = [part for name, value in environment.items() for part in ("--env", f"{name}={value}")]
     mounts = [] if volume is None else ["--volume", f"{volume}:/data"]
     container = docker("run", "--detach", *settings, *mounts, SERVER).stdout.strip()
@@ -41,20 +41,20 @@ def test_the_server_image_is_small(images: Project) -> None:
 
 @ALL
 def test_no_image_can_compile(images: Project, name: str) -> None:
-    """No compiler, no make, and no pip for what is installed."""
+    """No image has a compiler, make, or a pip for its packages."""
     look = "command -v cc gcc c++ clang make; ls /tenure/bin/pip; true"
     assert docker("run", "--rm", "--entrypoint", "sh", name, "-c", look).stdout == ""
 
 
 @ALL
 def test_no_image_runs_as_root(images: Project, name: str) -> None:
-    """A process in it is nobody special, and can't change the program."""
+    """A process in an image has an ordinary user id, and can't change the program."""
     look = "id -u; id -g; test -w /tenure && echo writable; true"
     assert docker("run", "--rm", "--entrypoint", "sh", name, "-c", look).stdout == "1000\n1000\n"
 
 
 def test_an_environment_for_kafka_starts_it(images: Project) -> None:
-    """What Kafka's own image is told, a controller's listener too, is understood; the health check follows it."""
+    """The server starts with the environment of Kafka's own image, a controller's listener too, and is healthy."""
     kafka = {
         "KAFKA_NODE_ID": "7",
         "KAFKA_PROCESS_ROLES": "broker,controller",
@@ -74,14 +74,14 @@ def test_an_environment_for_kafka_starts_it(images: Project) -> None:
 
 
 def test_tenure_names_win(images: Project) -> None:
-    """A setting under TENURE_ goes over the same one under KAFKA_, the image's own included."""
+    """A setting under TENURE_ has priority over the same one under KAFKA_, also over the image's own."""
     both = {"KAFKA_NODE_ID": "7", "TENURE_NODE_ID": "8", "TENURE_LISTENERS": "PLAINTEXT://:9192"}
     with server(both) as container:
         assert "ready listen=[::]:9192 node=8 data=/data" in docker("logs", container).stdout
 
 
 def test_the_health_check_says_when_nobody_answers(images: Project) -> None:
-    """It fails, in a line."""
+    """Without a server the health check fails with one line."""
     done = docker("run", "--rm", "--entrypoint", "python", SERVER, "/tenure/health.py", check=False)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
@@ -89,14 +89,14 @@ def test_the_health_check_says_when_nobody_answers(images: Project) -> None:
 
 
 def test_sigterm_ends_it_in_order(images: Project) -> None:
-    """As the first process of its container the server hears SIGTERM, and ends with 0."""
+    """The server is its container's first process, receives SIGTERM, and exits with 0."""
     with server({}) as container:
         docker("stop", "--time", "20", container)
         assert docker("inspect", "--format", "{{.State.ExitCode}}", container).stdout.strip() == "0"
 
 
 def test_data_outlives_the_container(images: Project) -> None:
-    """What is in a volume is there for the next container, which may write to it: a topic, here."""
+    """The next container finds the volume's data, here a topic, and may write to it."""
     volume = docker("volume", "create").stdout.strip()
     try:
         with server({"TENURE_TOPICS": "orders:3"}, volume=volume):

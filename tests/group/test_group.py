@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from coordinator.group.group import Group, Member, Waiting
 from coordinator.group.invariants import violations
 from coordinator.group.state import State
+from coordinator.group.vote import winner
 from tests.group.harness import subscription
 
 
@@ -81,6 +86,59 @@ def test_a_seat_keeps_its_lead_and_assignment() -> None:
 def test_vote(lists: list[tuple[str, ...]], chosen: str) -> None:
     """Each member votes for its first protocol name that all members list."""
     assert group_of(*(member(f"m{n}", *names) for n, names in enumerate(lists))).select_protocol() == chosen
+
+
+NAMES = st.lists(st.sampled_from("abcdef"), max_size=7).map(lambda names: ("common", *names))
+
+
+@given(st.lists(NAMES.flatmap(st.permutations), min_size=1, max_size=6), st.integers(0, 5), st.lists(NAMES, max_size=2))
+def test_vote_is_the_plain_definition(lists: list[list[str]], gone: int, updates: list[tuple[str, ...]]) -> None:
+    """Whoever came, left or changed its list: the candidates are what all list, and each votes for its first one."""
+    group = group_of(*(member(f"m{n}", *names) for n, names in enumerate(lists)))
+    members = list(group.members.values())
+    for each in members[1:][:gone]:
+        group.remove(each)
+    for each, names in zip(list(group.members.values()), updates, strict=False):
+        group.update(each, [(name, b"") for name in names], 1, 1, None)
+    assert violations(group) == []
+    listed = [[name for name, _ in each.protocols] for each in group.members.values()]
+    candidates = {name for name in "abcdef" if all(name in names for names in listed)} | {"common"}
+    votes = Counter(next(name for name in names if name in candidates) for names in listed)
+    assert group.select_protocol() == winner(votes)
+    for name in "abcdefg":
+        assert group.all_support(name) == (name in candidates)
+        assert group.supports("consumer", [("x", b""), (name, b"")]) == (name in candidates)
+
+
+class Name(str):
+    """A protocol name that counts how often it is compared or hashed."""
+
+    __slots__ = ()
+    looks = 0
+
+    def __hash__(self) -> int:
+        Name.looks += 1
+        return str.__hash__(self)
+
+    def __eq__(self, other: object) -> bool:
+        Name.looks += 1
+        return str.__eq__(self, other)
+
+
+def test_the_work_of_a_vote_is_linear_in_the_names() -> None:
+    """Two members with n other names each, and one in common: twice the names are twice the work."""
+
+    def work(n: int) -> int:
+        first = member("a", *(Name(f"a{i}") for i in range(n)), Name("common"))
+        second = member("b", *(Name(f"b{i}") for i in range(n)), Name("common"))
+        Name.looks = 0
+        group = group_of(first)
+        assert group.supports("consumer", second.protocols)
+        group.add(second)
+        assert group.select_protocol() == "common"
+        return Name.looks
+
+    assert work(200) < 2.5 * work(100)
 
 
 def test_who_fits() -> None:

@@ -82,6 +82,11 @@ def nobodys_protocols(group: Group) -> None:
     member.protocols = [("other", b"")]
 
 
+def other_support(group: Group) -> None:
+    """Let the group count a protocol that no member lists."""
+    group.support["other"] = 1
+
+
 def forgotten_rebalance(group: Group) -> None:
     """Let every member wait in JoinGroup while the rebalance stays open."""
     group.state = State.PREPARING_REBALANCE
@@ -107,6 +112,7 @@ BREAKS: dict[str, tuple[Callable[[Group], object], str]] = {
     "no timer": (no_timer, "nothing would ever expire"),
     "late timer": (late_timer, "would expire late"),
     "held open": (lambda group: setattr(group, "initial_delay", InitialDelay(1, 1)), "held open"),
+    "other support": (other_support, "support of protocols is counted"),
     "rebalance stays open": (forgotten_rebalance, "stays open"),
     "protocol counts": (other_protocols, "the members list"),
     "no common protocol": (nobodys_protocols, "no protocol that all members support"),

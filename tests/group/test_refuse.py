@@ -9,6 +9,7 @@ import pytest
 
 from coordinator.group.events import (
     CommitOffsets,
+    CommitPrepared,
     DeleteGroup,
     DeleteOffsets,
     DescribeGroup,
@@ -20,6 +21,7 @@ from coordinator.group.events import (
     RequestEvent,
     SyncGroup,
 )
+from coordinator.group.group import Prepared
 from coordinator.group.refuse import refuse
 from protocol import messages
 from protocol.messages import encode
@@ -56,9 +58,11 @@ def test_each_event_is_refused_with_the_error(event: RequestEvent, version: int)
 
 
 def test_no_event_is_left_out() -> None:
-    """Every event with a request has a refusal; for ListGroups it is an empty list."""
-    assert {type(event) for event, _ in EVENTS} | {ListGroups} == set(typing.get_args(RequestEvent))
+    """Every event with a request has a refusal; for ListGroups an empty list, for CommitPrepared the error itself."""
+    assert {type(event) for event, _ in EVENTS} | {ListGroups, CommitPrepared} == set(typing.get_args(RequestEvent))
     assert refuse(ListGroups("r", [], []), ErrorCode.NOT_COORDINATOR) == []
+    prepared = CommitPrepared("r", SOMEBODY, messages.OffsetCommitRequest(), Prepared({}, [], set(), fits=True))
+    assert refuse(prepared, ErrorCode.NOT_COORDINATOR) is ErrorCode.NOT_COORDINATOR
 
 
 @pytest.mark.parametrize(

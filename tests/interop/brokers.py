@@ -1,10 +1,10 @@
-"""The two servers that the same scenarios run on: Tenure, and Apache Kafka as the measure.
+"""The two servers of all scenarios: Tenure, and Apache Kafka as the measure.
 
-Both say how often a group rebalanced in the same way: by the server's own log, between two marks. Tenure logs an event
-`rebalance_started`, Kafka the line "Preparing to rebalance group ...", each as the rebalance begins; and so for the
-replacements of static members.
+The number of a group's rebalances comes from the server's own log, between two marks. Tenure logs an event
+`rebalance_started`, Kafka the line "Preparing to rebalance group ...", each as the rebalance begins. Replacements of
+static members are counted in the same way.
 
-House rule: a scenario asks for nothing that only one of them has.
+House rule: a scenario uses only what both servers have.
 """
 
 from __future__ import annotations
@@ -118,11 +118,11 @@ class ApacheBroker:
         return self.kafka.log_file.stat().st_size
 
     def rebalances(self, group: str, since: int) -> int:
-        """Lines that say so."""
+        """Return the number of lines about the start of its rebalances."""
         return self._count(rf"Preparing to rebalance group {re.escape(group)} ", since)
 
     def replacements(self, group: str, since: int) -> int:
-        """Lines that say so."""
+        """Return the number of lines about its replaced static members."""
         return self._count(rf"joins group {re.escape(group)} in .* Replacing previously mapped member", since)
 
     def _count(self, pattern: str, since: int) -> int:
@@ -144,7 +144,7 @@ def create_topic(bootstrap: str, name: str, partition_count: int) -> None:
 
 
 def settings_of(bootstrap: str, topic: str) -> dict[str, str]:
-    """What is set for a topic, beyond defaults."""
+    """Return a topic's settings that aren't defaults."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     asked = ConfigResource(ResourceType.TOPIC, topic)
     entries = admin.describe_configs([asked])[asked].result(ADMIN_TIMEOUT_S).values()

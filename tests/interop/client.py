@@ -1,7 +1,7 @@
-"""What a client under test is, whatever language it is written in.
+"""Defines a client under test, in whatever language it is written.
 
-A client is its worker: a program that speaks the JSON lines of worker.py. Here stands how it is started, which programs
-that takes, and what the client has no way to do, with the reason; which version runs the worker says (`started`).
+A client is its worker: a program that speaks the JSON lines of worker.py. This module has its command, the programs
+that it needs, and the abilities that the client lacks, with the reason. The worker reports its version (`started`).
 
 House rule: a reason in `cannot` is about the client; a test shows it on Apache Kafka too.
 """
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Ability(enum.Enum):
-    """What not every client can do."""
+    """Abilities that some clients lack."""
 
     STATIC = "joins with an instance id"
     STAY = "closes without leaving the group, when it has an instance id"
@@ -38,14 +38,14 @@ class Ability(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """How a client is run, and what it can't do.
+    """The command of a client, and the abilities that it lacks.
 
     name: as in the table and in the names of tests.
-    command: its worker's command line, to which the settings are added; called in the root of the project, before the
-        first worker starts and again for each: it builds what there is to build, once. Raises when that fails.
-    programs: what has to be in PATH for it; they are its toolchain.
+    command: its worker's command line, to which the settings are added. It is called in the root of the project before
+        each worker starts; it builds the worker once, and raises if that fails.
+    programs: its toolchain, which must be in PATH.
     cannot: abilities that it lacks, each with the reason in a few words.
-    joins_twice: it may rebalance once more than there is reason to (see worker_kafka_python.py).
+    joins_twice: it may rebalance once more than necessary (see worker_kafka_python.py).
     """
 
     name: str
@@ -56,14 +56,14 @@ class Client:
 
     @property
     def missing(self) -> str | None:
-        """None if its toolchain is here, or one line that names what isn't."""
+        """Return None if its toolchain is here, or one line with the missing programs."""
         absent = [program for program in self.programs if shutil.which(program) is None]
         return f"{self.name} needs {' and '.join(absent)}, not found here" if absent else None
 
 
 @contextmanager
 def build_folder(name: str) -> Iterator[Path]:
-    """A folder for what a client's worker is built of, and the right to build in it: one process at a time has it."""
+    """Yield a folder for a client's build; only one process at a time builds in it."""
     folder = ROOT / "build" / "interop" / name
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
@@ -72,6 +72,6 @@ def build_folder(name: str) -> Iterator[Path]:
 
 
 def run_build(command: Sequence[str], folder: Path) -> None:
-    """Run a compiler or an installer; what it said is the error when it fails."""
+    """Run a compiler or an installer; if it fails, its output is the error."""
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"

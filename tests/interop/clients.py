@@ -1,8 +1,8 @@
 """All clients under test.
 
-A scenario names what it asks of a client (`clients_that`), and a client that lacks it has no test of it: the table of
-docs/clients.md shows n/a and the reason. A client that needs more than Python carries the marker `toolchain`; where its
-programs are missing it is skipped, by name.
+A scenario names the abilities that it needs (`clients_that`). A client that lacks one has no test of that scenario: the
+table of docs/clients.md shows n/a and the reason. A client that needs more than Python has the marker `toolchain`;
+without its programs it is skipped, by name.
 
 To add the clients of a language: a folder whose clients.py has CLIENTS, a tuple of Client, and a word in CLIENTS below.
 """
@@ -22,7 +22,7 @@ from tests.interop.node import clients as node
 
 
 def python_worker(module: str) -> Callable[[], Sequence[str]]:
-    """The command of a worker in Python, run by this interpreter."""
+    """Return the command of a worker in Python, run by this interpreter."""
     return lambda: (sys.executable, "-m", f"tests.interop.{module}")
 
 
@@ -58,12 +58,12 @@ CLIENTS = {client.name: client for client in (*PYTHON, KCAT, *go.CLIENTS, *java.
 
 
 def clients_that(*abilities: Ability) -> list[ParameterSet]:
-    """Parameters of the fixture `client`: all that can do this, to be given with indirect=True."""
+    """Return parameters of the fixture `client`, for indirect=True: all clients with these abilities."""
     return clients_named(*(name for name, client in CLIENTS.items() if not client.cannot.keys() & set(abilities)))
 
 
 def clients_named(*names: str) -> list[ParameterSet]:
-    """As clients_that, for what only some clients do."""
+    """Return the same for clients by name."""
     return [
         pytest.param(name, marks=[pytest.mark.toolchain] if CLIENTS[name].programs else []) for name in sorted(names)
     ]

@@ -26,21 +26,21 @@ SETTINGS = {"group.initial.rebalance.delay.ms": "500", "group.min.session.timeou
 
 @pytest.fixture(scope="session")
 def java() -> None:
-    """Java, and what of Apache Kafka runs on it."""
+    """Require Java and the parts of Apache Kafka that run on it."""
     if (reason := available()) is not None:
         pytest.skip(reason)
 
 
 @pytest.fixture(scope="session")
 def apache_kafka(java: None) -> Iterator[ApacheBroker]:
-    """One node of Apache Kafka for all scenarios."""
+    """Yield one node of Apache Kafka for all scenarios."""
     with ApacheKafka(SETTINGS) as kafka:
         yield ApacheBroker(kafka)
 
 
 @pytest.fixture(scope="session")
 def tenure_server() -> Iterator[TenureBroker]:
-    """One server of ours for all scenarios."""
+    """Yield one server of Tenure for all scenarios."""
     with Tenure(SETTINGS) as tenure:
         yield TenureBroker(tenure)
 
@@ -49,21 +49,21 @@ def tenure_server() -> Iterator[TenureBroker]:
     params=[pytest.param("tenure", marks=pytest.mark.interop), pytest.param("apache", marks=pytest.mark.oracle)]
 )
 def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
-    """The server under test."""
+    """Yield the server under test."""
     if request.param == "apache":
         yield (kafka := request.getfixturevalue("apache_kafka"))
         print(kafka.log_tail())
         return
     tenure: TenureBroker = request.getfixturevalue("tenure_server")
     if not tenure.tenure.running:
-        tenure.start()  # a test that failed may have left it dead
+        tenure.start()  # a failed test may have left it dead
     yield tenure
-    print(tenure.log_tail())  # pytest shows it where the test failed
+    print(tenure.log_tail())  # pytest shows it with a failed test
 
 
 @pytest.fixture(params=clients_that())
 def client(request: pytest.FixtureRequest) -> str:
-    """The client under test."""
+    """Return the client under test."""
     if (reason := CLIENTS[request.param].missing) is not None:
         pytest.skip(reason)
     return str(request.param)
@@ -71,13 +71,13 @@ def client(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def group() -> str:
-    """A group id of this test's own."""
+    """Return a group id for this test alone."""
     return f"group-{uuid.uuid4().hex[:8]}"
 
 
 @pytest.fixture
 def fleet(request: pytest.FixtureRequest, broker: Broker) -> Iterator[Fleet]:
-    """Consumers on a topic of this test's own; which versions of clients they were stands in a report of the run."""
+    """Yield consumers on a topic of this test alone; the report has the clients' versions."""
     topic = f"topic-{uuid.uuid4().hex[:8]}"
     create_topic(broker.bootstrap, topic, PARTITION_COUNT)
     with Fleet(broker.bootstrap, topic, PARTITION_COUNT) as fleet:
@@ -87,6 +87,6 @@ def fleet(request: pytest.FixtureRequest, broker: Broker) -> Iterator[Fleet]:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Server and client stand in a report of the run, where table.py reads them."""
+    """Write server and client into the report of the run, where table.py reads them."""
     parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
     item.user_properties += [(name, parameters[name]) for name in ("broker", "client") if name in parameters]

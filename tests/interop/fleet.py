@@ -1,11 +1,11 @@
-"""Consumers as processes, and what a test waits for.
+"""Consumers as processes, and waits for their events.
 
-A fleet starts workers (worker.py), reads what they print, and lets a test wait until something holds for all of them.
-It also checks a promise that no single consumer can: that no topic partition has two owners at one time. Every
-rebalance callback carries the machine's monotonic clock, so the spans in which a consumer owned a partition are
-intervals of one clock; an owner's span ends where its revoked or lost callback, its close or its SIGKILL starts.
+A fleet starts workers (worker.py), reads their lines, and lets a test wait until a condition holds for all of them. It
+also checks that no topic partition has two owners at one time, which no single consumer can see. Every rebalance
+callback carries the machine's monotonic clock, so the spans in which a consumer owned a partition are intervals of one
+clock; an owner's span ends where its revoked or lost callback, its close or its SIGKILL starts.
 
-House rule: every wait has a deadline, and a failure shows what each consumer saw last.
+House rule: every wait has a deadline, and a failure shows each consumer's last events.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Event = dict[str, Any]
 
 
 class ConsumerProcess:
-    """One worker process and all that it printed."""
+    """One worker process and all its lines."""
 
     def __init__(self, client: str, settings: Settings, changed: threading.Condition) -> None:
         self.client = client
@@ -55,7 +55,7 @@ class ConsumerProcess:
 
     @property
     def membership(self) -> Membership:
-        """Where the consumer says it stands; generation -1 before it said anything."""
+        """Return the consumer's last reported membership; generation -1 before the first one."""
         for event in reversed(self.events):
             if event["event"] == "membership":
                 return Membership(event["generation"], event["member_id"], tuple(event["partitions"]))
@@ -63,12 +63,12 @@ class ConsumerProcess:
 
     @property
     def version(self) -> str | None:
-        """Of the client, as it says when it starts."""
+        """Return the client's version from its first event."""
         return next((str(event["version"]) for event in self.events if event["event"] == "started"), None)
 
     @property
     def consumed(self) -> list[Consumed]:
-        """The records that it said it consumed, by partition and offset; each once, for a rebalance may repeat some."""
+        """Return the records that it reported, by partition and offset, without those that a rebalance repeated."""
         places = {
             (partition, offset): Consumed(partition, offset, Record.from_json(record))
             for event in self.named("records")
@@ -78,11 +78,11 @@ class ConsumerProcess:
 
     @property
     def running(self) -> bool:
-        """Whether the process is there."""
+        """Return whether the process lives."""
         return self._process.poll() is None
 
     def named(self, name: str, since: float = 0.0) -> list[Event]:
-        """Its events of that name, since a moment of the monotonic clock."""
+        """Return its events of that name, since a time of the monotonic clock."""
         return [event for event in self.events if event["event"] == name and event["at"] >= since]
 
     def tell(self, do: str, **fields: Any) -> None:
@@ -102,7 +102,7 @@ class ConsumerProcess:
         self.join()
 
     def join(self) -> int:
-        """Wait for the end of the process and of what it printed; its exit code."""
+        """Wait for the end of the process and of its output; returns its exit code."""
         try:
             code = self._process.wait(STOP_S)
         except subprocess.TimeoutExpired:
@@ -114,12 +114,12 @@ class ConsumerProcess:
                 reader.join()
             for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
                 if pipe is not None:
-                    with contextlib.suppress(BrokenPipeError):  # a command that it didn't live to read
+                    with contextlib.suppress(BrokenPipeError):  # a command that came after its end
                         pipe.close()
         return code
 
     def describe(self) -> str:
-        """The last events and the end of standard error, for a failure's message."""
+        """Return the last events and the end of standard error, for a failure's message."""
         shown = [event for event in self.events if event["event"] not in {"polled", "records"}][-12:]
         lines = [
             f"  {event['at']:.3f} " + json.dumps({key: value for key, value in event.items() if key != "at"})
@@ -129,7 +129,7 @@ class ConsumerProcess:
         return "\n".join([f"{self.client} {name}", *lines, *(f"  ! {line.rstrip()}" for line in self._stderr[-15:])])
 
     def ownerships(self) -> Iterable[tuple[int, float, float]]:
-        """Partition, begin and end of each span in which it owned the partition; end is infinite while it lasts."""
+        """Yield partition, begin and end of each span of ownership; end is infinite while it lasts."""
         begun: dict[int, float] = {}
         for event in list(self.events):
             if event["event"] == "assigned":
@@ -165,12 +165,12 @@ class ConsumerProcess:
 
 
 def rebalanced_once(client: str, rebalances: int) -> bool:
-    """Whether the count is that of one rebalance, in a group of such clients."""
+    """Return whether the count is that of one rebalance, in a group of such clients."""
     return rebalances == 1 or (CLIENTS[client].joins_twice and rebalances > 1)
 
 
 def ordered(records: Iterable[Record]) -> list[Record]:
-    """In an order of their own: between topic partitions there is none."""
+    """Sort records by content, because topic partitions have no common order."""
     return sorted(records, key=lambda each: (each.key or b"", each.value or b"", each.headers))
 
 
@@ -203,7 +203,7 @@ class Fleet:
         return consumer
 
     def wait(self, what: str, holds: Callable[[], bool], within_s: float = WAIT_S) -> None:
-        """Until it holds; it is asked again after each event of any consumer."""
+        """Wait until it holds; check again after each event of any consumer."""
         with self._changed:
             if self._changed.wait_for(holds, within_s):
                 return
@@ -213,17 +213,17 @@ class Fleet:
     def wait_for_event(
         self, consumer: ConsumerProcess, name: str, since: float = 0.0, within_s: float = WAIT_S
     ) -> Event:
-        """The first event of that name since a moment; fails at once when the process ends without it."""
+        """Return the first event of that name since a time; fail at once if the process ends without it."""
         self.wait(name, lambda: bool(consumer.named(name, since)) or not consumer.running, within_s)
         found = consumer.named(name, since)
         if not found and not consumer.running:
-            consumer.join()  # it may have been its last word
+            consumer.join()  # it may have been its last event
             found = consumer.named(name, since)
         assert found, f"ended without {name}: {consumer.describe()}"
         return found[0]
 
     def wait_until_shared(self, members: Sequence[ConsumerProcess], within_s: float = WAIT_S) -> int:
-        """Until all are of one generation and own each partition once, none of them nothing; the generation."""
+        """Wait until all are in one generation, own each partition once, and each owns one; returns the generation."""
         self.wait(
             f"{len(members)} members share {self.topic}",
             lambda: self.shared(members) or not all(member.running for member in members),
@@ -234,7 +234,7 @@ class Fleet:
         return members[0].membership.generation
 
     def shared(self, members: Sequence[ConsumerProcess]) -> bool:
-        """See `wait_until_shared`."""
+        """Return whether that holds; see `wait_until_shared`."""
         memberships = [member.membership for member in members]
         owned = sorted(partition for membership in memberships for partition in membership.partitions)
         return (
@@ -245,7 +245,7 @@ class Fleet:
         )
 
     def wait_while_polling(self, members: Sequence[ConsumerProcess], for_s: float) -> None:
-        """Until each has polled that much later than now: heartbeats and fetches have come and gone."""
+        """Wait until each has polled that much later than now, so that heartbeats and fetches have come and gone."""
         later = time.monotonic() + for_s
         self.wait(
             f"all poll for {for_s:g} s",
@@ -284,7 +284,7 @@ class Fleet:
         self.wait_for_event(consumer, "produced", since)
 
     def wait_until_consumed(self, consumer: ConsumerProcess, count: int) -> list[Record]:
-        """Until the consumer has had so many; all that it had, in the order of `ordered`."""
+        """Wait for that many records; returns all records of the consumer, in the order of `ordered`."""
 
         def places() -> set[tuple[int, int]]:
             return {(each[0], each[1]) for event in consumer.named("records") for each in event["records"]}
@@ -293,14 +293,14 @@ class Fleet:
         return ordered(each.record for each in consumer.consumed)
 
     def read_committed(self, consumer: ConsumerProcess, partitions: Iterable[int]) -> dict[int, tuple[int, str] | None]:
-        """What the consumer reads back."""
+        """Return the committed offsets as the consumer reads them."""
         since = time.monotonic()
         consumer.tell("read_committed", partitions=list(partitions))
         offsets = self.wait_for_event(consumer, "read_committed", since)["offsets"]
         return {int(partition): None if value is None else (value[0], value[1]) for partition, value in offsets.items()}
 
     def double_ownerships(self) -> list[str]:
-        """Where two consumers of a group owned one partition at the same time; empty if never."""
+        """Return each overlap of two owners of one partition in a group; empty without any."""
         spans: dict[tuple[str, int], list[tuple[float, float, str]]] = {}
         for number, consumer in enumerate(self.consumers):
             for partition, begin, end in consumer.ownerships():

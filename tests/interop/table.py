@@ -67,7 +67,7 @@ NO_TESTS = 5
 
 @dataclass
 class Results:
-    """Of all runs: whether a scenario passed, by scenario, client and server; and each client's version."""
+    """All runs: whether a scenario passed, by scenario, client and server; and each client's version."""
 
     passed: dict[tuple[str, str, str], bool] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
@@ -75,13 +75,13 @@ class Results:
     def read(self, report: Path) -> None:
         """Add a report of pytest. A cell that was run twice passed if both did."""
         for case in ET.parse(report).iter("testcase"):
-            told = {each.attrib["name"]: each.attrib["value"] for each in case.iter("property")}
-            if case.find("skipped") is not None or not {"broker", "client"} <= told.keys():
+            properties = {each.attrib["name"]: each.attrib["value"] for each in case.iter("property")}
+            if case.find("skipped") is not None or not {"broker", "client"} <= properties.keys():
                 continue
             passed = case.find("failure") is None and case.find("error") is None
-            cell = (case.attrib["name"].partition("[")[0], told["client"], told["broker"])
+            cell = (case.attrib["name"].partition("[")[0], properties["client"], properties["broker"])
             self.passed[cell] = passed and self.passed.get(cell, True)
-            for name, value in told.items():
+            for name, value in properties.items():
                 if name.startswith("version of "):
                     self.versions[name.removeprefix("version of ")] = value
 
@@ -109,7 +109,7 @@ def selection_of(client: str, server: str) -> list[str]:
 
 
 def selection_of_the_rest(servers: Sequence[str]) -> list[str]:
-    """What else needs a toolchain, as arguments of pytest."""
+    """Return all other tests that need a toolchain, as arguments of pytest."""
     markers = "toolchain" if "apache" in servers else "toolchain and not oracle"
     scenarios = " or ".join(f"{server}-{client}" for server in SERVERS for client in CLIENTS)
     return ["-m", markers, "-k", f"not ({scenarios})", "tests/interop"]

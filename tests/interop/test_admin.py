@@ -1,4 +1,4 @@
-"""What the clients' admin halves say of a group, and do to it.
+"""The clients' admin halves describe a group and change it.
 
 aiokafka's admin client speaks DescribeGroups up to v2, which has no instance ids.
 
@@ -142,7 +142,7 @@ def test_static_members_are_removed_and_the_group_is_deleted(
 ) -> None:
     """Members leave by instance id through an admin client (KIP-345), and only then the group can be deleted.
 
-    Of the three only kafka-python can remove members; whoever is removed hears it with its next heartbeat.
+    Of the three only kafka-python can remove members; a removed member learns it from its next heartbeat.
     """
     consumers = start_static(fleet, client, group)
     for consumer in consumers:

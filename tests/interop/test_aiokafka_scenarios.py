@@ -1,11 +1,11 @@
-"""What aiokafka's own tests ask of a server about groups, beyond the scenarios that all clients have, in our words.
+"""Group scenarios of aiokafka's own tests, beyond the scenarios that all clients have, in our words.
 
-Its source release carries no tests (its MANIFEST.in leaves them out), so that peers/ can't run them. What they do with
-groups and the other files here don't: subscriptions by pattern, topics that change under a group, partitions assigned
-by hand beside one, commits by closing, members that stop polling, and session timeouts out of bounds. The clients run
-in the test's own process here.
+Its source release carries no tests (its MANIFEST.in leaves them out), so that peers/ can't run them. The scenarios that
+the other files here lack: subscriptions by pattern, topics that change under a group, partitions assigned by hand
+beside one, commits by closing, members that stop polling, and session timeouts out of bounds. The clients run in the
+test's own process here.
 
-House rule: conftest.py's. Nothing is waited for by time: consumers poll until it holds.
+House rule: conftest.py's. No test waits a fixed time: consumers poll until a condition holds.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ async def test_new_partitions_are_shared(broker: Broker, start: Start, group: st
 
 
 async def test_members_may_want_different_topics(broker: Broker, start: Start, group: str) -> None:
-    """Each is given only what it subscribed to; what nobody else wants waits for who does."""
+    """Each member gets only topics that it subscribed to; a topic without a subscriber waits for one."""
     one, two = f"{group}-one", f"{group}-two"
     for topic in (one, two):
         create_topic(broker.bootstrap, topic, PARTITION_COUNT)
@@ -138,7 +138,7 @@ async def test_members_may_want_different_topics(broker: Broker, start: Start, g
 async def test_who_assigns_by_hand_commits_while_the_group_has_no_members(
     broker: Broker, start: Start, group: str
 ) -> None:
-    """A group id without membership: its commits are taken, until the group has members; then they are refused."""
+    """A consumer without membership may commit for its group id only while the group has no members."""
     topic = f"{group}-topic"
     create_topic(broker.bootstrap, topic, PARTITION_COUNT)
     partition = TopicPartition(topic, 0)
@@ -157,7 +157,7 @@ async def test_who_assigns_by_hand_commits_while_the_group_has_no_members(
 
 
 async def test_closing_commits_what_was_consumed(broker: Broker, start: Start, group: str) -> None:
-    """With automatic commits: the last one is sent before LeaveGroup."""
+    """A consumer with automatic commits sends its last commit before LeaveGroup."""
     topic = f"{group}-topic"
     create_topic(broker.bootstrap, topic, 1)
     await produce(broker.bootstrap, topic, 3)
@@ -172,7 +172,7 @@ async def test_closing_commits_what_was_consumed(broker: Broker, start: Start, g
 
 
 async def test_a_member_that_stops_polling_leaves(broker: Broker, start: Start, group: str) -> None:
-    """After max_poll_interval_ms with records that it doesn't take: the other member has everything."""
+    """A member that takes no records for max_poll_interval_ms leaves, and the other member gets everything."""
     topic = f"{group}-topic"
     create_topic(broker.bootstrap, topic, PARTITION_COUNT)
     await produce(broker.bootstrap, topic, 1)
@@ -186,7 +186,7 @@ async def test_a_member_that_stops_polling_leaves(broker: Broker, start: Start, 
 async def test_a_session_timeout_out_of_bounds_is_refused(
     broker: Broker, start: Start, group: str, session_timeout_ms: int
 ) -> None:
-    """Shorter than group.min.session.timeout.ms, or longer than the most: INVALID_SESSION_TIMEOUT."""
+    """A session timeout below the server's minimum or above its maximum gets INVALID_SESSION_TIMEOUT."""
     topic = f"{group}-topic"
     create_topic(broker.bootstrap, topic, 1)
     with pytest.raises(InvalidSessionTimeoutError):

@@ -24,12 +24,12 @@ def test_members_come_leave_and_die(broker: Broker, fleet: Fleet, client: str, g
 
 @pytest.mark.parametrize("client", clients_that(Ability.COOPERATIVE), indirect=True)
 def test_cooperative_members_come_leave_and_die(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
-    """The same, with members that give up only what they lose; they rebalance at least once each time."""
+    """Members that give up only moving partitions do the same; they rebalance at least once each time."""
     assert min(come_leave_and_die(broker, fleet, client, group, assignor="cooperative-sticky")) >= 1
 
 
 def come_leave_and_die(broker: Broker, fleet: Fleet, client: str, group: str, **settings: str) -> tuple[int, int, int]:
-    """How often the group rebalanced as a third member joined, left, and another one expired."""
+    """Return the number of rebalances while a third member joins and leaves, and another one expires."""
     first, second = (fleet.start(client, group, **settings) for _ in range(2))
     fleet.wait_until_shared([first, second])
     mark = broker.mark()

@@ -1,6 +1,6 @@
-"""What Tenure tells of real clients: a roll of static consumers, of dynamic ones, and two with one instance id.
+"""Tenure explains real clients: a roll of static consumers, of dynamic ones, and two with one instance id.
 
-House rule: conftest.py's; only Tenure tells anything, so these have no other half.
+House rule: conftest.py's. Only Tenure has timelines, so these tests don't run on Apache Kafka.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ SETTLED_S = 1.5
 
 @pytest.fixture
 def group() -> str:
-    """An id that no other test has."""
+    """Return an id that no other test has."""
     return f"group-{uuid.uuid4().hex[:8]}"
 
 
 @pytest.fixture
 def five(tenure_server: TenureBroker) -> Iterator[Fleet]:
-    """A fleet that shares a topic of its own."""
+    """Yield a fleet on a topic of its own."""
     topic = f"topic-{uuid.uuid4().hex[:8]}"
     create_topic(tenure_server.bootstrap, topic, PARTITION_COUNT)
     with Fleet(tenure_server.bootstrap, topic, PARTITION_COUNT) as fleet:
         yield fleet
 
 
-def told(broker: TenureBroker, group: str) -> list[Entry]:
-    """The group's timeline."""
+def timeline_of(broker: TenureBroker, group: str) -> list[Entry]:
+    """Return the group's timeline."""
     with Client(broker.bootstrap) as client:
         return Timeline(group).add_all(EventReader(client).read()).entries
 
 
 def of_type(entries: list[Entry], kind: str) -> list[Entry]:
-    """Those entries."""
+    """Return the entries of that type."""
     return [entry for entry in entries if entry["type"] == kind]
 
 
 def rolled(fleet: Fleet, start: Callable[[str], ConsumerProcess], leave: bool) -> list[ConsumerProcess]:
-    """Five consumers at work, each restarted once: closed, or killed."""
+    """Start five consumers and restart each once: closed, or killed."""
     consumers = {seat: start(seat) for seat in SEATS}
     fleet.wait_until_shared(list(consumers.values()))
     for seat in SEATS:
@@ -67,14 +67,17 @@ def rolled(fleet: Fleet, start: Callable[[str], ConsumerProcess], leave: bool) -
 
 
 def test_a_roll_of_static_consumers_is_five_restarts(tenure_server: TenureBroker, five: Fleet, group: str) -> None:
-    """No rebalance but those that formed the group, no fencing, and each seat restarted once."""
+    """A roll of five static consumers is one restart of each seat, without a rebalance or a fencing."""
 
     def start(seat: str) -> ConsumerProcess:
         return five.start("confluent-kafka", group, group_instance_id=seat, session_timeout_ms=SESSION_TIMEOUT_MS)
 
     consumers = rolled(five, start, leave=False)
-    five.wait("all restarts are told", lambda: len(of_type(told(tenure_server, group), "static_restart")) == len(SEATS))
-    entries = told(tenure_server, group)
+    five.wait(
+        "all restarts are in the timeline",
+        lambda: len(of_type(timeline_of(tenure_server, group), "static_restart")) == len(SEATS),
+    )
+    entries = timeline_of(tenure_server, group)
     restarts = of_type(entries, "static_restart")
     assert [entry["group_instance_id"] for entry in restarts] == list(SEATS)
     assert not any(entry["rebalances"] for entry in restarts)
@@ -86,7 +89,7 @@ def test_a_roll_of_static_consumers_is_five_restarts(tenure_server: TenureBroker
 def test_a_roll_of_dynamic_consumers_is_all_its_rebalances(
     tenure_server: TenureBroker, five: Fleet, group: str
 ) -> None:
-    """As many as the log has, in its order: every departure and every arrival has its cause."""
+    """The timeline has each rebalance of the log, in its order, with the cause of every departure and arrival."""
 
     def start(seat: str) -> ConsumerProcess:
         assert seat in SEATS
@@ -95,12 +98,12 @@ def test_a_roll_of_dynamic_consumers_is_all_its_rebalances(
     mark = tenure_server.mark()
     rolled(five, start, leave=True)
 
-    def all_told() -> bool:
-        entries = of_type(told(tenure_server, group), "rebalance")
+    def all_explained() -> bool:
+        entries = of_type(timeline_of(tenure_server, group), "rebalance")
         return len(entries) == tenure_server.rebalances(group, mark) and entries[-1]["outcome"] is not None
 
-    five.wait("every rebalance is told", all_told)
-    causes = [cause for entry in of_type(told(tenure_server, group), "rebalance") for cause in entry["causes"]]
+    five.wait("every rebalance is in the timeline", all_explained)
+    causes = [cause for entry in of_type(timeline_of(tenure_server, group), "rebalance") for cause in entry["causes"]]
     kinds = [cause["kind"] for cause in causes]
     assert kinds.count("member_left") == len(SEATS)
     assert kinds.count("member_joined") == 2 * len(SEATS)
@@ -109,14 +112,14 @@ def test_a_roll_of_dynamic_consumers_is_all_its_rebalances(
 def test_two_consumers_with_one_instance_id_are_one_conflict(
     tenure_server: TenureBroker, five: Fleet, group: str
 ) -> None:
-    """With both clients and their hosts."""
+    """A fencing names both clients and their hosts."""
     first = five.start("confluent-kafka", group, group_instance_id="seat")
     five.wait_until_shared([first])
     second = five.start("confluent-kafka", group, group_instance_id="seat")
     five.wait("the first is fenced", lambda: bool(first.named("fatal")))
-    five.wait("it is told", lambda: bool(of_type(told(tenure_server, group), "fencing")))
+    five.wait("the fencing is in the timeline", lambda: bool(of_type(timeline_of(tenure_server, group), "fencing")))
     five.wait_while_polling([second], SETTLED_S)
-    (fencing,) = of_type(told(tenure_server, group), "fencing")
+    (fencing,) = of_type(timeline_of(tenure_server, group), "fencing")
     parties: list[dict[str, Any]] = [fencing["client"], fencing["current_client"]]
     assert fencing["kind"] == "conflict"
     assert [fencing["member_id"], fencing["current_member_id"]] == [

@@ -1,8 +1,8 @@
-"""Kafka's AdminClient in Java, 3.9.1: what it is told by Tenure is what it is told by Apache Kafka.
+"""Kafka's AdminClient in Java, 3.9.1, gets the same answers from Tenure and from Apache Kafka.
 
-Admin.java asks step by step and prints what it hears, errors among it.
+Admin.java sends requests step by step and prints the answers, with their errors.
 
-House rule: both servers are new, and hear the same in the same order.
+House rule: both servers are new, and get the same requests in the same order.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ SEATS = ("seat-0", "seat-1", "seat-2")
 PHASES = ("topics", "settings", "live", "gone")
 
 SMALLER = {"offsets.topic.segment.bytes"}
-"""What is smaller by default than Kafka's: see docs/settings.md."""
+"""Settings with a smaller default than Kafka's: see docs/settings.md."""
 
 Said = dict[str, Any]
 
 
 def ask(bootstrap: str) -> dict[str, Said]:
-    """What Admin.java heard, by phase and step; three static members live in the third, and are dead in the fourth."""
+    """Return Admin.java's answers by phase and step; static members live in phase three and are dead in four."""
     said: dict[str, Said] = {}
     members: list[ConsumerProcess] = []
     with (
@@ -60,7 +60,7 @@ def ask(bootstrap: str) -> dict[str, Said]:
 
 @pytest.fixture(scope="module")
 def heard(java: None) -> Iterator[Mapping[str, dict[str, Said]]]:
-    """By server."""
+    """Return the answers by server."""
     with ApacheKafka(SETTINGS) as kafka:
         apache = ask(kafka.bootstrap)
     with Tenure({**SETTINGS, "tenure.events.enable": "false"}) as tenure:
@@ -69,7 +69,7 @@ def heard(java: None) -> Iterator[Mapping[str, dict[str, Said]]]:
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_it_hears_the_same(heard: Mapping[str, dict[str, Said]], phase: str) -> None:
-    """Values and errors; of the brokers' settings those that both have, if nobody has set them."""
+    """Values and errors are the same; broker settings are compared if both servers have them with a default."""
     apache, tenure = heard["apache"][phase], heard["tenure"][phase]
     if phase == "settings":
         common = apache["broker"].keys() & tenure["broker"].keys() - SMALLER

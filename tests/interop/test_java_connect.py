@@ -94,7 +94,7 @@ class Worker:
         self._port_holder.close()
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """A request to its REST interface; None while it doesn't answer, or not with what was asked for."""
+        """Send a request to its REST interface; returns None without an answer, or with another status."""
         request = urllib.request.Request(
             f"http://{self.address}{path}",
             method=method,
@@ -169,7 +169,7 @@ class Cluster:
 
 @pytest.fixture
 def cluster(broker: Broker, java: None, tmp_path: Path) -> Iterator[Cluster]:
-    """Both workers are started."""
+    """Yield a cluster with both workers started."""
     cluster = Cluster(broker, tmp_path)
     create_topic(broker.bootstrap, cluster.topic, PARTITIONS)
     with ExitStack() as stack:

@@ -35,7 +35,7 @@ LINES = ("the quick brown fox", "jumps over the lazy dog", "the dog sleeps")
 
 
 class Application:
-    """The instances of a Streams application, and what it has been given to count."""
+    """The instances of a Streams application, and the lines that they count."""
 
     def __init__(self, broker: Broker, folder: Path) -> None:
         self.name = f"count-{uuid.uuid4().hex[:8]}"
@@ -54,7 +54,7 @@ class Application:
 
     def start(self, instance: str) -> None:
         """Start an instance, and wait until it has all that it is assigned."""
-        told = {
+        settings = {
             "bootstrap": self._broker.bootstrap,
             "application": self.name,
             "from": self.lines,
@@ -64,7 +64,7 @@ class Application:
             "session_timeout_ms": SESSION_TIMEOUT_MS,
         }
         program = command("WordCount", jars(VERSION, FOLDER / "pom.xml"), heap="-Xmx256m")
-        process = self._stack.enter_context(JavaProcess([*program, json.dumps(told)]))
+        process = self._stack.enter_context(JavaProcess([*program, json.dumps(settings)]))
         self._instances[instance] = process
         process.wait_for(f"{instance} runs", lambda event: event.get("state") == "RUNNING")
 
@@ -133,7 +133,7 @@ class Application:
 
 @pytest.fixture
 def application(broker: Broker, java: None, tmp_path: Path) -> Iterator[Application]:
-    """Running, with a store on each of two instances."""
+    """Yield a running application, with a store on each of two instances."""
     application = Application(broker, tmp_path)
     for topic in (application.lines, application.results):
         create_topic(broker.bootstrap, topic, PARTITIONS)
@@ -146,7 +146,7 @@ def application(broker: Broker, java: None, tmp_path: Path) -> Iterator[Applicat
 
 
 def last_values(bootstrap: str, topic: str, expected: Counter[str]) -> Counter[str]:
-    """The last value of each key of a topic, as soon as they are those expected, or what they are in the end."""
+    """Return the last value of each key of a topic, as soon as they are as expected, or after the wait."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": f"reader-{topic}", "auto.offset.reset": "earliest", "log_level": 0}
     )

@@ -156,7 +156,7 @@ AS_KAFKAS = {
     "offsets.topic.segment.bytes": "104857600",
     "tenure.events.enable": "false",
 }
-"""What makes the internal topics those that the other server has."""
+"""The topic settings that give both servers' internal topics the same shape."""
 
 
 class Server(NamedTuple):
@@ -175,7 +175,7 @@ def tools(java: None) -> Iterator[Tools]:
 
 @pytest.fixture(scope="module")
 def servers(tools: Tools) -> Iterator[Mapping[str, Server]]:
-    """Both, new."""
+    """Yield both servers, new."""
     with ApacheKafka(SETTINGS) as kafka, Tenure({**SETTINGS, **AS_KAFKAS}) as tenure:
         yield {
             "apache": Server(kafka.bootstrap, kafka.log_dir),
@@ -192,7 +192,7 @@ def run(tools: Tools, server: Server, line: str, text: str = "") -> Done:
 
 
 def comparable(done: Done, server: Server) -> Shown:
-    """Without what may differ."""
+    """Remove the parts that may differ."""
 
     def lines(text: str) -> list[str]:
         text = text.replace(server.bootstrap, "ADDRESS").replace(str(server.data), "DATA")
@@ -205,7 +205,7 @@ def comparable(done: Done, server: Server) -> Shown:
             # DescribeTopicPartitions, and the settings of a broker behind those of a topic: see docs/clients.md.
             (r"\tElr: (N/A)?\tLastKnownElr: (N/A)?", ""),
             (r"(, )?DEFAULT_CONFIG:[^,}]*", ""),
-            # What a class logs, and where in its code something was raised.
+            # Log lines of a class, and the code positions of a trace.
             (r"(?m)^((TRACE|DEBUG|INFO|WARN|ERROR) .*|\tat .*|Caused by: .*)$", ""),
             # Columns are as wide as what is in them.
             (r"[ \t]+", " "),
@@ -218,7 +218,7 @@ def comparable(done: Done, server: Server) -> Shown:
 
 @pytest.fixture(scope="module")
 def transcripts(tools: Tools, servers: Mapping[str, Server]) -> Mapping[str, list[Shown]]:
-    """What each command of the script printed, by server."""
+    """Return each command's output, by server."""
     found: dict[str, list[Shown]] = {}
     for name, server in servers.items():
         found[name] = []
@@ -245,7 +245,7 @@ def test_a_command_prints_the_same(transcripts: Mapping[str, list[Shown]], numbe
 
 
 def test_what_java_produces_java_consumes(tools: Tools, servers: Mapping[str, Server]) -> None:
-    """All of it, once, in batches of many records that the producer has packed."""
+    """The consumer gets each produced record once, from compressed batches of many records."""
     for server in servers.values():
         run(tools, server, "topics --create --topic many --partitions 2")
         produced = run(
@@ -294,7 +294,7 @@ def values(text: str) -> list[dict[str, Any]]:
 
 
 def test_committed_offsets_are_read_by_kafkas_formatter(tools: Tools, servers: Mapping[str, Server]) -> None:
-    """From the topic where they are kept."""
+    """Kafka's formatter reads the committed offsets from their topic."""
     said = []
     for server in servers.values():
         run(tools, server, "topics --create --topic formatted --partitions 2")

@@ -26,29 +26,29 @@ def test_the_next_consumer_reads_what_the_last_one_committed(
 ) -> None:
     """Offsets and metadata outlive their consumer: the group's next member reads them, and so does another client."""
     able = Ability.METADATA not in CLIENTS[client].cannot
-    told = {partition: (offset, metadata if able else "") for partition, (offset, metadata) in COMMITTED.items()}
+    committed = {partition: (offset, metadata if able else "") for partition, (offset, metadata) in COMMITTED.items()}
     writer = fleet.start(client, group)
     fleet.wait_until_shared([writer])
-    assert fleet.commit(writer, told)["event"] == "committed"
+    assert fleet.commit(writer, committed)["event"] == "committed"
     fleet.close(writer)
 
     reader = fleet.start(client, group)
     fleet.wait_until_shared([reader])
-    assert fleet.read_committed(reader, range(6)) == {**told, **dict.fromkeys(UNCOMMITTED)}
+    assert fleet.read_committed(reader, range(6)) == {**committed, **dict.fromkeys(UNCOMMITTED)}
     fleet.close(reader)
 
     stranger = fleet.start("kafka-python", group)
     fleet.wait_until_shared([stranger])
     end = "\0" if client == "confluent-kafka" else ""
-    assert fleet.read_committed(stranger, told) == {
-        partition: (offset, metadata + end) for partition, (offset, metadata) in told.items()
+    assert fleet.read_committed(stranger, committed) == {
+        partition: (offset, metadata + end) for partition, (offset, metadata) in committed.items()
     }
     fleet.close(stranger)
 
 
 @pytest.mark.parametrize("client", clients_that(Ability.METADATA), indirect=True)
 def test_metadata_that_is_too_large_is_refused(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
-    """One byte more than offset.metadata.max.bytes: the client hears OFFSET_METADATA_TOO_LARGE, and can go on."""
+    """Metadata of one byte more than offset.metadata.max.bytes gets OFFSET_METADATA_TOO_LARGE; the client goes on."""
     largest = METADATA_MAX_BYTES - (client == "confluent-kafka")
     consumer = fleet.start(client, group)
     fleet.wait_until_shared([consumer])

@@ -18,7 +18,7 @@ COMPRESSIONS = ("none", "gzip")
 
 
 def records_for(client: str) -> list[Record]:
-    """Of all kinds that the client can produce."""
+    """Return records of all kinds that the client can produce."""
     plain = [Record(b"key-%d" % number, b"value-%d" % number * (number % 50)) for number in range(300)]
     odd = [
         Record(None, b"no key"),
@@ -31,7 +31,7 @@ def records_for(client: str) -> list[Record]:
 
 
 def test_what_is_produced_is_consumed(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
-    """By the client itself and by another one, whole, and once; and the client consumes what the other one produced."""
+    """The client and another one consume its records whole and once; it consumes the other client's records too."""
     other = "kafka-python" if client == "confluent-kafka" else "confluent-kafka"
     workers = [fleet.start(name, f"{group}-{name}", records=True) for name in (client, other)]
     sent: list[Record] = []
@@ -45,7 +45,7 @@ def test_what_is_produced_is_consumed(broker: Broker, fleet: Fleet, client: str,
 
 
 def test_a_group_goes_on_where_it_committed(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
-    """Also where the server was killed in between."""
+    """A group's next consumer goes on at the committed offset, also after the server was killed."""
     first = [Record(b"%d" % number, b"first") for number in range(50)]
     second = [Record(b"%d" % number, b"second") for number in range(50)]
     consumer = fleet.start(client, group, records=True)

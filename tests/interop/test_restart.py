@@ -113,7 +113,7 @@ def test_coordinator_dies_in_a_rebalance(broker: Broker, fleet: Fleet, client: s
 
 @pytest.mark.parametrize("client", clients_named("kcat"), indirect=True)
 def test_kcat_ends_with_the_coordinator(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
-    """It gives up when no server answers; whoever starts it again within its session timeout finds its seat."""
+    """kcat ends when no server answers; if it starts again within its session timeout, it finds its seat."""
 
     def start() -> list[ConsumerProcess]:
         settings = dict.fromkeys(("session_timeout_ms", "rebalance_timeout_ms"), RESTART_SESSION_TIMEOUT_MS)

@@ -74,10 +74,9 @@ def test_a_static_member_that_stays_away_expires(broker: Broker, fleet: Fleet, c
 
 @pytest.mark.parametrize("client", clients_that(Ability.FENCE), indirect=True)
 def test_fenced_twin(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
-    """A second process with an instance id takes the seat; the first is told FENCED_INSTANCE_ID; no one else notices.
+    """A second process with an instance id takes the seat, the first gets FENCED_INSTANCE_ID, and others don't notice.
 
-    Some give up at once, as after any fatal error; others say so in their log, stop their heartbeats, and fail the next
-    commit.
+    Some clients end at once, as after any fatal error; others log it, stop their heartbeats, and fail the next commit.
     """
     first, other = (fleet.start(client, group, group_instance_id=seat) for seat in SEATS[:2])
     generation = fleet.wait_until_shared([first, other])
@@ -133,9 +132,11 @@ def test_a_fenced_member_takes_the_seat_back(broker: Broker, fleet: Fleet, clien
 
     twin = fleet.start(client, group, group_instance_id=SEATS[0])
     fleet.wait("the twin has the seat", lambda: twin.membership.partitions == seat.partitions)
-    fleet.wait("the first is told", lambda: any("FENCED_INSTANCE_ID" in each["text"] for each in first.named("notice")))
+    fleet.wait(
+        "the first is fenced", lambda: any("FENCED_INSTANCE_ID" in each["text"] for each in first.named("notice"))
+    )
     assert fleet.commit(first, {seat.partitions[0]: (1, "")})["event"] == "committed"
-    fleet.wait("the twin is told", lambda: any("FENCED_INSTANCE_ID" in each["text"] for each in twin.named("notice")))
+    fleet.wait("the twin is fenced", lambda: any("FENCED_INSTANCE_ID" in each["text"] for each in twin.named("notice")))
     assert first.membership.generation == generation
     assert broker.rebalances(group, mark) == 0
     assert broker.replacements(group, mark) == 2
@@ -143,7 +144,7 @@ def test_a_fenced_member_takes_the_seat_back(broker: Broker, fleet: Fleet, clien
 
 @pytest.mark.parametrize("client", clients_named("kafkajs"), indirect=True)
 def test_a_restart_without_instance_ids_rebalances(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
-    """kafkajs has none: whoever restarts a member of its groups pays for two rebalances."""
+    """kafkajs has no instance ids: each restart of a member costs two rebalances."""
     first, second = (fleet.start(client, group) for _ in range(2))
     fleet.wait_until_shared([first, second])
     mark = broker.mark()

@@ -39,9 +39,9 @@ def test_every_partition_has_one_owner_and_idle_consumers_live(
     "client", [*clients_named("confluent-kafka"), *clients_named("kafka-clients-4")], indirect=True
 )
 def test_clients_of_many_makers_share_one_group(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
-    """They speak one consumer protocol: whoever leads, each partition has one owner.
+    """Clients of all makers speak one consumer protocol: with any leader each partition has one owner.
 
-    The three Python clients; and these with one in Java and two in Go, where there is what they need.
+    The group has the three Python clients, and one in Java and two in Go if their toolchains are here.
     """
     members = [each.name for each in PYTHON]
     if client not in members:

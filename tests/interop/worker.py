@@ -41,7 +41,7 @@ REPORT_INTERVAL_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a worker is told; times in milliseconds. records: whether to report each record that is consumed."""
+    """A worker's settings; times in milliseconds. records: whether to report each consumed record."""
 
     bootstrap: str
     group: str
@@ -56,7 +56,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """A consumer's place in its group, as the client itself sees it."""
+    """A consumer's state in its group, as the client itself sees it."""
 
     generation: int
     member_id: str
@@ -71,7 +71,7 @@ class Record(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
     def to_json(self) -> list[Any]:
-        """As it stands in a line."""
+        """Return the fields of its JSON line."""
         return [_base64(self.key), _base64(self.value), [[name, _base64(value)] for name, value in self.headers]]
 
     @classmethod
@@ -82,7 +82,7 @@ class Record(NamedTuple):
 
 
 class Consumed(NamedTuple):
-    """A record and where it was."""
+    """A record with its partition and offset."""
 
     partition: int
     offset: int
@@ -100,7 +100,7 @@ class ClientError(Exception):
 
 
 class Consumer(Protocol):
-    """A client behind one face. Methods that fail raise ClientError."""
+    """The interface of every client. Methods that fail raise ClientError."""
 
     async def start(self) -> None:
         """Subscribe."""
@@ -109,10 +109,10 @@ class Consumer(Protocol):
         """One short poll."""
 
     def membership(self) -> Membership:
-        """Where it stands."""
+        """Return its current membership."""
 
     def high_watermarks(self) -> Mapping[int, int | None]:
-        """Of each partition it owns, as the last Fetch answered; None before."""
+        """Return the high watermark of each owned partition from the last Fetch; None before."""
 
     async def commit(self, offsets: Mapping[int, tuple[int, str]]) -> None:
         """Commit offset and metadata by partition, and wait for the answer."""
@@ -124,7 +124,7 @@ class Consumer(Protocol):
         """Produce to the topic, and wait until all are acknowledged."""
 
     async def close(self) -> None:
-        """Leave as the client leaves: a static member doesn't."""
+        """Close as the client does: a static member sends no LeaveGroup."""
 
 
 class Reporter:
@@ -142,7 +142,7 @@ class Reporter:
 
 
 class NoticeHandler(logging.Handler):
-    """What the client's loggers say, from WARNING on, as notices."""
+    """Reports the client's log records, from WARNING on, as notices."""
 
     def __init__(self, reporter: Reporter) -> None:
         super().__init__(logging.WARNING)
@@ -172,7 +172,7 @@ def settings_from_command_line() -> Settings:
 
 
 async def run(consumer: Consumer, reporter: Reporter, settings: Settings, client: str, version: str) -> None:
-    """Poll until told to close, or until the client gives up."""
+    """Poll until the close command, or until the client gives up."""
     commands = read_commands()
     reporter.emit("started", client=client, version=version, pid=os.getpid())
     try:

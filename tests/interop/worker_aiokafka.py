@@ -47,7 +47,7 @@ class AiokafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
         self._consumer: Any = None
 
     async def start(self) -> None:
-        """Made here and not before: it wants a running loop."""
+        """Make the consumer here, because it needs a running loop."""
         settings = self._settings
         self._consumer = AIOKafkaConsumer(
             bootstrap_servers=settings.bootstrap,
@@ -81,7 +81,7 @@ class AiokafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
         return Membership(coordinator.generation, coordinator.member_id, _numbers(self._consumer.assignment()))
 
     def high_watermarks(self) -> Mapping[int, int | None]:
-        """What the last Fetch said."""
+        """Return the watermarks of the last Fetch."""
         return {
             topic_partition.partition: self._consumer.highwater(topic_partition)
             for topic_partition in self._consumer.assignment()
@@ -149,5 +149,5 @@ def _numbers(partitions: Iterable[TopicPartition]) -> tuple[int, ...]:
 if __name__ == "__main__":
     reports = Reporter()
     logging.getLogger("aiokafka").addHandler(NoticeHandler(reports))
-    told = settings_from_command_line()
-    main(AiokafkaConsumer(told, reports), reports, told, "aiokafka", aiokafka.__version__)
+    settings = settings_from_command_line()
+    main(AiokafkaConsumer(settings, reports), reports, settings, "aiokafka", aiokafka.__version__)

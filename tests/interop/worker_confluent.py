@@ -1,7 +1,7 @@
 """A consumer process on confluent-kafka (librdkafka).
 
-What the client doesn't say aloud: its generation stands in the bytes of consumer_group_metadata() (rdkafka's CGMDv2: an
-int32 in the machine's byte order behind the magic, then group id and member id, each ended by a zero byte).
+The client has no public generation: it is in the bytes of consumer_group_metadata() (rdkafka's CGMDv2: an int32 in the
+machine's byte order behind the magic, then group id and member id, each ended by a zero byte).
 
 House rule: worker.py's.
 """
@@ -97,7 +97,7 @@ class ConfluentConsumer:
         return found
 
     async def commit(self, offsets: Mapping[int, tuple[int, str]]) -> None:
-        """Commit synchronously."""
+        """Return the watermarks of the last Fetch."""
         wanted = [
             TopicPartition(self._settings.topic, partition, offset, metadata)
             for partition, (offset, metadata) in offsets.items()
@@ -164,7 +164,7 @@ class ConfluentConsumer:
 
 
 def _client_error(error: KafkaError) -> ClientError:
-    """What gave the fatal error its name stands in its text only."""
+    """The name of a fatal error's cause is only in its text."""
     if error.code() == KafkaError._FATAL and KafkaError(KafkaError.FENCED_INSTANCE_ID).str() in error.str():
         return ClientError("FENCED_INSTANCE_ID", error.str(), fatal=True)
     return ClientError(error.name(), error.str(), fatal=error.fatal())
@@ -176,11 +176,11 @@ def _numbers(partitions: Iterable[TopicPartition]) -> tuple[int, ...]:
 
 if __name__ == "__main__":
     reports = Reporter()
-    told = settings_from_command_line()
+    settings = settings_from_command_line()
     main(
-        ConfluentConsumer(told, reports),
+        ConfluentConsumer(settings, reports),
         reports,
-        told,
+        settings,
         "confluent-kafka",
         f"{confluent_kafka.__version__} (librdkafka {confluent_kafka.libversion()[0]})",
     )

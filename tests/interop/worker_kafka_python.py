@@ -70,7 +70,7 @@ class KafkaPythonConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
         self._consumer.subscribe([self._settings.topic], listener=self)
 
     async def poll(self) -> Sequence[Consumed]:
-        """One poll. It may raise what the client calls retriable while the server is away: the next one goes on."""
+        """Poll once. Without a server it may raise an error that the client calls retriable: the next poll goes on."""
         try:
             found = self._consumer.poll(timeout_ms=POLL_MS)
         except KafkaError as error:
@@ -90,7 +90,7 @@ class KafkaPythonConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
         return Membership(metadata.generation_id, metadata.member_id, _numbers(self._consumer.assignment()))
 
     def high_watermarks(self) -> Mapping[int, int | None]:
-        """What the last Fetch said."""
+        """Return the watermarks of the last Fetch."""
         return {
             topic_partition.partition: self._consumer.highwater(topic_partition)
             for topic_partition in self._consumer.assignment()
@@ -116,7 +116,7 @@ class KafkaPythonConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
         return found
 
     async def produce(self, records: Sequence[Record], compression: str) -> None:
-        """As it is set up by default: with idempotence."""
+        """Produce with the default settings, which are idempotent."""
         producer = KafkaProducer(
             bootstrap_servers=self._settings.bootstrap, compression_type=None if compression == "none" else compression
         )
@@ -159,5 +159,5 @@ def _numbers(partitions: Iterable[TopicPartition]) -> tuple[int, ...]:
 if __name__ == "__main__":
     reports = Reporter()
     logging.getLogger("kafka").addHandler(NoticeHandler(reports))
-    told = settings_from_command_line()
-    main(KafkaPythonConsumer(told, reports), reports, told, "kafka-python", kafka.__version__)
+    settings = settings_from_command_line()
+    main(KafkaPythonConsumer(settings, reports), reports, settings, "kafka-python", kafka.__version__)

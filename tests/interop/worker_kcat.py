@@ -1,8 +1,8 @@
-"""A consumer process on kcat, librdkafka's command line: `kcat -G`, and what it prints.
+"""A consumer process on kcat, librdkafka's command line: `kcat -G`, and its output.
 
-kcat tells its assignments and the ends of partitions on standard error, its generation and member id in librdkafka's
-debug lines (`debug=cgrp`), records as JSON on standard output. It takes no commands while it runs: it commits what it
-has printed by itself, every half a second and when it ends. Records are produced by a second kcat, and are text.
+kcat prints its assignments and the ends of partitions on standard error, its generation and member id in librdkafka's
+debug lines (`debug=cgrp`), records as JSON on standard output. It takes no commands while it runs: it commits the
+printed records by itself, every half a second and when it ends. A second kcat produces records, which are text.
 
 House rule: worker.py's.
 """
@@ -55,7 +55,7 @@ class KcatConsumer:
         self._fatal: ClientError | None = None
 
     async def start(self) -> None:
-        """Start kcat and read what it says."""
+        """Start kcat and read its output."""
         settings = self._settings
         properties = {
             "session.timeout.ms": settings.session_timeout_ms,
@@ -87,7 +87,7 @@ class KcatConsumer:
         ]
 
     async def poll(self) -> Sequence[Consumed]:
-        """Some time for kcat; what it has printed meanwhile."""
+        """Give kcat some time; returns the records that it printed meanwhile."""
         await asyncio.wait(self._readers, timeout=POLL_MS / 1000)
         if self._fatal is not None:
             raise self._fatal
@@ -97,19 +97,19 @@ class KcatConsumer:
         return found
 
     def membership(self) -> Membership:
-        """As of its last debug lines."""
+        """Return the membership in its last debug lines."""
         return Membership(self._generation, self._member_id, tuple(sorted(self._owned)))
 
     def high_watermarks(self) -> Mapping[int, int | None]:
-        """Where it said that it has reached the end."""
+        """Return the ends of partitions that it reported."""
         return {partition: self._ends.get(partition) for partition in self._owned}
 
     async def commit(self, offsets: Mapping[int, tuple[int, str]]) -> None:
-        """It can't be told."""
+        """Refuse: kcat takes no commands."""
         raise ClientError("UNSUPPORTED_VERSION", "kcat commits what it has printed, nothing else")
 
     async def read_committed(self, partitions: Iterable[int]) -> Mapping[int, tuple[int, str] | None]:
-        """It can't be asked."""
+        """Refuse: kcat can't read committed offsets."""
         raise ClientError("UNSUPPORTED_VERSION", "kcat doesn't show committed offsets")
 
     async def produce(self, records: Sequence[Record], compression: str) -> None:
@@ -130,7 +130,7 @@ class KcatConsumer:
             raise ClientError("UNKNOWN", said.decode(errors="replace"))
 
     async def close(self) -> None:
-        """It commits and closes on SIGTERM."""
+        """Send SIGTERM, after which it commits and closes."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         await asyncio.wait_for(asyncio.gather(self._process.wait(), *self._readers), END_WITHIN_S)
@@ -168,7 +168,7 @@ class KcatConsumer:
 
 
 def version() -> str:
-    """Its own and its library's."""
+    """Return kcat's version and its library's."""
     said = subprocess.run(["kcat", "-V"], capture_output=True, text=True, check=True).stdout
     own = re.search(r"Version (\S+)", said)
     library = re.search(r"librdkafka (\S+)", said)
@@ -183,5 +183,5 @@ def _bytes(text: str | None) -> bytes | None:
 
 if __name__ == "__main__":
     reports = Reporter()
-    told = settings_from_command_line()
-    main(KcatConsumer(told, reports), reports, told, "kcat", version())
+    settings = settings_from_command_line()
+    main(KcatConsumer(settings, reports), reports, settings, "kcat", version())

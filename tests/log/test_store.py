@@ -15,7 +15,7 @@ from coordinator.config import Config, ConfigError, load
 from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.memory import MemoryEngine
 from coordinator.log.segments.counts import Counts
-from coordinator.log.store import Store, dealt, in_memory, open_share, open_store
+from coordinator.log.store import Store, in_memory, node_in_turn, open_share, open_store
 from coordinator.log.topics.list import Topic
 
 WITHIN_S = 10
@@ -110,7 +110,7 @@ def test_a_share_is_what_falls_to_a_node(tmp_path: Path) -> None:
     assert [store.owners(partition) for partition in range(4)] == [1, 2, 1, 2]
     assert (store.cluster_id, dict(store.topics)) == ("cluster", {})
     assert isinstance(store.engine, EmbeddedEngine)
-    assert [dealt(partition, [5, 6, 7]) for partition in range(4)] == [5, 6, 7, 5]
+    assert [node_in_turn(partition, [5, 6, 7]) for partition in range(4)] == [5, 6, 7, 5]
 
 
 def test_a_store_in_memory_keeps_what_is_declared() -> None:

@@ -32,7 +32,7 @@ class Restartable(Server, Protocol):
 
 
 SCRIPT_MODULES = (checks, static, dynamic, offsets, topics, records, wire, limits, restart)
-"""Whoever imports this has them all registered in SCRIPTS."""
+"""An import of this module registers all scripts in SCRIPTS."""
 
 PLAYED_AT_ONCE = [script for script in SCRIPTS.values() if not script.restarts]
 RESTART_SCRIPTS = [script for script in SCRIPTS.values() if script.restarts]

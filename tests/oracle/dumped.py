@@ -1,6 +1,6 @@
-"""What kafka-dump-log says of `__consumer_offsets`: Kafka's own reading of a log, ours or its own.
+"""The output of kafka-dump-log for `__consumer_offsets`: Kafka's tool reads our log or its own.
 
-House rule: nothing of ours reads the files here.
+House rule: no code of ours reads the files here.
 """
 
 from __future__ import annotations

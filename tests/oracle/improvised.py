@@ -1,12 +1,13 @@
-"""Plays that nobody wrote: random requests of a few members, chosen while Kafka answers, then played again elsewhere.
+"""Random plays: a few members send random requests to Kafka, and the same requests are then played on another server.
 
-`improvise` plays on Apache Kafka. Before each step it knows which members wait and what the group looks like, and
-chooses by its seed; the steps that it returns say "its own member id" where Kafka gave one, so that `replay` can play
-them on another server. Both make a transcript, and the two have to be the same.
+`improvise` plays on Apache Kafka. Before each step it knows which members wait and the group's state, and chooses by
+its seed. The steps that it returns name "its own member id" in place of an id that Kafka gave, so that `replay` can
+play them on another server. Both make a transcript, and the two must be equal.
 
-Left out is what Kafka itself decides by chance or by the clock, or leaves unanswered: the leave of a leader from whom
-more than one member remains (any of them leads), the leave of the last member while ids are pending (a timer of 0 ms
-ends that rebalance), a request for a member that waits on another connection, and the leave of one whose sync waits.
+The plays leave out requests whose result Kafka decides by chance or by the clock, or doesn't answer: the leave of a
+leader if more than one member remains (any of them leads), the leave of the last member while ids are pending (a timer
+of 0 ms ends that rebalance), a request for a member that waits on another connection, and the leave of a member whose
+sync waits.
 
 House rule: nothing here times out; every timeout is a minute.
 """
@@ -34,7 +35,7 @@ from tests.oracle.transcript import MEMBER_ID, Transcript
 TOPIC = "improvised"
 STEP_COUNT = 80
 HELPFUL = 0.5
-"""How often a member does what the group waits for, and not just anything."""
+"""The share of steps in which a member does what the group waits for; the others are random."""
 NOBODY = "nobody-00000000-0000-0000-0000-000000000000"
 PROTOCOLS = (("range",), ("range", "sticky"), ("sticky", "range"), ("sticky",), ("range", "roundrobin", "sticky"))
 # Member, JoinGroup version, instance id: two pairs of twins, dynamic members of three ages.
@@ -191,7 +192,7 @@ class _Improviser:
                 self._do(Step(name, "receive", {}))
 
     def _helpful(self, group: DescribeGroupsResponse.DescribedGroup, free: list[str]) -> Step | None:
-        """What a good client would do now, so that the group gets somewhere: rejoin, or sync."""
+        """Return what a good client would do next, so that the group makes progress: rejoin, or sync."""
         members = {member.member_id for member in group.members}
         free = [name for name in free if not self._waits_elsewhere(name, "own")]
         known = {name: self.company.members[name].member_id for name in free}
@@ -337,7 +338,7 @@ def improvise(server: Server, seed: int) -> tuple[list[Step], Transcript]:
 
 
 def replay(server: Server, seed: int, steps: list[Step]) -> Transcript:
-    """Play the same steps on another server; who still waits at the end has to wait there too."""
+    """Play the same steps on another server; the members that wait at the end must be the same."""
     stage = Stage(server, f"improvised-{seed}")
     try:
         stage.topic(TOPIC, 1)
@@ -354,6 +355,6 @@ def replay(server: Server, seed: int, steps: list[Step]) -> Transcript:
 
 
 def _seat(member_id: str) -> str:
-    """What leads: the instance of a static member, for its id changes; the member id of a dynamic one."""
+    """Return the name of a seat: the instance id of a static member, the member id of a dynamic one."""
     match = MEMBER_ID.match(member_id)
     return match["prefix"] if match and match["prefix"] in {"I", "J", "K"} else member_id

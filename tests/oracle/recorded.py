@@ -1,9 +1,9 @@
-"""What Apache Kafka 3.9.1 answered, as text: a file for each module of scripts, a section for each script.
+"""The recorded answers of Apache Kafka 3.9.1 as text: a file for each module of scripts, a section for each script.
 
-With these Tenure is held to Kafka's answers where no Java is. `make test-oracle` compares them with what Kafka answers
-now; ORACLE_RECORD=1 writes them anew, to be read as a diff.
+With these files Tenure is compared with Kafka on machines without Java. `make test-oracle` compares them with Kafka's
+answers of today; ORACLE_RECORD=1 writes them again, for a review of the diff.
 
-House rule: only Kafka writes here.
+House rule: only Kafka's answers are written here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ IS_RECORDING = os.environ.get("ORACLE_RECORD") == "1"
 
 
 def answers(lines: Sequence[Line]) -> list[str]:
-    """What is kept of a transcript: what the server did."""
+    """Return the part of a transcript that is recorded: the server's answers."""
     return [str(line) for line in lines if not line.is_asked]
 
 
@@ -31,7 +31,7 @@ class Recorded:
         self._modules: dict[str, dict[str, list[str]]] = {}
 
     def answers_to(self, script: Script) -> list[str] | None:
-        """What Kafka did in this script; None if it was never recorded."""
+        """Return Kafka's answers in this script; None if they were never recorded."""
         return self._module(script.module).get(script.name)
 
     def put(self, script: Script, lines: Sequence[Line]) -> None:
@@ -39,7 +39,7 @@ class Recorded:
         self._module(script.module)[script.name] = answers(lines)
 
     def write(self) -> None:
-        """Write the files that were asked for, without scripts that are no more."""
+        """Write the files that were read, without scripts that don't exist any more."""
         for module, sections in self._modules.items():
             names = [script.name for script in SCRIPTS.values() if script.module == module and script.name in sections]
             text = "\n".join("\n".join([f"## {name}", *sections[name], ""]) for name in names)

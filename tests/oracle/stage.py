@@ -54,11 +54,11 @@ HAPPENS_WITHIN_S = 10.0
 LOOK_AGAIN_AFTER_S = 0.005
 
 SHORT_MS = 400
-"""A timeout that a script wants to see pass, yet long enough for what it does before, on a busy machine."""
+"""A timeout that a script waits for; long enough for the steps before it on a busy machine."""
 LONGER_MS = 600
 """Time in which a short timeout has passed for certain."""
 
-# By JoinGroup's version: what a client of that age speaks of the other APIs.
+# Indexed by JoinGroup's version: the versions of the other APIs of the same client.
 SYNC_VERSION = (0, 0, 1, 2, 2, 3, 4, 5, 5, 5)
 HEARTBEAT_VERSION = (0, 0, 1, 2, 2, 3, 4, 4, 4, 4)
 LEAVE_VERSION = (0, 0, 1, 2, 2, 3, 4, 4, 5, 5)
@@ -152,7 +152,7 @@ def play(script: Script, server: Server) -> Transcript:
 
 
 def play_all(scripts: Sequence[Script], server: Server, restart: Callable[[], None] | None) -> list[Transcript]:
-    """Play scripts that yield: one after the other up to there, one `restart`, and then what is left of them."""
+    """Play scripts that yield: each up to its yield, one `restart`, and then the rest of each."""
     stages = [Stage(server, script.name) for script in scripts]
     waiting: list[tuple[Stage, Generator[None, None, None]]] = []
     try:
@@ -182,7 +182,7 @@ def at_once(one: Callable[[], Result], other: Callable[[], Result]) -> tuple[Res
 
 
 def _until_it_yields(script: Script, stage: Stage) -> Generator[None, None, None] | None:
-    """Play a script up to its yield, or to its end: what is left of it."""
+    """Play a script up to its yield, or to its end; return the generator with the rest."""
     with suppress(NoAnswer, Closed):
         rest = script.perform(stage)
         if rest is not None:
@@ -258,7 +258,7 @@ class Stage:
     def until(
         self, condition: Callable[[DescribeGroupsResponse.DescribedGroup], bool], group: str | None = None
     ) -> None:
-        """Wait until a group looks so: for timeouts that the script is about."""
+        """Wait until a group has this state, for scripts about timeouts."""
         self._until(lambda: condition(self.describe(group)))
 
     def until_members(self, count: int, group: str | None = None) -> None:
@@ -270,7 +270,7 @@ class Stage:
         self.until(lambda described: described.group_state == state, group)
 
     def until_topic(self, name: str) -> None:
-        """Wait until a topic is there, and its partitions can be read: Kafka tells of them a moment before."""
+        """Wait until a topic and its partitions can be read: Kafka's metadata has them a moment earlier."""
         self._until(lambda: self._can_be_read(name))
 
     def pass_time(self, at_least_ms: int) -> None:
@@ -413,7 +413,7 @@ class Client:
         return self.receive()
 
     def waits(self) -> None:
-        """Nothing has come for it yet."""
+        """Note that no answer has come yet."""
         self.stage.barrier()
         self.stage.transcript.add(self.name, "waits" if self.connection.is_silent() else "has an answer")
 
@@ -455,7 +455,7 @@ class Client:
     # -- a member's requests
 
     def join(self, *, version: int | None = None, **changes: Any) -> None:
-        """Send JoinGroup with what it knows of itself."""
+        """Send JoinGroup with the member's own id and settings."""
         protocols = self.protocols if isinstance(self.protocols, Mapping) else dict.fromkeys(self.protocols, b"")
         fields: dict[str, Any] = {
             "group_id": self.group,
@@ -479,7 +479,7 @@ class Client:
         return answer
 
     def enter(self) -> JoinGroupResponse:
-        """Join and take the answer; a dynamic member without id joins again with the one it is told."""
+        """Join and take the answer; a dynamic member without an id joins again with the id from the answer."""
         self.join()
         answer = self.joined()
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:

@@ -1,8 +1,8 @@
-"""Compaction of a topic: of the same batches Kafka's cleaner and ours leave the same, and Kafka's tool reads ours.
+"""Compaction of a topic: Kafka's cleaner and ours keep the same records, and Kafka's tool reads our log.
 
-The same bytes are produced to both, so that their segments end at the same offsets. Nothing is compacted until all is
-there (min.cleanable.dirty.ratio=1), so that both go through the same. Then more is produced, and they do it once more:
-tombstones that the first time has given a horizon are gone after the second.
+Both servers get the same bytes, so that their segments end at the same offsets. Compaction starts only when all is
+there (min.cleanable.dirty.ratio=1), so that both do the same passes. Then the test produces more, and both compact once
+more: tombstones that got a horizon in the first pass are gone after the second.
 """
 
 from __future__ import annotations

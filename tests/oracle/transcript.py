@@ -1,16 +1,16 @@
-"""What was said on a stage, in a form in which two servers can be compared.
+"""The requests and answers on a stage, in a form that can be compared between two servers.
 
-A transcript is a list of lines: who (the name of a connection), what (a request, an answer, "waits", "closed") and the
-message's fields as plain values. `comparable` takes out what may differ between two servers that behave alike:
+A transcript is a list of lines: the name of a connection, the kind (a request, an answer, "waits", "closed") and the
+message's fields as plain values. `comparable` removes differences between two servers that behave alike:
 
-- member ids keep their prefix, but their random part becomes the name of the connection that got it, numbered: "a.1";
+- member ids keep their prefix; the random part becomes the name of the connection that got it, numbered: "a.1";
 - topic ids, the cluster's id, the server's port, fetch sessions and messages for people become words;
 - the group's id becomes "G";
 - lists without an order of their own are sorted (ORDERED names the others), the throttle time goes.
 
-Everything else, empty strings and nulls included, has to be the same.
+Everything else, empty strings and nulls included, must be equal.
 
-House rule: what is not compared is named here and nowhere else.
+House rule: this module alone names the fields that are not compared.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ LEFT_OUT = {
 """Fields by name, or by their path."""
 
 USUAL = {"session_timeout_ms": 60_000, "rebalance_timeout_ms": 60_000, "protocol_type": "consumer"}
-"""What almost every request of a script says: it isn't shown."""
+"""Usual values of a script's requests: a transcript doesn't show them."""
 
 ERROR_CODE = "error_code"
 MEMBER_ID = re.compile(r"^(?P<prefix>.*)-(?P<random>[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})$")

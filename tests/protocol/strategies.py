@@ -1,6 +1,6 @@
-"""Messages for tests: any message of any version, by chance or as full as it gets.
+"""Messages for tests: any message of any version, random or full.
 
-House rule: made from the definitions, so that a schema that is added is tested without a line here.
+House rule: the strategies come from the definitions, so a new schema is tested without a new line here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ INTEGERS = {
 """Smallest and largest value of each integer type."""
 
 SIZES = (0, 126, 127, 128)
-"""Lengths on both sides of where the length of a compact string takes a second byte."""
+"""Lengths on both sides of the limit at which a compact string's length takes a second byte."""
 
 MESSAGES = [
     (name, version)
@@ -37,15 +37,25 @@ MESSAGES = [
 """Every message in every version."""
 
 
+def tags_in(struct: Struct) -> set[int]:
+    """Return the tags of a struct's fields, at every depth."""
+    tags = {field.tag for field in struct.fields if field.tag is not None}
+    return tags.union(*(tags_in(field.struct) for field in struct.fields if field.struct is not None))
+
+
+KNOWN_TAGS = frozenset[int]().union(*(tags_in(definition(name).struct) for name in NAMES))
+"""Every tag that a schema uses."""
+
+
 def share(part: int) -> settings:
-    """The profile's number of examples divided by `part`: for a test that is run for each message and version."""
+    """Divide the profile's number of examples by `part`, for a test that runs for each message and version."""
     profile = settings.default
     assert profile is not None, "tests/conftest.py loads one"
     return settings(max_examples=max(10, profile.max_examples // part))
 
 
 def message_class(name: str) -> type[Any]:
-    """The class of a message, without its type."""
+    """Return the class of a message, without its type."""
     cls: type[Any] = getattr(messages, name)
     return cls
 
@@ -58,36 +68,45 @@ def is_flexible(name: str, version: int) -> bool:
 
 @cache
 def any_message(name: str, version: int, *, tags: bool = True) -> st.SearchStrategy[Any]:
-    """Messages with values for the fields that a version has; with unknown tagged fields if `tags`.
+    """Messages with values for the fields of a version; with unknown tagged fields if `tags`.
 
-    Cached, because to make a strategy takes longer than to draw from it.
+    Cached, because making a strategy takes longer than drawing from it.
     """
     cls = message_class(name)
     return _struct(cls, cls, definition(name).struct, version, tags=tags and is_flexible(name, version))
 
 
 def full_message(name: str, version: int) -> Any:
-    """A message in which every field of a version has a value that isn't its default, and every array two elements."""
+    """Return a message in which each field of the version has another value than its default.
+
+    Each array has two elements.
+    """
     flexible = is_flexible(name, version)
     return _full(message_class(name), message_class(name), definition(name).struct, version, flexible=flexible)
 
 
 @cache
 def texts() -> st.SearchStrategy[str]:
-    """Short strings of any letters, and now and then one of a length where something changes."""
+    """Short strings of any letters, and a few with the lengths of SIZES."""
     return st.one_of(st.text(max_size=6), st.sampled_from(SIZES).map("x".__mul__))
 
 
 @cache
 def contents() -> st.SearchStrategy[bytes]:
-    """Bytes, likewise."""
+    """Short bytes, and a few with the lengths of SIZES."""
     return st.one_of(st.binary(max_size=6), st.sampled_from(SIZES).map(b"\xff".__mul__))
 
 
 @cache
-def unknown_tags() -> st.SearchStrategy[dict[int, bytes]]:
-    """Tagged fields with numbers that no schema uses."""
-    return st.dictionaries(st.integers(1_000, 2**32 - 1), contents(), max_size=2)
+def unknown_tags(
+    *, first: int = 1_000, last: int = 2**32 - 1, min_size: int = 0, max_size: int = 2
+) -> st.SearchStrategy[dict[int, bytes]]:
+    """Tagged fields whose tags are from `first` to `last` and in no schema.
+
+    The filter is necessary: a schema may use any tag, and Hypothesis likes to draw numbers that stand in the code.
+    """
+    tags = st.integers(first, last).filter(lambda tag: tag not in KNOWN_TAGS)
+    return st.dictionaries(tags, contents(), min_size=min_size, max_size=max_size)
 
 
 def _struct(cls: type[Any], message: type[Any], struct: Struct, version: int, *, tags: bool) -> st.SearchStrategy[Any]:

@@ -1,4 +1,4 @@
-"""The checksum is the one that RFC 3720 defines, and costs no start-up time."""
+"""The checksum is the CRC of RFC 3720, and adds no time to the start."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from protocol.checksum import crc32c
     ],
 )
 def test_known_values(data: bytes, expected: int) -> None:
-    """The examples of RFC 3720 (B.4), whole and in two parts, of any buffer."""
+    """The examples of RFC 3720 (B.4) have their values, whole and in two parts, in any buffer."""
     assert crc32c(data) == expected
     for at in range(len(data)):
         assert crc32c(data[at:], crc32c(data[:at])) == expected
@@ -31,7 +31,7 @@ def test_known_values(data: bytes, expected: int) -> None:
 
 
 def test_package_is_not_imported() -> None:
-    """The extension alone is loaded: the package would bring in importlib.metadata and all that this needs."""
+    """Only the extension is imported: the package would import importlib.metadata and much more."""
     program = "import sys, protocol.checksum; print({'crc32c', 'importlib.metadata', 'email'} & set(sys.modules))"
     root = Path(__file__).parents[2]
     output = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""The classes of messages, and encode and decode as callers see them."""
+"""The classes of messages, and encode and decode from their callers' view."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from protocol.messages import (
     LeaveGroupResponse,
     OffsetFetchRequest,
 )
+from protocol.primitives import COPIED_BYTES
 from tests.protocol.strategies import MESSAGES, any_message, share
 
 AnyValue = TypeVar("AnyValue")
@@ -63,13 +64,13 @@ pairs    []Pair    0+  tag=8
 
 @pytest.fixture
 def example() -> type[Any]:
-    """A message with a field of each kind: versions 0 to 3, flexible from 2."""
+    """Return a message class with a field of each kind: versions 0 to 3, flexible from 2."""
     cls: type[Any] = message_class(define("Example", TABLE, (0, 3), flexible=2, api_key=99))
     return cls
 
 
 def test_class_tells_what_it_is(example: type[Any]) -> None:
-    """Name, key and versions are the class's, and its structs' too."""
+    """A class has the message's name, key and versions, and the classes of its structs."""
     for cls in (example, example.Partition):
         assert issubclass(cls, Message)
         assert (cls.API_KEY, cls.VERSIONS, cls.FLEXIBLE) == (99, (0, 3), 2)
@@ -78,7 +79,7 @@ def test_class_tells_what_it_is(example: type[Any]) -> None:
 
 
 def test_constructor_fills_in_kafkas_defaults(example: type[Any]) -> None:
-    """What isn't given has the schema's default; lists, structs and dicts are the message's own."""
+    """A field without a value gets the schema's default; each message has its own lists, structs and dicts."""
     one, other = example(), example()
     assert (one.name, one.size, one.remark, one.topic_id, one.note) == ("", -1, None, UUID(int=0), -1)
     assert (one.partitions, one.window, one.unknown_tagged_fields) == ([], example.Window(first=-1), {})
@@ -87,7 +88,7 @@ def test_constructor_fills_in_kafkas_defaults(example: type[Any]) -> None:
 
 
 def test_constructor_takes_keywords_only(example: type[Any]) -> None:
-    """A message's fields have no order that a caller could rely on, and no other names."""
+    """The constructor takes keywords only, and only names of fields."""
     with pytest.raises(TypeError):
         example("a")
     with pytest.raises(TypeError):
@@ -97,12 +98,12 @@ def test_constructor_takes_keywords_only(example: type[Any]) -> None:
 
 
 def test_null_given_to_an_array_stays_null() -> None:
-    """Null and empty are different things: all topics, no topics."""
+    """The constructor keeps null apart from an empty array: null means all topics, empty means no topics."""
     assert OffsetFetchRequest(topics=None).topics is None
 
 
 def test_messages_alike_differ_in_what_is_given(example: type[Any]) -> None:
-    """Each is as if it had been made of all its fields; what it was made from stays as it is."""
+    """A copy with changed fields equals a message made of all fields; the original stays unchanged."""
     said: dict[str, Any] = {"name": "a", "remark": "r", "topic_id": UUID(int=1), "unknown_tagged_fields": {9: b"x"}}
     one = example(**said, size=1, note=1)
     make = alike(example, "note", "size")
@@ -115,7 +116,7 @@ def test_messages_alike_differ_in_what_is_given(example: type[Any]) -> None:
 
 
 def test_equality(example: type[Any]) -> None:
-    """Messages are equal if all fields are, unknown ones included; another class is never equal."""
+    """Messages are equal if all fields are, unknown tagged ones too; messages of two classes never are."""
 
     def make() -> Any:
         return example(name="a", partitions=[example.Partition(index=1)])
@@ -128,13 +129,13 @@ def test_equality(example: type[Any]) -> None:
 
 
 def test_messages_are_not_hashable(example: type[Any]) -> None:
-    """A message may change, so it is no key."""
+    """A message can change, so it can't be a key of a dict."""
     with pytest.raises(TypeError):
         hash(example())
 
 
 def test_repr_can_be_read() -> None:
-    """A message shows its fields; unknown tagged fields only if there are any."""
+    """repr shows the fields of a message, and unknown tagged fields if the message has any."""
     message = LeaveGroupResponse(members=[LeaveGroupResponse.MemberResponse(member_id="m")])
     assert repr(message) == (
         "LeaveGroupResponse(throttle_time_ms=0, error_code=0, "
@@ -145,14 +146,14 @@ def test_repr_can_be_read() -> None:
 
 
 def test_messages_can_be_copied_and_pickled() -> None:
-    """A message is a plain value: what tests and other processes do with values works."""
+    """A message can be copied and pickled like any plain value."""
     message = JoinGroupRequest(protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range")])
     assert copy.deepcopy(message) == message
     assert pickle.loads(pickle.dumps(message)) == message
 
 
 def test_field_that_the_version_lacks_is_dropped_if_ignorable(example: type[Any]) -> None:
-    """Nothing important is lost, says the schema."""
+    """The encoder drops an ignorable field that the version doesn't have."""
     message = example(name="a", remark="r", topic_id=UUID(int=1), note=3)
     assert encode(message, 0) == encode(example(name="a"), 0) == b"\0\1a"
 
@@ -164,7 +165,7 @@ def test_field_that_the_version_lacks_is_dropped_if_ignorable(example: type[Any]
 def test_field_that_the_version_lacks_must_have_its_default(
     example: type[Any], fields: dict[str, Any], version: int
 ) -> None:
-    """Saying something else than was meant is a mistake of the program."""
+    """The encoder refuses a value in a field that the version doesn't have and that isn't ignorable."""
     (name,) = fields
     with pytest.raises(AssertionError, match=name):
         encode(example(**fields), version)
@@ -172,19 +173,19 @@ def test_field_that_the_version_lacks_must_have_its_default(
 
 
 def test_struct_that_the_version_lacks_must_have_its_default() -> None:
-    """A struct of defaults counts as default."""
+    """A struct whose fields have their defaults counts as default."""
     encode(FetchRequest(replica_state=FetchRequest.ReplicaState()), 12)
     with pytest.raises(AssertionError, match="replica_state"):
         encode(FetchRequest(replica_state=FetchRequest.ReplicaState(replica_id=1)), 12)
 
 
 def test_decoding_fills_in_the_defaults_of_what_the_version_lacks(example: type[Any]) -> None:
-    """One class stands for all versions."""
+    """The decoder gives defaults to fields that the version doesn't have: one class serves all versions."""
     assert decode(example, b"\0\1a", 0) == example(name="a")
 
 
 def test_default_of_a_tagged_field_is_not_sent(example: type[Any]) -> None:
-    """An optional field costs nothing unless it says something."""
+    """The encoder writes no tagged field that has its default."""
     body = b"\2a" + b"\0\0\0\7" + b"\0" + b"\0" * 16
     assert encode(example(name="a", size=7), 3) == body + b"\0"
     assert encode(example(name="a", size=7, note=2), 3) == body + b"\1\5\1\2"
@@ -207,7 +208,7 @@ def test_default_of_a_tagged_field_is_not_sent(example: type[Any]) -> None:
     ],
 )
 def test_tagged_field_of_each_type(field: str, value: object, encoded: bytes) -> None:
-    """Any type can be a tagged field: sent only if it isn't the default, with tag and size."""
+    """A tagged field can have any type; the encoder writes its tag, its size and a value other than the default."""
     cls: Any = message_class(define("Example", TAGGED, (0, 0), flexible=0))
     assert encode(cls(), 0) == b"\0"
     assert decode(cls, b"\0", 0) == cls()
@@ -216,7 +217,7 @@ def test_tagged_field_of_each_type(field: str, value: object, encoded: bytes) ->
 
 
 def test_tagged_array_of_structs() -> None:
-    """Structs in a tagged field have tagged fields of their own."""
+    """A struct in a tagged field has its own tagged fields."""
     cls: Any = message_class(define("Example", TAGGED, (0, 0), flexible=0))
     message = cls(pairs=[cls.Pair(left=1)])
     assert encode(message, 0) == b"\1" + b"\x08\3" + b"\2\1\0"
@@ -224,7 +225,7 @@ def test_tagged_array_of_structs() -> None:
 
 
 def test_tagged_fields_are_sent_in_order(example: type[Any]) -> None:
-    """Known and unknown tagged fields ascend by tag, and all come back."""
+    """The encoder sorts known and unknown tagged fields by tag; the decoder gets all of them back."""
     message = example(note=2, window=example.Window(first=1), unknown_tagged_fields={3: b"c", 9: b"i"})
     encoded = encode(message, 3)
     assert encoded.endswith(b"\4" + b"\0\x09" + b"\0" * 7 + b"\1\0" + b"\3\1c" + b"\5\1\2" + b"\x09\1i")
@@ -232,20 +233,20 @@ def test_tagged_fields_are_sent_in_order(example: type[Any]) -> None:
 
 
 def test_known_tag_among_the_unknown_is_a_mistake(example: type[Any]) -> None:
-    """No field is sent twice."""
+    """The encoder refuses an unknown tagged field whose tag is a known field's."""
     with pytest.raises(AssertionError, match="note"):
         encode(example(note=2, unknown_tagged_fields={5: b"\3"}), 3)
 
 
 @pytest.mark.parametrize("value", [b"", b"\2\0"], ids=["too short", "too long"])
 def test_known_tagged_field_has_the_size_of_its_tag(example: type[Any], value: bytes) -> None:
-    """A tagged field whose size and content disagree is garbled."""
+    """The decoder refuses a tagged field whose content is longer or shorter than its size."""
     with pytest.raises(ProtocolError):
         decode(example, encode(example(unknown_tagged_fields={5: value}), 3), 3)
 
 
 def test_nested_struct_can_be_encoded_alone(example: type[Any]) -> None:
-    """So a group's record can be put together from the bytes of its members."""
+    """A nested struct can be encoded alone, so a group's record can be put together from its members' bytes."""
     partition = example.Partition(index=5)
     assert encode(partition, 1) == b"\0\0\0\5"
     assert encode(partition, 2) == b"\0\0\0\5\0"
@@ -254,7 +255,7 @@ def test_nested_struct_can_be_encoded_alone(example: type[Any]) -> None:
 
 @pytest.mark.parametrize("version", [-1, 4])
 def test_unknown_version(example: type[Any], version: int) -> None:
-    """Bytes in an unknown version are refused by name; writing one is a mistake of the program."""
+    """Decoding an unknown version raises an error that names it; encoding one fails an assertion."""
     with pytest.raises(UnsupportedVersion) as raised:
         decode(example, b"", version)
     assert (raised.value.name, raised.value.api_key, raised.value.version) == ("Example", 99, version)
@@ -263,7 +264,7 @@ def test_unknown_version(example: type[Any], version: int) -> None:
 
 
 def test_bytes_behind_the_body_are_ignored() -> None:
-    """Kafka reads what the version has and asks no further; `decode_from` tells where that was."""
+    """The decoder ignores bytes behind the body, as Kafka does; `decode_from` returns the body's end."""
     message = HeartbeatRequest(group_id="g", member_id="m")
     encoded = encode(message, 4)
     assert decode(HeartbeatRequest, encoded + b"rest", 4) == message
@@ -271,7 +272,7 @@ def test_bytes_behind_the_body_are_ignored() -> None:
 
 
 def test_error_says_where() -> None:
-    """The one log line of a closed connection names message, version and what was wrong."""
+    """The error names message, version and problem, for the one log line of a closed connection."""
     with pytest.raises(ProtocolError, match=r"^HeartbeatRequest v4: HeartbeatRequest\.group_id is null$"):
         decode(HeartbeatRequest, b"\0", 4)
     with pytest.raises(ProtocolError, match=r"^HeartbeatRequest v4: cut short"):
@@ -344,3 +345,17 @@ def test_an_element_that_comes_again_is_encoded_once() -> None:
     parts = run(encode_in_steps(DescribeGroupsResponse(groups=[group] * 1000), 5))[0]
     assert sum(map(len, parts)) > 20_000_000
     assert sum(map(len, {id(part): part for part in parts}.values())) < 30_000
+
+
+@pytest.mark.parametrize("version", [0, 9])
+@pytest.mark.parametrize("size", [COPIED_BYTES - 1, COPIED_BYTES, COPIED_BYTES + 1, 5 * COPIED_BYTES + 3])
+def test_large_bytes_are_copied_in_steps(version: int, size: int) -> None:
+    """Each step copies COPIED_BYTES at most; bytes that are cut short are an error, as without steps."""
+    protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=bytes(range(256)) * (size // 256 + 1))
+    protocol.metadata = protocol.metadata[:size]
+    data = encode(JoinGroupRequest(group_id="g", protocols=[protocol]), version)
+    message, steps = run(decode_in_steps(JoinGroupRequest, data, version, 0, 10))
+    assert message.protocols == [protocol]
+    assert steps - 1 == (0 if size <= COPIED_BYTES else -(-size // COPIED_BYTES))
+    with pytest.raises(ProtocolError):
+        run(decode_in_steps(JoinGroupRequest, data[:-10], version, 0, 10))

@@ -1,4 +1,4 @@
-"""Frames come out as they went in, however the stream was cut up."""
+"""The reader returns the frames of a stream, however the stream was cut into pieces."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from protocol.connection import FrameReader
+from protocol.connection import LARGE_BYTES, FrameReader
 from protocol.errors import ProtocolError
 
 FRAMES = [b"a", b"\0\0\0\5", b"x" * 300, b"last"]
@@ -18,7 +18,7 @@ STREAM = b"".join(struct.pack(">i", len(frame)) + frame for frame in FRAMES)
 
 
 def frames_in(reader: FrameReader) -> list[bytes]:
-    """All frames that are there."""
+    """Return all frames that are complete."""
     frames = []
     while (frame := reader.next_frame()) is not None:
         assert isinstance(frame, bytes)
@@ -27,7 +27,7 @@ def frames_in(reader: FrameReader) -> list[bytes]:
 
 
 def test_whole() -> None:
-    """All frames at once come out one by one, in order."""
+    """From several frames in one piece the reader returns one after the other, in order."""
     reader = FrameReader(1_000)
     assert reader.next_frame() is None
     reader.receive_data(STREAM)
@@ -35,7 +35,7 @@ def test_whole() -> None:
 
 
 def test_byte_by_byte() -> None:
-    """A frame is there with its last byte, not before."""
+    """The reader returns a frame after its last byte, not before."""
     reader = FrameReader(1_000)
     found: list[bytes] = []
     ends = []
@@ -49,7 +49,7 @@ def test_byte_by_byte() -> None:
 
 
 def test_trailing_data_waits() -> None:
-    """The start of the next frame is kept until the rest comes."""
+    """The reader keeps the start of the next frame until the rest arrives."""
     for size in range(len(STREAM)):
         reader = FrameReader(1_000)
         reader.receive_data(b"\0\0\0\1!" + STREAM[:size])
@@ -64,7 +64,7 @@ def test_trailing_data_waits() -> None:
     often=st.booleans(),
 )
 def test_any_cut(frames: list[bytes], cuts: list[int], *, often: bool) -> None:
-    """However the stream is cut, and whether frames are taken between pieces or at the end, they are the same."""
+    """The frames are the same for all cuts, and when they are taken between pieces or at the end."""
     stream = b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
     edges = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
     reader = FrameReader(20)
@@ -76,8 +76,42 @@ def test_any_cut(frames: list[bytes], cuts: list[int], *, often: bool) -> None:
     assert found + frames_in(reader) == frames
 
 
+@pytest.mark.parametrize("piece", [1_000, 65_536, 100_000, 262_144])
+@pytest.mark.parametrize("often", [True, False])
+def test_large_frames(piece: int, *, often: bool) -> None:
+    """Large and small frames come out as they went in, whether the reader is asked after each piece or at the end."""
+    sizes = [LARGE_BYTES - 1, LARGE_BYTES, 5, 3 * LARGE_BYTES + 7, LARGE_BYTES + 1, 1]
+    frames = [bytes([index + 1]) * size for index, size in enumerate(sizes)]
+    stream = b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
+    reader = FrameReader(10**6)
+    found = []
+    for start in range(0, len(stream), piece):
+        reader.receive_data(stream[start : start + piece])
+        if often:
+            found += frames_in(reader)
+    assert found + frames_in(reader) == frames
+
+
+def test_a_large_frame_is_not_copied() -> None:
+    """Memory for a frame of 16 MB is about 16 MB, while it comes and when it is taken."""
+    size = 16 * 1024 * 1024
+    reader = FrameReader(size)
+    reader.receive_data(struct.pack(">i", size))
+    piece, frame = bytes(65_536), None
+    tracemalloc.start()
+    try:
+        for _ in range(size // len(piece)):
+            reader.receive_data(piece)
+            frame = reader.next_frame()
+        assert frame is not None
+        assert len(frame) == size
+        assert tracemalloc.get_traced_memory()[1] < 1.3 * size
+    finally:
+        tracemalloc.stop()
+
+
 def test_largest_frame_is_allowed() -> None:
-    """The limit itself is no error."""
+    """The reader accepts a frame of the maximum size."""
     reader = FrameReader(5)
     reader.receive_data(b"\0\0\0\5hello")
     assert reader.next_frame() == b"hello"
@@ -85,7 +119,7 @@ def test_largest_frame_is_allowed() -> None:
 
 @pytest.mark.parametrize("size", [0, -1, -(2**31), 6, 2**31 - 1])
 def test_size_out_of_bounds(size: int) -> None:
-    """Nothing can be read behind a size that can't be: refused as soon as it is there, and each time one asks."""
+    """The reader refuses an impossible size as soon as it has arrived, and again at each later call."""
     reader = FrameReader(5)
     reader.receive_data(b"\0\0\0\1a" + struct.pack(">i", size)[:3])
     assert frames_in(reader) == [b"a"]
@@ -99,7 +133,7 @@ def test_size_out_of_bounds(size: int) -> None:
 
 
 def test_memory_is_taken_for_what_came() -> None:
-    """A large announced size costs nothing, and a large frame in small pieces little more than its bytes."""
+    """A large announced size takes no memory; a large frame in small pieces takes little more than its bytes."""
     reader = FrameReader(100 * 2**20)
     tracemalloc.start()
     try:

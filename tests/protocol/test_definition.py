@@ -1,4 +1,4 @@
-"""The schema tables as values: what is understood, and what is refused."""
+"""The tables of schemas: the parser accepts each legal table and refuses the others."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from protocol.definition import DefinitionError, Field, Struct, Versions, define
 
 
 def only_field(line: str, versions: tuple[int, int] = (0, 9), flexible: int | None = 6) -> Field:
-    """The field that a table of one line defines."""
+    """Return the field that a table of one line defines."""
     (field,) = define("Example", line, versions, flexible).struct.fields
     return field
 
 
 def test_line_with_every_option() -> None:
-    """All options of a line arrive in the field."""
+    """The field has all options of its line."""
     line = "reason string 6-8 null=7+ ignorable tag=423  # why it joins"
     assert only_field(line) == Field(
         "reason",
@@ -30,7 +30,7 @@ def test_line_with_every_option() -> None:
 
 
 def test_nested_fields_belong_to_the_struct_above_them() -> None:
-    """Indentation makes a struct, at any depth, and its end ends the struct."""
+    """Indented lines are the fields of the struct above them, at any depth."""
     table = """
     groups        []Group   1+
         name      string    1+
@@ -65,14 +65,14 @@ def test_nested_fields_belong_to_the_struct_above_them() -> None:
     ],
 )
 def test_default(line: str, default: object) -> None:
-    """A field's default is what its line gives, else that of its type as in Kafka."""
+    """A field's default is that of its line, or else its type's default in Kafka."""
     found = only_field(line).default
     assert (found, type(found)) == (default, type(default))
 
 
 @pytest.mark.parametrize(("text", "versions"), [("3+", (3, 9)), ("2-4", (2, 4)), ("1", (1, 1))])
 def test_versions(text: str, versions: tuple[int, int]) -> None:
-    """Versions are written in three ways; an open end is the message's last version."""
+    """A line can write versions in three ways; an open range ends at the message's last version."""
     assert only_field(f"a int32 {text}", flexible=None).versions == versions
 
 
@@ -105,12 +105,12 @@ def test_versions(text: str, versions: tuple[int, int]) -> None:
     ],
 )
 def test_table_that_breaks_a_rule_is_refused(table: str, reason: str) -> None:
-    """A slip in a schema is found when the schema is first used, and named."""
+    """A wrong schema fails at its first use, and the error names the problem."""
     with pytest.raises(DefinitionError, match=reason):
         define("Example", table, (0, 9), flexible=6)
 
 
 def test_tagged_field_needs_a_message_with_flexible_versions() -> None:
-    """Versions that aren't flexible have no place for tagged fields."""
+    """A tagged field needs a flexible version, because other versions have no tagged fields."""
     with pytest.raises(DefinitionError, match="isn't flexible"):
         define("Example", "a int32 0+ tag=0", (0, 9))

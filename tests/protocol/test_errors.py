@@ -1,4 +1,4 @@
-"""What the errors of broken bytes tell."""
+"""The errors about damaged bytes, and their texts."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from protocol.errors import ProtocolError, UnknownApi, UnsupportedVersion
 
 
 def test_errors_of_broken_bytes_are_one_family() -> None:
-    """One `except ProtocolError` closes the connection in every case; as a ValueError it is nothing exotic."""
+    """All errors are ProtocolErrors, so one `except` closes the connection; a ProtocolError is a ValueError."""
     assert issubclass(ProtocolError, ValueError)
     assert issubclass(UnknownApi, ProtocolError)
     assert issubclass(UnsupportedVersion, ProtocolError)
 
 
 def test_unknown_api_says_which() -> None:
-    """The log line and the caller learn the key."""
+    """The error has the unknown API key, also in its text for the log."""
     error = UnknownApi(99)
     assert (error.api_key, str(error)) == (99, "unknown API key 99")
 
 
 def test_unsupported_version_says_which() -> None:
-    """The log line and the caller learn API and version."""
+    """The error has API and version, also in its text for the log."""
     error = UnsupportedVersion("JoinGroup", 11, 10)
     assert (error.name, error.api_key, error.version, str(error)) == (
         "JoinGroup",

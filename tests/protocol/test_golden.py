@@ -1,14 +1,14 @@
-"""Bytes of real clients and servers, captured once, read and written again.
+"""Bytes of real clients and servers, captured once: the codec reads them and writes them again.
 
 Each file in golden/ is one exchange:
 
     {"client": "librdkafka 2.16", "api_key": 11, "api_version": 5, "request_hex": "...", "response_hex": "...",
      "fields": {"request": {"group_id": "g"}, "response": {...}}}
 
-The bytes are a frame without its size, header included; `response_hex` may be null. `fields`, which may be left out,
-names values that somebody saw at capture, as far as they matter.
+The bytes are a frame without its size, header included; `response_hex` may be null. `fields` is optional: values that a
+person saw at the capture.
 
-House rule: what was captured is never edited; an exchange that can't be read is a bug here.
+House rule: nobody edits captured bytes. If an exchange can't be read, the codec has a bug.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ FILES = sorted(GOLDEN.glob("*.json"))
 
 @pytest.fixture(params=FILES, ids=lambda path: path.stem)
 def exchange(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """One captured exchange."""
+    """Return one captured exchange."""
     captured: dict[str, Any] = json.loads(request.param.read_text(encoding="utf-8"))
     return captured
 
 
 def test_request_is_read_and_written_again(exchange: dict[str, Any]) -> None:
-    """A real request is understood to its last byte: it encodes to the same bytes, and has the values seen."""
+    """The codec reads a real request, with the values seen at the capture, and encodes it to the same bytes."""
     frame = bytes.fromhex(exchange["request_hex"])
     header, request = decode_request(frame)
     assert (header.api_key, header.api_version) == (exchange["api_key"], exchange["api_version"])
@@ -43,7 +43,7 @@ def test_request_is_read_and_written_again(exchange: dict[str, Any]) -> None:
 
 
 def test_response_is_read_and_written_again(exchange: dict[str, Any]) -> None:
-    """Likewise the answer it got, if it got one."""
+    """The codec reads a real response, with the values seen at the capture, and encodes it to the same bytes."""
     if exchange["response_hex"] is None:
         return
     frame = bytes.fromhex(exchange["response_hex"])

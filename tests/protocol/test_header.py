@@ -1,4 +1,4 @@
-"""Headers by API and version, and requests and responses whole."""
+"""Headers by API and version, and whole requests and responses."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ APIS = [
 
 
 def frame_of(data: bytes) -> bytes:
-    """The one frame that `data` is, without its size."""
+    """Return the only frame of `data`, without its size."""
     reader = FrameReader(100 * 2**20)
     reader.receive_data(data)
     frame = reader.next_frame()
@@ -51,7 +51,7 @@ def frame_of(data: bytes) -> bytes:
 @pytest.mark.parametrize(("api", "version"), APIS)
 @pytest.mark.parametrize("client_id", [None, "", "client", "é"])
 def test_request_round_trip(api: str, version: int, client_id: str | None) -> None:
-    """A request of any API and version comes back with its header; only the flexible have tagged fields in it."""
+    """A request comes back with its header, in each API and version; only flexible headers have tagged fields."""
     request = full_message(f"{api}Request", version)
     frame = frame_of(encode_request(request, version, -(2**31), client_id))
     header, decoded = decode_request(frame)
@@ -70,7 +70,7 @@ def test_request_round_trip(api: str, version: int, client_id: str | None) -> No
 
 @pytest.mark.parametrize(("api", "version"), APIS)
 def test_response_round_trip(api: str, version: int) -> None:
-    """Likewise a response; the header of a flexible one has tagged fields, but not that of ApiVersions."""
+    """A response comes back; a flexible one has tagged fields in its header, except ApiVersions."""
     response = full_message(f"{api}Response", version)
     frame = frame_of(encode_response(API_KEYS[api], version, 2**31 - 1, response))
     assert decode_response(API_KEYS[api], version, frame) == (2**31 - 1, response)
@@ -79,7 +79,7 @@ def test_response_round_trip(api: str, version: int) -> None:
 
 
 def test_tagged_fields_of_a_header_are_skipped() -> None:
-    """Fields that a later Kafka may add to a header hide nothing behind them."""
+    """The decoder skips tagged fields of a header, which a later Kafka may add, and reads the body behind them."""
     body = encode(HeartbeatRequest(group_id="g"), 4)
     frame = struct.pack(">hhih", 12, 4, 7, -1) + b"\2\0\2ab\5\0" + body
     header, request = decode_request(frame)
@@ -91,7 +91,7 @@ def test_tagged_fields_of_a_header_are_skipped() -> None:
 
 @pytest.mark.parametrize("version", [-1, 5, 99, 2**15 - 1])
 def test_apiversions_in_an_unknown_version_can_be_answered(version: int) -> None:
-    """KIP-511: the header is read, so that the answer in version 0 finds its way back; the body isn't."""
+    """KIP-511: the decoder reads the header alone, so that the server can answer in version 0."""
     tags = b"\0" if version >= 3 else b""
     frame = struct.pack(">hhih", 18, version, 7, 3) + b"new" + tags + b"whatever"
     assert decode_request_header(frame) == RequestHeader(18, version, 7, "new", 13 + len(tags))
@@ -101,7 +101,7 @@ def test_apiversions_in_an_unknown_version_can_be_answered(version: int) -> None
 
 @pytest.mark.parametrize(("api", "key"), API_KEYS.items())
 def test_other_unknown_versions_are_refused_by_name(api: str, key: int) -> None:
-    """The connection is closed with a line that says what was asked."""
+    """The error names API and version, for the log line of the closed connection."""
     first, last = request_class(key).VERSIONS
     for version in (first - 1, last + 1, -1, 2**15 - 1):
         frame = struct.pack(">hhih", key, version, 7, -1) + b"\0" * 50
@@ -115,14 +115,14 @@ def test_other_unknown_versions_are_refused_by_name(api: str, key: int) -> None:
 
 @pytest.mark.parametrize("key", [-1, 6, 7, 999])
 def test_unknown_api_is_refused_by_key(key: int) -> None:
-    """UpdateMetadata, ControlledShutdown (the one with header 0) and what doesn't exist aren't served."""
+    """UpdateMetadata, ControlledShutdown (the only API with header 0) and unknown keys are not served."""
     with pytest.raises(UnknownApi) as raised:
         decode_request_header(struct.pack(">hhih", key, 0, 7, -1))
     assert raised.value.api_key == key
 
 
 def test_header_cut_short() -> None:
-    """A request that ends within its header is refused, wherever."""
+    """The decoder refuses a request that ends anywhere in its header."""
     frame = struct.pack(">hhih", 12, 4, 7, 3) + b"abc" + b"\1\5\2xy"
     assert decode_request_header(frame).body_offset == len(frame)
     for size in range(len(frame)):
@@ -131,7 +131,7 @@ def test_header_cut_short() -> None:
 
 
 def test_response_header_cut_short() -> None:
-    """Likewise a response."""
+    """The decoder refuses a response that ends anywhere in its header."""
     frame = struct.pack(">i", 7) + b"\1\5\2xy"
     for size in range(len(frame)):
         with pytest.raises(ProtocolError):
@@ -140,14 +140,14 @@ def test_response_header_cut_short() -> None:
 
 @pytest.mark.parametrize("client_id", [b"\xff", b"\xc3"])
 def test_client_id_that_is_no_text(client_id: bytes) -> None:
-    """A client id is UTF-8."""
+    """The decoder refuses a client id that isn't UTF-8."""
     with pytest.raises(ProtocolError):
         decode_request_header(struct.pack(">hhih", 12, 0, 7, len(client_id)) + client_id)
 
 
 @given(st.binary(max_size=64))
 def test_random_frames(frame: bytes) -> None:
-    """Whatever comes, a frame is a request or refused."""
+    """The decoder reads any bytes as a request, or refuses them with a ProtocolError."""
     try:
         header, message = decode_request(frame)
     except ProtocolError:
@@ -157,7 +157,7 @@ def test_random_frames(frame: bytes) -> None:
 
 @given(st.sampled_from(APIS), st.binary(max_size=64))
 def test_random_frames_for_known_apis(api: tuple[str, int], rest: bytes) -> None:
-    """Likewise behind a good key and version, and for responses."""
+    """The decoder reads random bytes behind a known key and version as a message, or refuses them."""
     name, version = api
     for function in (
         lambda: decode_request(struct.pack(">hh", API_KEYS[name], version) + rest),
@@ -170,13 +170,13 @@ def test_random_frames_for_known_apis(api: tuple[str, int], rest: bytes) -> None
 
 
 def test_response_of_another_api_is_a_mistake() -> None:
-    """A handler that answers with the wrong message is found before the client finds it."""
+    """The encoder refuses a response of another API, so that the mistake shows before a client gets it."""
     with pytest.raises(AssertionError):
         encode_response(12, 4, 7, ApiVersionsResponse())
 
 
 def test_apiversions_response_has_the_old_header_in_every_version() -> None:
-    """A client that doesn't know what the server speaks can read the first answer."""
+    """The header of an ApiVersions response never changes: its client doesn't know yet which versions there are."""
     for version in range(5):
         assert encode_response(18, version, 7, ApiVersionsResponse())[4:] == (
             struct.pack(">i", 7) + encode(ApiVersionsResponse(), version)

@@ -1,9 +1,9 @@
-"""kio as oracle: independent authors, the same bytes, for every message and version in both directions.
+"""kio as oracle: another project encodes every message and version to the same bytes, in both directions.
 
-kio has a class per version, made from Kafka's definitions by its own generator. A message of ours is turned into kio's
-by field names; then both encode to the same bytes, and each decodes them to its own message again.
+kio has a class per version, made from Kafka's definitions by its own generator. The tests turn our message into kio's
+by the field names; then both encode to the same bytes, and each decodes them to its own message again.
 
-Where kio has no class, `WITHOUT_KIO` says so; test_other_oracles.py tests those.
+`WITHOUT_KIO` lists the versions that kio doesn't have; test_other_oracles.py tests those.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ WITHOUT_KIO = {
     "OffsetCommitKey": ((0, 1), SERVER),
     "OffsetCommitValue": ((0, 1, 2, 3, 4), SERVER),
 }
-"""Versions that kio has no class for, and why."""
+"""Versions that have no class in kio, with the reason."""
 
 OURS_ALONE = {
     "JoinGroupRequest": {"join_reason"},
     "DescribeGroupsRequest": {"include_waiting"},
     "DescribedGroup": {"waiting"},
 }
-"""Fields that Kafka's definitions don't have."""
+"""Fields that are ours alone: Kafka's definitions don't have them."""
 
 COMPARED = [(name, version) for name, version in MESSAGES if version not in WITHOUT_KIO.get(name, ((), ""))[0]]
 
@@ -74,7 +74,7 @@ ERROR_CODES = list(KioErrorCode)
 
 @cache
 def kio_module(name: str, version: int) -> Any:
-    """Kio's module with a message's classes for a version. Raises ImportError if there is none."""
+    """Return kio's module with a message's classes for a version. Raises ImportError if there is none."""
     for kind in ("Request", "Response"):
         if name.removesuffix(kind) in API_KEYS:
             return import_module(f"kio.schema.{module_name(name.removesuffix(kind))}.v{version}.{kind.lower()}")
@@ -82,14 +82,15 @@ def kio_module(name: str, version: int) -> Any:
 
 
 def our_name(field: dataclasses.Field[Any]) -> str:
-    """Our name of kio's field: kio has times as such, and names them without the unit."""
+    """Return our name of kio's field: kio leaves the unit out of the names of times."""
     return f"{field.name}_ms" if re.match("timedelta|datetime", field.metadata.get("kafka_type", "")) else field.name
 
 
 def pair(message: Any, struct: Struct, version: int, module: Any) -> Any:
-    """Kio's message with the same values.
+    """Return kio's message with the same values.
 
-    Values that kio can't say are changed in `message`: error codes that Kafka doesn't have, 64-bit times, our fields.
+    kio can't hold some values: error codes that Kafka doesn't have, 64-bit times, our own fields. The function changes
+    them in `message`.
     """
     for name in OURS_ALONE.get(struct.name, set()):
         setattr(message, name, getattr(type(message)(), name))
@@ -116,7 +117,7 @@ def pair(message: Any, struct: Struct, version: int, module: Any) -> Any:
 
 
 def in_kio(message: Any, name: str, value: Any, kio_type: str) -> Any:
-    """A value as kio has it; if it must be changed for that, it is changed in the message too."""
+    """Return a value in kio's form; if kio can't hold it, change it in the message too."""
     if kio_type == "error_code":
         code = ERROR_CODES[value % len(ERROR_CODES)]
         setattr(message, name, int(code))
@@ -134,14 +135,14 @@ def in_kio(message: Any, name: str, value: Any, kio_type: str) -> Any:
 
 
 def kio_bytes(message: Any) -> bytes:
-    """What kio makes of its message."""
+    """Return the bytes that kio makes of its message."""
     buffer = io.BytesIO()
     entity_writer(type(message))(buffer, message)
     return buffer.getvalue()
 
 
 def compare(message: Any, name: str, version: int) -> None:
-    """Both encode to the same bytes, and each decodes them to its own message again."""
+    """Compare our codec with kio's: the same bytes, and each decodes them to its own message."""
     module = kio_module(name, version)
     theirs = pair(message, definition(name).struct, version, module)
     encoded = encode(message, version)
@@ -154,20 +155,20 @@ def compare(message: Any, name: str, version: int) -> None:
 @share(8)
 @given(data=st.data())
 def test_same_bytes_as_kio(name: str, version: int, data: st.DataObject) -> None:
-    """Any message has the bytes that kio gives it, and kio's bytes are that message."""
+    """Our codec and kio encode any message to the same bytes, and decode these to it."""
     compare(data.draw(any_message(name, version, tags=False)), name, version)
 
 
 @pytest.mark.parametrize(("name", "version"), COMPARED)
 def test_same_bytes_as_kio_with_every_field(name: str, version: int) -> None:
-    """Likewise with a value in every field that isn't the default."""
+    """The bytes are the same for a message without default values."""
     message = full_message(name, version)
     forget_tags(message)
     compare(message, name, version)
 
 
 def forget_tags(message: Any) -> None:
-    """Removes unknown tagged fields, which kio doesn't keep, at every depth."""
+    """Remove unknown tagged fields, which kio doesn't keep, at every depth."""
     message.unknown_tagged_fields = {}
     for name in type(message).__slots__:
         value = getattr(message, name)
@@ -177,7 +178,7 @@ def forget_tags(message: Any) -> None:
 
 
 def test_list_of_what_kio_lacks_is_current() -> None:
-    """Once kio has a version, it is compared."""
+    """Each version in WITHOUT_KIO really has no class in kio."""
     for name, (versions, _) in WITHOUT_KIO.items():
         for version in versions:
             with pytest.raises(ImportError):
@@ -186,7 +187,7 @@ def test_list_of_what_kio_lacks_is_current() -> None:
 
 @pytest.mark.parametrize(("name", "version"), [pair for pair in COMPARED if pair[0].endswith("Request")])
 def test_same_request_header_as_kio(name: str, version: int) -> None:
-    """A request starts with the header that kio names for this version, and these are its bytes."""
+    """Our request has the bytes of the header that kio names for this version."""
     module = kio_module(name, version)
     header_class = getattr(module, name).__header_schema__
     assert header_class is (KioRequestHeader2 if is_flexible(name, version) else KioRequestHeader1)
@@ -199,7 +200,7 @@ def test_same_request_header_as_kio(name: str, version: int) -> None:
 
 @pytest.mark.parametrize(("name", "version"), [pair for pair in COMPARED if pair[0].endswith("Response")])
 def test_same_response_header_as_kio(name: str, version: int) -> None:
-    """Likewise a response."""
+    """Our response has the bytes of the header that kio names for this version."""
     message = full_message(name, version)
     header = getattr(kio_module(name, version), name).__header_schema__(correlation_id=7)
     size = len(encode(message, version))

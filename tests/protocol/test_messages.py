@@ -1,4 +1,4 @@
-"""Every message in every version: there and back, and nothing but ProtocolError for bytes that are no message."""
+"""Every message in every version comes back from its bytes, and other bytes raise ProtocolError only."""
 
 from __future__ import annotations
 
@@ -24,7 +24,16 @@ from protocol.messages import (
     encode,
     writer,
 )
-from tests.protocol.strategies import MESSAGES, any_message, contents, full_message, is_flexible, message_class, share
+from tests.protocol.strategies import (
+    KNOWN_TAGS,
+    MESSAGES,
+    any_message,
+    full_message,
+    is_flexible,
+    message_class,
+    share,
+    unknown_tags,
+)
 
 EACH_MESSAGE = pytest.mark.parametrize(("name", "version"), MESSAGES)
 
@@ -33,7 +42,7 @@ EACH_MESSAGE = pytest.mark.parametrize(("name", "version"), MESSAGES)
 @share(8)
 @given(data=st.data())
 def test_round_trip(name: str, version: int, data: st.DataObject) -> None:
-    """Any message comes back equal, at any offset, with other bytes behind, and encodes to the same bytes again."""
+    """The decoder returns an equal message, at any offset and with other bytes behind, and its bytes are the same."""
     message = data.draw(any_message(name, version))
     before, behind = data.draw(st.binary(max_size=3)), data.draw(st.binary(max_size=3))
     encoded = encode(message, version)
@@ -47,7 +56,7 @@ def test_round_trip(name: str, version: int, data: st.DataObject) -> None:
 @share(8)
 @given(data=st.data())
 def test_values_alone_are_written_as_their_message_is(name: str, version: int, data: st.DataObject) -> None:
-    """A writer gets what an encoder reads off a message, but for tagged fields."""
+    """A writer that gets a message's values writes what the encoder writes, except tagged fields."""
     message = data.draw(any_message(name, version, tags=False))
     values = []
     for field in definition(name).struct.fields:
@@ -60,7 +69,7 @@ def test_values_alone_are_written_as_their_message_is(name: str, version: int, d
 
 @EACH_MESSAGE
 def test_truncation_at_every_byte(name: str, version: int) -> None:
-    """A message that is cut short anywhere is refused as such."""
+    """The decoder refuses a message that ends too early, wherever it ends."""
     encoded = encode(full_message(name, version), version)
     cls = message_class(name)
     for size in range(len(encoded)):
@@ -72,7 +81,7 @@ def test_truncation_at_every_byte(name: str, version: int) -> None:
 @share(8)
 @given(data=st.data())
 def test_random_bytes(name: str, version: int, data: st.DataObject) -> None:
-    """Random bytes are a message, which then survives a round trip, or refused; nothing else happens."""
+    """The decoder refuses random bytes, or reads a message that survives a round trip."""
     garbage = data.draw(st.binary(max_size=64))
     try:
         message = decode(message_class(name), garbage, version)
@@ -85,7 +94,7 @@ def test_random_bytes(name: str, version: int, data: st.DataObject) -> None:
 @share(8)
 @given(data=st.data())
 def test_damaged_bytes(name: str, version: int, data: st.DataObject) -> None:
-    """As with random bytes, for a full message in which some bytes were replaced, removed or added."""
+    """The decoder refuses a damaged message, or reads a message that survives a round trip."""
     encoded = bytearray(encode(full_message(name, version), version))
     for _ in range(data.draw(st.integers(1, 3))):
         start = data.draw(st.integers(0, len(encoded)))
@@ -102,8 +111,8 @@ def test_damaged_bytes(name: str, version: int, data: st.DataObject) -> None:
 @share(8)
 @given(data=st.data())
 def test_unknown_tagged_fields_are_kept(name: str, version: int, data: st.DataObject) -> None:
-    """Tagged fields that no schema knows come back byte for byte, wherever they stand, and are sent on."""
-    tags = data.draw(st.dictionaries(st.integers(1_000, 2**32 - 1), contents(), min_size=1, max_size=3))
+    """A tagged field that no schema has comes back byte for byte."""
+    tags = data.draw(unknown_tags(min_size=1, max_size=3))
     message = full_message(name, version)
     message.unknown_tagged_fields = tags
     decoded = decode(message_class(name), encode(message, version), version)
@@ -111,8 +120,15 @@ def test_unknown_tagged_fields_are_kept(name: str, version: int, data: st.DataOb
     assert decoded == message
 
 
+@given(tags=unknown_tags(first=9_998, last=10_002))
+def test_unknown_tags_are_in_no_schema(tags: dict[int, bytes]) -> None:
+    """The tests above draw no tag of a known field as an unknown one, such as DescribeGroups' 10000."""
+    assert 10_000 in KNOWN_TAGS
+    assert KNOWN_TAGS.isdisjoint(tags)
+
+
 def test_each_message_is_full_in_some_version() -> None:
-    """The full message of the tests above leaves out no field."""
+    """For each field there is a version in which the full message has it."""
     for name in NAMES:
         present = definition(name).struct.fields
         versions = [version for other, version in MESSAGES if other == name]
@@ -120,7 +136,7 @@ def test_each_message_is_full_in_some_version() -> None:
 
 
 def test_join_reason_is_a_tagged_field_that_others_skip() -> None:
-    """KIP-423 on today's wire: tag 423, one byte, from version 6; absent means unknown, and older versions drop it."""
+    """KIP-423's field has tag 423 and one byte, from version 6; absent means unknown, older versions drop it."""
     silent, speaking = JoinGroupRequest(group_id="g"), JoinGroupRequest(group_id="g", join_reason=2)
     for version in range(6, 10):
         without = encode(silent, version)
@@ -133,7 +149,7 @@ def test_join_reason_is_a_tagged_field_that_others_skip() -> None:
 
 
 def test_waiting_is_a_tagged_field_that_only_who_asks_for_it_sees() -> None:
-    """DescribeGroups from version 5 on: absent is nobody, in Kafka's own bytes; older versions drop it."""
+    """From version 5 DescribeGroups can have `waiting`; without it the bytes are Kafka's; older versions drop it."""
     waiting = DescribeGroupsResponse.GroupWaiting(
         since_ms=7, members=[DescribeGroupsResponse.GroupAwaitedMember(member_id="m", client_id="c", client_host="/h")]
     )
@@ -150,7 +166,7 @@ def test_waiting_is_a_tagged_field_that_only_who_asks_for_it_sees() -> None:
 
 
 def test_request_and_response_by_api_key() -> None:
-    """A key leads to its classes."""
+    """An API key leads to the classes of its request and response."""
     for api, key in API_KEYS.items():
         assert messages.request_class(key) is getattr(messages, f"{api}Request")
         assert messages.response_class(key) is getattr(messages, f"{api}Response")
@@ -160,7 +176,7 @@ def test_request_and_response_by_api_key() -> None:
 
 @pytest.mark.parametrize("key", [-1, 4, 99])
 def test_unknown_api_key(key: int) -> None:
-    """A key that no schema has is refused by name."""
+    """A key without a schema raises UnknownApi with the key."""
     for function in (api_schema, messages.request_class, messages.response_class):
         with pytest.raises(UnknownApi) as raised:
             function(key)
@@ -169,23 +185,23 @@ def test_unknown_api_key(key: int) -> None:
 
 @pytest.mark.parametrize("name", ["NoSuchRequest", "JoinGroup", "Request", "JoinGroupResponseRequest"])
 def test_no_such_message(name: str) -> None:
-    """A wrong name fails like that of any module."""
+    """A name that isn't a message raises AttributeError, as in any module."""
     with pytest.raises(AttributeError, match=name):
         getattr(messages, name)
 
 
 def test_all_names_are_listed() -> None:
-    """`dir` shows the messages before they are made."""
+    """`dir` lists all messages, also those whose class doesn't exist yet."""
     assert set(NAMES) <= set(dir(messages))
 
 
 def test_a_class_is_made_once() -> None:
-    """Two imports give one class."""
+    """Two imports of a message give the same class."""
     assert messages.JoinGroupRequest is JoinGroupRequest
 
 
 def test_naming_one_message_imports_one_schema() -> None:
-    """Start-up pays for what is used: a new process loads one schema, and the uuid module only if a field needs it."""
+    """A new process imports the schema of the one message it uses, and the uuid module only if a field needs it."""
     script = (
         "import sys; from protocol.messages import HeartbeatRequest, encode; encode(HeartbeatRequest(), 4);"
         "print(*sorted(n for n in sys.modules if n.startswith('schemas.api.') or n == 'uuid'))"

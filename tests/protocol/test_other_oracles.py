@@ -1,8 +1,8 @@
-"""More oracles: kafka-python for what Kafka 4 dropped, kafka-protocol for its two messages, and bytes by hand.
+"""More oracles: kafka-python for versions that Kafka 4 dropped, kafka-protocol for two messages, and bytes by hand.
 
 kafka-python keeps its older classes (kafka.protocol.old), written by hand: a message is a tuple of values in the order
-of the wire. kafka-protocol has a class per version of ApiVersions and Metadata, generated. The records of the server
-are in neither.
+of the wire. kafka-protocol has a generated class per version of ApiVersions and Metadata. Neither has the records of
+the server; for these the bytes are written by hand.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.protocol.strategies import any_message, message_class, share
 from tests.protocol.test_kio import WITHOUT_KIO
 
 with warnings.catch_warnings():
-    # Importing kafka-python reads its files by a function that Python has deprecated.
+    # Importing kafka-python calls a function that Python has deprecated.
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka.protocol.old import admin, commit, list_offsets, offset_for_leader_epoch, produce
 
@@ -79,7 +79,7 @@ SMALL = {
 
 
 def values_of(message: Any, struct: Struct, version: int) -> tuple[Any, ...]:
-    """A message as kafka-python has it: nested tuples in the order of the wire."""
+    """Return a message in kafka-python's form: nested tuples in the order of the wire."""
     values = []
     for field in struct.fields:
         if version in field.versions and field.tag is None:
@@ -91,7 +91,7 @@ def values_of(message: Any, struct: Struct, version: int) -> tuple[Any, ...]:
 
 
 def dict_of(message: Any, struct: Struct, version: int) -> dict[str, Any]:
-    """A message as kafka-protocol takes it: dicts by field name, tagged fields as bytes."""
+    """Return a message in kafka-protocol's form: dicts by field name, tagged fields as bytes."""
     values: dict[str, Any] = {}
     for field in struct.fields:
         if version in field.versions and field.tag is None:
@@ -105,10 +105,10 @@ def dict_of(message: Any, struct: Struct, version: int) -> dict[str, Any]:
 
 
 def make_sayable(message: Any, struct: Struct, version: int) -> None:
-    """Changes what kafka-protocol can't say.
+    """Change the values that kafka-protocol can't write.
 
-    It fails on empty strings, writes null as another varint than Kafka in compact form, and takes known tagged fields
-    as bytes only, which it writes in the order given.
+    It fails on empty strings. In compact form it writes null as another varint than Kafka. It takes known tagged fields
+    as bytes only, and writes them in the given order.
     """
     compact = message.FLEXIBLE is not None and version >= message.FLEXIBLE
     for field in struct.fields:
@@ -128,7 +128,7 @@ def make_sayable(message: Any, struct: Struct, version: int) -> None:
 
 
 def test_every_version_without_kio_has_another_oracle() -> None:
-    """No message is left to be compared with itself."""
+    """Each version that kio doesn't have is tested with another oracle."""
     missing = {(name, version) for name, (versions, _) in WITHOUT_KIO.items() for version in versions}
     assert missing == {*OLD, *((name, version) for name, version, _ in RECORDS)}
 
@@ -137,7 +137,7 @@ def test_every_version_without_kio_has_another_oracle() -> None:
 @share(4)
 @given(data=st.data())
 def test_same_bytes_as_kafka_python(name: str, version: int, data: st.DataObject) -> None:
-    """Any message has the bytes that kafka-python gives it, and reads the same there."""
+    """Our codec and kafka-python encode any message to the same bytes, and read the same from them."""
     message = data.draw(any_message(name, version))
     values = values_of(message, definition(name).struct, version)
     encoded = encode(message, version)
@@ -150,7 +150,7 @@ def test_same_bytes_as_kafka_python(name: str, version: int, data: st.DataObject
 @share(4)
 @given(data=st.data())
 def test_same_bytes_as_kafka_protocol(name: str, version: int, data: st.DataObject) -> None:
-    """Any message has the bytes that kafka-protocol gives it, and reads the same there."""
+    """Our codec and kafka-protocol encode any message to the same bytes, and read the same from them."""
     message = data.draw(any_message(name, version))
     make_sayable(message, definition(name).struct, version)
     theirs = SMALL[name, version][version]
@@ -161,7 +161,7 @@ def test_same_bytes_as_kafka_protocol(name: str, version: int, data: st.DataObje
 
 
 def test_tagged_fields_of_apiversions_by_hand() -> None:
-    """The tagged fields of the answer, which kafka-protocol has as bytes only."""
+    """The answer's tagged fields have the expected bytes, which kafka-protocol doesn't look into."""
     response = ApiVersionsResponse(
         supported_features=[ApiVersionsResponse.SupportedFeatureKey(name="ab", min_version=0, max_version=1)],
         finalized_features_epoch=5,
@@ -182,12 +182,12 @@ def test_tagged_fields_of_apiversions_by_hand() -> None:
 
 
 def text(value: str) -> bytes:
-    """A string as records before version 4 have it."""
+    """Return a string in the form of records before version 4."""
     return len(value).to_bytes(2, "big") + value.encode()
 
 
 def member(version: int) -> bytes:
-    """The bytes of the member below."""
+    """Return the bytes of the member below."""
     parts = [text("m-1")]
     parts += [text("i-1")] if version >= 3 else []
     parts += [text("client"), text("/127.0.0.1")]
@@ -197,7 +197,7 @@ def member(version: int) -> bytes:
 
 
 def group(version: int) -> tuple[Any, bytes]:
-    """A group with one member, and its bytes."""
+    """Return a group with one member, and its bytes."""
     value = GroupMetadataValue(
         protocol_type="consumer",
         generation=3,
@@ -229,7 +229,7 @@ def group(version: int) -> tuple[Any, bytes]:
 
 
 def offset(version: int) -> tuple[Any, bytes]:
-    """A committed offset, and its bytes."""
+    """Return a committed offset, and its bytes."""
     value = OffsetCommitValue(
         offset=7,
         leader_epoch=2 if version >= 3 else -1,
@@ -253,19 +253,19 @@ RECORDS = [
     ),
     *(("OffsetCommitValue", version, offset(version)) for version in range(5)),
 ]
-"""Records with their bytes as a person writes them down from the definition."""
+"""Records, and their bytes, which a person wrote from the definition."""
 
 
 @pytest.mark.parametrize(("name", "version", "example"), RECORDS)
 def test_records_by_hand(name: str, version: int, example: tuple[Any, bytes]) -> None:
-    """A record has the bytes that its definition says, and they are that record."""
+    """The codec writes a record to the bytes of its definition, and reads them back."""
     message, encoded = example
     assert encode(message, version) == encoded
     assert decode_from(message_class(name), encoded, version) == (message, len(encoded))
 
 
 def test_topic_id_of_a_committed_offset() -> None:
-    """KAFKA-19141: tagged field 0 of version 4, sixteen bytes."""
+    """KAFKA-19141: the topic id is tagged field 0 of version 4, with sixteen bytes."""
     encoded = offset(4)[1][:-1] + b"\1\0\x10" + bytes(range(16))
     value, end = decode_from(OffsetCommitValue, encoded, 4)
     assert (value.topic_id.bytes, end) == (bytes(range(16)), len(encoded))
@@ -273,7 +273,7 @@ def test_topic_id_of_a_committed_offset() -> None:
 
 
 def test_group_without_members_or_leader() -> None:
-    """An emptied group keeps its protocol type; protocol and leader are null."""
+    """The record of an emptied group has its protocol type, and null as protocol and leader."""
     encoded = text("consumer") + b"\0\0\0\4" + b"\xff\xff" + b"\xff\xff" + b"\0\0\0\0\0\0\3\xe8" + b"\0\0\0\0"
     value = GroupMetadataValue(protocol_type="consumer", generation=4, protocol=None, leader=None)
     value.current_state_timestamp = 1_000

@@ -1,6 +1,6 @@
-"""Each type of the wire: its bytes at both edges, and what must be refused.
+"""Each type of the wire: its bytes at both limits, and the values and bytes that the codec refuses.
 
-Types are tested as they are used: through a message with one field, compiled like any other.
+Each type is the type of the only field of a message, so the tests use the same compiled code as any message.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ PLAIN, FLEXIBLE = 0, 1
 
 @cache
 def one_field(line: str) -> type[Any]:
-    """The class of a message with the one field `value`."""
+    """Return the class of a message with one field, `value`."""
     cls: type[Any] = message_class(define("Example", f"value {line}", (PLAIN, FLEXIBLE), flexible=FLEXIBLE))
     return cls
 
 
 class Contract:
-    """What holds for each type: these values have these bytes, in both directions, and these bytes are refused.
+    """The tests of each type: values and their bytes in both directions, and bytes that the codec refuses.
 
-    A subclass names the type, and for each of the two forms values with their bytes, values that can't be said and
-    bytes that are no value. The bytes of the flexible form are given without the tagged fields' count at the end.
+    A subclass names the type. For each of the two forms it has values with their bytes, values outside the type, and
+    bytes that are no value. The bytes of the flexible form end before the count of tagged fields.
     """
 
     type_name: str
@@ -47,25 +47,25 @@ class Contract:
     broken_flexible: Sequence[bytes]
 
     def pairs(self) -> list[tuple[int, Any, bytes]]:
-        """Version, value and body of all examples."""
+        """Return version, value and body of all examples."""
         plain = [(PLAIN, value, data) for value, data in self.plain]
         return plain + [(FLEXIBLE, value, data + b"\0") for value, data in self.flexible]
 
     def test_encodes(self) -> None:
-        """A value has exactly these bytes."""
+        """The encoder writes exactly these bytes for a value."""
         cls = one_field(self.type_name)
         for version, value, data in self.pairs():
             assert encode(cls(value=value), version) == data, (version, value)
 
     def test_decodes(self) -> None:
-        """These bytes are this value, of this type, at an offset and with other bytes behind; the end is told."""
+        """The decoder returns the value with its type and the end, at an offset, with other bytes behind."""
         cls = one_field(self.type_name)
         for version, value, data in self.pairs():
             message, end = decode_from(cls, b"??" + data + b"?", version, 2)
             assert (message.value, type(message.value), end) == (value, type(value), 2 + len(data)), (version, value)
 
     def test_cut_short(self) -> None:
-        """A part of a value is refused, wherever it was cut."""
+        """The decoder refuses a value that ends too early, wherever it ends."""
         cls = one_field(self.type_name)
         for version, _, data in self.pairs():
             for size in range(len(data)):
@@ -73,7 +73,7 @@ class Contract:
                     decode_from(cls, data[:size], version)
 
     def test_impossible_values(self) -> None:
-        """A value that the type can't say is a mistake of the program."""
+        """The encoder refuses a value outside the type."""
         cls = one_field(self.type_name)
         for version in (PLAIN, FLEXIBLE):
             for value in self.impossible:
@@ -81,7 +81,7 @@ class Contract:
                     encode(cls(value=value), version)
 
     def test_broken_bytes(self) -> None:
-        """Bytes that are no value are refused, and no memory is taken for what they announce."""
+        """The decoder refuses bytes that are no value, and takes no memory for the size that they announce."""
         cls = one_field(self.type_name)
         broken = [(PLAIN, data) for data in self.broken_plain]
         broken += [(FLEXIBLE, data + b"\0") for data in self.broken_flexible]
@@ -96,13 +96,13 @@ class Contract:
 
 
 class SameInBothForms(Contract):
-    """Types of fixed size look the same in both forms."""
+    """A type of fixed size has the same bytes in both forms."""
 
     broken_plain = ()
     broken_flexible = ()
 
     def pairs(self) -> list[tuple[int, Any, bytes]]:
-        """Version, value and body of all examples."""
+        """Return version, value and body of all examples."""
         self.flexible = self.plain
         return super().pairs()
 
@@ -115,7 +115,7 @@ class TestBool(SameInBothForms):
     impossible = ()
 
     def test_any_other_byte_is_true(self) -> None:
-        """Kafka reads every byte but zero as true."""
+        """The decoder reads every byte but zero as true, as Kafka does."""
         assert decode_from(one_field("bool 0+"), b"\x02", PLAIN)[0].value is True
 
 
@@ -188,7 +188,7 @@ class TestUuid(SameInBothForms):
 
 
 class TestString(Contract):
-    """string: a length of two bytes, or one more as a varint, and UTF-8; at most 32767 bytes."""
+    """string: UTF-8 of at most 32767 bytes, behind a length of two bytes, or behind length + 1 as a varint."""
 
     type_name = "string 0+"
     plain = (
@@ -229,12 +229,12 @@ class TestNullableString(Contract):
     broken_flexible = (b"\3x",)
 
     def test_any_negative_length_is_null(self) -> None:
-        """Kafka reads every negative length as null."""
+        """The decoder reads every negative length as null, as Kafka does."""
         assert decode_from(one_field("string 0+ null"), b"\x80\0", PLAIN)[0].value is None
 
 
 class TestBytes(Contract):
-    """bytes: a length of four bytes, or one more as a varint."""
+    """bytes: a length of four bytes, or length + 1 as a varint, and the bytes."""
 
     type_name = "bytes 0+"
     plain = ((b"", b"\0\0\0\0"), (b"\0\xff", b"\0\0\0\2\0\xff"), (b"x" * 40_000, b"\0\0\x9c\x40" + b"x" * 40_000))
@@ -256,13 +256,13 @@ class TestNullableBytes(Contract):
 
 
 class TestRecords(TestNullableBytes):
-    """records: bytes that aren't looked into."""
+    """records: bytes that the codec doesn't read."""
 
     type_name = "records 0+ null"
 
 
 class TestArrayOfInt32(Contract):
-    """Array: a count of four bytes, or one more as a varint, and the elements."""
+    """Array: a count of four bytes, or count + 1 as a varint, and the elements."""
 
     type_name = "[]int32 0+"
     plain = (([], b"\0\0\0\0"), ([1, -1], b"\0\0\0\2\0\0\0\1\xff\xff\xff\xff"))
@@ -295,7 +295,7 @@ class TestArrayOfUuid(Contract):
 
 
 class TestNullableArrayOfString(Contract):
-    """An array that may be null, of strings that may not."""
+    """An array that may be null, of strings that may not be null."""
 
     type_name = "[]string 0+ null"
     plain = ((None, b"\xff\xff\xff\xff"), (["", "a"], b"\0\0\0\2\0\0\0\1a"))
@@ -326,18 +326,18 @@ class TestStruct(Contract):
 
     @property
     def plain(self) -> list[tuple[Any, bytes]]:  # type: ignore[override]
-        """A pair."""
+        """Values that are a pair, with their bytes."""
         return [(one_field(self.type_name).Pair(left=1, right="a"), b"\1\0\1a")]
 
     @property
     def flexible(self) -> list[tuple[Any, bytes]]:  # type: ignore[override]
-        """The same pair."""
+        """The same pair in the flexible form."""
         return [(one_field(self.type_name).Pair(left=1, right="a"), b"\1\2a\0")]
 
 
 @given(st.integers(0, 2**32 - 1))
 def test_varint_round_trip(value: int) -> None:
-    """A varint takes a byte per seven bits and comes back, from any offset."""
+    """A varint takes one byte per seven bits and comes back, from any offset."""
     encoded = primitives.encode_uvarint(value)
     assert len(encoded) == max(1, -(-value.bit_length() // 7))
     assert primitives.decode_uvarint(b"\xff" + encoded + b"\xff", 1) == (value, 1 + len(encoded))
@@ -348,27 +348,27 @@ def test_varint_round_trip(value: int) -> None:
     [(0, b"\0"), (127, b"\x7f"), (128, b"\x80\1"), (300, b"\xac\2"), (2**32 - 1, b"\xff\xff\xff\xff\x0f")],
 )
 def test_varint_bytes(value: int, encoded: bytes) -> None:
-    """The low seven bits come first, and the high bit of a byte says that another follows."""
+    """The low seven bits come first; the high bit of a byte means that another byte follows."""
     assert primitives.encode_uvarint(value) == encoded
 
 
 @pytest.mark.parametrize("encoded", [b"\xff\xff\xff\xff\x10", b"\xff\xff\xff\xff\xff\0", b"\x80\x80\x80\x80\x80"])
 def test_varint_of_more_than_32_bits_is_refused(encoded: bytes) -> None:
-    """Lengths have 32 bits at most; a longer varint has no meaning."""
+    """The decoder refuses a varint of more than 32 bits, because no length has more."""
     with pytest.raises(ProtocolError):
         primitives.decode_uvarint(encoded, 0)
 
 
 @pytest.mark.parametrize("value", [-1, 2**32])
 def test_varint_out_of_range_is_a_mistake(value: int) -> None:
-    """There is no varint for it."""
+    """The encoder refuses a number that is negative or has more than 32 bits."""
     with pytest.raises(AssertionError):
         primitives.encode_uvarint(value)
 
 
 @given(st.dictionaries(st.integers(0, 2**32 - 1), st.binary(max_size=200), max_size=5))
 def test_tagged_fields_round_trip(fields: dict[int, bytes]) -> None:
-    """A section of tagged fields comes back as it was, ascending by tag."""
+    """Tagged fields come back unchanged, sorted by tag."""
     encoded = primitives.encode_tags(fields)
     decoded, end = primitives.decode_tags(b"??" + encoded + b"?", 2)
     assert (decoded, end) == (fields, 2 + len(encoded))
@@ -381,13 +381,21 @@ def test_tagged_fields_round_trip(fields: dict[int, bytes]) -> None:
     ids=["twice", "descending", "cut short", "absurd size", "absurd count"],
 )
 def test_broken_tagged_fields_are_refused(encoded: bytes) -> None:
-    """Tags ascend (KIP-482), and each field is there whole."""
+    """The decoder refuses tags that don't ascend (KIP-482), and incomplete tagged fields."""
     with pytest.raises((ProtocolError, IndexError)):
         primitives.decode_tags(encoded, 0)
 
 
+def test_tagged_fields_have_a_limit() -> None:
+    """A section has at most TAGS_MAX fields; one that announces more is refused before any of them is read."""
+    most = dict.fromkeys(range(primitives.TAGS_MAX), b"")
+    assert primitives.decode_tags(primitives.encode_tags(most), 0)[0] == most
+    with pytest.raises(ProtocolError, match="101 tagged fields; 100 are allowed"):
+        primitives.decode_tags(primitives.encode_tags({**most, primitives.TAGS_MAX: b""}), 0)
+
+
 def test_strings_of_arrays_have_the_same_limit() -> None:
-    """A string in an array is no longer than one outside."""
+    """A string in an array has the same limit as a string in a field."""
     for function in (primitives.encode_string, primitives.encode_compact_string):
         assert function("x" * primitives.STRING_SIZE_MAX).endswith(b"x")
         with pytest.raises(AssertionError):
@@ -395,5 +403,5 @@ def test_strings_of_arrays_have_the_same_limit() -> None:
 
 
 def test_fixed_types_have_the_sizes_of_the_protocol() -> None:
-    """`struct` in standard mode has the sizes that Kafka's guide names."""
+    """The formats of `struct` in standard mode have the sizes that Kafka's guide names."""
     assert [struct.calcsize(f">{code}") for code in "?bhHiIqd"] == [1, 1, 2, 2, 4, 4, 8, 8]

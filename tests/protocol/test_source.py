@@ -1,4 +1,4 @@
-"""The code that is written for a version: what it must not do for the sake of speed."""
+"""The code that the compiler writes for a version, and the limits of its optimizations."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ flag        bool       0+
 
 
 def never(name: str) -> Any:
-    """What the table doesn't need: it has no structs."""
+    """Fail: a table without structs needs no codec of a struct."""
     raise AssertionError(name)
 
 
 @pytest.fixture
 def owner() -> source.Owner:
-    """A class without structs."""
+    """Return a class without structs."""
     return source.Owner("Example", object, never, never, never)
 
 
 @pytest.mark.parametrize(("flexible", "code"), [(False, "ihh"), (True, "ihB")])
 def test_neighbours_of_fixed_size_are_read_at_once(owner: source.Owner, *, flexible: bool, code: str) -> None:
-    """One struct call reads a run of fixed fields together with the length of what follows."""
+    """One struct call reads neighbouring fixed fields, together with the length of the next field."""
     text = source.decoder(define("Example", TABLE, (0, 1), 0).struct, 0, flexible, owner).text
     assert re.findall(rf"unpack_{code}\(", text) == [f"unpack_{code}("]
 
 
 @pytest.mark.parametrize(("flexible", "code"), [(False, "ihh"), (True, "ih")])
 def test_neighbours_of_fixed_size_are_written_at_once(owner: source.Owner, *, flexible: bool, code: str) -> None:
-    """One struct call writes a run of fixed fields, with the length of what follows if that has a fixed size too."""
+    """One struct call writes neighbouring fixed fields, with the next field's length if its size is fixed."""
     text = source.encoder(define("Example", TABLE, (0, 1), 0).struct, 0, flexible, owner).text
     assert set(re.findall(rf"pack_{code}\(", text)) == {f"pack_{code}("}
 
 
 def test_message_of_fixed_fields_is_one_call(owner: source.Owner) -> None:
-    """The answer to a heartbeat is one pack, the count of tagged fields included."""
+    """One pack writes the answer to a heartbeat, with the count of tagged fields."""
     definition = define("Example", "throttle_time_ms int32 0+\nerror_code int16 0+", (0, 0), 0).struct
     assert source.encoder(definition, 0, True, owner).text.endswith(
         "    return pack_ihx(m.throttle_time_ms, m.error_code)\n"
@@ -54,7 +54,7 @@ def test_message_of_fixed_fields_is_one_call(owner: source.Owner) -> None:
 
 
 def test_field_of_another_version_costs_nothing_but_its_default(owner: source.Owner) -> None:
-    """What the version decides is decided when the code is written."""
+    """A field that the version doesn't have only gets its default: the code for it has no check of versions."""
     definition = define("Example", TABLE, (0, 1)).struct
     assert "m.topics = []\n" in source.decoder(definition, 0, False, owner).text
     assert "topics announces" not in source.decoder(definition, 0, False, owner).text
@@ -62,7 +62,7 @@ def test_field_of_another_version_costs_nothing_but_its_default(owner: source.Ow
 
 
 def test_traceback_names_message_and_version(owner: source.Owner) -> None:
-    """Code without a file has a name that says what it is."""
+    """A traceback through the generated code shows message and version in place of a file."""
     written = source.decoder(define("Example", TABLE, (0, 1)).struct, 0, False, owner)
     function = source.build(written, "decode", "decode Example v0")
     assert function.__code__.co_filename == "<decode Example v0>"

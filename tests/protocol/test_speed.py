@@ -8,7 +8,7 @@ from protocol.speed import new
 
 
 def test_it_is_the_same() -> None:
-    """This holds for a NamedTuple and for a note."""
+    """The tuple of `speed.new` equals the constructor's, for a NamedTuple and for a note."""
     client = new(Client, ("c", "/h", "", "", ""))
     assert client == Client("c", "/h", "", "", "")
     assert (type(client), client.host) == (Client, "/h")

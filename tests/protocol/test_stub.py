@@ -11,12 +11,12 @@ STUB = Path(messages.__file__).with_suffix(".pyi")
 
 
 def test_stub_is_current() -> None:
-    """messages.pyi is what the schemas say today; if not: python -m protocol.stub > protocol/messages.pyi."""
+    """messages.pyi equals the stub of today's schemas; if not: python -m protocol.stub > protocol/messages.pyi."""
     assert STUB.read_text(encoding="utf-8") == stub.stub()
 
 
 def test_stub_names_what_the_module_has() -> None:
-    """What type checkers see is there at run time, and the other way round."""
+    """The stub and the module have the same names."""
     named = re.findall(r"^(?:class|def) (\w+)|^(\w+): Final|^from protocol.* as (\w+)$", stub.stub(), re.MULTILINE)
     public = {name for name in dir(messages) if not name.startswith("_")}
     assert {"".join(names) for names in named} == public

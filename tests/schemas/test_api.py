@@ -1,4 +1,4 @@
-"""The schema files of the APIs: complete, in one form, and their remarks true."""
+"""The schema files of the APIs are complete and of one form, and their remarks are true."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ VERSIONS = {
     "SyncGroup": (0, 5),
     "TxnOffsetCommit": (0, 4),
 }
-"""What is served. Written down twice on purpose: clients choose by it."""
+"""The served APIs and versions. This copy is here on purpose: clients choose versions by these numbers."""
 
 EACH_API = pytest.mark.parametrize("api", API_KEYS)
 
 
 def schema_of(api: str) -> ModuleType:
-    """The module of an API."""
+    """Return the module of an API."""
     return import_module(f"schemas.api.{module_name(api)}")
 
 
 def fields_in(struct: Struct, version: int, path: str = "") -> set[str]:
-    """Path and type of each field of a version, at every depth."""
+    """Return path and type of each field of a version, at every depth."""
     found = set()
     for field in struct.fields:
         if version in field.versions:
@@ -66,20 +66,20 @@ def fields_in(struct: Struct, version: int, path: str = "") -> set[str]:
 
 
 def test_each_file_is_an_api() -> None:
-    """The table of keys and the folder agree."""
+    """The folder has one file for each API in the table of keys, and no other file."""
     assert {path.stem for path in FOLDER.glob("*.py")} == {"__init__", *map(module_name, API_KEYS)}
 
 
 @EACH_API
 def test_versions(api: str) -> None:
-    """Name, key and versions are what clients are told."""
+    """Each schema has the name, key and versions that ApiVersions reports to clients."""
     schema = schema_of(api)
     assert (api, API_KEYS[api], VERSIONS[api]) == (schema.NAME, schema.API_KEY, schema.VERSIONS)
 
 
 @EACH_API
 def test_tables_can_be_read(api: str) -> None:
-    """Both tables keep the rules of definitions."""
+    """Both tables of an API follow the rules of definitions."""
     schema = schema_of(api)
     for table in (schema.REQUEST, schema.RESPONSE):
         define(api, table, schema.VERSIONS, schema.FLEXIBLE, schema.API_KEY)
@@ -87,7 +87,7 @@ def test_tables_can_be_read(api: str) -> None:
 
 @EACH_API
 def test_changes_tell_what_the_tables_show(api: str) -> None:
-    """Each field that a version adds or drops on either side is named in what that version changed."""
+    """The remark on a version names each field that the version adds or drops in request or response."""
     schema = schema_of(api)
     first, last = schema.VERSIONS
     assert all(first < version <= last for version in schema.CHANGES)
@@ -96,15 +96,15 @@ def test_changes_tell_what_the_tables_show(api: str) -> None:
         for table in (schema.REQUEST, schema.RESPONSE):
             struct = define(api, table, schema.VERSIONS, schema.FLEXIBLE).struct
             changed |= fields_in(struct, version) ^ fields_in(struct, version - 1)
-        # A struct that comes or goes stands for what is in it.
+        # If a version adds or drops a whole struct, the remark need not name the fields in it.
         names = {path.rpartition(".")[2] for path in changed if path.rpartition(".")[0] not in changed}
-        told = set(re.findall(r"`(\w+)`", schema.CHANGES.get(version, "")))
-        assert names <= told, f"{api} v{version}: {names - told} not told"
+        named = set(re.findall(r"`(\w+)`", schema.CHANGES.get(version, "")))
+        assert names <= named, f"{api} v{version}: {names - named} not named"
 
 
 @EACH_API
 def test_changes_name_no_field_that_isnt_there(api: str) -> None:
-    """What is quoted in the remarks is a field of the API."""
+    """Each name in backticks in the remarks is a field of the API."""
     schema = schema_of(api)
     known = set(re.findall(r"^ *(\w+)", schema.REQUEST + schema.RESPONSE, re.MULTILINE))
     for version, remark in schema.CHANGES.items():
@@ -112,5 +112,5 @@ def test_changes_name_no_field_that_isnt_there(api: str) -> None:
 
 
 def test_module_name() -> None:
-    """The file of an API is its name in snake_case."""
+    """An API's file has the API's name in snake_case."""
     assert [module_name(api) for api in ("JoinGroup", "Fetch")] == ["join_group", "fetch"]

@@ -9,18 +9,18 @@ from kio.schema.errors import ErrorCode as KioErrorCode
 from schemas.errors import ErrorCode
 
 with warnings.catch_warnings():
-    # Importing kafka-python reads its files by a function that Python has deprecated.
+    # Importing kafka-python calls a function that Python has deprecated.
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import errors as kafka_python
 
 
 def test_same_codes_as_kio() -> None:
-    """All names and numbers that kio has are ours, and no others."""
+    """Our error codes are exactly kio's, in name and number."""
     assert {code.name: int(code) for code in ErrorCode} == {code.name.upper(): int(code) for code in KioErrorCode}
 
 
 def test_codes_that_kafka_python_knows() -> None:
-    """A second source has the same numbers for the names it shares; some it spells after older Kafkas."""
+    """kafka-python has the same numbers for the names that both know; it spells some names as older Kafkas did."""
     known = {error.message: error.errno for error in vars(kafka_python).values() if hasattr(error, "errno")}
     shared = {code.name for code in ErrorCode} & set(known)
     assert len(shared) > 100
@@ -28,7 +28,7 @@ def test_codes_that_kafka_python_knows() -> None:
 
 
 def test_a_code_is_a_number() -> None:
-    """Codes go into messages as they are, and messages give plain numbers that compare."""
+    """An error code is an int, because messages hold plain numbers and compare them."""
     assert int(ErrorCode.FENCED_INSTANCE_ID) == 82
     assert [82].index(ErrorCode.FENCED_INSTANCE_ID) == 0
     assert ErrorCode(-1) is ErrorCode.UNKNOWN_SERVER_ERROR

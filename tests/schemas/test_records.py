@@ -21,11 +21,11 @@ VERSIONS = {
     "OffsetCommitKey": (0, 1),
     "OffsetCommitValue": (0, 4),
 }
-"""What can be read. Written down twice on purpose: what is on disk stays there."""
+"""The records and versions that can be read. This copy is here on purpose: old logs on disk have these versions."""
 
 
 def test_each_record_is_where_the_index_says() -> None:
-    """The index and the files agree, and no file is left out."""
+    """The index and the folder have the same records."""
     assert set(RECORDS) == set(VERSIONS)
     assert {path.stem for path in FOLDER.glob("*.py")} == {"__init__", *RECORDS.values()}
     for file in set(RECORDS.values()):
@@ -35,7 +35,7 @@ def test_each_record_is_where_the_index_says() -> None:
 
 @pytest.mark.parametrize("record", RECORDS)
 def test_record(record: str) -> None:
-    """Its versions are those that Kafka has written, and its table keeps the rules."""
+    """Each record has all versions that Kafka has written, and its table follows the rules of definitions."""
     versions, flexible, table = import_module(f"schemas.records.{RECORDS[record]}").RECORDS[record]
     assert versions == VERSIONS[record]
     define(record, table, versions, flexible)
@@ -43,7 +43,7 @@ def test_record(record: str) -> None:
 
 @pytest.mark.parametrize("record", RECORDS)
 def test_changes_tell_what_the_tables_show(record: str) -> None:
-    """Each field that a version adds or drops is named in what that version changed."""
+    """The remark on a version names each field that the version adds or drops."""
     schema = import_module(f"schemas.records.{RECORDS[record]}")
     (first, last), flexible, table = schema.RECORDS[record]
     fields = [*define(record, table, (first, last), flexible).struct.fields]
@@ -57,5 +57,5 @@ def test_changes_tell_what_the_tables_show(record: str) -> None:
             for name in changed & set(parents)
             for nested in parents[name].struct.fields  # type: ignore[union-attr]
         }
-        told = set(re.findall(r"`(\w+)`", schema.CHANGES.get(record, {}).get(version, "")))
-        assert changed - inside <= told, f"{record} v{version}"
+        named = set(re.findall(r"`(\w+)`", schema.CHANGES.get(record, {}).get(version, "")))
+        assert changed - inside <= named, f"{record} v{version}"

@@ -1,4 +1,4 @@
-"""The server as a whole: start, stop, and what outlives it."""
+"""The server as a whole: start, stop, and the state that survives them."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ from tests.server.harness import (
 
 
 def config_in(folder: Path, *settings: str) -> Config:
-    """A configuration with a data folder."""
+    """Return a configuration with a data folder."""
     return config_of(f"log.dirs={folder}", *settings)
 
 
 class Running:
-    """A server on files, started and stopped by the test."""
+    """A server on files that the test starts and stops."""
 
     def __init__(self, config: Config, **arguments: Any) -> None:
         self.log = io.StringIO()
@@ -66,14 +66,14 @@ class Running:
 
 
 async def cluster_of(server: Serving) -> tuple[str, dict[str, Any]]:
-    """Cluster id, and id and partitions by topic."""
+    """Return the cluster id, and id and partitions by topic."""
     peer = await server.peer()
     answer = await peer.ask(MetadataRequest(topics=None), 12)
     return answer.cluster_id, {topic.name: (topic.topic_id, len(topic.partitions)) for topic in answer.topics}
 
 
 async def test_groups_topics_and_cluster_outlive_the_server(tmp_path: Path) -> None:
-    """On the same folder everything is as it was: the member is still a member, topics keep their ids."""
+    """After a restart on the same folder the member is still a member, and topics keep their ids."""
     config = config_in(tmp_path / "data")
     async with Running(config) as server:
         peer = await server.peer()
@@ -90,7 +90,7 @@ async def test_groups_topics_and_cluster_outlive_the_server(tmp_path: Path) -> N
 
 
 async def test_declared_topics_grow_and_never_shrink(tmp_path: Path) -> None:
-    """tenure.topics creates what is missing and adds partitions; fewer of them is a warning."""
+    """tenure.topics creates missing topics and adds partitions; a smaller number is only a warning."""
     async with Running(config_in(tmp_path, "tenure.topics=a:2,b:5")) as server:
         _, before = await cluster_of(server)
     async with Running(config_in(tmp_path, "tenure.topics=a:4,b:3,c:1")) as server:
@@ -101,11 +101,11 @@ async def test_declared_topics_grow_and_never_shrink(tmp_path: Path) -> None:
         assert line["topic"] == "b"
 
 
-# What keeps it from starting.
+# Reasons for which it doesn't start.
 
 
 async def refusal(config: Config) -> str:
-    """Why a server does not start."""
+    """Return the reason for which a server doesn't start."""
     server = Server(config, log=io.StringIO())
     with pytest.raises(StartFailed) as caught:
         await server.start()
@@ -114,7 +114,7 @@ async def refusal(config: Config) -> str:
 
 
 async def test_a_folder_in_use_is_refused_and_named(tmp_path: Path) -> None:
-    """By another server, which goes on."""
+    """The error names a folder that another server uses, and that server goes on."""
     config = config_in(tmp_path)
     async with Running(config) as server:
         reason = await refusal(config)
@@ -125,7 +125,7 @@ async def test_a_folder_in_use_is_refused_and_named(tmp_path: Path) -> None:
 
 
 async def test_an_address_in_use_is_refused_and_named(tmp_path: Path) -> None:
-    """And the folder is free again afterwards."""
+    """The error names an address in use, and the folder is free again afterwards."""
     async with Running(config_in(tmp_path / "one")) as server:
         port = server.server.address[1]
         taken = config_in(tmp_path / "two", f"listeners=PLAINTEXT://127.0.0.1:{port}")
@@ -135,7 +135,7 @@ async def test_an_address_in_use_is_refused_and_named(tmp_path: Path) -> None:
 
 
 async def test_a_folder_that_can_not_be_is_refused_and_named(tmp_path: Path) -> None:
-    """A file stands in its way."""
+    """The error names a folder that can't exist because a file is in its place."""
     (tmp_path / "file").write_text("")
     reason = await refusal(config_in(tmp_path / "file" / "data"))
     assert reason.startswith("log.dirs: ")
@@ -143,14 +143,14 @@ async def test_a_folder_that_can_not_be_is_refused_and_named(tmp_path: Path) -> 
 
 
 async def test_a_folder_of_another_node_is_refused(tmp_path: Path) -> None:
-    """Its groups are not ours."""
+    """A server refuses the data folder of another node."""
     async with Running(config_in(tmp_path)):
         pass
     assert "node.id: 2" in await refusal(config_in(tmp_path, "node.id=2"))
 
 
 async def test_a_damaged_list_of_topics_is_refused(tmp_path: Path) -> None:
-    """No topic is dropped in silence."""
+    """A server refuses a damaged list of topics, and drops no topic in silence."""
     async with Running(config_in(tmp_path)):
         pass
     (tmp_path / "topics.json").write_text("garbage")
@@ -159,7 +159,7 @@ async def test_a_damaged_list_of_topics_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["topics.json", "meta.properties"])
 async def test_a_lost_file_is_said(tmp_path: Path, name: str) -> None:
-    """By its name, once: what is written in its place counts from then on."""
+    """One log line names a lost file; the server writes it anew and uses the new one."""
     config = config_in(tmp_path)
     async with Running(config) as server:
         assert server.events("file_lost") == []
@@ -173,7 +173,7 @@ async def test_a_lost_file_is_said(tmp_path: Path, name: str) -> None:
 
 
 async def test_warnings_of_the_configuration_are_logged(tmp_path: Path) -> None:
-    """One line each."""
+    """Each warning of the configuration is one log line."""
     async with Running(config_in(tmp_path), warnings=["not used: x"]) as server:
         (line,) = server.events("setting_ignored")
         assert (line["level"], line["message"]) == ("warn", "not used: x")
@@ -183,7 +183,7 @@ async def test_warnings_of_the_configuration_are_logged(tmp_path: Path) -> None:
 
 
 async def test_a_stop_lets_answers_go_that_are_on_their_way() -> None:
-    """A SyncGroup whose record is being written is answered; what came behind it is not looked at any more."""
+    """While the server stops, it answers a SyncGroup whose record is being written, and ignores later requests."""
     engine = MemoryEngine(4, 1)
     async with serving(engine=engine, stop=False) as server:
         peer, idle = await server.peer(), await server.peer()
@@ -209,7 +209,7 @@ async def test_a_stop_lets_answers_go_that_are_on_their_way() -> None:
 
 
 async def test_nothing_expires_while_it_stops(tmp_path: Path) -> None:
-    """The members of a server that ends are not to blame for its silence."""
+    """No member expires while the server stops."""
     config = config_in(tmp_path)
     async with Running(config) as server:
         peer = await server.peer()
@@ -223,14 +223,14 @@ async def test_nothing_expires_while_it_stops(tmp_path: Path) -> None:
 
 
 async def test_an_engine_that_dies_is_noticed() -> None:
-    """The process that runs the server can end it."""
+    """When the log's engine dies, the process that runs the server can end it."""
     async with serving() as server:
         server.server._report("engine_failed", partition=-1, error="AssertionError()")
         await asyncio.wait_for(server.server.failed.wait(), WITHIN_S)
         assert server.events("engine_failed")[0]["level"] == "error"
 
 
-async def test_a_cut_tail_is_told() -> None:
+async def test_a_cut_tail_is_logged() -> None:
     """The engine's report becomes a line that says what was removed."""
     async with serving() as server:
         server.server._report("tail_cut", partition=3, file="00.log", position=7, size=99)
@@ -241,8 +241,8 @@ async def test_a_cut_tail_is_told() -> None:
         assert "an interrupted write, or damage to the last batch" in line["message"]
 
 
-async def test_a_stop_in_order_is_told(tmp_path: Path) -> None:
-    """Once, as the last line, so that it is known from a crash; not where the log's thread has died."""
+async def test_a_stop_in_order_is_logged(tmp_path: Path) -> None:
+    """The last line of an orderly stop says so, once, unless the log's thread has died."""
     for fails in (False, True):
         async with Running(config_in(tmp_path)) as server:
             assert server.events("server_stopped") == []
@@ -252,8 +252,8 @@ async def test_a_stop_in_order_is_told(tmp_path: Path) -> None:
         assert fails or server.events()[-1]["event"] == "server_stopped"
 
 
-async def test_a_load_is_told() -> None:
-    """How far a long one is, and which commits it found that don't count."""
+async def test_a_load_is_logged() -> None:
+    """A long load logs its progress, and the commits that don't count."""
     async with serving() as server:
         server.server._report("load_progress", partition=3, percent=42)
         server.server._report("transactions_open", partition=3, transactions=2, commits=5)
@@ -291,13 +291,13 @@ async def test_a_folder_that_is_written_over_and_over_stays_small(tmp_path: Path
 
 
 class FailingDisk(Disk):
-    """Has no room for another byte while `is_full`; writes nothing at all while `is_broken`."""
+    """A disk with no free space while `is_full`, and without any writes while `is_broken`."""
 
     is_full = False
     is_broken = False
 
     def write(self, descriptor: int, parts: Any, position: int) -> int:
-        """As Disk.write."""
+        """Write as Disk.write."""
         if self.is_broken:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         if self.is_full and position + sum(len(part) for part in parts) > self.size(descriptor):
@@ -306,7 +306,7 @@ class FailingDisk(Disk):
 
 
 async def commit(peer: Peer, offset: int) -> int:
-    """Commit an offset of a simple group; the error code."""
+    """Commit an offset of a simple group; returns the error code."""
     partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
     topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="orders", partitions=[partition])
     request = OffsetCommitRequest(group_id="simple", generation_id_or_member_epoch=-1, topics=[topic])
@@ -314,14 +314,14 @@ async def commit(peer: Peer, offset: int) -> int:
 
 
 async def committed(peer: Peer) -> tuple[int, int]:
-    """Error code and committed offset."""
+    """Return error code and committed offset."""
     topic = OffsetFetchRequest.OffsetFetchRequestTopic(name="orders", partition_indexes=[0])
     answer = await peer.ask(OffsetFetchRequest(group_id="simple", topics=[topic]), 7)
     return answer.error_code, answer.topics[0].partitions[0].committed_offset if answer.topics else -1
 
 
 async def test_a_full_disk_costs_commits_and_nothing_else(tmp_path: Path) -> None:
-    """15 while it is full, with the former state, heartbeats as ever; and when there is room again, all works."""
+    """While the disk is full, commits get error 15 and heartbeats go on; with free space everything works."""
     disk = FailingDisk()
     config = config_in(tmp_path, "offsets.topic.num.partitions=1")
     async with Running(config, opened=memory(config, EmbeddedEngine(tmp_path, 1, 1, disk=disk))) as server:
@@ -344,7 +344,7 @@ async def test_a_full_disk_costs_commits_and_nothing_else(tmp_path: Path) -> Non
 
 
 async def test_a_broken_disk_takes_its_partition_until_it_works(tmp_path: Path) -> None:
-    """If not even the failed write can be cleared away, nothing is answered from memory; afterwards all is there."""
+    """If the failed write can't be removed either, the server answers nothing from memory until the disk works."""
     disk = FailingDisk()
     config = config_in(tmp_path, "offsets.topic.num.partitions=1")
     async with Running(config, opened=memory(config, EmbeddedEngine(tmp_path, 1, 1, disk=disk))) as server:
@@ -362,7 +362,7 @@ async def test_a_broken_disk_takes_its_partition_until_it_works(tmp_path: Path) 
             }
         disk.is_broken = False
         while next(server.server.runtime.served(), None) is None:
-            # A load that began before may still fail, and is tried again later than it would be by now.
+            # An earlier load may still fail; its retry comes later than this moment.
             await server.advance(10_000)
         assert (await member.ask(heartbeat_request("g", joined, "i"), 4)).error_code == ErrorCode.NONE
         assert await committed(peer) == (ErrorCode.NONE, 1)
@@ -372,7 +372,7 @@ async def test_a_broken_disk_takes_its_partition_until_it_works(tmp_path: Path) 
 
 
 async def test_a_topic_that_can_not_be_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """KAFKA_STORAGE_ERROR, and it doesn't exist; later it can be created."""
+    """A topic that can't be written is KAFKA_STORAGE_ERROR and doesn't exist; it can be created later."""
     save = TopicsFile.save
     failing = True
 
@@ -395,16 +395,16 @@ async def test_a_topic_that_can_not_be_written_is_refused(tmp_path: Path, monkey
 
 
 def test_defaults_need_nobody() -> None:
-    """A server with nothing but a configuration can be made anywhere, without a loop."""
+    """A server can be made from a configuration alone, without a loop."""
     assert Server(load()[0]).addresses == []
 
 
 def test_random_ids_are_uuids() -> None:
-    """As Kafka's: random ones (version 4), in lower case with hyphens, each time another."""
+    """Random ids are UUIDs of version 4 like Kafka's: lower case with hyphens, and different each time."""
     made = {random_id() for _ in range(100)}
     assert len(made) == 100
     for text in made:
         known = UUID(text)
         assert (str(known), known.version, known.variant) == (text, 4, RFC_4122)
-    # Of the digit that tells the variant two bits are left to chance.
+    # Two bits of the digit for the variant are random.
     assert {text[19] for text in made} == set("89ab")

@@ -1,14 +1,14 @@
 """The server survives all bytes of a client: real requests of every API, damaged by chance, against a real server.
 
-An example is what one client sends through one connection: frames that real clients sent (tests/protocol/golden), or
-messages of any API with any values, as they are or with some bytes changed, missing or more, in frames of the right
-size or another. Then it hangs up. After each example this must hold:
+An example is all that one client sends through one connection: frames that real clients sent (tests/protocol/golden),
+or messages of any API with any values. A frame is whole, or has changed, missing or additional bytes, and its size is
+right or wrong. Then the client closes the connection. After each example this must hold:
 
-- the connection ends, as nothing waits for a client that has hung up;
+- the connection ends;
 - another client's member has its heartbeats answered, and keeps its seat;
-- the server wrote no line about a mistake of its own, and takes no more memory than it may.
+- the server logged no error of its own, and its memory stays within the limit.
 
-It is short in every run; `make fuzz` goes on for some ten minutes, of CPU.
+The normal run is short; `make fuzz` uses some ten minutes of CPU.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tests.support.raw import ANSWER_WITHIN_S, Connection
 from tests.support.tenure import Tenure
 
 MEMORY_MAX = 256 * 1024 * 1024
-"""Bytes; a server with nothing to do takes a fifth."""
+"""Bytes; an idle server takes a fifth."""
 
 REQUESTS = [
     (name, version)
@@ -54,7 +54,7 @@ VARINTS = [b"\xff\xff\xff\xff\x0f", b"\x80" * 10, b"\x80\x01", b"\0"]
 
 
 def recorded() -> list[bytes]:
-    """Frames of real clients, and some with records in them."""
+    """Return frames of real clients, some with records in them."""
     records = batch(numbered(0, 3), producer_id=5, producer_epoch=0, sequence=0)
     frames = [bytes.fromhex(json.loads(path.read_text(encoding="utf-8"))["request_hex"]) for path in FILES]
     frames += [
@@ -67,7 +67,7 @@ def recorded() -> list[bytes]:
 
 @st.composite
 def frames(draw: st.DrawFn) -> bytes:
-    """A request, without its size, whole or damaged."""
+    """Draw a request without its size, whole or damaged."""
     if draw(st.booleans()):
         frame = draw(st.sampled_from(RECORDED))
     else:
@@ -87,11 +87,11 @@ EDITS: st.SearchStrategy[Edit] = st.tuples(
     st.binary(max_size=4) | st.sampled_from(NUMBERS) | st.sampled_from(VARINTS),
 )
 SIZES = st.just(0) | st.sampled_from([0, 0, 1, -1, 2**30, -(2**30)])
-"""How much larger than it is a frame says that it is."""
+"""The difference between the size that a frame claims and its real size."""
 
 
 class Witness:
-    """The other client: the only, static, member of a group."""
+    """The other client: the only member of a group, a static one."""
 
     def __init__(self, tenure: Tenure) -> None:
         self.tenure = tenure
@@ -103,7 +103,7 @@ class Witness:
         self.mark = tenure.mark()
 
     def look(self) -> None:
-        """All is well."""
+        """Check that the member, the log and the memory are in order."""
         answer = self.connection.ask(heartbeat_request("witness", self.joined, "w"), 4)
         assert isinstance(answer, HeartbeatResponse)
         assert answer.error_code == ErrorCode.NONE
@@ -112,7 +112,7 @@ class Witness:
         assert self.memory() < MEMORY_MAX
 
     def memory(self) -> int:
-        """Bytes that the server takes at most so far."""
+        """Return the server's peak memory in bytes."""
         found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{self.tenure.pid}/status").read_text())
         assert found
         return int(found[1]) * 1024
@@ -120,7 +120,7 @@ class Witness:
 
 @pytest.fixture(scope="module")
 def witness() -> Iterator[Witness]:
-    """Beside whom the others do what they do."""
+    """Yield the member that must not notice the damage."""
     with Tenure({"tenure.topics": "orders:3", "offsets.topic.num.partitions": 4}) as tenure:
         found = Witness(tenure)
         yield found
@@ -133,7 +133,7 @@ def witness() -> Iterator[Witness]:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
 )
 def test_whatever_a_client_sends_the_others_go_on(witness: Witness, sent: list[tuple[bytes, int]]) -> None:
-    """And its own connection ends when it hangs up."""
+    """Whatever a client sends, other clients go on, and its connection ends when it closes it."""
     data = b"".join((len(frame) + more).to_bytes(4, signed=True) + frame for frame, more in sent)
     client = socket.create_connection(("127.0.0.1", witness.tenure.port), timeout=ANSWER_WITHIN_S)
     with client, suppress(ConnectionResetError, BrokenPipeError):

@@ -21,7 +21,7 @@ TOPICS = [Topic("a", UUID(int=1), 3, {"retention.ms": "1"}), Topic("b", UUID(int
 
 
 def test_messages_come_out_as_they_went_in() -> None:
-    """However the bytes are cut: as one, one by one, several messages together."""
+    """Messages arrive unchanged, whether their bytes come at once, one by one, or with other messages."""
     sent = line(READY) + line(CHANGE_REQUEST, number=7, created=topics_as_fields(TOPICS)) + line(READY)
     for size in (1, 7, len(sent)):
         reader = LineReader()
@@ -32,14 +32,14 @@ def test_messages_come_out_as_they_went_in() -> None:
 
 
 def test_what_a_setting_says_can_not_end_a_line() -> None:
-    """A topic's settings come from a client."""
+    """A topic's setting, which comes from a client, can't end a message's line."""
     topic = Topic("a", UUID(int=1), 1, {"x": 'a\nb\r"'})
     (message,) = LineReader().feed(line(CHANGE_REQUEST, created=topics_as_fields([topic])))
     assert topics_from_fields(message["created"]) == [topic]
 
 
 def test_a_change_arrives_as_it_was_sent() -> None:
-    """With all its parts, or with the first alone."""
+    """A change arrives with all its parts, or with the first part alone."""
     altered = [Altered(UUID(int=7), 4, {"retention.ms": "1", "segment.ms": None}), Altered(UUID(int=8))]
     for change in (Change(TOPICS, altered, [UUID(int=5)]), Change(TOPICS, [], [])):
         (message,) = LineReader().feed(line(CHANGE_REQUEST, **change_as_fields(change)))

@@ -13,12 +13,12 @@ from tests.server.harness import ManualClock
 
 
 class Asked(ManualClock):
-    """Counts how often it is asked to call back."""
+    """A clock that counts how often it is asked to call back."""
 
     asked = 0
 
     def call_at(self, at_ms: int, callback):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-        """As Clock.call_at."""
+        """Set an alarm as Clock.call_at."""
         self.asked += 1
         return super().call_at(at_ms, callback)
 
@@ -86,14 +86,14 @@ def test_a_key_that_raises_does_not_silence_the_others() -> None:
 
 
 class Kept(ManualClock):
-    """Keeps what it is asked to call, for the test to call."""
+    """A clock that keeps the calls, for the test to make them."""
 
     def __init__(self) -> None:
         super().__init__()
         self.kept: list[Callable[[], None]] = []
 
     def call_at(self, at_ms: int, callback: Callable[[], None]) -> Handle:
-        """As Clock.call_at."""
+        """Keep the call."""
         self.kept.append(callback)
         return super().call_at(at_ms, callback)
 

@@ -1,4 +1,4 @@
-"""A server's own process: signals, and the end that comes by itself. Whole processes: tests/cli/test_serve.py."""
+"""A server's own process: signals, and failures that end it. tests/cli/test_serve.py runs whole processes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tests.server.requests.test_records import ONE, fetch_request, is_held, prod
 
 @pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_ends_it_in_order(tmp_path: Path, signal_number: signal.Signals) -> None:
-    """It is ready before, and it was no failure."""
+    """A signal ends a ready server in order, and that end is no failure."""
     ready: list[Server] = []
 
     def on_ready(server: Server) -> None:
@@ -53,7 +53,7 @@ async def test_a_signal_ends_it_in_order(tmp_path: Path, signal_number: signal.S
 
 
 async def test_it_is_ready_with_a_small_log_loaded(tmp_path: Path) -> None:
-    """A client that asks at once gets an answer, not COORDINATOR_LOAD_IN_PROGRESS."""
+    """The server is ready only after a small log is loaded: the first request gets no COORDINATOR_LOAD_IN_PROGRESS."""
     loaded: list[bool] = []
 
     def on_ready(server: Server) -> None:
@@ -65,7 +65,7 @@ async def test_it_is_ready_with_a_small_log_loaded(tmp_path: Path) -> None:
 
 
 async def test_it_is_ready_although_a_load_takes_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a moment it serves what it can."""
+    """If a load takes long, the server is ready after a moment and serves the other partitions."""
     monkeypatch.setattr(EmbeddedEngine, "load", lambda *_: None)
     monkeypatch.setattr(process, "LOADED_WITHIN_S", 0.01)
     loaded: list[bool] = []
@@ -79,7 +79,7 @@ async def test_it_is_ready_although_a_load_takes_long(tmp_path: Path, monkeypatc
 
 
 async def test_its_threads_take_turns_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A load doesn't keep the loop waiting for as long as Python's default is, 5 ms."""
+    """Threads take turns within a millisecond (Python's default: 5 ms), so that a load doesn't hold up the loop."""
     given: list[float] = []
     monkeypatch.setattr("sys.setswitchinterval", given.append)
     await process._serve(config_of(f"log.dirs={tmp_path}"), [], lambda server: server.failed.set())
@@ -88,7 +88,7 @@ async def test_its_threads_take_turns_often(tmp_path: Path, monkeypatch: pytest.
 
 
 async def test_a_dead_engine_ends_it(tmp_path: Path) -> None:
-    """And that is a failure."""
+    """If the log's engine dies, the server ends, and that end is a failure."""
     loop = asyncio.get_running_loop()
 
     def on_ready(server: Server) -> None:
@@ -98,14 +98,14 @@ async def test_a_dead_engine_ends_it(tmp_path: Path) -> None:
 
 
 async def test_what_keeps_it_from_starting_is_raised(tmp_path: Path) -> None:
-    """For whoever runs it to say."""
+    """The server raises the reason for which it can't start, and its caller reports it."""
     (tmp_path / "file").write_text("")
     with pytest.raises(StartFailed):
         await process._serve(config_of(f"log.dirs={tmp_path}/file/data"), [], lambda _: None)
 
 
 def test_the_limit_on_files_is_raised_as_far_as_it_goes() -> None:
-    """The hard limit is the machine's word; the soft one only a default."""
+    """The server raises the soft limit of files to the hard limit."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(before[0], 512), before[1]))
@@ -129,16 +129,16 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 
 def test_memory_of_records_that_are_written_together_is_not_got_anew_each_time() -> None:
-    """A megabyte of values is written a second time where the first was: hardly a page, of 250, is faulted in."""
+    """A second write of a megabyte reuses the memory of the first: hardly one of 250 pages is faulted in."""
     done = subprocess.run([sys.executable, "-c", WRITES_TWICE], capture_output=True, check=True)
     assert int(done.stdout) < 50
 
 
-# The collector.
+# Python's garbage collector.
 
 
 async def restarts(server: Serving, _engine: MemoryEngine) -> None:
-    """A static member joins, commits, restarts; the process that it had is fenced, and the seat is left."""
+    """A static member joins, commits, restarts and leaves; its former process is fenced."""
     peer, other = await server.peer(), await server.peer()
     former = await seat(peer, "g", "a")
     for offset in range(3):
@@ -151,7 +151,7 @@ async def restarts(server: Serving, _engine: MemoryEngine) -> None:
 
 
 async def rebalances(server: Serving, _engine: MemoryEngine) -> None:
-    """A member joins a group of one, and both are in; then both are silent."""
+    """A second member joins a group; both sync, and then both expire."""
     one, two = await server.peer(), await server.peer()
     first = await one.join("g", version=3)
     await one.ask(sync_request("g", first), 5)
@@ -168,7 +168,7 @@ async def rebalances(server: Serving, _engine: MemoryEngine) -> None:
 
 
 async def waits_for_records(server: Serving, _engine: MemoryEngine) -> None:
-    """Three Fetches: one until its time is up, one until there is a record, one until its client is gone."""
+    """One Fetch waits until its time is up, one until there is a record, one until its client is gone."""
     peer, gone, producer = [await server.peer() for _ in range(3)]
     assert await is_held(server, peer, fetch_request(("orders", 0, 0)), 12)
     await peer.receive()
@@ -183,7 +183,7 @@ async def waits_for_records(server: Serving, _engine: MemoryEngine) -> None:
 
 
 async def hangs_up(server: Serving, _engine: MemoryEngine) -> None:
-    """While it waits in JoinGroup, and with bytes that nobody can read."""
+    """Clients close their connections while one waits in JoinGroup, and after unreadable bytes."""
     one, two, broken = [await server.peer() for _ in range(3)]
     await seat(one, "g", "a")
     await two.send(join_request("g", instance="b"), 5)
@@ -196,7 +196,7 @@ async def hangs_up(server: Serving, _engine: MemoryEngine) -> None:
 
 
 async def deletes(server: Serving, _engine: MemoryEngine) -> None:
-    """A group with an offset, and a topic with a record."""
+    """A client deletes a group with an offset, and a topic with a record."""
     peer = await server.peer()
     await peer.ask(commit_request("simple", {("orders", 0): 5}), 8)
     await produce(peer, ("orders", 0, ONE))
@@ -205,7 +205,7 @@ async def deletes(server: Serving, _engine: MemoryEngine) -> None:
 
 
 async def fails_to_write(server: Serving, engine: MemoryEngine) -> None:
-    """A member's restart, so that its partition is loaded anew; it has its seat there."""
+    """A member's restart can't be written, the partition loads again, and the member keeps its seat."""
     peer, other = await server.peer(), await server.peer()
     await seat(peer, "g", "a")
     engine.fail_next(Unavailable("No space left on device"))
@@ -214,7 +214,7 @@ async def fails_to_write(server: Serving, engine: MemoryEngine) -> None:
 
 
 async def breaks_at_the_end_of_a_load(server: Serving, engine: MemoryEngine) -> None:
-    """A mistake of ours: the groups that it had are nobody's then."""
+    """Our own code fails at the end of a load, and the partition's groups are dropped."""
     handle = Coordinator.handle
 
     def break_down(self: Coordinator, event: Event, now: Now) -> Effects:
@@ -227,7 +227,7 @@ async def breaks_at_the_end_of_a_load(server: Serving, engine: MemoryEngine) -> 
 
 
 def is_ours(each: object) -> bool:
-    """Whether it is an object, a function or a method of the server."""
+    """Return whether it is an object, a function or a method of the server."""
     return str(getattr(each, "__module__", None) or type(each).__module__).startswith("coordinator.")
 
 
@@ -237,7 +237,7 @@ def is_ours(each: object) -> bool:
 async def test_what_is_over_is_freed_without_the_collector(
     happens: Callable[[Serving, MemoryEngine], Awaitable[None]],
 ) -> None:
-    """Nothing of it refers to itself: what a look for cycles leaves is never looked at again, so it would stay."""
+    """No work leaves reference cycles, because the frozen collector would never free them."""
     engine = MemoryEngine(4, 1)
     async with serving("group.initial.rebalance.delay.ms=0", engine=engine) as server:
         await server.barrier()
@@ -267,7 +267,7 @@ print(gc.get_freeze_count() - before, len(gc.get_objects()))
 
 
 def test_what_a_look_for_cycles_left_is_not_looked_at_again() -> None:
-    """A second look at all that came, ten thousand groups for one, would hold everybody up."""
+    """A collection doesn't visit the objects of a load again: ten thousand groups would hold up every request."""
     done = subprocess.run([sys.executable, "-c", KEEPS_MUCH], capture_output=True, check=True)
     kept, left = map(int, done.stdout.split())
     if process.INCREMENTAL:

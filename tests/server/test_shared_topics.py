@@ -1,4 +1,4 @@
-"""The list of topics that several workers share: who hears of a change, and when its asker gets the answer."""
+"""The list of topics that several workers share: which workers learn of a change, and when its asker is answered."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ GONE = Change(deleted=[UUID(int=1)])
 
 
 class Worker:
-    """A worker: what it was sent, and what identifies its process."""
+    """A worker: the messages to it, and the identity of its process."""
 
     def __init__(self) -> None:
         self.channel: object | None = object()
         self.sent: list[tuple[str, Mapping[str, Any]]] = []
 
     def last(self) -> Mapping[str, Any]:
-        """The one message since the last look."""
+        """Return the one message since the last call."""
         ((kind, fields),) = self.sent
         self.sent.clear()
         return {"kind": kind, **fields}
 
 
 class Shared:
-    """Two workers, of which the first asks; there is a topic, `a`."""
+    """Two workers, of which the first asks; there is one topic, `a`."""
 
     def __init__(self, data_dir: Path) -> None:
         clock = ManualClock()
@@ -47,23 +47,23 @@ class Shared:
         self.topics: SharedTopics[Worker] = SharedTopics(topics, self.file, data_dir, lines, self.send)
 
     def send(self, worker: Worker, kind: str, fields: Mapping[str, Any]) -> None:
-        """As `Send`."""
+        """Keep the message; see `Send`."""
         worker.sent.append((kind, fields))
 
     def ask(self, number: int, change: Change) -> Mapping[str, Any]:
-        """The first worker asks; what it hears at once."""
+        """Ask as the first worker; returns its immediate message."""
         self.topics.change(self.workers[0], number, change, [each for each in self.workers if each.channel])
         return self.workers[0].last()
 
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Shared:
-    """With an empty data folder."""
+    """Yield the list on an empty data folder."""
     return Shared(tmp_path)
 
 
 def test_a_name_is_free_when_no_worker_uses_what_had_it(shared: Shared) -> None:
-    """Until then its folders may be written to: a new topic of that name would lose its records with them."""
+    """A deleted topic's name is free when no worker uses its folders; a new topic would lose records earlier."""
     first = shared.workers[0]
 
     def create(number: int, topic_id: int) -> object:
@@ -85,13 +85,13 @@ def test_a_name_is_free_when_no_worker_uses_what_had_it(shared: Shared) -> None:
 
 
 def test_a_name_is_created_once_in_one_message(shared: Shared) -> None:
-    """Two clients of one worker may have asked for it, around a deletion."""
+    """Two requests of one worker for one name, around a deletion, create it once in one message."""
     heard = shared.ask(1, Change([Topic("a.b", UUID(int=2), 1), Topic("a_b", UUID(int=3), 1)]))
     assert [topic["name"] for topic in heard["created"]] == ["a.b"]
 
 
 def test_a_change_is_durable_before_any_worker_knows_it(shared: Shared) -> None:
-    """The answer comes last, when all know it."""
+    """A change is durable before any worker learns of it, and its asker is answered after all workers know it."""
     heard = shared.ask(7, Change([Topic("b", UUID(int=2), 1)]))
     assert heard["kind"] == APPLY
     assert set(shared.file.load() or ()) == {"a", "b"}
@@ -102,7 +102,7 @@ def test_a_change_is_durable_before_any_worker_knows_it(shared: Shared) -> None:
 
 
 def test_a_worker_that_ends_holds_up_nobody(shared: Shared) -> None:
-    """Nor does a worker that asked and was started again get the answer of the process before."""
+    """A worker that ends delays no one, and its successor doesn't get its answers."""
     shared.ask(1, Change([Topic("b", UUID(int=2), 1)]))
     second = shared.workers[1]
     second.channel = None
@@ -117,7 +117,7 @@ def test_a_worker_that_ends_holds_up_nobody(shared: Shared) -> None:
 
 
 def test_a_change_that_can_not_be_written_reaches_no_worker(shared: Shared, tmp_path: Path) -> None:
-    """The asker hears why, and a line says it too."""
+    """A change that can't be written reaches no worker; the asker gets the reason, and a log line has it."""
     (tmp_path / "topics.json.new").mkdir()
     answer = shared.ask(1, Change([Topic("b", UUID(int=2), 1)]))
     assert answer["kind"] == CHANGE_RESULT

@@ -1,4 +1,4 @@
-"""Several workers under a supervisor, as processes: what each of them answers, and who dies with whom."""
+"""Several workers under a supervisor, as processes: their answers, and the deaths of workers and supervisor."""
 
 from __future__ import annotations
 
@@ -45,23 +45,23 @@ SETTINGS: dict[str, str | int] = {
     "tenure.topics": "orders:3",
 }
 ON_0, ON_1 = "even", "odd"
-"""Groups on an even partition, and so of node 0, and on an odd one."""
+"""Group ids on an even partition, which belongs to node 0, and on an odd one."""
 CONTROLLER = 0
 
 
 def test_the_groups_are_where_the_tests_say() -> None:
-    """Their ids were chosen for that."""
+    """The ids of ON_0 and ON_1 are on those partitions."""
     assert [partition_for(group, 6) % 2 for group in (ON_0, ON_1)] == [0, 1]
 
 
 def supervised(directory: Path, workers: int = 2) -> Tenure:
-    """A server of several workers."""
+    """Return a server of several workers."""
     return Tenure(SETTINGS, directory=directory, arguments=["--workers", str(workers)])
 
 
 @pytest.fixture
 def tenure(tmp_path: Path) -> Iterator[Tenure]:
-    """Two workers; none is left behind."""
+    """Yield two workers, and end them."""
     with supervised(tmp_path) as server:
         yield server
         pids = [event["pid"] for event in server.events("worker_started")]
@@ -70,13 +70,13 @@ def tenure(tmp_path: Path) -> Iterator[Tenure]:
 
 
 def start_elsewhere(tenure: Tenure) -> None:
-    """Start on the same data, but on ports that are free: that behind the former first one may be somebody's."""
+    """Start on the same data and on free ports: another program may have the second worker's former port."""
     tenure.port = 0
     tenure.start()
 
 
 def is_there(pid: int) -> bool:
-    """Whether a process lives; one that has ended, and that nobody has asked about yet, doesn't."""
+    """Return whether a process lives; a zombie doesn't."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -84,18 +84,18 @@ def is_there(pid: int) -> bool:
 
 
 def wait_until_gone(pids: list[int]) -> None:
-    """Until none of them lives."""
+    """Wait until none of the processes lives."""
     wait_until(lambda: not any(map(is_there, pids)), f"end of processes {pids}", WITHIN_S)
 
 
 def ask(port: int, request: Message, version: int) -> Message:
-    """One request on a connection of its own."""
+    """Send one request on a connection of its own."""
     with Connection(port) as connection:
         return connection.ask(request, version)
 
 
 def seat(port: int, group: str) -> JoinGroupResponse:
-    """Join as the only, static, member "i" of a group, and sync."""
+    """Join as the only member of a group, the static member "i", and sync."""
     with Connection(port) as connection:
         joined = connection.ask(join_request(group, instance="i", session_ms=60_000), 5)
         assert isinstance(joined, JoinGroupResponse)
@@ -105,30 +105,30 @@ def seat(port: int, group: str) -> JoinGroupResponse:
 
 
 def beat(port: int, group: str, joined: JoinGroupResponse) -> int:
-    """The error code of the member's heartbeat."""
+    """Return the error code of the member's heartbeat."""
     answer = ask(port, heartbeat_request(group, joined, "i"), 4)
     assert isinstance(answer, HeartbeatResponse)
     return answer.error_code
 
 
 def topic_request(*names: str) -> CreateTopicsRequest:
-    """CreateTopics with two partitions each."""
+    """Return CreateTopics with two partitions for each name."""
     topics = [CreateTopicsRequest.CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in names]
     return CreateTopicsRequest(topics=topics, timeout_ms=10_000)
 
 
 def topics_at(port: int) -> dict[str, int]:
-    """Topics and how many partitions they have, as that worker says."""
+    """Return topics and their numbers of partitions as that worker knows them."""
     answer = ask(port, MetadataRequest(topics=None), 12)
     assert isinstance(answer, MetadataResponse)
     return {topic.name or "": len(topic.partitions) for topic in answer.topics}
 
 
-# What each worker answers.
+# The answers of each worker.
 
 
 def test_every_worker_answers_alike(tenure: Tenure) -> None:
-    """Nodes, controller and leaders, topics with their ids, cluster id; and where a group is, in every version."""
+    """Every worker gives the same nodes, controller, leaders, topics, cluster id and coordinators, in every version."""
     assert tenure.node == "0,1"
     first, second = (ask(port, MetadataRequest(topics=None), 12) for port in tenure.ports)
     assert first == second
@@ -147,7 +147,7 @@ def test_every_worker_answers_alike(tenure: Tenure) -> None:
 
 
 def test_a_group_is_served_by_its_worker_alone(tenure: Tenure) -> None:
-    """The other one says NOT_COORDINATOR; both say in their log lines who they are; a list has the groups of both."""
+    """Only a group's own worker serves it, the other one answers NOT_COORDINATOR, and a list has all groups."""
     for node_id, group in enumerate((ON_0, ON_1)):
         joined = seat(tenure.ports[node_id], group)
         wrong = tenure.ports[1 - node_id]
@@ -164,7 +164,7 @@ def test_a_group_is_served_by_its_worker_alone(tenure: Tenure) -> None:
 
 
 def test_a_topic_is_known_to_all_before_it_is_answered(tenure: Tenure) -> None:
-    """Created at any of them; by CreateTopics, or by who asks for it."""
+    """CreateTopics answers after all workers know the topic; a topic that Metadata creates follows soon."""
     for number, port in enumerate(tenure.ports * 10):
         created = ask(port, topic_request(f"t{number}"), 5)
         assert created.topics[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
@@ -183,7 +183,7 @@ def test_a_topic_is_known_to_all_before_it_is_answered(tenure: Tenure) -> None:
 
 
 def test_a_topic_grows_and_goes_at_all(tenure: Tenure) -> None:
-    """Before it is answered; its records are kept by the worker that leads, and the others say so."""
+    """All workers know a larger or deleted topic before the answer; only the leading worker takes its records."""
     for number, port in enumerate(tenure.ports * 3):
         name = f"t{number}"
         ask(port, topic_request(name), 5)
@@ -201,7 +201,7 @@ def test_a_topic_grows_and_goes_at_all(tenure: Tenure) -> None:
 
 
 def produce_to_all(port: int, topic: str, count: int) -> list[int]:
-    """The error codes for a record to each of so many partitions."""
+    """Produce a record to each of that many partitions; returns the error codes."""
     parts = [
         ProduceRequest.PartitionProduceData(index=index, records=batch([(b"k", b"v", 1)])) for index in range(count)
     ]
@@ -211,7 +211,7 @@ def produce_to_all(port: int, topic: str, count: int) -> list[int]:
 
 
 def test_a_topic_is_created_once(tenure: Tenure) -> None:
-    """Of two workers that are asked for a name at the same time, one creates it; the other says that it exists."""
+    """If two workers are asked for one name at the same time, one creates it and the other answers that it exists."""
     names = [f"t{number}" for number in range(100)]
     with Connection(tenure.ports[0]) as first, Connection(tenure.ports[1]) as second:
         for name in names:
@@ -228,7 +228,7 @@ def test_a_topic_is_created_once(tenure: Tenure) -> None:
 
 
 def test_a_topic_that_can_not_be_written_is_nowhere(tenure: Tenure) -> None:
-    """The answer says so, a log line too; when the disk works again, so does the next try."""
+    """A topic that can't be written exists at no worker, and a log line says so; after a repair it can be created."""
     in_the_way = tenure.data_dir / "topics.json.new"
     in_the_way.mkdir()
     failed = ask(tenure.ports[1], topic_request("a"), 5)
@@ -241,7 +241,7 @@ def test_a_topic_that_can_not_be_written_is_nowhere(tenure: Tenure) -> None:
 
 
 def test_two_workers_change_one_topic(tenure: Tenure) -> None:
-    """One that hasn't heard of the other's change doesn't undo it, whichever is first."""
+    """Two workers' changes to one topic both hold, in either order."""
     hanging = tenure.worker_pid(1)
     for number in range(8):
         name = f"t{number}"
@@ -269,7 +269,7 @@ def test_two_workers_change_one_topic(tenure: Tenure) -> None:
 
 
 def test_folders_of_a_deleted_topic_go_without_their_leader(tenure: Tenure) -> None:
-    """It had died before it could give them up."""
+    """The folders of a deleted topic are removed, although their leader died before it released them."""
     name = "gone"
     ask(tenure.ports[0], topic_request(name), 5)
     for port in tenure.ports:
@@ -286,7 +286,7 @@ def test_folders_of_a_deleted_topic_go_without_their_leader(tenure: Tenure) -> N
 
 
 def test_folders_of_no_topic_are_set_aside_at_the_start(tenure: Tenure) -> None:
-    """As a crash may leave them, between the list and the folders; each is named."""
+    """The start sets aside folders without a topic, as a crash may leave them, and names each."""
     ask(tenure.ports[0], topic_request("left"), 5)
     for port in tenure.ports:
         produce_to_all(port, "left", 2)
@@ -300,11 +300,14 @@ def test_folders_of_no_topic_are_set_aside_at_the_start(tenure: Tenure) -> None:
     assert (tenure.data_dir / "left-1").exists()
 
 
-# A worker dies.
+# The death of a worker.
 
 
 def test_a_worker_that_died_is_back_with_all_it_had(tenure: Tenure) -> None:
-    """Same node, same address, same members and topics; who comes meanwhile waits; the other worker goes on."""
+    """A worker that died is back on its node and address with its members and topics; the other worker goes on.
+
+    Clients that come meanwhile wait.
+    """
     members = {group: seat(port, group) for group, port in zip((ON_0, ON_1), tenure.ports, strict=True)}
     ask(tenure.ports[0], topic_request("fresh"), 5)
     killed, other = tenure.worker_pid(1), tenure.worker_pid(0)
@@ -332,7 +335,7 @@ def test_a_worker_that_died_is_back_with_all_it_had(tenure: Tenure) -> None:
 
 
 def test_a_worker_that_dies_again_waits_longer(tenure: Tenure) -> None:
-    """And the log line says how long; a worker that was told to end by somebody else is no exception."""
+    """The pause before the next start grows with each death, and the log line has it; a signal counts as well."""
     os.kill(tenure.worker_pid(0), signal.SIGTERM)
     tenure.wait_for_event("worker_back")
     os.kill(tenure.worker_pid(0), signal.SIGKILL)
@@ -345,19 +348,19 @@ def test_a_worker_that_dies_again_waits_longer(tenure: Tenure) -> None:
 
 
 def test_pauses_grow_up_to_a_limit() -> None:
-    """None before the first start in a row, then a second, doubled each time."""
+    """The first start has no pause, the second one waits a second, and each further pause doubles up to a limit."""
     assert [pause_ms(failures) for failures in range(1, 8)] == [0, 1_000, 2_000, 4_000, 8_000, 16_000, PAUSE_MAX_MS]
     assert pause_ms(10**6) == PAUSE_MAX_MS
 
 
 def test_a_topic_does_not_wait_for_a_worker_that_died(tenure: Tenure) -> None:
-    """One that hangs does hold it up; when it is gone, the answer comes, and its successor knows the topic."""
+    """A worker that hangs holds up a topic's creation; after its death the answer comes, and its successor knows it."""
     hanging = tenure.worker_pid(1)
     os.kill(hanging, signal.SIGSTOP)
     with Connection(tenure.ports[0]) as connection:
         connection.send(topic_request("a"), 5)
         wait_until(lambda: b'"a"' in (tenure.data_dir / "topics.json").read_bytes(), "durable", WITHIN_S)
-        assert "orders" in topics_at(tenure.ports[0])  # it serves
+        assert "orders" in topics_at(tenure.ports[0])  # the worker serves
         assert connection.is_silent()
         os.kill(hanging, signal.SIGKILL)
         assert connection.receive().topics[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
@@ -365,7 +368,7 @@ def test_a_topic_does_not_wait_for_a_worker_that_died(tenure: Tenure) -> None:
 
 
 def test_an_answer_is_not_for_the_successor_of_who_asked(tenure: Tenure) -> None:
-    """It has asked for nothing, or for something else."""
+    """The successor of a worker doesn't get its answers, because it asked for nothing or for something else."""
     hanging = tenure.worker_pid(1)
     os.kill(hanging, signal.SIGSTOP)
     with Connection(tenure.ports[0]) as connection:
@@ -386,9 +389,9 @@ def test_an_answer_is_not_for_the_successor_of_who_asked(tenure: Tenure) -> None
 
 @pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])
 def test_all_end_in_order(tmp_path: Path, signal_number: signal.Signals) -> None:
-    """Exit code 0, nobody left, addresses and folder free; what was acknowledged is there for the next one.
+    """All processes end with exit code 0, addresses and folder are free, and acknowledged writes are durable.
 
-    SIGINT comes as from a terminal, to every process.
+    SIGINT goes to every process, as a terminal sends it.
     """
     with supervised(tmp_path) as tenure:
         members = {group: seat(port, group) for group, port in zip((ON_0, ON_1), tenure.ports, strict=True)}
@@ -411,7 +414,7 @@ def test_all_end_in_order(tmp_path: Path, signal_number: signal.Signals) -> None
 
 
 def test_a_second_signal_ends_who_does_not_end(tenure: Tenure) -> None:
-    """A worker that hangs can't flush; whoever asks twice means it."""
+    """A second signal kills a worker that hangs, without a flush."""
     hanging, other = tenure.worker_pid(0), tenure.worker_pid(1)
     os.kill(hanging, signal.SIGSTOP)
     tenure.send_signal(signal.SIGTERM)
@@ -422,7 +425,7 @@ def test_a_second_signal_ends_who_does_not_end(tenure: Tenure) -> None:
 
 
 def test_workers_end_with_their_supervisor(tenure: Tenure) -> None:
-    """It is killed: they end by themselves, in order, and a new server takes the folder."""
+    """If the supervisor is killed, the workers end in order, and a new server can use the folder."""
     members = {group: seat(port, group) for group, port in zip((ON_0, ON_1), tenure.ports, strict=True)}
     pids = [tenure.worker_pid(node_id) for node_id in (0, 1)]
     os.kill(tenure.pid, signal.SIGKILL)
@@ -433,7 +436,7 @@ def test_workers_end_with_their_supervisor(tenure: Tenure) -> None:
 
 
 def test_the_number_of_workers_may_change(tmp_path: Path) -> None:
-    """Groups are on the partitions that they were on, whoever owns them."""
+    """With another number of workers all groups stay on their partitions."""
     joined: JoinGroupResponse | None = None
     for workers in (1, 3, 2):
         with supervised(tmp_path, workers) as tenure:
@@ -443,11 +446,11 @@ def test_the_number_of_workers_may_change(tmp_path: Path) -> None:
             assert tenure.stop() == 0
 
 
-# What keeps it from starting.
+# Reasons for which it doesn't start.
 
 
 def failing_start(*arguments: str, files_max: int | None = None) -> str:
-    """The one line of a start that ends with 2."""
+    """Return the one line of a start that ends with exit code 2."""
 
     def limit() -> None:
         if files_max is not None:
@@ -466,7 +469,7 @@ def failing_start(*arguments: str, files_max: int | None = None) -> str:
 
 
 def test_a_folder_in_use_is_refused_and_named(tenure: Tenure) -> None:
-    """With the supervisor's process id, to a server of any number of workers; nobody is disturbed."""
+    """A server with any number of workers refuses a folder in use, and names the process id of its supervisor."""
     for workers in ("1", "2"):
         said = failing_start("--listen", "127.0.0.1:0", "--data-dir", str(tenure.data_dir), "--workers", workers)
         assert f"{tenure.data_dir} is in use by another server (process {tenure.pid})" in said
@@ -474,7 +477,7 @@ def test_a_folder_in_use_is_refused_and_named(tenure: Tenure) -> None:
 
 
 def test_an_address_in_use_is_refused_and_named(tmp_path: Path) -> None:
-    """That of any worker."""
+    """The error names the address in use, of whichever worker."""
     with taken_port_behind_a_free_one() as taken:
         port = taken.getsockname()[1]
         said = failing_start("--listen", f"127.0.0.1:{port - 1}", "--data-dir", str(tmp_path), "--workers", "2")
@@ -482,7 +485,7 @@ def test_an_address_in_use_is_refused_and_named(tmp_path: Path) -> None:
 
 
 def taken_port_behind_a_free_one() -> socket.socket:
-    """A server whose port can be a second worker's only."""
+    """Return a listening socket whose port only a second worker would use."""
     while True:
         taken = socket.create_server(("127.0.0.1", 0))
         try:
@@ -494,13 +497,13 @@ def taken_port_behind_a_free_one() -> socket.socket:
 
 
 def test_what_keeps_a_worker_from_starting_is_said(tmp_path: Path) -> None:
-    """By the one who knows, and all end."""
+    """The worker that can't start gives the reason, and all processes end."""
     said = failing_start("--listen", "127.0.0.1:0", "--data-dir", str(tmp_path), "--workers", "2", files_max=100)
     assert "100 files" in said
 
 
 def test_a_worker_that_can_not_be_forked_is_said(tmp_path: Path) -> None:
-    """As many processes as there may be: nothing is left of those that there were."""
+    """If the system allows no further process, the server says so, and ends those that it started."""
     program = (
         "import errno, os, sys\n"
         "from coordinator.cli.serve import serve\n"
@@ -527,7 +530,7 @@ def test_a_worker_that_can_not_be_forked_is_said(tmp_path: Path) -> None:
 
 
 def test_a_worker_more_than_partitions_is_refused(tmp_path: Path) -> None:
-    """It would have nothing to do."""
+    """A server refuses more workers than partitions, because one worker would have none."""
     said = failing_start("--data-dir", str(tmp_path), "--workers", "4", "--set", "offsets.topic.num.partitions=3")
     assert "tenure.workers" in said
 

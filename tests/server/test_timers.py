@@ -1,4 +1,4 @@
-"""Timers, against a model that keeps a plain dict."""
+"""Timers behave like a model that keeps a plain dict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker's end of the channel, and a worker as a whole, with the test as its supervisor."""
+"""A worker's end of the channel, and a whole worker, with the test as its supervisor."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ A, B, OTHER = (Topic(name, UUID(int=number), 1) for number, name in enumerate(("
 
 
 class Supervisor:
-    """The other end."""
+    """The supervisor's end of the channel."""
 
     def __init__(self, end: socket.socket) -> None:
         end.setblocking(False)
@@ -44,7 +44,7 @@ class Supervisor:
         self._rest = b""
 
     async def hear(self) -> dict[str, Any]:
-        """The next message."""
+        """Return the worker's next message."""
         while b"\n" not in self._rest:
             data = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(self._end, 65_536), WITHIN_S)
             assert data, "hung up"
@@ -58,12 +58,12 @@ class Supervisor:
         self._end.sendall(line(kind, **fields))
 
     def hang_up(self) -> None:
-        """As if it were killed."""
+        """Close the channel, as if the supervisor were killed."""
         self._end.close()
 
 
 class Linked:
-    """A link, its supervisor, and what came of creations."""
+    """A link, its supervisor, and the results of creations."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
@@ -74,13 +74,13 @@ class Linked:
         self._theirs = theirs
 
     async def connect(self) -> None:
-        """Open the worker's end."""
+        """Open the worker's end of the channel."""
         await asyncio.get_running_loop().create_unix_connection(lambda: self.link, sock=self._theirs)
 
 
 @pytest.fixture
 async def linked() -> AsyncIterator[Linked]:
-    """A link that is open."""
+    """Yield an open link."""
     made = Linked()
     await made.connect()
     yield made
@@ -89,7 +89,7 @@ async def linked() -> AsyncIterator[Linked]:
 
 
 async def test_a_topic_is_created_when_the_supervisor_says_so(linked: Linked) -> None:
-    """Asked for, made known, taken in, acknowledged; and answered after that."""
+    """A worker asks for a topic, takes it in when the supervisor sends it, acknowledges it, and answers last."""
     linked.link.topics.create([A], linked.outcomes.append)
     asked = await linked.supervisor.hear()
     assert (asked["kind"], asked["created"]) == (CHANGE_REQUEST, topics_as_fields([A]))
@@ -105,7 +105,7 @@ async def test_a_topic_is_created_when_the_supervisor_says_so(linked: Linked) ->
 
 
 async def test_what_others_create_is_taken_in(linked: Linked) -> None:
-    """Without its own request; a request for a name that another worker took gets that name back."""
+    """A worker takes in topics that others create; its request for such a name is answered with that topic."""
     linked.link.topics.create([A, B], linked.outcomes.append)
     asked = await linked.supervisor.hear()
     theirs = Topic("a", UUID(int=99), 4)
@@ -119,7 +119,7 @@ async def test_what_others_create_is_taken_in(linked: Linked) -> None:
 
 
 async def test_a_deletion_is_known_when_nothing_of_the_topic_is_in_use(linked: Linked) -> None:
-    """Neither records nor folders: somebody else may use them from then on."""
+    """A worker acknowledges a deletion only after it has released the topic's records and folders."""
     given_up: list[Callable[[], None]] = []
     linked.link.topics.on_deleted = lambda gone, done: map(given_up.append, [done for _ in gone])
     linked.supervisor.say(APPLY, number=1, created=topics_as_fields([A]))
@@ -132,7 +132,7 @@ async def test_a_deletion_is_known_when_nothing_of_the_topic_is_in_use(linked: L
 
 
 async def test_what_can_not_be_written_is_not_there(linked: Linked) -> None:
-    """The reason is the supervisor's."""
+    """If a topic can't be written, its creation fails with the supervisor's reason."""
     linked.link.topics.create([A], linked.outcomes.append)
     asked = await linked.supervisor.hear()
     linked.supervisor.say(CHANGE_RESULT, number=asked["number"], taken={}, error="No space left on device")
@@ -145,7 +145,7 @@ async def test_what_can_not_be_written_is_not_there(linked: Linked) -> None:
 
 
 async def test_without_a_supervisor_nothing_is_created(linked: Linked) -> None:
-    """Earlier and later requests fail alike, and `on_lost` is called."""
+    """Without a supervisor all creations fail, earlier and later ones, and `on_lost` is called."""
     linked.link.topics.create([A], linked.outcomes.append)
     await linked.supervisor.hear()
     linked.supervisor.hang_up()
@@ -159,7 +159,7 @@ async def test_without_a_supervisor_nothing_is_created(linked: Linked) -> None:
 
 
 async def test_a_worker_ends_with_its_supervisor(tmp_path: Path) -> None:
-    """It serves until the channel ends, with what it was given; then it ends in order."""
+    """A worker serves until the channel ends, and then ends in order."""
     config = config_of(f"log.dirs={tmp_path}", "tenure.workers=2")
     configs = configs_of_workers(config)
     bound = [bind_all(each) for each in configs]
@@ -188,7 +188,7 @@ async def test_a_worker_ends_with_its_supervisor(tmp_path: Path) -> None:
 
 
 async def test_a_worker_says_what_keeps_it_from_starting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To its supervisor, in one line."""
+    """A worker that can't start sends the reason to its supervisor, in one line."""
     monkeypatch.setattr(worker, "allow_files", lambda: 20)
     config = config_of(f"log.dirs={tmp_path}")
     bound = bind_all(config)

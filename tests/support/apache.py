@@ -1,12 +1,11 @@
 """Apache Kafka itself, for tests: one KRaft node on loopback, and Kafka's command line tools.
 
-The jars are what Maven resolves for `apache-kafka.pom.xml` beside this file and a version; they are kept in
-build/oracle and fetched again only when that file changes. A node is one process, broker and controller together, with
-a small heap. It is ready once it says that it started and its group coordinator has loaded every partition of
-`__consumer_offsets`.
+Maven fetches the jars of `apache-kafka.pom.xml` beside this file for a version into build/oracle, and again only when
+that file changes. A node is one process, broker and controller together, with a small heap. It is ready when its log
+says that it started and its group coordinator has loaded every partition of `__consumer_offsets`.
 
-House rule: nothing in here knows Tenure, so that what it says about Kafka can't be ours by mistake; even the two
-requests that it sends itself are packed by hand.
+House rule: nothing here imports Tenure, so that no result about Kafka comes from our code. Even the two requests that
+this module sends are packed by hand.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ from types import TracebackType
 from typing import Self
 
 VERSION = "3.9.1"
-"""What Tenure is measured by."""
+"""The release that Tenure is compared with."""
 VERSION_4 = "4.2.0"
-"""A release of Kafka 4, whose coordinator was written anew."""
+"""A release of Kafka 4, whose coordinator is a new implementation."""
 
 POM = Path(__file__).with_name("apache-kafka.pom.xml")
 BUILD = Path(__file__).resolve().parents[2] / "build" / "oracle"
@@ -38,7 +37,7 @@ START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 30.0
 CLUSTER_ID = "tenure-oracle-clusterA"
 
-# Lets a JVM be useful soon and stay small: tests run it for seconds, beside others.
+# These flags make a JVM start fast and stay small: tests run it for seconds, beside others.
 JVM_FLAGS = ("-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 NODE_HEAP = "-Xmx512m"
 TOOL_HEAP = "-Xmx128m"
@@ -50,10 +49,10 @@ DEFAULT_SETTINGS = {
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
-    # A node that was killed may come back only when its former session is over.
+    # A killed node may come back only after the end of its old broker session.
     "broker.session.timeout.ms": "5000",
     "broker.heartbeat.interval.ms": "500",
-    # With one node there is nobody to hand partitions to: a stop needs no negotiation.
+    # With one node no other can take over partitions, so a stop needs no negotiation.
     "controlled.shutdown.enable": "false",
 }
 
@@ -77,12 +76,12 @@ DESCRIBE_GROUPS_KEY = 15
 
 
 class ApacheKafkaError(Exception):
-    """Kafka could not be fetched, started or asked; the text says what it said."""
+    """Kafka could not be fetched or started, or gave no answer; the text has Kafka's output."""
 
 
 @functools.cache
 def available() -> str | None:
-    """None if Kafka can be run here, or one line that says why not. Fetches the jars when they aren't there yet."""
+    """Return None if Kafka can run here, else one line with the reason. Fetches missing jars."""
     if shutil.which("java") is None:
         return "Apache Kafka needs Java, and there is no java here"
     try:
@@ -94,7 +93,7 @@ def available() -> str | None:
 
 @functools.cache
 def jars(version: str = VERSION, pom: Path = POM) -> Path:
-    """The folder of a pom's jars, Kafka's unless named; fetched by Maven if need be, by one process at a time."""
+    """Return the folder of a pom's jars. Maven fetches missing ones, for one process at a time."""
     folder = BUILD / f"jars-{version}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
     if folder.is_dir():
         return folder
@@ -119,7 +118,7 @@ def jars(version: str = VERSION, pom: Path = POM) -> Path:
 def run_tool(main_class: str, *arguments: str, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
     """Run one of Kafka's command line classes (its full name) to its end.
 
-    Output is captured as text; the exit code isn't judged.
+    Output is captured as text; the caller checks the exit code.
     """
     log4j = BUILD / "tool-log4j.properties"
     if not log4j.exists():
@@ -145,13 +144,13 @@ class ApacheKafka:
     """One node of Apache Kafka, of release VERSION unless another is named.
 
     bootstrap: "127.0.0.1:port"; the same after a restart.
-    log_dir: its data folder: `__consumer_offsets-0` and so on are in there.
-    log_file: what the node logged, of all starts.
-    settings: Kafka's names to values; what is changed counts from the next start on.
-    jvm_flags: instead of those that suit tests.
+    log_dir: its data folder, with `__consumer_offsets-0` and so on.
+    log_file: the node's log of all its starts.
+    settings: Kafka's names to values; a change takes effect at the next start.
+    jvm_flags: replace the flags that suit tests.
 
-    `with ApacheKafka(settings={"group.max.size": "3"}) as kafka:` starts it, stops it and removes its data.
-    After `stop` or `kill`, `start` runs it again on the same data and ports.
+    `with ApacheKafka(settings={"group.max.size": "3"}) as kafka:` starts it, stops it and removes its data. After
+    `stop` or `kill`, `start` runs it again on the same data and ports.
     """
 
     def __init__(
@@ -256,7 +255,7 @@ class ApacheKafka:
         return consumer_groups(self.bootstrap, *arguments)
 
     def _format(self) -> None:
-        """What kafka-storage format does, without a JVM: an empty folder with a name for node and cluster."""
+        """Do the work of kafka-storage format without a JVM: an empty folder with a name for node and cluster."""
         self.log_dir.mkdir()
         (self.log_dir / "meta.properties").write_text(f"version=1\ncluster.id={CLUSTER_ID}\nnode.id=1\n")
         (self.folder / "log4j.properties").write_text(LOG4J)
@@ -269,7 +268,7 @@ class ApacheKafka:
                 log.flush()
                 if STARTED in line:
                     self._started.set()
-        # The process is gone: whoever waits for its start need not wait any longer.
+        # The process has ended, so `start` must not wait for it any longer.
         process.wait()
         self._started.set()
 
@@ -292,7 +291,7 @@ class ApacheKafka:
         atexit.unregister(self.kill)
 
     def _wait_for_coordinator(self, deadline: float) -> None:
-        """The first FindCoordinator creates `__consumer_offsets`; then each partition has to be loaded."""
+        """Wait until each partition is loaded; the first FindCoordinator creates `__consumer_offsets`."""
         groups = _one_group_per_partition(int(self.settings["offsets.topic.num.partitions"]))
         attempt = threading.Event()
         while True:
@@ -307,7 +306,7 @@ class ApacheKafka:
 
 
 def consumer_groups(bootstrap: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run kafka-consumer-groups against `bootstrap`, whoever that is."""
+    """Run kafka-consumer-groups against any server at `bootstrap`."""
     return run_tool(
         "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--bootstrap-server", bootstrap, *arguments
     )
@@ -320,10 +319,10 @@ def dump_log_segments(*segments: os.PathLike[str] | str) -> subprocess.Completed
 
 
 def _reserve() -> socket.socket:
-    """A port of 127.0.0.1 that nobody else is given while the returned socket is open.
+    """Reserve a port of 127.0.0.1 while the returned socket is open.
 
-    Bound but not listening, with SO_REUSEADDR: the kernel gives the port to nobody who asks for any port, but the JVM,
-    which sets SO_REUSEADDR too, can listen on it, and can do so again after a restart.
+    The socket is bound with SO_REUSEADDR, but doesn't listen. So the kernel gives the port to no program that asks for
+    any port; the JVM, which sets SO_REUSEADDR too, can listen on it, also after a restart.
     """
     held = socket.socket()
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -332,7 +331,7 @@ def _reserve() -> socket.socket:
 
 
 def _one_group_per_partition(partition_count: int) -> list[str]:
-    """A group id for each partition of `__consumer_offsets` (Java's String.hashCode; ASCII only)."""
+    """Return a group id for each partition of `__consumer_offsets` (Java's String.hashCode; ASCII only)."""
     found: dict[int, str] = {}
     number = 0
     while len(found) < partition_count:

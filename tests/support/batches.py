@@ -1,6 +1,6 @@
 """Record batches as producers send them, packed by hand, and the golden ones that Kafka wrote.
 
-House rule: nothing of ours packs these batches but the CRC, so their readers are checked against something else.
+House rule: our code only computes the CRC of these batches, so the tests compare our readers with other code.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def batch(
     magic: int = 2,
     zipped: bool = False,
 ) -> bytes:
-    """A batch of `sent`; record_count, last_offset_delta: what the header says if it isn't true."""
+    """Return a batch of `sent`; record_count, last_offset_delta: wrong values for the header."""
     base_ms = sent[0][2] if sent else 0
     records = b""
     for delta, (key, value, timestamp_ms) in enumerate(sent):
@@ -80,7 +80,7 @@ def batch(
 
 
 def old_messages(magic: int, count: int = 1, first: int = 0, *, zipped: bool = False) -> bytes:
-    """Messages of format 0 or 1, as brokers before Kafka 0.11 kept them; zipped: inside of one."""
+    """Return messages of format 0 or 1, as brokers before Kafka 0.11 kept them; zipped: inside one message."""
 
     def message(offset: int, key: bytes, value: bytes, attributes: int = 0) -> bytes:
         time = struct.pack(">q", 1_000) if magic else b""
@@ -93,7 +93,7 @@ def old_messages(magic: int, count: int = 1, first: int = 0, *, zipped: bool = F
 
 
 def numbered(first: int, count: int, *, timestamp_ms: int = 1_000, size: int = 10) -> list[Sent]:
-    """Records that can be told apart: keys k1, k2, ..., a millisecond apart."""
+    """Return records that differ: keys k1, k2, ..., one millisecond apart."""
     return [
         (b"k%d" % number, b"%0*d" % (size, number), timestamp_ms + number - first)
         for number in range(first, first + count)
@@ -106,12 +106,12 @@ def golden(name: str) -> bytes:
 
 
 def with_crc(data: bytes) -> bytes:
-    """A single batch with its CRC made right again, as somebody who tampers with it would do."""
+    """Return a single batch with its CRC corrected."""
     return data[:17] + struct.pack(">I", crc32c(data[21:])) + data[21:]
 
 
 def compressed(codec: int, body: bytes, record_count: int = 1) -> bytes:
-    """A batch whose records are `body`, whatever that is."""
+    """Return a batch whose records are the bytes of `body`."""
     header = struct.pack(">hiqqqhii", codec, record_count - 1, START_MS, START_MS, -1, -1, -1, record_count)
     frame = struct.pack(">qiib", 0, len(header) + len(body) + 9, 0, 2)
     return with_crc(frame + bytes(4) + header + body)

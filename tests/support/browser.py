@@ -1,9 +1,9 @@
-"""A headless Chromium, spoken to in its DevTools protocol over a pipe: JSON, each message ended by a zero byte.
+"""A headless Chromium, controlled by its DevTools protocol over a pipe: JSON messages, each ended by a zero byte.
 
-It knows no host but 127.0.0.1: what a page asks for beyond its own file fails, and all it asks for is in `requests`.
+The browser reaches no host but 127.0.0.1. `requests` has every address that a page asks for.
 
-House rule: what is looked at is what a person gets: keys are pressed and not events made, and names come from the
-accessibility tree that a screen reader reads.
+House rule: tests act and look like a person. They press keys and make no events, and take names from the accessibility
+tree, which a screen reader reads.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32}
 
 
 def find_browser() -> str | None:
-    """Where a Chromium is; None without one."""
+    """Return the path of a Chromium; None if none is installed."""
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 class Browser:
-    """One window. Raises FileNotFoundError where no browser is installed.
+    """One browser window. Raises FileNotFoundError if no browser is installed.
 
-    requests: addresses that pages asked for. errors: what they wrote to the console, and what a policy refused.
+    requests: addresses that pages asked for. errors: lines on the console, and loads that a policy refused.
     """
 
     def __init__(self) -> None:
@@ -79,10 +79,10 @@ class Browser:
         self.close()
 
     def close(self) -> None:
-        """End it."""
+        """End the browser."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.close()  # it ends when nobody can speak to it any more
+        self._process.stdin.close()  # the browser ends when its input is closed
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:
@@ -99,29 +99,29 @@ class Browser:
             self._take()
 
     def resize(self, width: int, height: int, *, mobile: bool = False) -> None:
-        """Give the window another size, or be a telephone's."""
+        """Give the window another size, or make it a telephone's."""
         self._call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
 
     def prefer(self, scheme: str) -> None:
-        """What the person prefers: dark or light."""
+        """Set the color scheme that the person prefers: dark or light."""
         self._call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def live_in(self, zone: str) -> None:
-        """In which time zone the person is, such as Asia/Kolkata."""
+        """Set the person's time zone, such as Asia/Kolkata."""
         self._call("Emulation.setTimezoneOverride", timezoneId=zone)
 
     def screenshot(self, form: str = "png") -> bytes:
-        """What is in the window, as png or webp."""
+        """Return a picture of the window, as png or webp."""
         return b64decode(self._call("Page.captureScreenshot", format=form)["data"])
 
     def evaluate(self, expression: str) -> Any:
-        """The value of an expression in the page."""
+        """Return the value of an expression in the page."""
         answer = self._call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
     def press(self, key: str) -> None:
-        """Press a key and let it go."""
+        """Press and release a key."""
         common = {"key": key, "code": key, "windowsVirtualKeyCode": _KEYS[key]}
         text = {"text": "\r"} if key == "Enter" else {}
         self._call("Input.dispatchKeyEvent", type="keyDown", **common, **text)
@@ -132,7 +132,7 @@ class Browser:
         self._call("Input.insertText", text=text)
 
     def names(self, role: str) -> list[str]:
-        """The names of everything with that role, as a screen reader says them."""
+        """Return the names of all elements with that role, as a screen reader says them."""
         nodes = self._call("Accessibility.getFullAXTree")["nodes"]
         return [
             node.get("name", {}).get("value", "")
@@ -155,7 +155,7 @@ class Browser:
                 return result
 
     def _take(self) -> dict[str, Any]:
-        """The next message; what it tells of the page is noted."""
+        """Return the next message, and add its requests and errors to the lists."""
         assert self._process.stdout is not None
         while b"\0" not in self._rest:
             poll = select.poll()

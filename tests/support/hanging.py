@@ -1,9 +1,9 @@
-"""`python -m tests.support.hanging serve ...`: `tenure serve` on a disk that never comes back where events are kept.
+"""`python -m tests.support.hanging serve ...`: `tenure serve` with a disk that hangs in the topic of events.
 
-That is: from the first event on, fdatasync of a file below a folder `__rebalance_events-N` takes as long as the process
-lives; everything else of the data folder works.
+From the first event on, fdatasync of a file below a folder `__rebalance_events-N` never returns. The rest of the data
+folder works.
 
-House rule: nothing but that differs from `tenure`.
+House rule: everything else is the same as `tenure`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EVENTS = "__rebalance_events-"
 
 
 class HangingDisk(Disk):
-    """See the module. hangs_in: how the names of the folders begin in which it never comes back."""
+    """The disk of the module's docstring. hangs_in: the beginning of the names of folders in which fdatasync hangs."""
 
     def __init__(self, hangs_in: str = EVENTS) -> None:
         self._hangs_in = hangs_in

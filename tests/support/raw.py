@@ -1,10 +1,9 @@
-"""A client that does nothing by itself: requests go out when told to, answers come when asked for.
+"""A client that does nothing by itself: a test sends each request and takes each answer.
 
-One connection stands for one group member. `send` doesn't wait, so a JoinGroup that the coordinator holds back can be
-left waiting while others go on; `receive` takes the next answer. Whatever a real client would hide (retries, rejoining,
-heartbeats of its own) doesn't exist here.
+One connection stands for one group member. `send` doesn't wait, so a JoinGroup that the coordinator holds back can stay
+open while others go on; `receive` takes the next answer. The client has no retries, no rejoins and no heartbeats.
 
-House rule: nothing is sent that wasn't asked for, and every wait ends.
+House rule: the client sends only the test's requests, and every wait has an end.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ ANSWER_WITHIN_S = 10.0
 
 
 class NoAnswer(Exception):
-    """Nothing came in time."""
+    """No answer came in time."""
 
 
 class Closed(Exception):
@@ -52,32 +51,32 @@ class Connection:
         self._socket.sendall(data)
 
     def receive(self, within_s: float = ANSWER_WITHIN_S) -> Message:
-        """The answer to the oldest request that has none yet. Raises NoAnswer or Closed."""
+        """Return the answer to the oldest open request. Raises NoAnswer or Closed."""
         api_key, version, expected_id = self._expected.popleft()
         correlation_id, message = decode_response(api_key, version, self.receive_frame(within_s))
         assert correlation_id == expected_id, "answers come in the order of their requests"
         return message
 
     def receive_frame(self, within_s: float = ANSWER_WITHIN_S) -> bytes:
-        """The next frame, without its size. Raises NoAnswer or Closed."""
+        """Return the next frame, without its size. Raises NoAnswer or Closed."""
         self._socket.settimeout(within_s)
         (size,) = struct.unpack(">i", self._receive_exactly(4))
         return self._receive_exactly(size)
 
     def ask(self, request: Message, version: int) -> Message:
-        """Send a request and wait for its answer; no other answer may be due."""
+        """Send a request and wait for its answer; no other request may be open."""
         assert not self._expected
         self.send(request, version)
         return self.receive()
 
     def is_silent(self) -> bool:
-        """Whether neither an answer nor the connection's end has arrived by now."""
+        """Return whether neither an answer nor the connection's end has arrived yet."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         return not poll.poll(0)
 
     def close(self) -> None:
-        """Close it, whatever is still due."""
+        """Close the connection, even if answers are still due."""
         self._socket.close()
 
     def __enter__(self) -> Self:

@@ -1,9 +1,9 @@
-"""Records what real clients and Apache Kafka say to each other: the golden files of tests/protocol.
+"""Records requests of real clients and Apache Kafka's answers: the golden files of tests/protocol.
 
-`python -m tests.support.record` starts Apache Kafka behind a proxy, lets each client live through a group's life (join
-alone and in company, commit, fetch, leave, be described and deleted), and writes one request with its response for each
-client, API and version into tests/protocol/golden: the longest of each, since that shows most. Kafka advertises the
-proxy's address, so clients never find a way around it.
+`python -m tests.support.record` starts Apache Kafka behind a proxy. Each client goes through a group's life: join alone
+and with others, commit, fetch, leave, describe and delete. For each client, API and version the program writes one
+request with its response into tests/protocol/golden: the longest, because it has the most fields. Kafka advertises the
+proxy's address, so all clients use the proxy.
 
 A golden file is JSON: client, client_version, api_key, api_version, request_hex, response_hex. Both frames are whole,
 headers included, without the four bytes of their size.
@@ -71,9 +71,9 @@ class Exchange(NamedTuple):
 
 
 class RecordingProxy:
-    """Listens on a port of its own, passes everything on to `target_port`, and keeps the exchanges.
+    """A proxy that listens on its own port, passes all bytes on to `target_port`, and keeps the exchanges.
 
-    It runs an event loop in a thread of its own. Read `exchanges` after `stop`.
+    It runs an event loop in its own thread. Read `exchanges` after `stop`.
     """
 
     def __init__(self) -> None:
@@ -135,7 +135,7 @@ async def _pass_on(source: asyncio.StreamReader, sink: asyncio.StreamWriter, see
 
 @contextlib.contextmanager
 def recorded_kafka() -> Iterator[tuple[RecordingProxy, str]]:
-    """Apache Kafka behind a proxy; gives the proxy and the address that clients use."""
+    """Run Apache Kafka behind a proxy; yield the proxy and the address for clients."""
     proxy = RecordingProxy()
     address = f"127.0.0.1:{proxy.port}"
     with ApacheKafka(settings={"advertised.listeners": f"PLAINTEXT://{address}"}) as node:
@@ -148,7 +148,7 @@ def recorded_kafka() -> Iterator[tuple[RecordingProxy, str]]:
 
 @dataclass(frozen=True)
 class Client:
-    """A client program: its name and version as the golden files carry them, and what it does."""
+    """A client program: its name and version for the golden files, and a function that runs it."""
 
     name: str
     version: str
@@ -278,7 +278,7 @@ CLIENTS = (
 
 
 def longest(exchanges: list[Exchange]) -> dict[tuple[int, int], Exchange]:
-    """For each recorded API and version the exchange with the most bytes."""
+    """Return the exchange with the most bytes for each recorded API and version."""
     chosen: dict[tuple[int, int], Exchange] = {}
     for exchange in exchanges:
         if exchange.api[0] in RECORDED_APIS:
@@ -287,7 +287,7 @@ def longest(exchanges: list[Exchange]) -> dict[tuple[int, int], Exchange]:
 
 
 def write_golden(client: Client, exchanges: list[Exchange]) -> int:
-    """Write a client's golden files; how many."""
+    """Write a client's golden files; return their number."""
     chosen = longest(exchanges)
     for (api_key, api_version), exchange in sorted(chosen.items()):
         content = {

@@ -1,8 +1,8 @@
-"""Members that do exactly what a test says: nothing rejoins by itself, and nothing gives a reason unless it is told to.
+"""Members that do only what a test says: they don't rejoin by themselves, and give a reason only if the test has one.
 
-A group is brought back to Stable by `settle` after each cause. Whoever uses them has `hang_up` called in the end.
+After each cause `settle` brings a group back to Stable. A test module that uses members calls `hang_up` at the end.
 
-House rule: a member that is to stay has a session timeout that no busy machine uses up.
+House rule: a member that stays in its group has a session timeout that is long enough for a busy machine.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from schemas.errors import ErrorCode
 from tests.support.raw import Connection
 
 BESIDE = {5: (3, 3, 3), 9: (5, 4, 5)}
-"""What a client that speaks this JoinGroup speaks of SyncGroup, Heartbeat and LeaveGroup."""
+"""JoinGroup's version, and the versions of SyncGroup, Heartbeat and LeaveGroup of the same client."""
 
 STAYS_MS = 60_000
 WITHIN_S = 30.0
@@ -38,9 +38,9 @@ def hang_up() -> None:
 
 
 class Member:
-    """A member that does what it is told.
+    """A member that does only what the test says.
 
-    instance: None for a dynamic one. protocols: that it can assign by. rebalance_ms: its rebalance timeout.
+    instance: None for a dynamic one. protocols: its assignors. rebalance_ms: its rebalance timeout.
     """
 
     def __init__(self, port: int, group: str, name: str, version: int, **says: Any) -> None:
@@ -61,7 +61,7 @@ class Member:
         self.waits = False
 
     def send_join(self, reason: str | None = None, **more: Any) -> None:
-        """JoinGroup, with the id that it has; a dynamic one without an id comes back with the one it is given."""
+        """Send JoinGroup with the member's id; a dynamic member without an id joins again with the id it gets."""
         data = b"\x00\x00" + encode(ConsumerProtocolSubscription(topics=self.topics, user_data=None), 0)
         request = JoinGroupRequest(
             group_id=self.group,
@@ -83,7 +83,7 @@ class Member:
             self.send_join(reason)
 
     def ask_for_id(self) -> str:
-        """JoinGroup without an id, from a client that never comes back with the one it is given."""
+        """Send JoinGroup without an id, and never join with the id from the answer."""
         request = JoinGroupRequest(
             group_id=self.group,
             session_timeout_ms=self.session_ms,
@@ -97,7 +97,7 @@ class Member:
         return answer.member_id
 
     def receive_join(self) -> JoinGroupResponse:
-        """The answer to its JoinGroup."""
+        """Return the answer to the member's JoinGroup."""
         answer = self.connection.receive(WITHIN_S)
         assert isinstance(answer, JoinGroupResponse)
         self.waits = False
@@ -106,7 +106,7 @@ class Member:
         return answer
 
     def send_sync(self, names: dict[str, str], user_data: bytes | None = None) -> None:
-        """SyncGroup; a leader gives every member the partition of topic t that it is the how-manieth for, and data."""
+        """Send SyncGroup; a leader assigns to the n-th member partition n of topic t, and the user data."""
         assert self.joined is not None
         assignments = []
         if self.joined.leader == self.member_id:
@@ -127,7 +127,7 @@ class Member:
         self.connection.send(request, BESIDE[self.version][0])
 
     def heartbeat(self) -> int:
-        """The error code of a Heartbeat."""
+        """Send a Heartbeat and return its error code."""
         request = HeartbeatRequest(
             group_id=self.group,
             generation_id=self.generation,
@@ -138,14 +138,14 @@ class Member:
         return code
 
     def leave(self, reason: str | None = None) -> None:
-        """LeaveGroup, and hang up."""
+        """Send LeaveGroup and close the connection."""
         identity = LeaveGroupRequest.MemberIdentity(member_id=self.member_id, reason=reason)
         self.connection.ask(LeaveGroupRequest(group_id=self.group, members=[identity]), BESIDE[self.version][2])
         self.connection.close()
 
 
 def settle(*members: Member, reason: str | None = None) -> None:
-    """Those that don't wait yet join, too, and all sync."""
+    """Let the members join that don't wait in a join yet, then let all sync."""
     for member in members:
         if not member.waits:
             member.send_join(reason)

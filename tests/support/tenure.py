@@ -1,10 +1,10 @@
-"""A `tenure serve` process of its own: started, killed, started again on the same port and data, and read.
+"""A `tenure serve` process for a test: started, killed, started again on the same port and data, and read.
 
 The server prints one `ready` line on standard output and its JSON log lines on standard error; both go to files in the
-server's directory, so nothing here blocks the server. What happened in a group is read from the log: a mark is a byte
-position in it, and the events between two marks are the lines between two positions.
+server's directory, so the server never blocks on a full pipe. Tests read from the log what happened in a group: a mark
+is a byte position in it, and the events between two marks are the lines between two positions.
 
-House rule: nothing here waits without a deadline, and only processes that were started here are signalled, by pid.
+House rule: every wait here has a deadline, and only processes that this module started get signals, by pid.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ Found = TypeVar("Found")
 
 
 class ServerFailed(Exception):
-    """The server did not do what was waited for; carries the end of what it printed."""
+    """The server did not do what the test waited for; the text has the end of its output."""
 
 
 def tenure_command() -> list[str]:
-    """The installed `tenure` beside this interpreter, or the module when the project is not installed."""
+    """Return the `tenure` beside this interpreter, or the module if the project is not installed."""
     script = Path(sys.executable).parent / "tenure"
     if script.exists():
         return [str(script)]
@@ -61,7 +61,7 @@ def wait_until(probe: Callable[[], Found | None], what: str, within_s: float) ->
 
 
 def ports_in_a_row(count: int) -> int:
-    """The first of so many ports that nobody has, none of which the system gives to a client."""
+    """Return the first of `count` neighbouring ports that are free and outside the system's range for clients."""
     while True:
         first = random.randrange(20_000, 32_000)
         with ExitStack() as stack, suppress(OSError):
@@ -73,9 +73,9 @@ def ports_in_a_row(count: int) -> int:
 class Tenure:
     """One server: a directory with its data and logs, a port that stays, and at most one process.
 
-    settings: Kafka's names to values, handed over as `--set name=value`.
+    settings: Kafka's names to values, passed as `--set name=value`.
     arguments: further arguments of `tenure serve`.
-    directory: kept when given; otherwise a temporary one that goes away with `close`.
+    directory: kept if given; otherwise a temporary one that `close` removes.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Tenure:
 
     @property
     def pid(self) -> int:
-        """Of the running process."""
+        """The running process's id."""
         assert self._process is not None, "not running"
         return self._process.pid
 
@@ -121,10 +121,10 @@ class Tenure:
         return self._process is not None and self._process.poll() is None
 
     def start(self, within_s: float = READY_WITHIN_S) -> Self:
-        """Start on the former port (a free one the first time) and wait for the `ready` line."""
+        """Start on the same port as before (the first time on a free one) and wait for the `ready` line."""
         assert not self.running, "already running"
         if not self.port and "--workers" in self.arguments:
-            # Started again on the first one's, they are in a row.
+            # With workers the server needs neighbouring ports, and a restart uses the same ones.
             self.port = ports_in_a_row(int(self.arguments[self.arguments.index("--workers") + 1]))
         output_start = self.output_path.stat().st_size if self.output_path.exists() else 0
         command = [
@@ -137,7 +137,7 @@ class Tenure:
             *self.arguments,
         ]
         with self.output_path.open("ab") as output, self.log_path.open("ab") as log:
-            if log.tell() != self.mark():  # a line that SIGKILL cut must not swallow the next one
+            if log.tell() != self.mark():  # ends a line that SIGKILL cut, so that the next line stays whole
                 log.write(b"\n")
                 log.flush()
             self._process = subprocess.Popen(
@@ -170,17 +170,17 @@ class Tenure:
         return self
 
     def worker_pid(self, node_id: int) -> int:
-        """Of the worker that is, or was last, the node; with `--workers`."""
+        """Return the pid of the worker with this node id, or of its last process; with `--workers`."""
         started = [event for event in self.events("worker_started") if event["node"] == node_id]
         return int(started[-1]["pid"])
 
     def send_signal(self, signal_number: signal.Signals) -> None:
-        """To the process alone."""
+        """Send a signal to the server's process alone."""
         assert self._process is not None, "not running"
         self._process.send_signal(signal_number)
 
     def kill(self) -> None:
-        """SIGKILL, and wait until the process is gone."""
+        """Send SIGKILL, and wait until the process has ended."""
         if self._process is not None:
             if self._process.poll() is None:
                 self._process.send_signal(signal.SIGKILL)
@@ -189,7 +189,7 @@ class Tenure:
             self._hold_ports()
 
     def stop(self) -> int:
-        """SIGTERM, and the exit code."""
+        """Send SIGTERM; return the exit code."""
         assert self._process is not None, "not running"
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
@@ -208,7 +208,7 @@ class Tenure:
         self.start()
 
     def close(self) -> None:
-        """End the process if it runs; a temporary directory goes away."""
+        """End the process if it runs, and remove a temporary directory."""
         self.kill()
         self._release_ports()
         if self._temporary:
@@ -237,10 +237,10 @@ class Tenure:
         return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-lines:])
 
     def _hold_ports(self) -> None:
-        """Keep the ports while nobody listens on them, or a client that looks for the server could be given one.
+        """Reserve the ports while the server is down, or a client that looks for the server could get one of them.
 
-        Bound but not listening, with SO_REUSEADDR: the kernel gives it to nobody who asks for any port, and the next
-        process can listen on it.
+        The sockets are bound with SO_REUSEADDR, but don't listen. So the kernel gives the ports to no program that asks
+        for any port, and the next process can listen on them.
         """
         if not self._port_holders:
             self._port_holders = [self._held(port) for port in self.ports]
@@ -255,7 +255,7 @@ class Tenure:
             return bool(holder.getsockname()[1] == port)
 
         try:
-            # A process that the server was just starting has its sockets, until it runs its own program.
+            # A child that the server was starting keeps the server's sockets open until it runs its own program.
             wait_until(bound, "port", STOPPED_WITHIN_S)
         except TimeoutError:
             holder.close()
@@ -304,7 +304,7 @@ class Tenure:
             raise ServerFailed(f"{error}\n{self.tail()}") from None
 
     def _log_events(self, since: int, until: int | None) -> Iterator[LogEvent]:
-        """Whole lines only: one that is being written, or was cut by SIGKILL, is skipped, and so is what isn't JSON."""
+        """Yield whole lines only. Skip incomplete lines and lines that aren't JSON."""
         if not self.log_path.exists():
             return
         with self.log_path.open("rb") as log:

@@ -47,7 +47,7 @@ CHECKS: dict[str, Check] = {
         "a segment ends in the middle of a batch",
         "A segment ends in the middle of a batch. A crash leaves this at the end of the newest segment: Tenure "
         "cuts it off at its next start, Kafka after an unclean stop. In a copy of a running broker's folder it may "
-        "be a write that was under way. An older segment was whole once: restore it, as for `bad_checksum`.",
+        "be a write that was under way. In an older segment it is damage: restore the file, as for `bad_checksum`.",
     ),
     "old_format": Check(
         Severity.WARNING,
@@ -71,47 +71,49 @@ CHECKS: dict[str, Check] = {
         "a consumer's subscription or assignment can't be read",
         "A consumer's subscription or assignment isn't in the form of the consumer protocol. The coordinator "
         "doesn't look inside, but the group's leader does, and fails. Look for a client that writes these bytes "
-        "itself. The audit doesn't look into more than 4 MB from one member and reports them as this.",
+        "itself. The audit doesn't decode a subscription or assignment of more than 4 MB, and reports it under "
+        "this check.",
     ),
     "offset_order": Check(
         Severity.ERROR,
         "an offset is used twice, or offsets fall",
-        "A batch has an offset that the log used before, one that its segment can't hold, or one that doesn't fit "
-        "between the batches beside it; or the name of a segment lies below the end of the segment before it. Two "
-        "owners wrote to one partition, or somebody mixed the files of two logs. Nobody can tell then which value "
-        "of a key is the newest.",
+        "The offset of a batch is wrong: the log used it before, its segment can't hold it, or it doesn't fit "
+        "between the batches beside it. Or a segment's name is a lower offset than the end of the segment before "
+        "it. Two owners wrote to one partition, or somebody mixed the files of two logs. Nobody can tell then "
+        "which value of a key is the newest.",
     ),
     "offset_gap": Check(
         Severity.ERROR,
         "offsets are missing where nothing was ever compacted",
-        "Offsets are missing where no compaction can have removed them: in the newest segment, or behind the "
-        "offset in a broker's `cleaner-offset-checkpoint`. Records are lost. If the finding has no offset, a whole "
-        "segment is missing in front of the one that the detail names. Compaction leaves gaps elsewhere, and those "
-        "are no findings. If the detail says `replica`, check whether the broker copied the partition from a "
-        "leader that had compacted it: the gap comes from there then.",
+        "Offsets are missing where no compaction can have removed them: in the newest segment, or from the offset "
+        "in a broker's `cleaner-offset-checkpoint` on. Records are lost. If the finding has no offset, a whole "
+        "segment is missing in front of the one that the detail names. Compaction leaves gaps elsewhere; they are "
+        "no findings. If `replica` is true in the detail, the broker may have copied the partition from a leader "
+        "that had compacted it. Then the gap comes from that compaction, and nothing is lost.",
     ),
     "wrong_partition": Check(
         Severity.ERROR,
         "a group's records are where no coordinator looks for them",
         "A group has records on another partition than `abs(hash(group id)) % offsets.topic.num.partitions`. No "
         "coordinator looks for the group there. Check whether somebody changed the number of partitions or renamed "
-        "a folder. The audit counts a broker's folders to learn that number, and drops it if most groups "
-        "contradict it; `--partitions` sets it.",
+        "a folder. The audit learns that number from the folders. If most groups contradict the number, the audit "
+        "doesn't use it, and a note says so; `--partitions` sets it.",
     ),
     "epoch_order": Check(
         Severity.ERROR,
         "a batch of an earlier owner lies behind one of a later owner",
-        "A batch of an earlier owner of the partition lies behind a batch of a later owner: an owner that was "
+        "A batch of an earlier owner of the partition comes after a batch of a later owner: an owner that was "
         "fenced still wrote. One case is no fault: a broker that took over a log from Tenure counts its epochs "
         "from 0 again.",
     ),
     "compaction_lost_key": Check(
         Severity.ERROR,
         "a compaction dropped what was still valid",
-        "Only with `--before`. The earlier log has a live record of a key, and the later log has none. The later "
-        "log also ends too soon for a deletion to have been forgotten (24 hours; "
-        "`log.cleaner.delete.retention.ms`, `--delete-retention-ms`). The audit compares only partitions that both "
-        "logs have.",
+        "Only with `--before`. The earlier log has a live record of a key, and the later log has none. The audit "
+        "makes this check only if the later log ends at most 24 hours after the earlier one "
+        "(`log.cleaner.delete.retention.ms`, `--delete-retention-ms`). After that time, a compaction may drop "
+        "tombstones, so a missing key may have been deleted. The audit compares only partitions that both logs "
+        "have.",
     ),
     "duplicate_instance": Check(
         Severity.ERROR,
@@ -156,10 +158,10 @@ CHECKS: dict[str, Check] = {
     "subscribed_unassigned": Check(
         Severity.WARNING,
         "a topic is subscribed to and assigned to nobody",
-        "A member subscribes to a topic of which nobody has a partition. Nobody had one when it joined either, and "
-        "other topics are assigned. The topic doesn't exist, or a static member came back with another "
-        "subscription and no rebalance followed (KAFKA-12759, which no Kafka release has fixed). A rebalance "
-        "repairs it: stop a member for longer than its session timeout, or remove it.",
+        "A member subscribes to a topic, and no member has a partition of it. No member had one before this "
+        "rebalance either. Other topics are assigned. The topic doesn't exist, or a static member came back with "
+        "another subscription and no rebalance followed (KAFKA-12759, which no Kafka release has fixed). A "
+        "rebalance repairs it: stop a member for longer than its session timeout, or remove it.",
     ),
     "deleted_returns": Check(
         Severity.ERROR,
@@ -171,54 +173,56 @@ CHECKS: dict[str, Check] = {
         Severity.WARNING,
         "a session timeout is above what a coordinator allows",
         "A member's session timeout is above `group.max.session.timeout.ms` (`--max-session-ms`). The member "
-        "joined under another limit. The coordinator will refuse it after its next restart.",
+        "joined under another limit. A coordinator with the present limit refuses the member's next JoinGroup.",
     ),
     "rebalance_storm": Check(
         Severity.WARNING,
         "a group rebalanced too often within an hour",
-        "A group rebalanced more than `--max-rebalances` times within an hour. A compacted log may keep one record "
-        "of a month of rebalances; the audit then counts only as many as must have fallen within one hour, however "
-        "they were spread. The detail has the causes that the audit inferred. If members join and leave, give them "
-        "instance ids. If members expire, they take longer than `max.poll.interval.ms`, or their session timeout "
-        "is too short.",
+        "A group rebalanced more than `--max-rebalances` times within an hour. In a compacted log, one record may "
+        "stand for a month of rebalances. The audit then assumes that they were spread evenly, so it counts too "
+        "few rather than too many. The detail has the known causes, inferred or recorded. If members join and "
+        "leave, give them instance ids. If members leave or expire although nobody stopped them, they take longer "
+        "than `max.poll.interval.ms` between two polls, or their session timeout is too short.",
     ),
     "instance_contested": Check(
         Severity.WARNING,
         "an instance id was taken over again and again in a short time",
         "Three times within a minute a new member took over an instance id. Two programs have the same id and "
-        "fence each other, or one program starts and crashes again and again. The log keeps the first client id "
-        "and host, so it can't name the other program. If the server recorded a fencing in `__rebalance_events`, "
-        "there are two programs: `parties` names the member that was fenced last and the one that fenced it.",
+        "fence each other, or one program starts and crashes again and again. The log has only the client that "
+        "took the instance id first, so it can't name the other program. If the server recorded a fencing in "
+        "`__rebalance_events`, there are two programs: `parties` names the member that was fenced last and the one "
+        "that fenced it.",
     ),
     "instance_never_returns": Check(
         Severity.WARNING,
         "instance ids go for good and new ones come in their place",
-        "Instance ids are gone for good, and as many new ones came in their place. The pod names of a Deployment "
-        "do this: each rollout rebalances twice for each pod. Use the names of a StatefulSet, or other names that "
-        "stay.",
+        "Two or more instance ids are gone for good, and two or more new ones came in their place. The pod names "
+        "of a Deployment do this: each rollout rebalances twice for each pod. Use the names of a StatefulSet, or "
+        "other names that stay.",
     ),
     "session_shorter_than_gap": Check(
         Severity.WARNING,
         "a static member lost its seat in a restart",
-        "A static member expired, left, or was removed by an operator, and came back within half an hour; the log "
-        "doesn't say which of the three it was. If it was a restart, the restart takes longer than the session "
-        "timeout, and the member lost its seat for nothing. `gap_ms` is the least time that the member was away: "
-        "set `session.timeout.ms` above it. Members that all go at once, as when somebody stops a service, are one "
-        "finding.",
+        "A static member expired, left, or was removed by an operator, and came back within "
+        "`group.max.session.timeout.ms` (`--max-session-ms`). The log doesn't say which of the three it was. If it "
+        "was a restart, the restart takes longer than the session timeout, and the member lost its seat for "
+        "nothing. `gap_ms` is about the time that the member was away, if it expired: set `session.timeout.ms` "
+        "above it. If all members of a group go at once, as when somebody stops a service, they are one finding.",
     ),
     "orphan_offsets": Check(
         Severity.NOTICE,
         "committed offsets that nobody uses any more",
-        "Nobody uses these committed offsets. Somebody deleted their group after them; or the group is empty for "
-        "longer than `offsets.retention.minutes` (`--offsets-retention-minutes`); or no member subscribes to their "
-        "topic, and they are older than that. A coordinator should have dropped them.",
+        "Nobody uses these committed offsets. Somebody deleted the group after these commits; or the group has "
+        "been empty for longer than `offsets.retention.minutes` (`--offsets-retention-minutes`); or no member "
+        "subscribes to their topic, and the commits are older than this setting. A coordinator should have dropped "
+        "them.",
     ),
     "commit_back": Check(
         Severity.NOTICE,
         "a committed offset went back",
         "A committed offset is lower than the one before it. Somebody reset it, or a consumer that had lost the "
-        "partition still committed. The group reads what lies between twice. Clients that commit automatically can "
-        "put a 0 over an offset.",
+        "partition still committed. The group reads the records between the two offsets a second time. A client "
+        "with automatic commits may commit 0 where a higher offset was.",
     ),
 }
 

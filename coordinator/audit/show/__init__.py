@@ -1,8 +1,8 @@
-"""A result becomes what people and programs look at.
+"""Shows the result of an audit to people and programs.
 
-    report    the terminal
-    page      HTML
-    summary   JSON
+    report    for a terminal
+    page      as HTML
+    summary   as JSON
 
-House rule: nothing is found here.
+House rule: these modules find nothing themselves.
 """

@@ -1,14 +1,14 @@
-"""The report as one HTML page that needs nothing else: findings first, then what each group did, drawn in SVG.
+"""The report as one HTML page that needs no other file: findings first, then the groups' past, drawn in SVG.
 
-Places in a drawing are per cent of its width and pixels of its height, and names are text beside it: so it is as wide
-as the window and its letters are as large as the rest, on a telephone too. A group with 60 seats and thousands of
-restarts has more marks than a screen has pixels, so what would lie on the same pixel is drawn once.
+A drawing measures its width in per cent and its height in pixels, and names are text beside it. So a drawing is as wide
+as the window, and its letters are as large as all others, on a telephone too. A group with 60 seats and thousands of
+restarts has more marks than a screen has pixels, so marks on the same pixel are drawn once.
 
-The page has a budget. Findings, drawings and rows are added, the most eventful groups first, until theirs is used up;
-what was left out is said. A policy in the page forbids everything but its own style and script, so that a name from the
-log is text even to a browser that takes it for more.
+Each part of the page has a limit: findings, drawings and rows. The groups with the most events come first, and the page
+says how many had no room. A policy in the page allows only its own style and script, so a browser runs no code that
+hides in a name from the log.
 
-House rule: text from a log goes through `_safe`, and nothing else makes it into the page.
+House rule: text from a log goes through `_safe`; no other text of a log gets into the page.
 """
 
 from __future__ import annotations
@@ -36,37 +36,37 @@ PAGE_FILE = "report.html"
 
 
 def _resource(name: str) -> str:
-    """A file beside this module, which may be in a zip."""
+    """Read a file beside this module, which may be in a zip."""
     return files("coordinator.audit.show").joinpath(name).read_text(encoding="utf-8")
 
 
 FINDINGS_MAX = 100
-"""Findings of one check that are shown: who has more than that fixes the cause and looks again, or takes the table."""
+"""The most findings of one check in the page: a reader with more fixes the cause, or reads findings.parquet."""
 DRAWN_MAX = 20
 BARS_MAX = 15
 STEPS_SHOWN = 50
-"""Steps of a group that are told in words."""
+"""Steps of a group that the page describes in words."""
 NAMES_MAX = 20
-"""Groups of a partition that are named."""
+"""Groups that a row of the table of partitions names."""
 FIRST_ROWS = 100
-"""Rows of the table of groups before somebody asks for more."""
+"""Rows of the table of groups before the reader asks for more."""
 FINDINGS_SIZE_MAX = 800_000
 DRAWINGS_SIZE_MAX = 1_100_000
 PARTITIONS_SIZE_MAX = 100_000
 ROWS_SIZE_MAX = 2_800_000
-"""Bytes of each part; with style, script and bars a page stays below 5 MB, which a telephone still opens."""
+"""Bytes of each part. With style, script and bars the page stays below 5 MB, which a telephone can open."""
 
 _NAME_MAX = 100
 _DETAIL_MAX = 600
 _PIXELS = 500
-"""How finely times are told apart: a group of many seats and years is still one that a page has room for."""
+"""The steps of the time axis: with so few, even a group with many seats and years has room in a page."""
 _APART = 100 / 150
-"""How far from each other, in per cent, the marks of a seat are: a triangle is wider than that."""
+"""The least distance between two marks of a seat, in per cent; a triangle is wider than that."""
 _TITLES_MAX = 20
-"""Restarts of a seat that say when they were; more of them lie on top of each other."""
+"""Restarts of a seat that show their time; with more, the marks lie on top of each other."""
 _PLOT_HEIGHT = 104
 _FLAT_HEIGHT = 34
-"""Where the generation never changed."""
+"""The height of a drawing if the generation never changed."""
 _PLOT_MARGIN = 12
 _SEVERITIES = list(Severity)
 
@@ -88,7 +88,7 @@ def write_page(out: Path, result: AuditResult) -> Path:
 def page(result: AuditResult) -> str:
     """The whole page."""
     found = Counter((each.group, each.partition) for each in result.findings if each.group is not None)
-    # Findings first, then events, then size: what somebody came to look at is on top.
+    # Groups with findings first, then by events, then by size: a reader looks for these.
     stories = sorted(
         result.stories,
         key=lambda each: (
@@ -98,7 +98,7 @@ def page(result: AuditResult) -> str:
             each.group,
         ),
     )
-    # A group that only commits has nothing to draw.
+    # A group with only committed offsets has nothing to draw.
     drawable = [story for story in stories if any(step.generation is not None for step in story.steps)]
     drawn = drawable[:DRAWN_MAX]
     drawings = _within(DRAWINGS_SIZE_MAX, ("\n".join(_drawing(number, each)) for number, each in enumerate(drawn)))
@@ -112,8 +112,8 @@ def page(result: AuditResult) -> str:
         *_partitions(result),
         *_table(stories, found, anchors),
         "</main>",
-        f"<footer>{_dim('Made by tenure audit. Times are UTC. What is drawn is what the log covers: a compacted log')}",
-        _dim("forgets what was before. docs/audit-checks.md explains each check, docs/audit-files.md this page."),
+        f"<footer>{_dim('Made by tenure audit. Times are UTC. Drawings show what the log covers: a compacted log')}",
+        _dim("has lost older records. docs/audit-checks.md explains each check, docs/audit-files.md this page."),
         "</footer>",
         f"<script>{_SCRIPT}</script></body></html>" if stories else "</body></html>",
         "",
@@ -192,7 +192,7 @@ def _findings(findings: Sequence[Finding], counts: Counter[str], anchors: Anchor
 
 
 def _check(check: str, rows: Sequence[str], kept: int, count: int) -> Iterator[str]:
-    """What a check means, what to do, and what it found."""
+    """A check: its meaning, the advice, and its findings."""
     yield f"<section class='card check' id='check-{check}' aria-labelledby='name-{check}'>"
     yield f"<h3 id='name-{check}'>{_badge(CHECKS[check].severity)}<code>{check}</code>"
     yield f"<small>{_number(count)} {'finding' if count == 1 else 'findings'}</small></h3>"
@@ -220,7 +220,7 @@ def _finding(finding: Finding, anchors: Anchors) -> str:
 
 
 def _detail(text: str) -> str:
-    """A finding's detail as words and not as JSON."""
+    """The detail of a finding as words instead of JSON."""
     left = _DETAIL_MAX
     words = []
     for name, value in detail_words(text):
@@ -256,7 +256,7 @@ def _drawn(drawings: Sequence[str], count: int) -> Iterator[str]:
 
 
 def _drawing(number: int, story: Story) -> Iterator[str]:
-    """A group: what happened in words, its generations, and a lane for each seat."""
+    """A group: its past in words, its generations, and a lane for each seat."""
     yield f"<section class='card' id='group-{number}' aria-labelledby='title-{number}'>"
     yield f"<h3 id='title-{number}'>{_safe(story.group)}</h3>"
     yield f"<p>{_sentences(story)}</p>"
@@ -284,7 +284,7 @@ def _drawing(number: int, story: Story) -> Iterator[str]:
 
 
 def _sentences(story: Story) -> str:
-    """What happened to a group, in a sentence or two."""
+    """The past of a group, in a sentence or two."""
     if story.deleted:
         state = "Deleted"
     elif story.group_type != CLASSIC:
@@ -303,23 +303,23 @@ def _sentences(story: Story) -> str:
 
 
 class _Axis(NamedTuple):
-    """From time to place: per cent of a drawing's width."""
+    """Turns a time into per cent of a drawing's width."""
 
     first_ms: int
     span_ms: int
 
     @classmethod
     def of(cls, first_ms: int, last_ms: int) -> _Axis:
-        """An axis from one moment to another."""
+        """An axis from one time to another."""
         return cls(first_ms, max(last_ms - first_ms, 1))
 
     def x(self, ts: int) -> float:
-        """Where a moment is, in steps of what can be told apart."""
+        """The per cent for a time, in steps of the axis."""
         part = min(max((ts - self.first_ms) / self.span_ms, 0.0), 1.0)
         return round(part * _PIXELS) * 100 / _PIXELS
 
     def ticks(self) -> list[int]:
-        """Moments that make good labels: one at least, five at most."""
+        """The times of the labels: one at least, five at most."""
         step = next((each for each in _TICKS_MS if self.span_ms / each <= 4.5), self.span_ms // 4)
         first = -(-self.first_ms // step) * step
         return list(range(first, self.first_ms + self.span_ms + 1, step))[:5] or [self.first_ms]
@@ -423,7 +423,7 @@ def _dots(steps: Iterable[Step], axis: _Axis, y: Callable[[int], float], height:
 
 
 def _integer_ticks(low: int, high: int) -> list[int]:
-    """Numbers for an axis: the ends, and round ones between them that keep away from these."""
+    """Numbers for an axis: both ends, and round numbers between them with some distance to the ends."""
     step = 1
     for factor in (2, 2.5, 2) * 6:
         if (high - low) / step <= 4:
@@ -434,7 +434,7 @@ def _integer_ticks(low: int, high: int) -> list[int]:
 
 
 def _lane_order(item: tuple[str, Lane]) -> tuple[object, ...]:
-    """Static seats by their numbers, and dynamic ones as they came."""
+    """The sort key of a seat: static seats by their numbers, dynamic seats in the order of their arrival."""
     seat, lane = item
     words = tuple(
         (int(word), "") if word.isdecimal() and len(word) < 9 else (0, word)
@@ -444,7 +444,7 @@ def _lane_order(item: tuple[str, Lane]) -> tuple[object, ...]:
 
 
 def _lane(seat: str, lane: Lane, axis: _Axis) -> str:
-    """When a seat was taken, and when its member came back."""
+    """The lane of a seat: when it was taken, and when its member came back."""
     last_ms = axis.first_ms + axis.span_ms
     marks = [f"<line class='grid' x1='{axis.x(ts):g}%' x2='{axis.x(ts):g}%' y1='0' y2='18'/>" for ts in axis.ticks()]
     spans: list[list[float]] = []
@@ -478,7 +478,7 @@ def _lane(seat: str, lane: Lane, axis: _Axis) -> str:
 
 
 def _steps(story: Story) -> Iterator[str]:
-    """What is drawn, in words: for who can't see it, and for who wants to copy it."""
+    """The drawing in words: for readers who can't see it, and for readers who want to copy it."""
     steps = list(story.steps)[-STEPS_SHOWN:]
     if not steps:
         return
@@ -536,7 +536,7 @@ def _bytes(stories: Sequence[Story]) -> Iterator[str]:
 
 
 def _partitions(result: AuditResult) -> Iterator[str]:
-    """What is lost when a partition is."""
+    """The groups of each partition: they are lost if the partition is lost."""
     groups: dict[int, list[Story]] = defaultdict(list)
     for story in result.stories:
         if not story.deleted:
@@ -626,7 +626,7 @@ def _group_row(story: Story, found: Counter[tuple[str, int]], anchors: Anchors) 
 
 
 def _safe(text: str, size_max: int = _NAME_MAX) -> str:
-    """Text from a log, with an end and as text: what can't be seen is spelt out, and no markup stays."""
+    """Text from a log as safe text: shortened, invisible characters spelt out, markup escaped."""
     shown = printable(text if len(text) <= size_max else f"{text[: size_max - 1]}…")
     return escape(shown)
 
@@ -643,7 +643,7 @@ def _badge(severity: Severity) -> str:
 
 
 def _legend(**meanings: str) -> str:
-    """What each colour or shape stands for."""
+    """The meaning of each colour or shape."""
     shapes = {
         "dot": "<circle class='dot' cx='7' cy='5' r='3.5'/>",
         "empty": "<circle class='empty' cx='7' cy='5' r='3.5'/>",
@@ -657,7 +657,7 @@ def _legend(**meanings: str) -> str:
 
 
 def _code(text: str) -> str:
-    """Escaped text in which `this` is code."""
+    """Escaped text, with text in backquotes as code."""
     return re.sub(r"`([^`]*)`", r"<code>\1</code>", text)
 
 
@@ -666,7 +666,7 @@ def _window(first_ms: int, last_ms: int) -> str:
 
 
 def _window_text(first_ms: int, last_ms: int) -> str:
-    """From when to when, and how long that is."""
+    """A time span as text: begin, end and length."""
     seconds = (last_ms - first_ms) / 1000
     for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
         if seconds >= 2 * size:
@@ -687,7 +687,7 @@ def _dim(text: str) -> str:
 
 
 def _hash(text: str) -> str:
-    """How a policy names the style or script that it allows."""
+    """The hash by which a policy allows a style or a script."""
     return f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
@@ -696,7 +696,7 @@ def _size(text: str) -> int:
 
 
 def _within(size_max: int, parts: Iterable[str]) -> list[str]:
-    """As many of the parts as have room."""
+    """The first parts that fit into so many bytes."""
     kept = []
     for part in parts:
         size_max -= _size(part)

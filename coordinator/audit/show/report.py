@@ -1,6 +1,6 @@
-"""The report for a terminal: findings first, then what each group did, then where the bytes are.
+"""The report for a terminal: findings first, then the past of each group, then the bytes.
 
-House rule: lists have an end, and what was left out is said; text from a log can't move the cursor.
+House rule: each list has a limit, and the report says how many are left out; text from a log can't move the cursor.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ PARTITIONS_MAX = 10
 NAMES_MAX = 6
 NAME_MAX = 300
 BIG_ROLL_BYTES = 1024 * 1024
-"""A restart of each static member writes the whole group each time: worth a line from here on."""
+"""Each restart of a static member writes the whole group: from this size of a full roll on, the report says so."""
 TABLE_WIDTH = 140
-"""Columns that a table of groups takes, names and all; with fewer, each group is a paragraph."""
+"""Columns of a table of groups with its names; on a narrower terminal each group is a paragraph."""
 PIPE_WIDTH = 200
-"""Columns where nobody says how many there are."""
+"""Columns if the output doesn't say how many it has."""
 
 
 def print_to(stream: TextIO, result: AuditResult) -> None:
@@ -40,7 +40,7 @@ def print_to(stream: TextIO, result: AuditResult) -> None:
 
 
 def print_report(result: AuditResult, console: Console) -> None:
-    """Print all of it."""
+    """Print the whole report."""
     _findings(result, console)
     _groups(result, console)
     _rebalances(result, console)
@@ -59,7 +59,7 @@ def print_report(result: AuditResult, console: Console) -> None:
 
 
 def _findings(result: AuditResult, console: Console) -> None:
-    """Every check that found something, what that means, and its findings, those first that weigh most."""
+    """Print each check that has findings, its meaning, and its findings, the worst check first."""
     by_check: dict[str, list[Finding]] = defaultdict(list)
     for finding in result.findings:
         by_check[finding.check].append(finding)
@@ -126,19 +126,19 @@ def _state(story: Story) -> str:
 
 
 def _rebalances(result: AuditResult, console: Console) -> None:
-    """Groups that rebalanced, why, and the instance ids that restarted."""
+    """Print the groups that rebalanced, the causes, and the instance ids that restarted."""
     busy = [story for story in result.stories if story.rebalances or story.static_restarts]
     busy.sort(key=lambda each: (-each.rebalances, -each.static_restarts.total(), each.group))
     for story in busy[:GROUPS_MAX]:
         unseen = f", {story.rebalances_unseen:,} of them without a record" if story.rebalances_unseen else ""
         most = f" ({story.rebalances_per_hour:,} within an hour at most{unseen})" if story.rebalances else ""
         _line(console, f"{_short(story.group)}  {count_text(story.rebalances, 'rebalance')}{most}")
-        for source, causes in (("inferred", story.causes), ("as the server told", story.causes_recorded)):
+        for source, causes in (("inferred", story.causes), ("recorded by the server", story.causes_recorded)):
             if causes:
                 counted = ", ".join(f"{count:,} x {cause}" for cause, count in causes.most_common())
                 _line(console, f"causes, {source}: {counted}", 4)
         if story.rebalances_forgotten:
-            _line(console, f"{count_text(story.rebalances_forgotten, 'rebalance')} only the server tells of", 4)
+            _line(console, f"only in the server's events: {count_text(story.rebalances_forgotten, 'rebalance')}", 4)
         if story.static_restarts:
             names = [f"{name} {count:,}" for name, count in story.static_restarts.most_common()]
             _line(console, f"static restarts by instance id: {_some(names)}", 4)
@@ -186,7 +186,7 @@ _LOADED = frozenset({"offset_commit", "group_metadata", "transaction_marker", "u
 
 
 def growth_text(story: Story) -> str:
-    """What a roll of a big group writes, which grows with the square of its size; nothing of a small one."""
+    """The bytes of a roll of a big group, which grow with the square of its size; "" for a small group."""
     roll = story.record_bytes * story.member_count
     if roll < BIG_ROLL_BYTES:
         return ""
@@ -220,12 +220,12 @@ def _row(table: Table, cells: Sequence[object]) -> None:
 
 
 def _short(name: str) -> str:
-    """A name with an end: a group id may have 32,767 bytes."""
+    """A shortened name: a group id may have 32,767 bytes."""
     return name if len(name) <= NAME_MAX else f"{name[: NAME_MAX - 1]}…"
 
 
 def _line(console: Console, text: str, indent: int = 0) -> None:
-    """A paragraph, broken between words; only a word that is longer than a line is broken in itself."""
+    """Print a paragraph. Lines break between words; only a word that is longer than a line is split."""
     _paragraph(console, Text(printable(text)), indent)
 
 

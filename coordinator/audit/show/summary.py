@@ -1,6 +1,6 @@
 """summary.json: the result in few numbers, for programs.
 
-House rule: names in here are an interface.
+House rule: the names in this file are an interface.
 """
 
 from __future__ import annotations

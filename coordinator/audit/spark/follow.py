@@ -35,7 +35,7 @@ STATE_FILE = "audit.sqlite"
 SCRATCH_FOLDER = "audit"
 INTERVAL = "5 seconds"
 DIGEST_TASKS = 8
-"""Parts in which new rows come to this process, one after the other: each is a job of Spark's."""
+"""New rows come to this process in so many parts, one after the other; each part is a Spark job."""
 DIGEST_DDL = ", ".join(["partition int", *(f"{table} binary" for table in DIGESTED)])
 
 
@@ -54,7 +54,7 @@ def follow(
     checkpoint = out / CHECKPOINT_FOLDER
     state_file = checkpoint / STATE_FILE
     if (checkpoint / "commits").exists() and not state_file.exists():
-        raise NothingRead(f"{checkpoint}: it has no {STATE_FILE}, so it was begun by an earlier Tenure: another --out")
+        raise NothingRead(f"{checkpoint}: it has no {STATE_FILE}, so an earlier Tenure began it: name another --out")
     following = Following(path, state_file, limits)
 
     def write(batch: DataFrame, number: int) -> None:
@@ -73,13 +73,13 @@ def follow(
 
 
 class _Parser:
-    """Makes the rows of a table out of those of RAW."""
+    """Turns rows of RAW into rows of a table."""
 
     def __init__(self, table: str) -> None:
         self._table = table
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Parse them, one by one."""
+        """Parse each Arrow batch."""
         for batch in batches:
             yield to_arrow(self._table, _parse(to_rows(batch))[self._table])
 

@@ -1,13 +1,13 @@
-"""The checks on Spark: those of one process, fed group by group and partition by partition.
+"""The checks on Spark: the same as in one process, fed group by group and partition by partition.
 
-A log is planned once, and all tables are read by that plan: of what a server replaces meanwhile a task says that it is
-gone. Tables that are written are written first, and the checks on batches read them from there.
+A log is planned once, and all tables are read by that plan. If a server replaces a segment meanwhile, the task reports
+that it is gone. Published tables are written first, and the checks on batches read them from there.
 
-Records are read once, as their bytes, brought together by group and sorted, and a process takes them one by one: it
-holds one Arrow batch and what one process would hold of one group. A group lives in one partition. What comes back is
-small: findings, and a story of each group.
+Spark reads records once, as their bytes, brings those of a group together and sorts them. A process takes them one by
+one: it holds one Arrow batch, and of one group as much as the audit in one process. A group lives in one partition. The
+workers return little: findings, and a story of each group.
 
-House rule: nothing is checked here.
+House rule: this module checks nothing itself.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from coordinator.audit.spark.source import FORMAT, GroupLogSource, ddl
 from coordinator.audit.spark.split import write_plan
 
 FOUND_DDL = "payload string"
-"""What workers send back: JSON, of one kind or another."""
+"""The rows that workers return: JSON of several kinds."""
 
 Tables = dict[str, DataFrame]
 Mapper = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -86,7 +86,7 @@ def audit_folder(session: SparkSession, path: Path, out: Path | None, options: O
 
 
 def load(session: SparkSession, path: Path, table: str, plan_file: Path | None = None) -> DataFrame:
-    """A table of a log, by a plan that was made of it if there is one."""
+    """A table of a log, read by a plan of it if there is one."""
     reader = session.read.format(FORMAT).option("table", table)
     if plan_file is not None:
         reader = reader.option("plan", str(plan_file))
@@ -94,7 +94,7 @@ def load(session: SparkSession, path: Path, table: str, plan_file: Path | None =
 
 
 def publish_tables(session: SparkSession, tables: Tables, out: Path) -> Tables:
-    """Write the published ones of `tables` below `out`; returns them as they are there."""
+    """Write the published tables below `out`; returns the tables as they are read from there."""
     written = {}
     for table in PUBLISHED:
         if table in tables:
@@ -107,7 +107,7 @@ def publish_tables(session: SparkSession, tables: Tables, out: Path) -> Tables:
 
 
 def finish(result: AuditResult, out: Path | None) -> None:
-    """Put the result into order, and write the findings below `out`."""
+    """Sort the result, and write the findings below `out`."""
     sort_result(result)
     if out is not None:
         write_findings(out, result.findings)
@@ -185,7 +185,7 @@ def _check_partitions(batches: DataFrame, planned: Plan, result: AuditResult, *,
 
 
 def check_others(others: DataFrame, result: AuditResult) -> None:
-    """Count what is no record of a group, and find what should be one."""
+    """Count records that belong to no group, and report unreadable ones."""
 
     def check(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -221,7 +221,7 @@ def _last_of_keys(records: DataFrame) -> DataFrame:
 
 
 def _counting(records: DataFrame, planned: Plan) -> DataFrame:
-    """Without the records of transactions that weren't committed."""
+    """The records without those of transactions that weren't committed."""
     counts = _markers_of(planned).counts
 
     def filtered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -233,7 +233,7 @@ def _counting(records: DataFrame, planned: Plan) -> DataFrame:
 
 
 def _markers_of(planned: Plan) -> Plan:
-    """What a worker needs of a plan, as it is sent to each."""
+    """The part of a plan that each worker needs."""
     return Plan(planned.path, markers=planned.markers)
 
 

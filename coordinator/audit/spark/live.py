@@ -83,7 +83,7 @@ def list_partitions(bootstrap: str) -> list[int]:
         raise NothingRead(str(error)) from error
     partitions = [each.partition_index for topic in response.topics for each in topic.partitions]
     if not partitions:
-        raise NothingRead(f"{bootstrap}: there is no topic {OFFSETS_TOPIC}: no group has ever been there")
+        raise NothingRead(f"{bootstrap}: there is no topic {OFFSETS_TOPIC}: the cluster never had a group")
     return sorted(partitions)
 
 

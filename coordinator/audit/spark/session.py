@@ -93,7 +93,7 @@ def make_session(master: str | None, *, kafka: bool = False) -> SparkSession:
     except Exception as error:
         what = f"Spark could not start: {_first_line(error)}"
         if kafka and pyspark.__version__ != KNOWN_TO_WORK:
-            what += f"; the Kafka connector for pyspark {pyspark.__version__} may not be there to be fetched: "
+            what += f"; the Kafka connector for pyspark {pyspark.__version__} may be missing in Maven Central: "
             what += f"pip install pyspark=={KNOWN_TO_WORK}"
         raise NothingRead(what) from error
     session.sparkContext.setLogLevel("ERROR")

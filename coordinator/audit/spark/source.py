@@ -56,12 +56,12 @@ class GroupLogSource(DataSource):
         return ddl(self._table())
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002  the options say it
-        """Reads the log as it is."""
+        """A reader of the log as it is."""
         plan_file = Path(self.options["plan"]) if "plan" in self.options else None
         return GroupLogReader(self._path(), self._table(), int(self.options.get("split_size", SPLIT_SIZE)), plan_file)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802  Spark's name
-        """Reads what is new."""
+        """A reader of what is new in the log."""
         return TailReader(self._path(), self._table())
 
     def _path(self) -> Path:

@@ -1,6 +1,6 @@
-"""What a task of Spark is told, and how it reads.
+"""The part of a log that one task of Spark reads, and how the task reads it.
 
-House rule: importable where a task runs, and small when pickled.
+House rule: a task can import this module, and a `Split` is small when pickled.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from coordinator.audit.read.parse import Row
 from coordinator.audit.read.tables import to_arrow
 
 RAW = "raw"
-"""A table of whole batches, as their bytes: what a stream carries when all tables are wanted."""
+"""A table of whole batches, as their bytes: a stream reads it to make all tables."""
 
 
 class Split(InputPartition):
@@ -32,7 +32,7 @@ class Split(InputPartition):
 
 
 def write_plan(path: Path, ranges: Sequence[Range]) -> Path:
-    """Write the ranges of a plan for who reads that log afterwards; returns the file. Raises OSError."""
+    """Write the ranges of a plan for later readers of that log; returns the file. Raises OSError."""
     path.write_text(json.dumps(ranges), encoding="utf-8")
     return path
 
@@ -56,10 +56,11 @@ def read_split(split: Split, table: str) -> Iterator[pa.RecordBatch]:
 
 
 def spare_the_next_task() -> None:
-    """Let go of what Spark does between two tasks of a process, which takes as long as 20 MB of a log.
+    """Skip Spark's cleaning between two tasks of a process, which takes as long as 20 MB of a log.
 
-    It has each importer of a zip file read its directory anew, those of its own 17 times; one that is needed again is
-    made again. And it collects garbage: what was imported by the end of the first task is none.
+    Spark makes each importer of a zip file read its directory anew, the importers of its
+    own zip files 17 times. This function drops the importers, and Python makes them again when needed. Spark also
+    collects garbage: this function excludes the modules that the first task imported.
     """
     for path, importer in list(sys.path_importer_cache.items()):
         if isinstance(importer, zipimporter):
@@ -69,7 +70,7 @@ def spare_the_next_task() -> None:
 
 
 def raw_rows(of: Range) -> list[Row]:
-    """The pieces of a range; `kind` is None for a batch, and what is none comes without its bytes. Raises OSError."""
+    """The pieces of a range; `kind` is None for a batch, other pieces come without their bytes. Raises OSError."""
     window, pieces = read_range(of)
     return [
         (

@@ -1,14 +1,14 @@
-"""A log that grows, as a stream: what is new since the last look, in whole batches.
+"""A log that grows, as a stream: whole batches that are new since the last look.
 
-How far the stream is in a partition is a `Mark`: the segment, where in it, and which offset comes next. The bytes are
-only a hint, as compaction puts other files in the place of old ones: where the last batch isn't found again as it was,
-the segment is searched for the offset. So nothing comes twice, and nothing is left out that is still there. A task is
-told two marks, and opens what lies between them when it runs.
+A `Mark` is the position of the stream in a partition: the segment, the byte, and the next offset. The byte is only a
+hint, because compaction replaces files. If the last batch isn't there any more, the stream searches the segment for the
+offset. So no batch comes twice, and none that still exists is left out. A task gets two marks, and opens the files
+between them when it runs.
 
-A batch that isn't all there, or whose CRC isn't right yet, at the very end of the newest segment is being written: the
-stream ends in front of it and takes it later. Anywhere else damage is passed on as what it is.
+At the end of the newest segment, a batch that is incomplete or has a wrong CRC is still being written: the stream stops
+in front of it and takes it later. Anywhere else the stream passes damage on.
 
-House rule: a look reads what was appended since the last one, not the log.
+House rule: a look reads the bytes that were appended since the last one, not the whole log.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class Mark(NamedTuple):
 
 START = Mark(0, 0, 0, 0)
 Offset = dict[str, list[int]]
-"""Partition -> Mark, as JSON knows it."""
+"""The marks by partition, as JSON."""
 
 
 class TailReader(DataSourceStreamReader):
-    """Spark's side of it."""
+    """The stream in the form that Spark wants."""
 
     def __init__(self, path: Path, table: str) -> None:
         self._path = path
@@ -50,18 +50,18 @@ class TailReader(DataSourceStreamReader):
         self._seen: Offset = {}
 
     def initialOffset(self) -> Offset:  # noqa: N802  Spark's name
-        """Nothing was read."""
+        """The marks of a stream that has read nothing."""
         return {}
 
     def latestOffset(self) -> Offset:  # noqa: N802  as above
-        """All whole batches that there are now."""
+        """The marks behind all whole batches of the log now."""
         for log in look(self._path).logs:
             before = Mark(*self._seen.get(str(log.partition), START))
             self._seen[str(log.partition)] = list(end_of(log, before))
         return dict(self._seen)
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """A task for what is new in each partition."""
+        """One task for each partition that has new bytes."""
         splits: list[InputPartition] = []
         for log in look(self._path).logs:
             before, now = (Mark(*marks.get(str(log.partition), START)) for marks in (start, end))
@@ -80,11 +80,11 @@ class TailReader(DataSourceStreamReader):
             yield from read_split(Split(ranges), self._table)
 
     def commit(self, end: Offset) -> None:
-        """Nothing is kept that could be let go."""
+        """Do nothing: the stream keeps nothing that it could remove."""
 
 
 class TailSplit(InputPartition):
-    """What a task is told: what is new in a partition lies between two marks."""
+    """The input of a task: two marks of a partition, with the new bytes between them."""
 
     def __init__(self, log: Log, start: Mark, end: Mark) -> None:
         self.log = log
@@ -105,7 +105,7 @@ class _File:
         return peek_header(self.window.data, at)
 
     def is_whole(self, piece: Piece) -> bool:
-        """Whether it is a batch, and the CRC of that is right."""
+        """Whether the piece is a batch with the right CRC."""
         if piece.kind is not None:
             return False
         size = piece.end - piece.position
@@ -114,7 +114,7 @@ class _File:
             return crc32c(view[at + CRC_START : at + size]) == self.header(piece.position).crc
 
     def position_of(self, mark: Mark) -> int:
-        """Where what comes behind `mark` begins in this file."""
+        """The position in this file where the bytes behind `mark` begin."""
         if self.segment.base_offset == mark.segment and self._holds(mark):
             return mark.position
         if self.segment.base_offset >= mark.next_offset:
@@ -125,7 +125,7 @@ class _File:
         return self.size
 
     def _holds(self, mark: Mark) -> bool:
-        """Whether the batch in front of the mark is still there, as it was."""
+        """Whether the batch in front of the mark is still there, unchanged."""
         if not mark.batch_at <= mark.position - HEADER_SIZE <= self.size - HEADER_SIZE:
             return False
         try:
@@ -136,13 +136,13 @@ class _File:
 
 
 def _from(segments: Sequence[OpenSegment], mark: Mark) -> Sequence[OpenSegment]:
-    """The segments in which something can be that comes behind `mark`."""
+    """The segments that may have batches behind `mark`."""
     before = [segment for segment in segments if segment.base_offset <= mark.next_offset]
     return segments[max(len(before) - 1, 0) :]
 
 
 def end_of(log: Log, mark: Mark) -> Mark:
-    """Behind the last whole batch, looking from `mark` on."""
+    """The mark behind the last whole batch, searched from `mark` on."""
     with opened(log) as opened_segments:
         segments = _from(opened_segments, mark)
         for segment in segments:
@@ -153,7 +153,7 @@ def end_of(log: Log, mark: Mark) -> Mark:
             for piece in pieces(file.window, position, file.size):
                 at_end = segment is segments[-1] and piece.end == file.size
                 if at_end and piece.kind != OLD_FORMAT_KIND and not file.is_whole(piece):
-                    break  # it is being written
+                    break  # a server is still writing it
                 position = piece.end
                 if piece.kind is None:
                     batch_at, next_offset = piece.position, file.header(piece.position).next_offset

@@ -1,8 +1,11 @@
-"""`make demo`: a rolling restart of five consumers, once as static members and once as dynamic ones.
+"""`make demo`: a rolling restart of five consumers, once as static members and once as dynamic members.
 
-`command` is the command; `roll` the story and its figures; `processes` the coordinator and the consumers, each a
-process of its own; `consumer` what such a consumer runs; `server_log` what the coordinator says happened; `display`
-what a person sees.
+    command      the command line of the demo
+    roll         the story and its figures
+    processes    the coordinator and the consumers, each in a process of its own
+    consumer     the program that each consumer process runs
+    server_log   reads the events in the coordinator's log
+    display      shows the demo to a person
 
-House rule: every figure is read from the server, from its log or its answers, never from what the story expects.
+House rule: every figure comes from the server, from its log or its responses, never from what the story expects.
 """

@@ -1,4 +1,4 @@
-"""`python -m coordinator.cli.demo`, what `make demo` runs."""
+"""`make demo` runs this module: `python -m coordinator.cli.demo`."""
 
 from coordinator.cli.demo.command import app
 

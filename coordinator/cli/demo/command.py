@@ -1,6 +1,6 @@
-"""The demo as a command: `python -m coordinator.cli.demo`, what `make demo` runs.
+"""The demo as a command: `make demo` runs `python -m coordinator.cli.demo`.
 
-House rule: whatever way it ends, no process and no file of the demo is left.
+House rule: the demo leaves no process and no file behind, however it ends.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from coordinator.client.topics import create_topic
 
 TOPIC = "orders"
 SETTINGS = {"group.initial.rebalance.delay.ms": "1000"}
-"""The coordinator's, where they aren't the defaults: all five consumers arrive within a second."""
+"""The coordinator's settings that differ from the defaults: all five consumers arrive within a second."""
 ANSWER_WITHIN_S = 10.0
 
 app = typer.Typer(name="demo", pretty_exceptions_enable=False)
@@ -37,7 +37,7 @@ app = typer.Typer(name="demo", pretty_exceptions_enable=False)
 
 @app.callback(invoke_without_command=True, subcommand_metavar="")
 def demo(output: OutputForm = Output.TABLE) -> None:
-    """Roll five consumers, static and then dynamic, and kill the coordinator in between: what moves?"""
+    """Restart five consumers, static and then dynamic, and kill the coordinator in between: what moves?"""
     if importlib.util.find_spec("confluent_kafka") is None:
         fail(
             ExitCode.USAGE,
@@ -66,7 +66,7 @@ def demo(output: OutputForm = Output.TABLE) -> None:
 
 
 def _play(server: Server, folder: Path) -> list[Figures]:
-    """Both acts, on one coordinator."""
+    """Play both acts on one coordinator."""
     with display(sys.stderr) as shown, server:
         shown.chapter(
             f"a rolling restart of {len(WORKERS)} consumers, each down for {DOWN_S} s; "
@@ -84,5 +84,5 @@ def _play(server: Server, folder: Path) -> list[Figures]:
 
 
 def _end(_signal: int, _frame: FrameType | None) -> NoReturn:
-    """Ends the demo through every `with`; also where SIGINT came ignored, as in a shell's background."""
+    """End the demo through every `with`; a background shell may have set SIGINT to be ignored."""
     raise KeyboardInterrupt

@@ -1,10 +1,11 @@
-"""One consumer of the demo: an ordinary confluent-kafka consumer that owns partitions until it is told to stop.
+"""One consumer of the demo: an ordinary confluent-kafka consumer that owns partitions until SIGTERM.
 
-Run as `python -m coordinator.cli.demo.consumer PARENT BOOTSTRAP GROUP TOPIC [INSTANCE_ID]`: static with an instance
-id, dynamic without. It prints its member id whenever that changes, so that a process can be found among the members.
-All that SIGTERM does is to close the consumer: a dynamic member leaves its group then, a static one doesn't (KIP-345).
+Run as `python -m coordinator.cli.demo.consumer PARENT BOOTSTRAP GROUP TOPIC [INSTANCE_ID]`: the member is static with
+an instance id and dynamic without one. It prints its member id whenever that changes, so that the demo can match
+processes and members. SIGTERM only closes the consumer: a dynamic member then leaves its group, a static member doesn't
+(KIP-345).
 
-House rule: nothing in here knows the demo's story; it ends by itself when whoever started it is gone.
+House rule: this program knows nothing of the demo's story; it ends by itself when its parent process is gone.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ import sys
 from types import FrameType
 
 SESSION_TIMEOUT_MS = 10_000
-"""How long a member may be silent: longer than a restart takes, and short enough to be waited for."""
+"""How long a member may be silent: longer than a restart takes, and short enough that the demo can wait for it."""
 HEARTBEAT_INTERVAL_MS = 500
-"""How soon a member learns of a rebalance (librdkafka's default, 3 s, only makes the demo longer)."""
+"""How soon a member learns of a rebalance. librdkafka's default is 3 s, which only makes the demo longer."""
 RECONNECT_MAX_MS = 500
 POLL_S = 0.2
 
 
 def settings(bootstrap: str, group_id: str, instance_id: str | None) -> dict[str, str | int]:
-    """The consumer's settings; everything that isn't named here is librdkafka's default, the client id above all.
+    """The consumer's settings; everything else is librdkafka's default, above all the client id.
 
-    Client ids that sort like the workers would hide what a rebalance moves: assignors go by member id, which begins
-    with the client id.
+    Assignors sort members by member id, and a member id begins with the client id. If the client ids sorted like the
+    workers, they would hide what a rebalance moves.
     """
     return {
         "bootstrap.servers": bootstrap,
@@ -40,7 +41,7 @@ def settings(bootstrap: str, group_id: str, instance_id: str | None) -> dict[str
 
 def main(parent: str, bootstrap: str, group_id: str, topic: str, instance_id: str | None = None) -> None:
     """Consume until SIGTERM, or until the process `parent`, which started this one, is gone."""
-    from confluent_kafka import Consumer  # the demo itself runs without it, and says what to install
+    from confluent_kafka import Consumer  # the demo itself runs without this package, and says how to install it
 
     stopping = False
 

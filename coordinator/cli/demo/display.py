@@ -1,6 +1,6 @@
-"""What a person sees of the demo: a live table on a terminal, one line per step anywhere else; then the summary.
+"""Shows the demo to a person: a live table on a terminal, one line per step anywhere else; then the summary.
 
-House rule: nothing is decided or counted here.
+House rule: this module decides nothing and counts nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from coordinator.timeline.described import Member
 
 
 class Lines:
-    """One line per step; what happens in between isn't shown."""
+    """Prints one line per step; it shows nothing between steps."""
 
     def __init__(self, out: IO[str]) -> None:
         self._out = out
@@ -25,22 +25,22 @@ class Lines:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Nothing to give back."""
+        """There is nothing to clean up."""
 
     def update(self, view: View) -> None:
-        """Nothing: lines are for what is done."""
+        """Do nothing: a line is only for a step that is done."""
 
     def chapter(self, text: str) -> None:
-        """Something new begins, or ends."""
+        """Print the text: a part of the story begins or ends."""
         print(f"\n{text}", file=self._out, flush=True)
 
     def step(self, what: str, outcome: str) -> None:
-        """Something is done."""
+        """Print a step that is done."""
         print(step_line(what, outcome), file=self._out, flush=True)
 
 
 class LiveTable:
-    """Steps above, and below them the group as it is just now."""
+    """Prints the steps, and below them a table of the group as it is at the moment."""
 
     def __init__(self, out: IO[str]) -> None:
         from rich.console import Console
@@ -59,11 +59,11 @@ class LiveTable:
         self._live.stop()
 
     def chapter(self, text: str) -> None:
-        """Something new begins, or ends."""
+        """Print the text above the table: a part of the story begins or ends."""
         self._console.print(f"\n[bold]{text}[/]")
 
     def step(self, what: str, outcome: str) -> None:
-        """Something is done."""
+        """Print a step that is done above the table."""
         self._console.print(step_line(what, outcome))
 
     def update(self, view: View) -> None:
@@ -88,7 +88,7 @@ def display(out: IO[str]) -> Lines | LiveTable:
 
 
 def step_line(what: str, outcome: str) -> str:
-    """A step and its outcome, the outcomes below each other."""
+    """The line of a step with its outcome; all outcomes begin in the same column."""
     return f"  {what:<32}  {outcome}"
 
 
@@ -113,7 +113,7 @@ def summary(acts: Sequence[Figures]) -> str:
 
 
 def _cells(member: Member | None) -> tuple[str, str, str]:
-    """Instance id, member id and partitions; of a member id the end, which is what changes with a restart."""
+    """Instance id, member id and partitions; only the end of the member id, which a restart changes."""
     if member is None:
         return "-", "-", "-"
     member_id = member.member_id if len(member.member_id) <= 24 else f"...{member.member_id[-20:]}"

@@ -1,8 +1,8 @@
-"""The demo's processes: a coordinator and its consumers, started, ended and started again.
+"""The processes of the demo: a coordinator and its consumers, which the demo starts, ends and starts again.
 
-Each runs in a session of its own, so that Ctrl-C reaches the demo alone, which then ends them one by one.
+Each process has a session of its own. So Ctrl-C reaches only the demo, and the demo ends the processes one by one.
 
-House rule: only a process that was started here is signalled, and every wait has a deadline.
+House rule: this module signals only processes that it started, and every wait has a deadline.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ Found = TypeVar("Found")
 
 
 class DemoFailed(Exception):
-    """The demo can't go on; `str()` of it says what was waited for."""
+    """The demo can't go on; `str()` of it says what it waited for."""
 
 
 def wait_until(probe: Callable[[], Found | None], what: str, within_s: float) -> Found:
-    """The first result of `probe` that isn't None; DemoFailed if there is none within that many seconds."""
+    """Call `probe` until its result isn't None, and return that. Raises DemoFailed after `within_s` seconds."""
     deadline = time.monotonic() + within_s
     while (found := probe()) is None:
         if time.monotonic() > deadline:
@@ -42,7 +42,7 @@ def wait_until(probe: Callable[[], Found | None], what: str, within_s: float) ->
 
 
 class Process:
-    """At most one process at a time of one command line; `with` ends it whatever happens."""
+    """Runs one command line, at most one process of it at a time; `with` ends the process in any case."""
 
     def __init__(self, name: str, command: list[str], output: Path, errors: Path) -> None:
         self.name = name
@@ -60,7 +60,7 @@ class Process:
         self.kill()
 
     def start(self) -> None:
-        """Start it; its output is appended to the files."""
+        """Start the process; it appends its output to the files."""
         assert self._process is None, "runs already"
         with self._output.open("ab") as output, self._errors.open("ab") as errors:
             self._process = subprocess.Popen(
@@ -69,18 +69,18 @@ class Process:
                 stdout=output,
                 stderr=errors,
                 start_new_session=True,
-                # The settings are those that the demo shows, whatever else is set where it runs.
+                # Without these variables, the coordinator has only the settings that the demo shows.
                 env={name: value for name, value in os.environ.items() if not name.startswith(("TENURE_", "KAFKA_"))},
             )
 
     def require_alive(self) -> None:
-        """DemoFailed if it ended by itself."""
+        """Raise DemoFailed if the process ended by itself."""
         if self._process is not None and self._process.poll() is not None:
             said = self._errors.read_text(errors="replace").strip().splitlines()
             raise DemoFailed(f"{self.name} ended by itself: {said[-1] if said else 'it said nothing'}")
 
     def stop(self) -> None:
-        """SIGTERM, and wait for its end."""
+        """Send SIGTERM, and wait for the end of the process."""
         if self._process is None:
             return
         self._process.terminate()
@@ -92,7 +92,7 @@ class Process:
         self._process = None
 
     def kill(self) -> None:
-        """SIGKILL, and wait for its end."""
+        """Send SIGKILL, and wait for the end of the process."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -100,9 +100,9 @@ class Process:
 
 
 class Server(Process):
-    """The coordinator: the same data and, after the first start, the same port each time.
+    """The coordinator: each start has the same data and, from the second on, the same port.
 
-    settings: Kafka's names to values.
+    settings: values by Kafka's names.
     """
 
     def __init__(self, folder: Path, settings: dict[str, str]) -> None:
@@ -119,7 +119,7 @@ class Server(Process):
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Start it and wait until it accepts requests."""
+        """Start the coordinator and wait until it accepts requests."""
         self._ready.unlink(missing_ok=True)
         self.log.end_line()
         self.command = [
@@ -140,7 +140,7 @@ class Server(Process):
 
 
 class Worker(Process):
-    """A consumer that is restarted under one name; a static one's instance id is its name."""
+    """A consumer that keeps its name over restarts; the name is the instance id if the member is static."""
 
     def __init__(self, name: str, server: Server, group_id: str, topic: str, folder: Path, *, static: bool) -> None:
         command = [sys.executable, "-m", "coordinator.cli.demo.consumer", str(os.getpid())]
@@ -149,12 +149,12 @@ class Worker(Process):
         super().__init__(name, [*command, name] if static else command, self._said, self._said.with_suffix(".err"))
 
     def start(self) -> None:
-        """Start it; it has no member id until it has joined."""
+        """Start the consumer; it has no member id until it has joined."""
         self._said.unlink(missing_ok=True)
         super().start()
 
     @property
     def member_id(self) -> str | None:
-        """What it is called in the group, as far as it knows."""
+        """Its member id in the group, as the consumer printed it."""
         said = self._said.read_text().split()
         return said[-1] if said else None

@@ -1,8 +1,8 @@
-"""The story: five consumers share a topic, each is restarted, and in the middle the coordinator is killed.
+"""The story: five consumers share a topic, each restarts, and in the middle the coordinator is killed.
 
-It is told twice, with static members and with dynamic ones. When the group has settled, who owns what, how often it
-rebalanced, how long that took and at which generation it is: all of that is what the coordinator answers
-(DescribeGroups) and logs. The consumers only say which member each of them is.
+It plays twice: with static members and with dynamic members. After each step the group settles. Then the coordinator's
+responses (DescribeGroups) and its log say who owns what, how often the group rebalanced, how long that took, and which
+generation it has. A consumer says only which member it is.
 
 House rule: a figure is computed from readings of the server before and after, and from nothing else.
 """
@@ -29,7 +29,7 @@ from schemas.errors import ErrorCode
 WORKERS = tuple(f"worker-{number}" for number in range(1, 6))
 PARTITION_COUNT = 12
 KILL_AFTER = 3
-"""The coordinator is killed after so many restarts."""
+"""The demo kills the coordinator after so many restarts."""
 DOWN_S = 1.5
 """How long a consumer stays down: a fast deployment."""
 SETTLED_WITHIN_S = 30.0
@@ -41,10 +41,10 @@ Owners = dict[TopicPartition, str]
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What the server says of a roll.
+    """The server's figures of a roll.
 
-    unchanged: topic partitions, of `partitions`, that no DescribeGroups of the stable group showed with another owner.
-    rebalancing_s: seconds from the begins of rebalances to their ends.
+    unchanged: the number of topic partitions, of `partitions`, that kept their owner whenever the group was stable.
+    rebalancing_s: seconds from the start to the end of each rebalance, added up.
     """
 
     kind: str
@@ -58,7 +58,7 @@ class Figures:
 
     @property
     def moved_nothing(self) -> bool:
-        """No rebalance, and no topic partition changed its owner."""
+        """Whether there was no rebalance, and no topic partition changed its owner."""
         return self.rebalances == 0 and self.unchanged == self.partitions
 
 
@@ -66,7 +66,7 @@ class Figures:
 class View:
     """The story at a moment, for the display.
 
-    members: by worker, None while it has none. states: worker -> what happens to it, if anything does.
+    members: by worker, None for a worker that has no member. states: by worker, only while something happens to it.
     """
 
     kind: str
@@ -83,17 +83,17 @@ class Display(Protocol):
     """Shows the story."""
 
     def update(self, view: View) -> None:
-        """Something may look different now."""
+        """Show the story as it is now."""
 
     def chapter(self, text: str) -> None:
-        """Something new begins, or ends."""
+        """Show that a part of the story begins or ends."""
 
     def step(self, what: str, outcome: str) -> None:
-        """Something is done."""
+        """Show a step that is done."""
 
 
 class Roll:
-    """One telling, with a group of its own on a running server."""
+    """Plays the story once, with a group of its own on a running server."""
 
     def __init__(
         self, server: Server, client: Client, topic: str, folder: Path, display: Display, *, static: bool
@@ -106,15 +106,15 @@ class Roll:
         self._workers = [Worker(name, server, self._group_id, topic, folder, static=static) for name in WORKERS]
         self._mark = 0
         self._names: dict[str, str] = {}
-        """Member id -> worker, of all that ever were."""
+        """Member id -> worker, of all members since the start."""
         self._member_ids: dict[str, str] = {}
         self._owners: Owners = {}
         self._moved: set[TopicPartition] = set()
-        """Since the last step began."""
+        """Topic partitions that changed their owner since the last step began."""
         self._ever_moved: set[TopicPartition] = set()
 
     def play(self) -> Figures:
-        """Start the consumers, roll them, and end them."""
+        """Start the consumers, restart each of them, and end them."""
         with ExitStack() as processes:
             for worker in self._workers:
                 processes.enter_context(worker).start()
@@ -155,7 +155,7 @@ class Roll:
         )
 
     def _restart(self, worker: Worker) -> None:
-        """End a consumer and start it again; settled when it is back under a new member id."""
+        """End a consumer and start it again; the step is done when the consumer is back under a new member id."""
         role = ", the leader," if worker.name == self._view.leader else ""
         with self._step(f"{worker.name}{role} restarted", replaced=worker.name):
             self._view.states[worker.name] = "stopping"
@@ -167,7 +167,7 @@ class Roll:
             worker.start()
 
     def _kill_coordinator(self) -> float:
-        """SIGKILL, and a new start on the same data; returns when it was back (time.monotonic)."""
+        """Kill the coordinator, start it again on the same data, and return when it was back (time.monotonic)."""
         with self._step("coordinator killed and restarted"):
             self._server.kill()
             self._display.update(self._view)
@@ -175,13 +175,13 @@ class Roll:
         return time.monotonic()
 
     def _outlive_sessions(self, restarted_at: float) -> None:
-        """Wait until who is still a member has heartbeated since: a restarted coordinator gives each a full session."""
+        """Wait longer than a session timeout: a restarted coordinator gives each member a full one."""
         with self._step("a session timeout has passed"):
             self._look_until(restarted_at + 1.1 * SESSION_TIMEOUT_MS / 1_000)
 
     @contextmanager
     def _step(self, what: str, replaced: str = "") -> Iterator[None]:
-        """Something is done to the group; afterwards it has settled, and what that took is told."""
+        """Run a block that does something to the group, wait until the group has settled, and show what that took."""
         mark = self._server.log.mark()
         self._moved.clear()
         self._view.doing = what
@@ -222,13 +222,13 @@ class Roll:
         self._look()
 
     def _look_until(self, end: float) -> None:
-        """Keep showing the group, until time.monotonic() says so."""
+        """Keep showing the group until the time `end` (time.monotonic)."""
         while time.monotonic() < end:
             self._look()
             time.sleep(POLL_S)
 
     def _look(self) -> Group | None:
-        """Describe the group and show it; None while it doesn't exist."""
+        """Describe the group and show it; returns None while the group doesn't exist."""
         for worker in self._workers:
             worker.require_alive()
         answer = describe_groups(self._client, [self._group_id])[self._group_id]
@@ -249,17 +249,17 @@ class Roll:
         return answer
 
     def _rebalances(self, since: int | None = None) -> int:
-        """How many began, by the log; from the roll's begin on if no mark is given."""
+        """The number of rebalances that began since a mark in the log; without a mark, since the roll began."""
         events = self._server.log.events(self._group_id, since=self._mark if since is None else since)
         return sum(event["event"] == "rebalance_started" for event in events)
 
     def _generation(self) -> int:
-        """The group's, by the last event that names one."""
+        """The group's generation, from the last event that has one."""
         events = self._server.log.events(self._group_id)
         return next((int(event["generation"]) for event in reversed(events) if "generation" in event), 0)
 
     def _leader(self) -> str:
-        """Who led when the last rebalance was completed; a static leader stays it, whatever its member id is now."""
+        """The leader when the last rebalance completed; a static member stays leader with a new member id."""
         events = self._server.log.events(self._group_id)
         leader = next((event["leader"] for event in reversed(events) if "leader" in event), None)
         return next((name for name, known in self._member_ids.items() if known == leader), self._view.leader)

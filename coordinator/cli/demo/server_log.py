@@ -1,8 +1,8 @@
-"""What the coordinator says happened: the events in its JSON log.
+"""Reads the coordinator's events from its JSON log.
 
-The log is read on as it grows, each line once.
+The log grows meanwhile. The reader goes on where it stopped, so it reads each line once.
 
-House rule: only whole lines count; one that is being written, or was cut by SIGKILL, is no event.
+House rule: only whole lines count. A line that the coordinator is still writing, or that SIGKILL cut, is no event.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ class ServerLog:
         self._events: list[dict[str, Any]] = []
 
     def mark(self) -> int:
-        """How many events there are; those from there on come later than now."""
+        """The number of events so far; later events come behind it."""
         self._read_on()
         return len(self._events)
 
     def events(self, group_id: str, *, since: int = 0) -> list[dict[str, Any]]:
-        """What happened in a group, in order, from a mark on."""
+        """The events of a group from a mark on, in order."""
         self._read_on()
         return [event for event in self._events[since:] if event.get("group") == group_id]
 

@@ -1,1 +1,1 @@
-"""`tenure log`: look into the metadata log, check it, and move it between Tenure and Apache Kafka."""
+"""`tenure log`: print the metadata log, check it, and move it between Tenure and Apache Kafka."""

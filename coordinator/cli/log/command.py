@@ -1,6 +1,6 @@
-"""`tenure log`: the commands on the files of the metadata log. No server is asked.
+"""`tenure log`: the commands on the files of the metadata log. They send no request to a server.
 
-House rule: what can't be read ends a command with one line and exit code 2; damage that was found is exit code 1.
+House rule: input that can't be read ends a command with one line and exit code 2; damage that it finds is exit code 1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from coordinator.log.segments.outside import Log
 
 app = typer.Typer(
-    name="log", help="Look into the log, check it, move it.", no_args_is_help=True, pretty_exceptions_enable=False
+    name="log", help="Print the log, check it, move it.", no_args_is_help=True, pretty_exceptions_enable=False
 )
 
 Source = Annotated[
@@ -37,17 +37,17 @@ Source = Annotated[
 
 @app.callback()
 def log() -> None:
-    """Look into the metadata log, check it, and move it between Tenure and Apache Kafka."""
+    """Print the metadata log, check it, and move it between Tenure and Apache Kafka."""
 
 
 @contextmanager
 def _reading() -> Iterator[None]:
-    """What the system refuses ends the command; so does that nobody reads its output any more, as by SIGPIPE."""
+    """End the command on an error of the system, and when nobody reads its output: then as SIGPIPE would end it."""
     try:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python writes at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes standard output at its end
         sys.exit(128 + signal.SIGPIPE)
     except OSError as error:
         file = f": {error.filename}" if error.filename else ""
@@ -55,7 +55,7 @@ def _reading() -> Iterator[None]:
 
 
 def _logs(path: Path) -> list[Log]:
-    """The logs at `path`; none in a data folder that nothing was written to yet. Raises OSError."""
+    """The logs at `path`; none in a data folder that a server made but never wrote to. Raises OSError."""
     from coordinator.log.meta import noted_partition_count
     from coordinator.log.segments.outside import find_logs
     from coordinator.log.segments.segment import segments_among
@@ -71,7 +71,7 @@ def _logs(path: Path) -> list[Log]:
 
 
 def _begins_with_batch(path: Path) -> bool:
-    """Whether a file is a segment under another name, as far as its first bytes tell."""
+    """Whether the first bytes of a file look like a batch: the file may be a segment under another name."""
     from protocol.records.batch import HEADER_SIZE, CorruptBatch, peek_header
 
     with path.open("rb") as file:
@@ -88,7 +88,7 @@ def dump_command(
     group_id: Annotated[
         str | None, typer.Option("--group", metavar="GROUP", help="Only records of this group.")
     ] = None,
-    output: Annotated[Output, typer.Option("--output", help="Columns, or JSON: an object a line.")] = Output.TABLE,
+    output: Annotated[Output, typer.Option("--output", help="Columns, or JSON: one object per line.")] = Output.TABLE,
 ) -> None:
     """Print every record of the log, decoded."""
     from coordinator.cli.log.dump import print_lines
@@ -109,7 +109,7 @@ def verify_command(
     partition_count: Annotated[
         int | None,
         typer.Option(
-            "--partitions", metavar="N", min=1, help="offsets.topic.num.partitions; found out where it is left out."
+            "--partitions", metavar="N", min=1, help="offsets.topic.num.partitions; by default found in the folder."
         ),
     ] = None,
     output: Annotated[Output, typer.Option("--output", help="Lines, or JSON.")] = Output.TABLE,
@@ -168,14 +168,14 @@ def import_command(
 
 @app.command("export")
 def export_command(kafka_dir: KafkaLogDir, data_dir: DataDir) -> None:
-    """Give the groups of a data folder to a stopped broker, whose own are empty."""
+    """Copy the groups of a data folder to a stopped broker that has no groups."""
     from coordinator.cli.log.transfer import export_log
 
     _move(lambda: export_log(data_dir, kafka_dir), f"{data_dir} is exported into {kafka_dir}")
 
 
 def _partition_count(settings: list[str], config_file: Path | None) -> int:
-    """offsets.topic.num.partitions, as the server would have it."""
+    """The value that the server would take for offsets.topic.num.partitions."""
     from coordinator.config import ConfigError, load
 
     try:
@@ -191,7 +191,7 @@ def _partition_count(settings: list[str], config_file: Path | None) -> int:
 
 
 def _move(move: Callable[[], Moved], done: str) -> None:
-    """Move a log and say what was moved, or why it wasn't."""
+    """Move a log and report what was moved, or why it wasn't."""
     from coordinator.cli.log.locks import FolderInUse
     from coordinator.cli.log.report import FINDINGS_MAX, finding_text
     from coordinator.cli.log.transfer import CannotMove, NotClean

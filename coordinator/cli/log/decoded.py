@@ -1,13 +1,13 @@
 """A record of `__consumer_offsets` as plain values, whatever its bytes are.
 
-coordinator.audit.read.records reads a record, within its limits; here the fields get their names, Kafka's in
-snake_case. Groups and committed offsets are decoded, a group down to what its members told each other (the
-consumer protocol, v0-3). Records of the newer group protocols (KIP-848, KIP-932, KIP-1071) have their name and their
-group; others are unknown (KIP-915).
+coordinator.audit.read.records reads a record, within its limits. This module gives the fields their names: Kafka's, in
+snake_case. It decodes groups and committed offsets; in a group also the subscriptions and assignments of the members
+(consumer protocol, v0-3). A record of a newer group protocol (KIP-848, KIP-932, KIP-1071) has only its name and its
+group. Any other record is unknown (KIP-915).
 
-Odd bytes are shown as {"hex": ..., "reason": ...} in the place of what they should have been, ODD_SIZE_MAX of them.
+Bytes that can't be decoded are shown as {"hex": ..., "reason": ...}, at most ODD_SIZE_MAX of them.
 
-House rule: no bytes raise in here.
+House rule: no bytes make this module raise.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from protocol.records.batch import Record
 Fields = dict[str, Any]
 
 ODD_SIZE_MAX = 1_000_000
-"""Odd bytes that are shown: all of them, where a broker has Kafka's default for message.max.bytes."""
+"""The most odd bytes that are shown: enough for any record while a broker has Kafka's default message.max.bytes."""
 
 MARKERS = {0: "abort", 1: "commit"}
-"""What the key of a transaction's marker says (Kafka: ControlRecordType)."""
+"""The types in the key of a transaction's marker (Kafka: ControlRecordType)."""
 
 _int16 = struct.Struct(">h")
 _marker_key = struct.Struct(">hh")
@@ -48,9 +48,9 @@ _marker_value = struct.Struct(">hi")
 
 
 class Decoded(NamedTuple):
-    """A record, read.
+    """A decoded record.
 
-    kind: as in coordinator.audit.read.records. group_id: None where the record has none or it can't be read.
+    kind: as in coordinator.audit.read.records. group_id: None if the record has none or it can't be read.
     key, value: their fields; value is None for a tombstone.
     """
 
@@ -63,7 +63,7 @@ class Decoded(NamedTuple):
 
 
 def decode_record(record: Record) -> Decoded:
-    """Read a record that is no transaction's marker."""
+    """Decode a record that is not a transaction's marker."""
     key = read_key(record.key)
     if key.kind == OFFSET_KIND:
         fields: Fields = {"group_id": key.group_id, "topic": key.topic, "partition": key.topic_partition}
@@ -74,14 +74,14 @@ def decode_record(record: Record) -> Decoded:
     elif key.kind == UNREADABLE_KIND:
         fields = odd(record.key, (key.reason or "").removeprefix("key: "))
         version, value = None, _raw(record.value)
-    else:  # a record that no coordinator of the classic protocol reads; what is known of it is whose it is
+    else:  # no coordinator of the classic protocol reads this record; only its group is known
         fields = {"hex": record.key.hex()}
         version, value = _version(record.value), _raw(record.value)
     return Decoded(key.kind, key.version, key.group_id, fields, version, value)
 
 
 def decode_marker(record: Record) -> Decoded:
-    """Read a record of a control batch: what became of the transaction of the batch's producer."""
+    """Decode a record of a control batch: it says whether the producer's transaction was committed or aborted."""
     marker = read_marker(record)
     if len(record.key) < _marker_key.size:
         key = odd(record.key, marker.reason or "")
@@ -99,14 +99,14 @@ def decode_marker(record: Record) -> Decoded:
 
 
 def odd(data: bytes, reason: str) -> Fields:
-    """Bytes that aren't what they should be."""
+    """The fields for bytes that can't be decoded."""
     if len(data) > ODD_SIZE_MAX:
         reason = f"{reason}; the first {ODD_SIZE_MAX} of {len(data)} bytes"
     return {"hex": data[:ODD_SIZE_MAX].hex(), "reason": reason}
 
 
 def is_odd(fields: object) -> bool:
-    """Whether these fields are `odd` bytes."""
+    """Whether these fields come from `odd`."""
     return isinstance(fields, dict) and fields.keys() == {"hex", "reason"}
 
 
@@ -169,7 +169,7 @@ def _member(member: GroupMetadataValue.MemberMetadata, version: int, protocol_ty
 
 
 def _member_data(data: bytes, protocol_type: str, read: Callable[[bytes], Fields]) -> Fields | None:
-    """A member's subscription or assignment, in the consumer protocol; None for no bytes at all."""
+    """A member's subscription or assignment, in the consumer protocol; None if there are no bytes."""
     if not data:
         return None
     if len(data) > MEMBER_DATA_SIZE_MAX:
@@ -181,7 +181,7 @@ def _member_data(data: bytes, protocol_type: str, read: Callable[[bytes], Fields
 
 @lru_cache(maxsize=4096)
 def _read_member_data(data: bytes, protocol_type: str, read: Callable[[bytes], Fields]) -> Fields:
-    """Most members say what they said before."""
+    """Read a subscription or an assignment. It is cached, because most members repeat the same bytes."""
     if protocol_type != CONSUMER:
         return odd(data, f"protocol type {protocol_type!r}: only its members can read this")
     try:

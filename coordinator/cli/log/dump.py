@@ -1,11 +1,11 @@
 """`tenure log dump`: every record of a log, decoded, in the order of the log.
 
-Lines are written as they are read: a log of any size takes as much memory as its largest batch. A table has a heading
-per segment, a line per record and, below a group, a line per member; JSON is one object a line. Damage, and a batch of
-more records than the audit believes, has a line of its own in its place; what a running server is about to write is
-left out.
+The command prints while it reads, so it needs only as much memory as the largest batch. A table has a heading for each
+segment, a line for each record and, below a group, a line for each member. JSON has one object a line. Damage has a
+line of its own in its place, and so has a batch with more records than the audit believes. The command leaves out bytes
+that a running server is still writing.
 
-House rule: what stands in the log is printed, odd or not; whether it is right is for verify.
+House rule: dump prints each record of the log, even an odd one; verify decides whether it is right.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ COLUMNS = (
     ("KEY", 40),
     ("VALUE", 0),
 )
-"""Headings and the least width of each column: lines are written before the next is known."""
+"""Headings and the least width of each column: a line is printed before the next one is known."""
 
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode
@@ -49,7 +49,7 @@ _encode_tight = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).enco
 
 
 class Line(NamedTuple):
-    """A record of the log with its batch, or damage (`gap`) where batches should be."""
+    """A record of the log with its batch, or damage (`gap`) in place of batches."""
 
     log: Log
     file: Path
@@ -62,11 +62,11 @@ class Line(NamedTuple):
 
 
 def read_lines(log: Log, group_id: str | None = None) -> Iterator[Line]:
-    """The records of a log, those of a group only if one is named, and damage. Raises OSError.
+    """The records of a log, or of one group of it, and the damage. Raises OSError.
 
-    A half written end is no damage where a server works with the folder: it is left out, with a line about it.
+    A half written end is no damage while a server works with the folder: the function leaves it out and warns about it.
     """
-    # Before anything is opened: a server that ends while its log is read may have been writing.
+    # Before any file is opened: a server that ends while we read may have been writing.
     was_live = in_use(_data_dir(log))
     with opened(log) as segments:
         for segment in segments:
@@ -102,9 +102,9 @@ def _segment_lines(log: Log, segment: OpenSegment, group_id: str | None) -> Iter
 
 
 class Counts:
-    """How much of what was printed.
+    """How much was printed.
 
-    records: all of them. unknown: those by key version that no Kafka we know of writes. damaged: gaps.
+    records: all records. unknown: records with a key version that no known Kafka writes, by version. damaged: gaps.
     """
 
     def __init__(self) -> None:

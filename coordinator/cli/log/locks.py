@@ -1,10 +1,10 @@
-"""Whether a folder is in use, and keeping it from being used meanwhile.
+"""Checks whether a server uses a folder, and keeps servers away from it.
 
-Tenure and Apache Kafka both lock the file `.lock` of their folder: Tenure by flock, and by a record lock which ends
-with the supervisor where there are several workers; the JVM by a record lock alone, in a file that a broker removes
-when it stops. So each question is asked both ways, whosever folder it is.
+Tenure and Apache Kafka both lock the file `.lock` of their folder. Tenure uses flock and a record lock; with several
+workers, the record lock ends when the supervisor ends. The JVM uses only a record lock, in a file that a broker removes
+when it stops. So this module always tries both kinds of lock.
 
-House rule: asking takes no more than a shared lock for an instant, and leaves nothing behind.
+House rule: a check holds a shared lock for an instant at most, and leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def in_use(folder: Path) -> bool:
 
 
 def write_under_way(file: Path, position: int, size: int) -> str:
-    """What is to be said of the last bytes of a log that are no batch, in a folder that is in use."""
+    """The note about bytes at the end of a log that are no batch yet, in a folder that a server uses."""
     return f"{file} ends in {size} bytes of a write under way at byte {position}: a server is running"
 
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Keep servers away from `folder`; raises FolderInUse if there is one, and OSError."""
+    """Keep servers away from `folder` during a block. Raises FolderInUse if a server uses it, or OSError."""
     if not folder.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, "No such folder", str(folder))
     path = folder / LOCK_FILE
@@ -64,7 +64,7 @@ def held(folder: Path) -> Iterator[None]:
 
 
 def _lock(descriptor: int, kind: int) -> bool:
-    """Lock the file both ways; whether that worked."""
+    """Lock the file in both ways; returns whether that worked."""
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
         fcntl.lockf(descriptor, kind | fcntl.LOCK_NB)

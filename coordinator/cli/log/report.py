@@ -1,6 +1,6 @@
-"""What `tenure log verify` says: a line per finding, then what was read; or one JSON document.
+"""The output of `tenure log verify`: a line for each finding, then a summary; or one JSON document.
 
-House rule: the number of findings that are listed has a limit, and the number that there are is always said.
+House rule: the list of findings has a limit, and the output always has their full number.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from coordinator.cli.log.verify import BrokenRule, Summary
 from coordinator.cli.output import Output, counted, print_json, printable
 
 FINDINGS_MAX = 1_000
-"""Listed; a person looks at the first, and a wrong number of partitions makes one per record."""
+"""The most findings in a list. A person reads only the first ones; a wrong number of partitions makes one per record.
+"""
 
 
 PROGRESS_S = 5.0
-"""Between two lines about how far a long check is."""
+"""Seconds between two progress lines of a long check."""
 
 
 class Progress:
-    """A line on standard error every PROGRESS_S of work through `total` bytes: `progress(size)` when so much is done.
+    """Prints the progress through `total` bytes on standard error, one line every PROGRESS_S.
 
-    clock: seconds, only growing.
+    clock: seconds that never go back.
     """
 
     def __init__(self, total: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -33,7 +34,7 @@ class Progress:
         self._next = clock() + PROGRESS_S
 
     def __call__(self, size: int) -> None:
-        """That many bytes more are done."""
+        """Note that `size` more bytes are done."""
         self._done += size
         now = self._clock()
         if now >= self._next:
@@ -43,7 +44,7 @@ class Progress:
 
 
 def print_report(findings: Iterable[BrokenRule], summary: Summary, partition_count: int | None, output: Output) -> int:
-    """Print the findings as they come, then the summary; return how many findings there are."""
+    """Print each finding as it comes, then the summary; return the number of findings."""
     count = 0
     listed = []
     for finding in findings:
@@ -101,7 +102,7 @@ def _print_summary(count: int, summary: Summary, partition_count: int | None) ->
     if summary.open_transactions:
         print(f"note: open at the end: {counted(summary.open_transactions, 'transaction')}")
     if partition_count is None:
-        print("note: whether groups are on the right partition was not checked: --partitions says how many there are")
+        print("note: the partition of each group was not checked: give the number of partitions with --partitions")
     partitions = counted(summary.partitions, "partition")
     if partition_count is not None:
         partitions = f"{summary.partitions} of {counted(partition_count, 'partition')}"

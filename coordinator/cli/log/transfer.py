@@ -1,20 +1,21 @@
-"""`tenure log import` and `export`: the groups of a stopped broker become ours, and ours become a broker's.
+"""`tenure log import` and `export`: move the groups of a stopped broker to Tenure, and back.
 
-Both read the log through first (verify) and move nothing that has a finding. Segments are copied batch by batch, each
-with its CRC checked once more; offsets stay as they are.
+Both commands first check the whole log (verify) and move nothing if that has a finding. They copy segments batch by
+batch, and check the CRC of each batch once more; offsets stay the same.
 
-Import makes a data folder that isn't there yet. All of it is written beside, synced and renamed to its place: the
-folder is there as a whole or not at all. The epochs go on above the broker's, as they are noted in the locks of the
-partitions (log.segments.lock). It takes all log folders of one broker, or of several, at once. Of a partition that
-is there more than once, replicas, the one counts that Raft and Kafka's own election would take: that of the highest
-epoch, and among those the longest. It has all that was ever acknowledged, and perhaps an end that never was.
+Import makes a new data folder. It writes everything into a folder beside it, syncs that and renames it, so the data
+folder is complete or absent. The new epochs go on above the broker's; the lock files of the partitions hold them
+(log.segments.lock). Import takes all log folders of one broker, or of several brokers, at once. If they hold several
+replicas of a partition, it takes the replica that Raft and Kafka's own election would take: the one with the highest
+epoch, and the longest of these. That replica has every acknowledged record, and perhaps some later ones that were never
+acknowledged.
 
-Export fills the folders that a broker made for its own `__consumer_offsets` and never wrote to; their topic id is in
-the broker's metadata, so they can't be made here. They can't be replaced in one step either. So the first step is a
-folder, GUARD, that no broker starts with, since it is no topic's; copies are made in there, moved into the partitions'
-folders, and last the guard goes. Whatever interrupts, either the broker finds its empty folders, or it refuses to start
-and an export that is run again begins anew. Epochs start at 0 again, since the broker's own count from there: they are
-under no checksum, and mean nothing outside of the cluster that they were counted in.
+Export fills the folders that a broker made for its own `__consumer_offsets` and never wrote to. It can't make these
+folders, because their topic id is in the broker's metadata, and it can't replace them in one step. So it first makes a
+folder GUARD in the broker's log folder: no broker starts with that, because it belongs to no topic. It makes the copies
+in GUARD, moves them into the folders of the partitions, and removes GUARD last. After an interruption, the broker
+either finds its empty folders or refuses to start, and another run of the export begins anew. Epochs start at 0 again,
+because the broker counts from there. No checksum covers an epoch, and it has no meaning outside of its cluster.
 
 House rule: a source is only read.
 """
@@ -40,13 +41,13 @@ from coordinator.log.segments.outside import Log, NoBatch, OpenSegment, find_log
 from coordinator.log.segments.segment import OFFSETS_TOPIC, Frame, partition_folder, segment_at
 
 GUARD = "export.unfinished"
-"""While it is in a broker's log folder, the broker doesn't start: a folder there has to be named for a partition."""
+"""While this folder is in a broker's log folder, the broker doesn't start: its name is not that of a partition."""
 
 EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
-"""Kafka's list of epochs of a partition: two lines of head, then `epoch first-offset` in a line each."""
+"""Kafka's list of epochs of a partition: two lines of header, then a line `epoch first-offset` for each epoch."""
 
 KEPT_FILE = "partition.metadata"
-"""Holds the topic id, by which a broker knows the folder for its own."""
+"""This file has the topic id, by which a broker recognizes its folder."""
 
 _EPOCH = struct.Struct(">i")
 _EPOCH_AT = 12
@@ -65,7 +66,7 @@ class NotClean(Exception):
 
 
 class Moved(NamedTuple):
-    """What was copied; skipped: records by kind that the receiver may not load."""
+    """The copied amounts. skipped: records by kind that the receiver may not load."""
 
     partitions: int
     segments: int
@@ -74,16 +75,16 @@ class Moved(NamedTuple):
 
 
 class _End(NamedTuple):
-    """How far a replica goes: the more, the better."""
+    """The end of a replica; of two replicas, the one with the greater end is better."""
 
     epoch: int
     next_offset: int
 
 
 def import_log(kafka_dirs: Sequence[Path], data_dir: Path, partition_count: int, disk: Disk | None = None) -> Moved:
-    """Make `data_dir`, of `partition_count` partitions, from the log folders of stopped brokers.
+    """Make `data_dir`, with `partition_count` partitions, from the log folders of stopped brokers.
 
-    Raises CannotMove, NotClean, FolderInUse or OSError; then `data_dir` is as it was.
+    Raises CannotMove, NotClean, FolderInUse or OSError; `data_dir` is unchanged then.
     """
     disk = disk or Disk()
     data_dir = data_dir.absolute()
@@ -99,14 +100,14 @@ def import_log(kafka_dirs: Sequence[Path], data_dir: Path, partition_count: int,
         if len(logs) != partition_count:
             raise CannotMove(
                 f"{_names(kafka_dirs)} has {len(logs)} partitions, offsets.topic.num.partitions is {partition_count}: "
-                f"if a disk or broker was left out, name its log folder too; if the topic has no more, "
+                f"if a disk or broker was left out, name its log folder too; if the topic has only these, "
                 f"give --set offsets.topic.num.partitions={len(logs)} here and to the server"
             )
         summary = _checked(logs, partition_count)
         summary.notes += notes
         staged = data_dir.with_name(f".{data_dir.name}.import")
         if staged.exists():
-            shutil.rmtree(staged)  # of an import that was interrupted
+            shutil.rmtree(staged)  # from an import that was interrupted
         disk.make_folder(staged)
         try:
             segments, size = 0, 0
@@ -132,7 +133,7 @@ def import_log(kafka_dirs: Sequence[Path], data_dir: Path, partition_count: int,
 
 
 def _replicas(kafka_dirs: Sequence[Path]) -> tuple[list[Log], list[str]]:
-    """The best replica of each partition, from 0 on without a hole, and notes about choices that made a difference."""
+    """The best replica of each partition, from 0 on without a hole; and a note for each choice that matters."""
     found: dict[int, list[Log]] = {}
     for kafka_dir in kafka_dirs:
         for log in find_logs(kafka_dir):
@@ -174,9 +175,9 @@ def _names(folders: Iterable[Path]) -> str:
 
 
 def export_log(data_dir: Path, kafka_dir: Path, disk: Disk | None = None) -> Moved:
-    """Fill the empty `__consumer_offsets-*` of a stopped broker's log folder with what `data_dir` holds.
+    """Fill the empty `__consumer_offsets-*` of a stopped broker's log folder with the log of `data_dir`.
 
-    Raises CannotMove, NotClean, FolderInUse or OSError; then the broker's folder is as it was, or GUARD is in it.
+    Raises CannotMove, NotClean, FolderInUse or OSError; the broker's folder is unchanged then, or GUARD is in it.
     """
     disk = disk or Disk()
     with ExitStack() as stack:
@@ -213,7 +214,7 @@ def export_log(data_dir: Path, kafka_dir: Path, disk: Disk | None = None) -> Mov
 
 
 def _checked(logs: list[Log], partition_count: int) -> Summary:
-    """Verify the logs; raises CannotMove, NotClean, or OSError for what can't be read."""
+    """Verify the logs. Raises CannotMove or NotClean, and OSError for a file that can't be read."""
     for log in logs:
         for path in log.folder.glob(f"*{BROKER_SWAP_SUFFIX}"):
             raise CannotMove(f"{path}: a compaction of the broker was interrupted: start it and stop it once")
@@ -260,7 +261,7 @@ def _emptied(folder: Path) -> Path:
 
 
 def _fill(disk: Disk, folder: Path, staged: list[Path]) -> None:
-    """Put the segments in place of what the broker made for an empty partition; it makes all else itself."""
+    """Put the segments in place of the broker's empty one. The broker makes all other files itself."""
     for path in list(folder.iterdir()):
         if path.name != KEPT_FILE:
             path.unlink()
@@ -289,7 +290,7 @@ def _copy(disk: Disk, segment: OpenSegment, target: Path, epoch: int | None) -> 
 
 
 def _note_epoch(disk: Disk, data_dir: Path, partition: int, epoch: int) -> None:
-    """Let the next owner's epoch be higher than `epoch`, -1 for none."""
+    """Make the epoch of the next owner higher than `epoch`; -1 means that there is none."""
     lock = Lock(disk, data_dir / f".lock-{partition}")
     try:
         if epoch >= 0:
@@ -299,9 +300,9 @@ def _note_epoch(disk: Disk, data_dir: Path, partition: int, epoch: int) -> None:
 
 
 def _noted_epoch(folder: Path) -> int:
-    """The highest epoch of the broker's checkpoint, which a leader that wrote nothing is in too; -1 without one."""
+    """The highest epoch of the broker's checkpoint, even if its leader wrote nothing; -1 without a checkpoint."""
     try:
         lines = (folder / EPOCH_CHECKPOINT).read_text(encoding="ascii").splitlines()[2:]
         return max((int(line.split()[0]) for line in lines), default=-1)
     except (FileNotFoundError, UnicodeDecodeError, ValueError, IndexError):
-        return -1  # the batches have all epochs that something was written in
+        return -1  # the batches have every epoch in which a leader wrote something

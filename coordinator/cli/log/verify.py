@@ -1,24 +1,24 @@
 """`tenure log verify`: is a log right, and where is it wrong?
 
-The audit's modules read and judge: coordinator.audit.read says whether bytes are batches and records,
+The audit's modules read and judge: coordinator.audit.read decides whether bytes are batches and records,
 coordinator.audit.check.integrity checks the order of batches, coordinator.group.invariants has the rules of a group's
 record. This module gives a finding the name of a rule, a file and a position:
 
-    batch          the bytes are a batch with the right CRC, and its records are what its header announces
+    batch          the bytes are a batch with the right CRC, and its records match its header
     torn_tail      the end of the newest segment is no batch: a write that was interrupted, or damage there
     offset_order   offsets grow, within a segment and from one to the next (gaps are legal: compaction leaves them)
     epoch_order    epochs never fall
-    record         keys and values are what a coordinator can read; newer and unknown types are counted, not judged
+    record         a coordinator can read keys and values; newer and unknown types are counted, not judged
     partition      each group's records are on the partition that Kafka's rule says
     group          the last state of each group keeps the rules of a record
 
-Subscriptions and assignments belong to the members and are not checked. A transaction without an end is no finding, as
-it waits; neither is an interrupted compaction, which is read as finished. While a server works with the folder, a half
-written end is a note.
+Verify doesn't check subscriptions and assignments, because they belong to the members. A transaction without an end is
+no finding: it still waits. An interrupted compaction is none either: verify reads it as if it were finished. A half
+written end is a note while a server works with the folder.
 
 Memory: READ_SIZE bytes of a segment or one batch, its records, and the last value of each group of one partition.
 
-House rule: every finding has a file and a position; nothing is repaired here, and nothing heavy is imported.
+House rule: every finding has a file and a position. This module repairs nothing and imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -67,17 +67,17 @@ from protocol.errors import ProtocolError
 from protocol.records.walk import Batch
 
 BROKER_SWAP_SUFFIX = ".log.swap"
-"""What a broker's compaction calls the segment that replaces others, until they are gone."""
+"""How a broker's compaction names the segment that replaces others, until the others are gone."""
 
 READ_SIZE = 1024 * 1024
 """Bytes of a segment that are read at a time, unless a batch is larger."""
 
 GROUPS_MAX = 50_000
-"""Groups whose partition is remembered."""
+"""The number of groups whose partition is remembered."""
 
 
 class Rule(StrEnum):
-    """What a finding breaks; see the module."""
+    """The rule that a finding breaks; the module explains each."""
 
     BATCH = "batch"
     TORN_TAIL = "torn_tail"
@@ -100,11 +100,11 @@ RULES: dict[str, Rule] = {
     "wrong_partition": Rule.PARTITION,
     **dict.fromkeys(RecordRule, Rule.GROUP),
 }
-"""The audit's name for a fault (a kind of bytes or records, or a check), or a rule of a record -> the rule here."""
+"""The audit's name of a fault (a kind of bytes or records, or a check), or a rule of a record -> the rule here."""
 
 
 class BrokenRule(NamedTuple):
-    """What is wrong at `position` (in bytes) of `file`; offset: of the record, None if it is about none."""
+    """A finding at `position` (in bytes) of `file`; offset: the record's, None if the finding is about no record."""
 
     rule: Rule
     file: Path
@@ -115,10 +115,10 @@ class BrokenRule(NamedTuple):
 
 @dataclass
 class Summary:
-    """What was read.
+    """The amounts that were read, and remarks.
 
     skipped: records by kind that a coordinator of the classic protocol doesn't load. open_transactions: without an end.
-    notes: what a person should know that is no finding. unreadable: what the system refused to let be read.
+    notes: remarks for a person that are no findings. unreadable: errors of the system, one for each file.
     """
 
     partitions: int = 0
@@ -134,10 +134,10 @@ class Summary:
 
 
 def guess_partition_count(path: Path, logs: list[Log]) -> int | None:
-    """How many partitions the log has, None if nothing says.
+    """The number of partitions of the log, None if it can't be found out.
 
-    A broker has a folder for each, from its first start on. Tenure has one for each that was ever written to, but notes
-    the number, and locks all of them.
+    A broker has a folder for each partition from its first start on. Tenure has a folder for each partition that it
+    wrote to, but it notes their number, and locks all of them.
     """
     if path.is_file() or (len(logs) == 1 and logs[0].folder == path):
         return None
@@ -155,10 +155,10 @@ def verify(
     may_be_live: bool = True,
     progress: Callable[[int], None] = lambda _size: None,
 ) -> Iterator[BrokenRule]:
-    """Check the logs and fill in `summary`; keys are held to their partition if `partition_count` is known.
+    """Check the logs and fill in `summary`; the partition of each key is checked if `partition_count` is known.
 
-    may_be_live: off where the caller keeps servers away. progress: told how many bytes were gone through since it was
-    last told.
+    may_be_live: False if the caller keeps servers away. progress: called with the number of bytes that were read since
+    the last call.
     """
     for log in logs:
         summary.partitions += 1
@@ -166,7 +166,7 @@ def verify(
 
 
 class _LastState(NamedTuple):
-    """The last record of a group and where it stands."""
+    """The last record of a group, with its file and position."""
 
     value: bytes
     file: Path
@@ -202,13 +202,13 @@ class _Check:
         self._open: set[int] = set()
 
     def findings(self) -> Iterator[BrokenRule]:
-        """Read all segments; what is wrong, in the order of the log."""
-        # Before anything is opened: a server that ends while its log is read may have been writing.
+        """Read all segments and return the findings in the order of the log."""
+        # Before any file is opened: a server that ends while we read may have been writing.
         self._was_live = self._is_live()
         try:
             with opened(self._log) as segments:
                 if self._log.file is None and segments and segments[0].base_offset:
-                    # Compaction, Kafka's too, leaves a segment in the place of the first.
+                    # Compaction, Kafka's too, leaves a segment in the place of the first one.
                     self._summary.notes.append(f"{segments[0].path} is the first segment: those before it are gone")
                 self._paths = {segment.base_offset: segment.path for segment in segments}
                 self._newest = segments[-1].path if segments else None
@@ -245,11 +245,12 @@ class _Check:
                     yield from self._damage(segment, piece, piece.kind, piece.reason)
 
     def _damage(self, segment: OpenSegment, piece: Piece, kind: str, reason: str | None) -> Iterator[BrokenRule]:
-        """Bytes that are no batch, or not the one that was written."""
+        """Report bytes that are no batch, or a batch that was changed."""
         size = piece.end - piece.position
         rule = RULES[kind]
         if kind in {TORN_TAIL_KIND, BAD_CHECKSUM_KIND} and piece.end == segment.size:
-            # A crash tears the newest segment, and may leave the whole length of a batch; the others were durable.
+            # A crash tears only the newest segment, and may leave a batch at its full length; older segments were
+            # durable.
             rule = Rule.TORN_TAIL if segment.path == self._newest else Rule.BATCH
         if rule is Rule.TORN_TAIL and (self._was_live or self._is_live()):
             self._summary.notes.append(write_under_way(segment.path, piece.position, size))
@@ -313,7 +314,7 @@ class _Check:
                     self._groups.pop(group_id, None)
 
     def _why_misplaced(self, group_id: str) -> str | None:
-        """Why a record of the group doesn't belong here, None if it does or if that isn't known."""
+        """Why a record of the group doesn't belong here; None if it does, or without a number of partitions."""
         if self._partition_count is None:
             return None
         right = partition_for(group_id, self._partition_count)
@@ -323,7 +324,7 @@ class _Check:
 
 
 def _why_unreadable(kind: str, value: bytes) -> str | None:
-    """Why no coordinator can load the value of a record of that kind, None if one can."""
+    """Why no coordinator can load a value of this kind, None if a coordinator can."""
     try:
         if kind == OFFSET_KIND:
             read_offset(value)

@@ -40,14 +40,15 @@ def heartbeat(group: Group, member_id: str, instance_id: str | None, generation:
     return REBALANCE_IN_PROGRESS if state is PREPARING_REBALANCE else NONE
 
 
-def remember(group: Group, member: Member, beat: Hashable) -> None:
-    """Keep the heartbeat of `member` that `heartbeat` has just answered with NONE.
+def remember(group: Group, member: Member, beat: Hashable) -> Hashable | None:
+    """Keep the heartbeat of `member` that `heartbeat` has just answered with NONE; return the one kept before, if any.
 
     beat: identifies the heartbeat; equal heartbeats have equal ones.
     """
     assert group.state is COMPLETING_REBALANCE or group.state is STABLE
     assert group.members[member.member_id] is member
-    member.beat = beat
+    former, member.beat = member.beat, beat
+    return former
 
 
 def again(member: Member, beat: Hashable, now_ms: int) -> bool:

@@ -19,6 +19,8 @@ def update(turn: Turn, group: Group, member: Member, event: JoinGroup, waiting: 
 
 def protocols_of(event: JoinGroup) -> list[tuple[str, bytes]]:
     """The protocols of a join, in its order of preference."""
+    if event.protocols is not None:
+        return event.protocols
     return [(protocol.name, protocol.metadata) for protocol in event.body.protocols]
 
 

@@ -7,6 +7,7 @@ House rule: a rule makes the cause where it decides. Only one reason decides any
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from coordinator.group.causes import (
@@ -26,6 +27,10 @@ from protocol.speed import new
 if TYPE_CHECKING:
     from coordinator.group.events import JoinGroup
     from coordinator.group.group import Group, Member
+
+
+CONTENTS_MAX = 100
+"""Protocols of a member whose metadata are decoded to compare them. Consumers have a handful."""
 
 
 def says_why(event: JoinGroup) -> bool:
@@ -57,14 +62,17 @@ def wants_other(protocol_type: str | None, member: Member, protocols: list[tuple
 
     For a consumer that means other topics or other assignors. Its metadata differ with each rebalance anyway: they name
     the partitions it owns, and since which generation (KIP-429, KIP-792). Of a member that the log restored only the
-    selected protocol is known.
+    selected protocol is known. So many changed metadata that comparing their contents takes long count as other ones.
     """
     now = dict(protocols)
     if member.joined_by is not None and [name for name, _ in member.protocols] != list(now):
         return True
-    return any(
-        name not in now or _content(protocol_type, said) != _content(protocol_type, now[name])
-        for name, said in member.protocols
+    if not all(name in now for name, _ in member.protocols):
+        return True
+    differing = ((said, now[name]) for name, said in member.protocols if said != now[name])
+    changed = list(islice(differing, CONTENTS_MAX + 1))
+    return len(changed) > CONTENTS_MAX or any(
+        _content(protocol_type, was) != _content(protocol_type, said) for was, said in changed
     )
 
 

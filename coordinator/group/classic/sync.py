@@ -6,6 +6,7 @@ and answers the syncs once the record is durable.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from coordinator.group import notes, records
@@ -21,7 +22,6 @@ from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.group.events import SyncGroup
-    from protocol.messages import SyncGroupRequest
 
 
 def sync(turn: Turn, group: Group, event: SyncGroup) -> None:
@@ -39,7 +39,7 @@ def sync(turn: Turn, group: Group, event: SyncGroup) -> None:
         member.awaiting_sync = new(Waiting, (event.request, event.version))
         rebalance.synced(turn, group, member)
         if group.leader == member.member_id:
-            assign(turn, group, event.body.assignments)
+            assign(turn, group, assignments_of(event) if event.given is None else event.given)
         else:
             records.prepare(group, member)
     else:
@@ -64,9 +64,13 @@ def validate(turn: Turn, group: Group, event: SyncGroup) -> ErrorCode:
     return NONE
 
 
-def assign(turn: Turn, group: Group, assignments: list[SyncGroupRequest.SyncGroupRequestAssignment]) -> None:
+def assignments_of(event: SyncGroup) -> dict[str, bytes]:
+    """The leader's assignments, by member id."""
+    return {assignment.member_id: assignment.assignment for assignment in event.body.assignments}
+
+
+def assign(turn: Turn, group: Group, given: Mapping[str, bytes]) -> None:
     """Hand out the leader's assignments. A member that the leader left out gets an empty one."""
-    given = {assignment.member_id: assignment.assignment for assignment in assignments}
     group.assign(given)
     if not turn.write_group(group, turn.now.wall_ms):
         refuse_assignments(turn, group)

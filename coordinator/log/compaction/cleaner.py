@@ -1,12 +1,12 @@
-"""The thread that has logs compacted, one at a time, by a process.
+"""Has a process compact the logs, one at a time.
 
-The log's own thread says what to compact: it looks at its logs (`find`), by the policy of the groups' logs
-(embedded/upkeep.py) or of the topics' (topics/upkeep.py). `Cleaner` has a thread that only waits: until the next round,
-for the process (compaction/process.py) that does the work of a round, and for the log's thread. The log's thread swaps
-in each file that the process wrote, step by step between appends.
+The log's own thread chooses the log (`find`), by the policy of the groups' logs (embedded/upkeep.py) or of the topics'
+(topics/upkeep.py). The thread of `Cleaner` only waits: for the next round, for the process (compaction/process.py) that
+does the work of a round, and for the log's thread. The log's thread swaps in each file that the process wrote, step by
+step between appends.
 
-House rule: nothing of a log is touched but on its own thread; what a process has written is used only if the log has
-been open, and not been read anew, ever since.
+House rule: only its own thread changes a log. A file of the process is used only if the log stayed open, and wasn't
+read anew, since the work was chosen.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from coordinator.log.segments.partition import PartitionLog
 from coordinator.log.segments.swap import swap_in
 
 RETRY_BACKOFFS = 40
-"""A compaction that failed is tried again after so many times the backoff: ten minutes, by default."""
+"""A failed compaction is tried again after so many times the backoff: ten minutes, by default."""
 
 PRIORITY = 19
-"""Of the process that compacts: the least."""
+"""The priority of the process that compacts: the lowest."""
 
 _ROOT = Path(__file__).parents[3]
 T = TypeVar("T")
 
 
 class Work(NamedTuple):
-    """A compaction to be done. reads: of the partition's log, when it was decided on. ratio: how dirty it is."""
+    """A compaction to do. reads: the log's count of reads when it was chosen. ratio: the dirty part of the log."""
 
     upkeep: LogUpkeep
     task: Task
@@ -50,7 +50,7 @@ class Work(NamedTuple):
 
 
 class LogUpkeep(ABC):
-    """How a compaction uses one log, of groups or of a topic; called on the log's thread."""
+    """How a compaction uses one log, of groups or of a topic; the log's thread calls the methods."""
 
     def __init__(self, disk: Disk, folder: Path, log: PartitionLog) -> None:
         self.folder = folder
@@ -58,11 +58,11 @@ class LogUpkeep(ABC):
         self._log = log
 
     def begin_swap(self, cleaned: Cleaned) -> Iterator[None]:
-        """Return the steps in which a new file replaces the old ones, for `swap`; the first is yet to be taken."""
+        """Return the steps in which a new file replaces the old ones, for `swap`; this takes no step itself."""
         return swap_in(self._disk, self.folder, cleaned.base_offset, cleaned.next_offset)
 
     def swap(self, work: Work, steps: Iterator[None]) -> tuple[bool, str]:
-        """Take the next step; return whether there are more, and if there aren't, why, "" when all were taken."""
+        """Take the next step; return whether more follow, and why the swap failed ("" if it didn't)."""
         if not self.is_current(work):
             return False, "the partition was closed meanwhile"
         try:
@@ -78,16 +78,16 @@ class LogUpkeep(ABC):
         return False, ""
 
     def is_current(self, work: Work) -> bool:
-        """Whether the log stayed open since `work` was made; if not, the result is dropped, which is no failure."""
+        """Whether the log stayed open since `work` was made; otherwise the result is dropped, which is no failure."""
         return self._log.is_open() and self._log.reads == work.reads
 
     @abstractmethod
     def _stopped(self, work: Work, reason: str) -> None:
-        """A step failed: the files have to be mended (`recover_swaps`) before they are read."""
+        """A step failed: `recover_swaps` must mend the files before they are read."""
 
 
 def _fields(line: bytes) -> dict[str, Any]:
-    """The fields in a line of the process; none if the process didn't write the line."""
+    """The fields in a line of the process; none if another program wrote the line."""
     with suppress(ValueError):
         said = json.loads(line)
         if isinstance(said, dict):
@@ -116,7 +116,7 @@ def call_on(
 
 
 def _send(process: subprocess.Popen[bytes], data: bytes) -> None:
-    """Write to the process's standard input, past the buffer, which could not be closed once the process has ended."""
+    """Write to the process's standard input, unbuffered: a buffer can't be closed after the process has ended."""
     assert process.stdin is not None
     with suppress(BrokenPipeError):
         while data:
@@ -128,8 +128,9 @@ class Cleaner:
 
     backoff_ms: time between rounds; None: only `look` begins a round.
     find: returns the next compaction; is_new_round says whether a round begins.
-    finish: gets the work, its result, the reason of a failure ("" if nobody needs it), and the duration in seconds.
-    on_thread: calls a function on the thread of the logs, and waits; find and finish are called like this. find and
+    finish: gets the work, its result, the reason of a failure ("" if there is none to report), and the duration in
+    seconds.
+    on_thread: calls a function on the thread of the logs, and waits; Cleaner calls find and finish through it. find and
     finish raise nothing; finish gets every other error as its reason.
     """
 
@@ -151,15 +152,15 @@ class Cleaner:
         self._thread = threading.Thread(target=self._run, name="cleaner", daemon=True)
 
     def start(self) -> None:
-        """Begin; the thread of the logs runs."""
+        """Start; the thread of the logs must run."""
         self._thread.start()
 
     def look(self) -> None:
-        """Begin a new round, now or behind the one that is under way."""
+        """Begin a new round, at once or after the current one."""
         self._is_due.set()
 
     def stop(self) -> None:
-        """End, and a compaction that is at work as well; the thread of the logs runs until then."""
+        """End, and end a running compaction; the thread of the logs must run until then."""
         with self._guard:
             self._stopping.set()
             self._is_due.set()
@@ -236,38 +237,38 @@ class Cleaner:
         return None, last or f"the process ended with {process.wait()}", False
 
     def _end_process(self, *, kill: bool = False) -> None:
-        """Have the process end, if there is one, and wait for it."""
+        """End the process, if there is one, and wait for it."""
         with self._guard:
             process, self._process = self._process, None
         if process is not None:
             if kill:
                 process.kill()
-            with process:  # without its standard input it ends
+            with process:  # it ends when its standard input is closed
                 pass
 
     def _swap(self, work: Work, cleaned: Cleaned) -> str:
-        """Have a file swapped in; return why it wasn't, "" if it was."""
+        """Have the log's thread swap in a file; return why it failed, "" if it didn't."""
         step = partial(work.upkeep.swap, work, work.upkeep.begin_swap(cleaned))
         more, reason = True, ""
         while more:
-            if self._stopping.is_set():  # the next load goes on with it
+            if self._stopping.is_set():  # the next load finishes the swap
                 return "the engine is being closed"
             more, reason = self._ask(step) or (False, "the engine has ended")
         return reason
 
     def _begin(self) -> subprocess.Popen[bytes] | OSError | None:
-        """Start the process; None if it is too late for one.
+        """Start the process; None if the cleaner is stopping.
 
-        On the thread of the logs: until a new process runs its program it holds all locks of this one, and meanwhile
-        none may be given up and taken again.
+        Runs on the thread of the logs: a new process holds all locks of this one until it runs its own program.
+        Meanwhile no lock may be released and locked again.
         """
         command = [sys.executable, "-m", "coordinator.log.compaction.process"]
         with self._guard:
             if self._stopping.is_set():
                 return None
             try:
-                # A process group of its own: what a terminal sends to the server is the server's to deal with. But in
-                # the same session: Linux may share processors out among sessions first, whatever priorities they hold.
+                # A process group of its own, so that the signals of a terminal go to the server alone. The session is
+                # the server's, because Linux may divide processors among sessions before it looks at priorities.
                 self._process = subprocess.Popen(  # noqa: S603 - this very program
                     command,
                     stdin=subprocess.PIPE,
@@ -278,7 +279,7 @@ class Cleaner:
                 )
             except OSError as error:
                 return error
-            with suppress(OSError):  # it does its work all the same
-                # From here, not by itself: to start the interpreter takes as much CPU as a small log.
+            with suppress(OSError):  # a process with normal priority does its work too
+                # The server sets it, as the start of the interpreter takes as much CPU as compacting a small log.
                 os.setpriority(os.PRIO_PROCESS, self._process.pid, PRIORITY)
             return self._process

@@ -68,7 +68,7 @@ class Latest:
                     self.offsets[name_of(record.key)] = record.offset
 
     def _note_plain(self, data: bytes, at: int) -> int:
-        """Do the same for plain batches, up to the one where the pass ends (Take)."""
+        """Do the same for plain batches, up to the one where the pass ends (ChunkHandler)."""
         reader, dirty_offset, offsets, due_ms = self._reader, self._task.dirty_offset, self.offsets, self._due_ms
         while (plain := peek_plain(data, at)) is not None:
             end, base_offset, last_offset, _, max_ms, _, _ = plain

@@ -1,7 +1,7 @@
-"""The new file of a compaction: what stays of one or more old segments.
+"""The new file of a compaction: the retained batches of one or more old segments.
 
-A file in which nothing differs from its old segment is never written. Up to the first difference only a size is
-counted; then the file begins with a copy of as much of the old segment.
+A file that would equal its old segment is never written. Up to the first change the output only counts bytes; then the
+file begins with a copy of so many bytes of the old segment.
 
 House rule: the file has a `.cleaned` name, which no reader of the log reads (segments/swap.py).
 """
@@ -43,15 +43,15 @@ class Output:
             self.write(data[start:end])
 
     def write(self, batch: bytes) -> None:
-        """Write bytes of a batch or more, to a file that differs."""
+        """Write bytes of a batch or more; `mark_changed` was called before."""
         self._parts.append(batch)
         self._parts_size += len(batch)
         self.size += len(batch)
         if self._parts_size >= CHUNK_SIZE:
             self._flush()
 
-    def differ(self) -> None:
-        """From here on the file differs from the old segment; it begins with what was the same."""
+    def mark_changed(self) -> None:
+        """Write a file from here on; it begins with a copy of the unchanged bytes."""
         if self._descriptor is not None:
             return
         self._descriptor = self._disk.open(cleaned_path(self._folder, self.base_offset), create=True)
@@ -65,7 +65,7 @@ class Output:
             self._disk.close(source)
 
     def finish(self, newest: Segment) -> bool:
-        """Make it durable, with the time of `newest`; False if nothing differs, and so there is no file."""
+        """Make it durable, with the time of `newest`; False if nothing changed and there is no file."""
         if self._descriptor is None:
             return False
         self._flush()

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from coordinator.log.engine import Damaged
 from coordinator.log.segments.disk import Disk
-from coordinator.log.segments.segment import Frame, Segment, Take, list_segments, read_others
+from coordinator.log.segments.segment import ChunkHandler, Frame, Segment, list_segments, read_others
 from protocol.records.batch import CorruptBatch
 from protocol.records.rewrite import RecordSlice, slice_records
 
@@ -37,12 +37,12 @@ class SegmentReader:
         self.next_offset = 0
         self._disk = disk
 
-    def frames(self, segment: Segment, take: Take) -> Iterator[Frame]:
-        """Yield the batches that `take` leaves. `take` sets `next_offset` behind those that it takes."""
+    def frames(self, segment: Segment, handle: ChunkHandler) -> Iterator[Frame]:
+        """Yield the batches that `handle` leaves; `handle` sets `next_offset` behind the batches that it handles."""
         self.next_offset = segment.base_offset
         descriptor = self._disk.open(segment.path)
         try:
-            for frame in read_others(self._disk, descriptor, self._disk.size(descriptor), take):
+            for frame in read_others(self._disk, descriptor, self._disk.size(descriptor), handle):
                 if not isinstance(frame, Frame):
                     continue
                 if frame.header.base_offset < self.next_offset:

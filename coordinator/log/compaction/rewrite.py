@@ -1,43 +1,44 @@
-"""Compaction of one log, of groups or of a topic: its closed segments are written anew, without superseded records.
+"""Compaction of one log, of groups or of a topic: writes its closed segments anew, without superseded records.
 
-There are two passes over the files, as in Kafka's cleaner (Cleaner, LogCleanerManager). The first (latest.py) notes the
-last offset of each key in what was appended since the last compaction. The second, in here, goes through all closed
-segments from the oldest on, and leaves out each record that has a later one.
+There are two passes over the files, as in Kafka's cleaner (Cleaner, LogCleanerManager). The first (latest.py) reads the
+part that was appended since the last compaction, and notes the last offset of each key. The second, in this module,
+reads all closed segments from the oldest on, and leaves out each record that has a later one.
 
-Records that stay keep their offset, timestamp and epoch. A batch that loses no record is copied. A batch that loses all
+Retained records keep their offset, timestamp and epoch. A batch that loses no record is copied. A batch that loses all
 its records is left out, so offsets get gaps. Batches of transactions are copied, and their records supersede nothing,
-as the transaction may have been aborted. A tombstone of a key that is in such a batch stays, or the record in the batch
-could come back to life.
+because the transaction may have been aborted. A tombstone stays if a copied batch has a record with its key; otherwise
+that record could come back to life.
 
 In a group's log:
 
-- a tombstone stays until delete_retention_ms after its own timestamp, or, in a batch to which Kafka's cleaner gave a
-  delete horizon, until then (KIP-534);
-- batches of any producer are copied as those of transactions are.
+- a tombstone stays until delete_retention_ms after its own timestamp; in a batch to which Kafka's cleaner gave a delete
+  horizon, it stays until that horizon (KIP-534);
+- batches of idempotent producers are copied too.
 
 In a topic's log, as in Kafka's:
 
 - the compaction that first sees a tombstone gives its batch a delete horizon, delete_retention_ms from then; the first
   compaction behind that horizon drops the tombstone;
-- the last batch of each idempotent producer stays, empty if need be: it says which number comes next;
-- a record without a key goes: it was appended before the topic was compacted.
+- the last batch of each idempotent producer stays, empty if it loses all records: it holds the producer's last number;
+- a record without a key is dropped: it was appended before the topic was compacted.
 
-Other than in Kafka's, the last batch of each file of a topic stays, empty if need be. So a segment ends where the next
-begins, and a log that has lost a segment shows it.
+Unlike in Kafka, the last batch of each file of a topic stays, empty if it loses all records. So a segment ends where
+the next begins, and a missing segment shows as a gap.
 
 Segments are joined while the result fits a segment. Files in which nothing changes aren't written. As in Kafka's
-cleaner, each file is swapped in (segments/swap.py) before the next is begun: so a disk needs room for one segment more
-and not for a second log, and a compaction may end after any of its files.
+cleaner, each file is swapped in (segments/swap.py) before the next is begun. So a disk needs room for one more segment,
+not for a second log, and a compaction may end after any of its files.
 
-Where there is no room for a file, with some to spare for appends, segments are tried one by one until there is room. A
-segment whose rest doesn't fit is left as it is. From there on this compaction drops no tombstone, as the record that it
+If the disk has no room for a file, plus a reserve for appends, segments are tried one by one until there is room. A
+segment that doesn't fit stays unchanged. From there on this compaction drops no tombstone, as the record that it
 deletes may be in that segment; the next compaction begins there.
 
-Plain batches go a short way (protocol/records/plain_keys.py). Where the first pass has been, the second needs no keys:
-the map says by offset which records stay. Neighbours that stay are copied as one run, and a segment of which nothing
-stays isn't read again. Other batches, and those that lose some of their records, go the long way, through `_filter`.
+Simple batches are handled many at a time (protocol/records/plain_keys.py). In the part that the first pass has read,
+the second needs no keys: a list of offsets says which records stay. It copies neighbours that stay as one run, and it
+skips a segment whose records are all superseded. `_filter` handles the other batches, and those that lose some of their
+records.
 
-House rule: nothing here touches a file that a reader of the log reads.
+House rule: this module never changes a file that readers of the log use.
 """
 
 from __future__ import annotations
@@ -63,14 +64,14 @@ from protocol.records.plain_keys import Plain, find_keys, peek_plain
 from protocol.records.rewrite import RecordSlice, encode_slices
 
 FREE_PART = 8
-"""This part of a segment's size stays free on the disk: for those who append, until the old segments are gone."""
+"""So large a part of a segment's size stays free on the disk, for appends until the old segments are gone."""
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 """The system's errors for a file that can't grow."""
 
 
 def compact(disk: Disk, folder: Path, task: Task, swap: Swap) -> Compaction:
-    """Write what compaction leaves of the log in `folder`, and hand each file to `swap`. Raises Damaged, or OSError."""
+    """Compact the log in `folder`, and hand each new file to `swap`. Raises Damaged, or OSError."""
     sources = closed_segments(disk, folder, task.end_offset)
     latest = Latest(disk, task)
     latest.read(sources)
@@ -79,7 +80,7 @@ def compact(disk: Disk, folder: Path, task: Task, swap: Swap) -> Compaction:
 
 
 class _Group(NamedTuple):
-    """So many sources, their bytes, the bytes that are left of them, and the file that has these if it is another."""
+    """Some source segments: their number, their bytes, the bytes after compaction, the new file (None: no change)."""
 
     sources: int
     size_before: int
@@ -103,13 +104,13 @@ class _Rewrite:
         self._stay_at = 0
         self._keys_of_whole: set[bytes] = set()
         self._is_left_out = False
-        # The batch that came last in the file that is written, if none of its records stays: where its bytes begin.
+        # The last batch of the new file if it lost all its records: its bytes and their start.
         self._dropped: tuple[bytes, int] | None = None
-        # Or the empty batch that came last, which stays if the file ends with it: where its bytes begin and end.
+        # The last batch if it was empty before: its bytes, their start and end. It stays if the file ends with it.
         self._held: tuple[bytes, int, int] | None = None
 
     def run(self, sources: Sequence[Source], swap: Swap) -> Compaction:
-        """Write what stays of the sources, file by file; leave a source as it is if its rest doesn't fit the disk."""
+        """Write the new files one by one; a segment whose new file doesn't fit the disk stays unchanged."""
         files: list[Cleaned] = []
         clean_offset, reason = self._map_end, ""
         size_before = size_after = at = 0
@@ -120,7 +121,7 @@ class _Rewrite:
             except OSError as error:
                 if error.errno not in FULL:
                     raise
-                if not alone:  # less may be left of one than of several
+                if not alone:  # the file of one segment may be smaller than that of several
                     alone = True
                     continue
                 segment = sources[at].segment
@@ -139,7 +140,7 @@ class _Rewrite:
         return Compaction(clean_offset, files, size_before, size_after, reason)
 
     def _write_group(self, sources: Sequence[Source], *, alone: bool) -> _Group:
-        """Write the first source, and unless `alone` also the next ones, as far as they fit one segment."""
+        """Write the first source and, unless `alone`, the next ones that fit the same segment."""
         first, end = sources[0]
         newest = first
         self._stay_at = bisect_left(self._stay, first.base_offset)
@@ -153,7 +154,7 @@ class _Rewrite:
                     fits = output.size + size <= self._task.segment_size
                     if alone or not fits or following - first.base_offset > SEGMENT_OFFSETS_MAX:
                         break
-                    output.differ()
+                    output.mark_changed()
                 self._write_source(segment, following, size, output)
                 count += 1
                 size_before += size
@@ -174,10 +175,10 @@ class _Rewrite:
             for frame in self._reader.frames(segment, partial(self._filter_plain, output)):
                 self._filter(segment, frame, output)
         elif size:
-            output.differ()
+            output.mark_changed()
 
     def _nothing_stays(self, base_offset: int, end_offset: int) -> bool:
-        """Whether the first pass has read everything between the two offsets, and all of it is superseded."""
+        """Whether the first pass has read all records between the two offsets, and all are superseded."""
         if base_offset < self._task.dirty_offset or end_offset > self._map_end:
             return False
         return self._stay[bisect_left(self._stay, base_offset)] >= end_offset
@@ -188,41 +189,41 @@ class _Rewrite:
         if self._task.keeps_whole(header):
             self._keep_tombstones_of(segment, frame)
         elif header.base_offset < self._map_end:
-            left = self._left(header, records_of(segment, frame))
-            if left is not None:
-                output.differ()
-                output.write(left)
-                self._dropped = None if left else (frame.data, frame.at)
+            retained = self._retained(header, records_of(segment, frame))
+            if retained is not None:
+                output.mark_changed()
+                output.write(retained)
+                self._dropped = None if retained else (frame.data, frame.at)
                 return
         self._dropped = None
         output.copy(frame.data, frame.at, frame.at + header.size)
 
     # Methods that the rules of a topic's log replace.
 
-    def _left(self, header: Header, records: Sequence[RecordSlice]) -> bytes | None:
-        """The bytes of the records of a batch that stay; None if the batch stays unchanged."""
+    def _retained(self, header: Header, records: Sequence[RecordSlice]) -> bytes | None:
+        """The bytes of a batch with its retained records, empty without any; None if the batch doesn't change."""
         stay = [record for record in records if self._stays(header, record)]
         if stay and len(stay) == len(records):
             return None
         return encode_slices(header, stay) if stay else b""
 
-    def _is_over(self, header: Header, record: RecordSlice) -> bool:
+    def _is_retention_over(self, header: Header, record: RecordSlice) -> bool:
         """Whether the time to keep a tombstone is over."""
         horizon_ms = header.delete_horizon_ms
         end_ms = record.timestamp_ms + self._task.retention_ms if horizon_ms is None else horizon_ms
         return self._task.now_ms >= end_ms
 
     def _end_file(self, output: Output) -> None:
-        """All that goes into a file was looked at."""
+        """Called after the last batch of a file."""
 
     def _index(self, base_offset: int) -> Sequence[Any]:  # noqa: ARG002 - nobody reads it by offset
-        """Where the batches of a new file are."""
+        """The positions of the batches in a new file."""
         return ()
 
-    # The short way.
+    # Simple batches, many at a time.
 
     def _filter_plain(self, output: Output, data: bytes, at: int) -> int:
-        """Do the same for plain batches of which all records stay or none, run by run (Take)."""
+        """Copy or leave out simple batches, run by run, up to the first that loses only a part (ChunkHandler)."""
         dirty_offset, map_end = self._task.dirty_offset, self._map_end
         run = at
         dropped = -1
@@ -234,7 +235,7 @@ class _Rewrite:
                 stays: bool | None = True
             elif base_offset >= dirty_offset:
                 stays = self._stays_by_offset(base_offset, last_offset, count)
-            elif last_offset >= dirty_offset:  # records were deleted up to inside it: the first pass noted all of it
+            elif last_offset >= dirty_offset:  # deleted records end here; the first pass noted the whole batch
                 stays = None
             else:
                 stays = self._stays_by_key(data, at, plain)
@@ -242,7 +243,7 @@ class _Rewrite:
                 break
             if not stays:
                 output.copy(data, run, at)
-                output.differ()
+                output.mark_changed()
                 run = end
                 dropped = at
             self._reader.next_offset = last_offset + 1
@@ -255,7 +256,7 @@ class _Rewrite:
         return at
 
     def _stays_by_offset(self, base_offset: int, last_offset: int, count: int) -> bool | None:
-        """Whether a batch that the first pass has read stays; None if only some of its records stay."""
+        """Whether a batch in the part of the first pass stays; None if only some of its records stay."""
         stay, first = self._stay, self._stay_at
         while stay[first] < base_offset:
             first += 1
@@ -269,7 +270,7 @@ class _Rewrite:
         return True
 
     def _stays_by_key(self, data: bytes, at: int, plain: Plain) -> bool | None:
-        """Whether a batch in front of the first pass's part stays; None if only some of its records stay."""
+        """Whether a batch before the part of the first pass stays; None if only some of its records stay."""
         found = find_keys(data, at, plain)
         if found is None:
             return None
@@ -282,7 +283,7 @@ class _Rewrite:
         return None if 0 < superseded < len(found) else not superseded
 
     def _keep_tombstones_of(self, segment: Segment, frame: Frame) -> None:
-        """Let no tombstone go that has a key of this batch, or none at all once that are too many keys."""
+        """Keep all tombstones with a key of this copied batch; if there are too many such keys, keep all tombstones."""
         if not frame.header.is_control and len(self._keys_of_whole) <= self._task.keys_max:
             records = records_of(segment, frame)
             self._keys_of_whole.update(name_of(record.key) for record in records if record.key is not None)
@@ -297,7 +298,7 @@ class _Rewrite:
             return True
         if name in self._keys_of_whole or len(self._keys_of_whole) > self._task.keys_max:
             return True
-        return not self._is_over(header, record)
+        return not self._is_retention_over(header, record)
 
 
 class _TopicRewrite(_Rewrite):
@@ -327,9 +328,9 @@ class _TopicRewrite(_Rewrite):
     def _drop_held(self, output: Output) -> None:
         if self._held is not None:
             self._held = None
-            output.differ()
+            output.mark_changed()
 
-    def _left(self, header: Header, records: Sequence[RecordSlice]) -> bytes | None:
+    def _retained(self, header: Header, records: Sequence[RecordSlice]) -> bytes | None:
         stay = [record for record in records if self._stays(header, record)]
         if not stay:
             if header.next_offset - 1 not in self._last_offsets:
@@ -342,7 +343,7 @@ class _TopicRewrite(_Rewrite):
             return None
         return encode_slices(header, stay, horizon_ms)
 
-    def _is_over(self, header: Header, record: RecordSlice) -> bool:  # noqa: ARG002 - its batch says it
+    def _is_retention_over(self, header: Header, record: RecordSlice) -> bool:  # noqa: ARG002 - its batch says it
         horizon_ms = header.delete_horizon_ms
         return horizon_ms is not None and self._task.now_ms >= horizon_ms
 

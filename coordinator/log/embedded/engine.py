@@ -248,7 +248,7 @@ class EmbeddedEngine:
     def _end(self, own: Owned) -> None:
         own.end()
         self._loads.end(own, fenced(own))
-        own.let_go()
+        own.release_lock()
 
     def _close(self) -> None:
         for own in list(self._owned.values()):

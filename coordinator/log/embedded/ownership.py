@@ -50,7 +50,7 @@ class Owned:
         self._is_valid = False
         self.log.close("it was given up")
 
-    def let_go(self) -> None:
+    def release_lock(self) -> None:
         """Release the lock."""
         with suppress(OSError):  # even if close fails, the system has released the lock
             self.lock.release()

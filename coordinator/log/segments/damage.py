@@ -1,15 +1,16 @@
-"""Bytes that are no batch: the questions that tell a torn tail from damage, and from messages of an older format.
+"""Searches bytes that are no batch, to tell a torn tail from damage and from messages of an older format.
 
-Nothing says where a batch begins once the one before is damaged, so each byte that could be a magic is tried: what
-could be a header claims some length, and the CRC over that much decides. Bytes may be full of such headers, by chance
-or by intent, and each may claim the rest of the file; to take all of these CRCs takes a time that grows with the square
-of its size. So a `Search` has an allowance that grows with the bytes that it has passed over, and what would take more
-than is left of it is not tried. At once it is larger than any batch: what an accident leaves is always tried.
+Behind a damaged batch nothing marks where the next one begins. So the search tries each byte that could be a magic: the
+header around it claims a length, and the CRC over that length decides. Bytes may be full of such headers, by chance or
+by intent, and each may claim the rest of the file. All these CRCs would take a time that grows with the square of the
+file's size. So a `Search` has an allowance of bytes, which grows with the bytes that it has passed over, and it doesn't
+try a header that claims more than the rest of the allowance. The allowance starts larger than any batch, so the search
+always tries the first header after an accident.
 
 Messages of format 0 and 1 (Kafka before 0.11) are no batches, and no damage either. Their own CRC-32 tells them from
 anything else.
 
-House rule: what an answer means is for the caller.
+House rule: this module answers; its caller decides what an answer means.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from protocol.checksum import crc32c
 from protocol.records.batch import CRC_START, FRAME_SIZE, HEADER_SIZE, MAGIC, CorruptBatch, Header, peek_header
 
 CRC_SIZE_MIN = 256 * 1024 * 1024
-"""Bytes whose CRC is taken whatever was passed over: a twentieth of a second."""
+"""The allowance at the start: CRCs of so many bytes take a twentieth of a second."""
 CRC_SIZE_FACTOR = 16
-"""Bytes whose CRC is taken for each one that was passed over: what it costs to look at it anyway."""
+"""The allowance grows by so many bytes for each byte passed over; to look at that byte costs about as much."""
 
 _MAGIC = b"\x02"
 _MAGIC_AT = 16
@@ -35,28 +36,28 @@ _CRC = struct.Struct(">I")
 _CRC_AT = 17
 _ATTRIBUTES = 0x7F
 _OLD = struct.Struct(">8xiIb")
-"""The head of a message of format 0 or 1: length, CRC-32 of all from the magic on, magic."""
+"""The head of a message of format 0 or 1: the length, the CRC-32 of everything from the magic on, the magic."""
 _OLD_LENGTH_MIN = 14
 """CRC, magic, attributes, and the lengths of key and value."""
 _Crc = Callable[[bytes, int], int]
 
 
 class OldMessages(NamedTuple):
-    """Messages of an older format, up to `end`; magic: of the first."""
+    """Messages of an older format, up to `end`; `magic` is the first message's."""
 
     end: int
     magic: int
 
     @property
     def reason(self) -> str:
-        """Why they are no batch."""
+        """Why the messages are no batches."""
         return f"message format {self.magic}, only {MAGIC} is read"
 
 
 class Search:
-    """Looks for batches in the first `size` bytes of a file; its time is linear in them, however often it is asked.
+    """Looks for batches in the first `size` bytes of a file, in a time that is linear in `size` for all calls together.
 
-    untried: where the first batch begins, if it is one, whose CRC would have taken too long; None if all were tried.
+    untried: where the first header begins whose CRC would have taken too long; None if the search tried all headers.
     """
 
     def __init__(self, disk: Disk, descriptor: int, size: int) -> None:
@@ -67,7 +68,7 @@ class Search:
         self._taken = 0
 
     def is_right(self, position: int, header: Header) -> bool:
-        """Whether the batch at `position` is all there and its CRC is right, and was worth being tried."""
+        """Whether the batch at `position` is complete with the right CRC; False if its CRC would take too long."""
         if header.size > self._size - position:
             return False
         if not self._may_take(position, header.size):
@@ -77,14 +78,14 @@ class Search:
         return _crc(self._disk, self._descriptor, position + CRC_START, position + header.size) == header.crc
 
     def _may_take(self, position: int, size: int) -> bool:
-        """Whether a CRC of that many bytes is worth it; if so, it counts as taken."""
+        """Whether the allowance has that many bytes; if so, they are taken from it."""
         if self._taken + size > CRC_SIZE_MIN + CRC_SIZE_FACTOR * position:
             return False
         self._taken += size
         return True
 
     def old_messages(self, position: int) -> OldMessages | None:
-        """The messages of format 0 or 1 that begin at `position`, up to the last of them; None if there are none."""
+        """The messages of format 0 or 1 that begin at `position`, up to the last one; None if there are none."""
         found: OldMessages | None = None
         while self._size - position >= _OLD.size:
             head = self._disk.read(self._descriptor, _OLD.size, position)
@@ -103,9 +104,9 @@ class Search:
         return found
 
     def behind(self, start: int, could_be: Callable[[Header], bool]) -> int | None:
-        """Where from `start` on a batch with the right CRC begins, None if nowhere.
+        """Where the first batch with the right CRC begins, from `start` on; None if there is none.
 
-        could_be: whether what its header says makes sense to the caller.
+        could_be: whether the caller accepts a header.
         """
         while self._size - start >= HEADER_SIZE:
             data = self._disk.read(self._descriptor, min(CHUNK_SIZE, self._size - start), start)
@@ -123,7 +124,7 @@ class Search:
 
 
 def makes_sense(header: Header) -> bool:
-    """Whether a header says what one could say: random bytes hardly ever do."""
+    """Whether the fields of a header have possible values; random bytes hardly ever do."""
     return (
         header.base_offset >= 0
         and header.attributes & ~_ATTRIBUTES == 0
@@ -133,7 +134,7 @@ def makes_sense(header: Header) -> bool:
 
 
 def is_whole_but_for_its_frame(disk: Disk, descriptor: int, position: int, size: int) -> bool:
-    """Whether all from `position` up to `size` is one batch with the right CRC, whatever its length and magic say."""
+    """Whether the bytes from `position` to `size` are one batch with the right CRC but a wrong length or magic."""
     head = disk.read(descriptor, HEADER_SIZE, position) if size - position >= HEADER_SIZE else b""
     if len(head) < HEADER_SIZE:
         return False
@@ -145,7 +146,7 @@ def is_whole_but_for_its_frame(disk: Disk, descriptor: int, position: int, size:
 def why_not_torn(
     disk: Disk, descriptor: int, position: int, size: int, could_follow: Callable[[Header], bool]
 ) -> str | None:
-    """Why the damage from `position` on can't come from an interrupted write; None if it can."""
+    """Why an interrupted write can't have caused the damage at `position`; None if it can."""
     if is_whole_but_for_its_frame(disk, descriptor, position, size):
         return "the batch is whole, its length or magic is wrong"
     search = Search(disk, descriptor, size)
@@ -167,7 +168,7 @@ def _header(data: bytes, at: int) -> Header | None:
 
 
 def _crc(disk: Disk, descriptor: int, start: int, end: int, of: _Crc = crc32c) -> int:
-    """The CRC of a part of the file, read in chunks: CRC-32C, or what `of` computes."""
+    """The CRC of a part of the file, read in chunks; `of` computes it."""
     crc = 0
     while start < end:
         data = disk.read(descriptor, min(CHUNK_SIZE, end - start), start)

@@ -1,11 +1,11 @@
 """Locks between processes: one on the data folder, one on each partition.
 
-A lock is a file in the data folder (`.lock`, `.lock-7`) that its holder keeps locked (Disk.lock); the system lets go of
-it when the process ends, however it ends. The files stay: another process may be about to lock them. Each carries a
-number, the process id of the folder's holder and the last epoch of the partition. It is not synced, so a crash of the
-machine may lose it, and nothing may depend on it but what a crash of the machine makes needless.
+A lock is a file in the data folder (`.lock`, `.lock-7`) that its holder keeps locked (Disk.lock). The system unlocks it
+when the process ends, even if the process is killed. The files are never removed, because another process may be about
+to lock them. Each holds a number: `.lock` the process id of the holder, `.lock-7` the last epoch of the partition. The
+number isn't synced, so a crash of the machine may lose it. Code may rely on it only where a lost number does no harm.
 
-House rule: below the data folder nothing is written without the lock for it.
+House rule: a process writes below the data folder only under the lock for that part.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from coordinator.log.engine import EngineError
 from coordinator.log.segments.disk import Disk, write_all
 
 _NUMBER_SIZE = 19
-"""Digits: of an int64, which ids of producers are."""
+"""Digits of an int64: producer ids are such numbers."""
 
 
 class DataFolderLocked(EngineError):
-    """Another server works with the data folder.
+    """Another server uses the data folder.
 
     process_id: of that server, None if it is unknown.
     """
@@ -34,9 +34,9 @@ class DataFolderLocked(EngineError):
 
 
 class Lock:
-    """A lock file that is held from construction until `release`.
+    """A lock file, locked from construction until `release`.
 
-    Raises BlockingIOError if somebody holds it already, be it this process, and other OSErrors.
+    Raises BlockingIOError if another holder, or this process itself, has the lock, and other OSErrors.
     """
 
     def __init__(self, disk: Disk, path: Path) -> None:
@@ -49,7 +49,7 @@ class Lock:
             raise
 
     def read_number(self) -> int | None:
-        """Return the number that was noted last, None if that is lost or was never done."""
+        """Return the number in the file, None if it was never noted or is lost."""
         return _number(self._disk.read(self._descriptor, _NUMBER_SIZE, 0))
 
     def note_number(self, number: int) -> None:
@@ -57,16 +57,16 @@ class Lock:
         write_all(self._disk, self._descriptor, [b"%0*d\n" % (_NUMBER_SIZE, number)], 0)
 
     def sync(self) -> None:
-        """Make the number durable, for the one that has to be."""
+        """Make the number durable; only some callers need that."""
         self._disk.fdatasync(self._descriptor)
 
     def release(self) -> None:
-        """Let go of it."""
+        """Release the lock."""
         self._disk.close(self._descriptor)
 
 
 def lock_data_folder(disk: Disk, data_dir: Path) -> Lock:
-    """Lock the data folder for this process, and make it first, durably. Raises DataFolderLocked and OSError."""
+    """Make the data folder durably if it is missing, and lock it. Raises DataFolderLocked and OSError."""
     missing = [folder for folder in (data_dir, *data_dir.parents) if not folder.exists()]
     disk.make_folder(data_dir)
     for folder in missing:
@@ -81,7 +81,7 @@ def lock_data_folder(disk: Disk, data_dir: Path) -> Lock:
 
 
 def noted_number(disk: Disk, path: Path) -> int | None:
-    """Return the number in the lock file at `path`, which somebody else may hold."""
+    """Return the number in the lock file at `path`; another process may hold the lock."""
     descriptor = disk.open(path)
     try:
         return _number(disk.read(descriptor, _NUMBER_SIZE, 0))
@@ -90,5 +90,5 @@ def noted_number(disk: Disk, path: Path) -> int | None:
 
 
 def _number(content: bytes) -> int | None:
-    digits = content.partition(b"\n")[0]  # ten digits and the end of a line, as it was once
+    digits = content.partition(b"\n")[0]  # a file may hold 10 digits and a newline instead of 19
     return int(digits) if digits.isdigit() else None

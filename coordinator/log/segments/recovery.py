@@ -1,13 +1,13 @@
-"""Reading a partition's log back, and deciding what damage means.
+"""Reads a partition's log back, and decides whether damage is a torn tail.
 
-The batches of all segments are read once, oldest first. Each has its CRC checked, and what the CRC doesn't cover must
-make sense: offsets grow (gaps are legal, compaction leaves them), epochs never fall, the length stays inside the file.
-Batches with nothing special about them are taken many at a time (plain_values.py); the others, one by one, are
-looked at here. Records of a transaction wait for its marker (transactions.py).
+The batches of all segments are read once, oldest first. The reader checks each batch's CRC, and also the fields that
+the CRC doesn't cover: offsets grow (with gaps, which compaction leaves), epochs never fall, and the length stays inside
+the file. plain_values.py reads simple batches, many at a time; this module reads the others one by one. Records of a
+transaction wait for its marker (transactions.py).
 
 Where a segment ends in the middle of a batch, tail.py decides whether a crash tore it; anything else raises Damaged.
 
-House rule: records of a key leave here only in the order of the log, and none twice.
+House rule: the reader hands on the records of a key in the order of the log, each at most once.
 """
 
 from __future__ import annotations
@@ -32,20 +32,21 @@ from protocol.records.plain_values import Position, Values, scan
 from protocol.records.walk import Batch, decode_records
 
 PAGE_SIZE = 4 * 1024 * 1024
-"""Bytes of a log whose records are held back together: the larger, the fewer records that others have superseded are
-handed on; the smaller, the less memory a load takes."""
+"""The reader holds records back for so many bytes of the log. A larger page hands on fewer superseded records; a
+smaller page takes less memory during a load.
+"""
 
 PAGE_KEYS = 4096
-"""Records that are handed on at once at most, but for those of one chunk (segment.py): a few ms of work."""
+"""The reader hands on at most so many records at once, plus those of one chunk (segment.py): a few ms of work."""
 
 
 class LogReader:
-    """Reads the log in `folder` through, once: `pages` does it, and then the attributes say where the log ends.
+    """Reads the log in `folder` once, by `pages`; after that the attributes describe its end.
 
     next_offset: of the record to be appended next. epoch: of the last batch, -1 without one.
     segment: the newest, None without any. size: its bytes. size_read: the bytes of all segments.
-    transactions: those without an end; their records have not left here.
-    progress: how much is read, from 0 to 1, if all segments were of one size.
+    transactions: those that are still open; the reader hasn't handed on their records.
+    progress: the part of the log that is read, from 0 to 1, if all segments were of one size.
     """
 
     def __init__(self, disk: Disk, folder: Path, durable: Durable | None, cut: Cut) -> None:
@@ -68,11 +69,11 @@ class LogReader:
     def pages(self) -> Iterator[list[Record]]:
         """Yield the records in lists, each with the last record of each key; cut a torn tail.
 
-        One comes for each chunk that was read, so that whoever takes them can do other things in between. Most are
-        empty: records are held back for a while (PAGE_SIZE, PAGE_KEYS), as others with their keys may follow.
+        There is a list for each chunk, so that the caller can do other work between two chunks. Most lists are empty:
+        the reader holds records back for a while (PAGE_SIZE, PAGE_KEYS), because later records may have the same keys.
 
-        Raises Damaged, or OSError. Markers of transactions are nobody's records and are left out. Nothing is synced:
-        what was read, and the cut, are durable only after a sync of `segment`.
+        Raises Damaged, or OSError. The markers of transactions are left out. Nothing is synced: the records, and the
+        cut, are durable only after a sync of `segment`.
         """
         segments = list_segments(self._disk, self._folder)
         self._segment_count = len(segments)
@@ -95,7 +96,7 @@ class LogReader:
         self._offset_end = segment.base_offset + SEGMENT_OFFSETS_MAX
         page_end = PAGE_SIZE
         try:
-            for found in read_others(self._disk, descriptor, self.size, self._take_plain):
+            for found in read_others(self._disk, descriptor, self.size, self._handle_plain):
                 if isinstance(found, Frame):
                     self._take(segment, found)
                     continue
@@ -118,8 +119,8 @@ class LogReader:
         self._was_packed = False
         return page
 
-    def _take_plain(self, data: bytes, at: int) -> int:
-        """Take all batches that need no second look (Take)."""
+    def _handle_plain(self, data: bytes, at: int) -> int:
+        """Read the batches of a chunk up to the first that isn't simple (ChunkHandler)."""
         last: Values = {} if self.transactions.open_count else self._last
         at, self.next_offset, self.epoch = scan(
             data, Position(at, self.next_offset, self.epoch), self._offset_end, last
@@ -129,12 +130,12 @@ class LogReader:
         return at
 
     def _apply(self, last: Values) -> None:
-        """Let records count that are in no transaction, or in a committed one."""
+        """Apply records that are outside of transactions, or in a committed one."""
         self.transactions.supersede(last.keys())
         self._last |= last
 
     def _take(self, segment: Segment, frame: Frame) -> None:
-        """Check that a batch with the right CRC may stand where it stands, and take its records."""
+        """Check the offsets and the epoch of a batch with the right CRC, and take its records."""
         header = frame.header
         reason = None
         if header.base_offset < self.next_offset:

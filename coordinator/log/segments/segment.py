@@ -1,13 +1,13 @@
 """The folder of a partition, and how one segment file is read.
 
-A partition is a folder, `__consumer_offsets-7`. Its log is cut into segments, each a file that is named for the offset
-it was started at: `00000000000000000000.log`. A segment may begin later than its name says, as compaction leaves gaps.
-Other names in the folder (Kafka's indexes, its `.deleted` and `.swap` files) are not read.
+A partition is a folder, `__consumer_offsets-7`. Its log is cut into segments. Each is a file whose name is an offset:
+`00000000000000000000.log`. The first batch of a segment may have a higher offset, because compaction leaves gaps. Other
+names in the folder (Kafka's indexes, its `.deleted` and `.swap` files) are not read.
 
 A file is read in chunks from its front, and a chunk grows only for a batch that is larger. So a segment of any size
 takes as much memory as its largest batch, and its bytes are read once.
 
-House rule: whether a batch may stand where it stands is for recovery.py; here it is only found whole.
+House rule: this module only finds whole batches; recovery.py checks their offsets and epochs.
 """
 
 from __future__ import annotations
@@ -23,19 +23,21 @@ from protocol.records.batch import HEADER_SIZE, CorruptBatch, Header, check_crc,
 OFFSETS_TOPIC = "__consumer_offsets"
 
 CHUNK_SIZE = 256 * 1024
-"""Bytes of one read: a few ms of decoding, which is what a load makes appends of other partitions wait."""
+"""Bytes of one read. A load decodes them in a few ms, and appends of other partitions wait that long."""
 
 SEGMENT_OFFSETS_MAX = 2**31 - 1
-"""How many offsets a segment spans at most: Kafka's indexes hold them relative to the segment's first, as int32."""
+"""A segment spans at most so many offsets: Kafka's indexes hold them relative to the segment's first, as int32."""
 
-Take = Callable[[bytes, int], int]
-"""Handed a chunk and the index of a batch in it; returns the index of the first batch that it didn't take."""
+ChunkHandler = Callable[[bytes, int], int]
+"""Gets a chunk and the index of a batch in it, handles batches from there on, and returns the index of the first batch
+that it leaves to the caller.
+"""
 
 _SEGMENT_NAME = re.compile(r"(\d{20})\.log")
 
 
 class Segment(NamedTuple):
-    """A file of the log; `base_offset` is what its name says."""
+    """A file of the log; `base_offset` is the offset in its name."""
 
     base_offset: int
     path: Path
@@ -56,7 +58,7 @@ def partition_folder(data_dir: Path, partition: int) -> Path:
 
 
 def segment_at(folder: Path, base_offset: int) -> Segment:
-    """Return the segment that starts at `base_offset`, be it there or not."""
+    """Return the segment that starts at `base_offset`; the file may not exist."""
     return Segment(base_offset, folder / f"{base_offset:020}.log")
 
 
@@ -66,7 +68,7 @@ def list_segments(disk: Disk, folder: Path) -> list[Segment]:
 
 
 def segments_among(folder: Path, names: Iterable[str]) -> list[Segment]:
-    """Return those of `folder`, oldest first, that `names` has."""
+    """Return the segments that `names` lists, oldest first; `folder` holds them."""
     found = map(_SEGMENT_NAME.fullmatch, names)
     return sorted(segment_at(folder, int(name[1])) for name in found if name)
 
@@ -74,8 +76,8 @@ def segments_among(folder: Path, names: Iterable[str]) -> list[Segment]:
 def read_frames(disk: Disk, descriptor: int, size: int, *, start: int = 0, crc: bool = True) -> Iterator[Frame]:
     """Find the batches in the first `size` bytes of a file, each with its CRC checked unless `crc` is off.
 
-    start: where the first of them begins. Raises CorruptBatch, with the position in the file, where the bytes
-    are no batch.
+    start: where the first batch begins. Raises CorruptBatch, with the position in the file, where the bytes are no
+    batch.
     """
     found = read_others(disk, descriptor, size, _none, start=start, crc=crc)
     return (frame for frame in found if isinstance(frame, Frame))
@@ -86,16 +88,16 @@ def _none(_data: bytes, at: int) -> int:
 
 
 def read_others(
-    disk: Disk, descriptor: int, size: int, take: Take, *, start: int = 0, crc: bool = True
+    disk: Disk, descriptor: int, size: int, handle: ChunkHandler, *, start: int = 0, crc: bool = True
 ) -> Iterator[Frame | int]:
-    """Do as `read_frames`, but for the batches that `take` takes; the position is yielded whenever a chunk is done."""
+    """Yield the batches that `handle` leaves, and the position after each chunk; for the rest see `read_frames`."""
     position, at, data = start, 0, b""
     try:
         while position < size:
             if at < len(data):
-                passed = take(data, at) - at
-                position += passed
-                at += passed
+                handled = handle(data, at) - at
+                position += handled
+                at += handled
                 if position == size:
                     break
             header = peek_header(data, at) if len(data) - at >= HEADER_SIZE else None

@@ -1,15 +1,16 @@
-"""Commits of offsets inside transactions, while a log is read: they wait for the marker that ends their transaction.
+"""Offset commits inside transactions, while a log is read: they wait for the marker that ends their transaction.
 
-A producer has at most one transaction open in a partition; its batches say that they are transactional. A control
-batch with a marker ends it: committed, its records count, and aborted, they never did. A marker without a transaction
-means nothing, as compaction leaves markers longer than the records. It ends its producer's transaction whatever its
-epoch is: a broker takes none of an older epoch than the records, and that of a fenced producer has a newer one.
+A producer has at most one open transaction in a partition; its batches have the transactional flag. A control batch
+with a marker ends the transaction: the records of a committed one are applied, those of an aborted one are dropped. A
+marker without a transaction is ignored, as compaction keeps markers longer than records. The marker's epoch is not
+compared with that of the records: a broker refuses a marker with an older epoch, and a fenced producer's marker has a
+newer one.
 
-Which record of a key is the last is decided by the records' offsets and not by the marker's (Kafka 4:
-OffsetMetadataManager.replayEndTransactionMarker). A record that is applied therefore ends the waiting of all earlier
-ones with its key, a tombstone too, and what a commit hands on is later than all that was handed on before.
+The last record of a key is the one with the highest offset of its own; the marker's offset doesn't count (Kafka 4:
+OffsetMetadataManager.replayEndTransactionMarker). So an applied record, a tombstone too, drops all earlier waiting
+records with its key, and a commit hands on only records that are later than those handed on before it.
 
-House rule: memory is that of the open transactions, the last record per key.
+House rule: the memory holds the last record per key of each open transaction, and nothing else.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from typing import NamedTuple
 from protocol.records.batch import Record
 
 COMMIT = 1
-"""The type in the key of a marker that commits its transaction (Kafka: ControlRecordType); an abort is 0."""
+"""The type in the key of a marker that commits its transaction (Kafka: ControlRecordType); the type of an abort is 0.
+"""
 
 _ABORT = 0
 _marker_key = struct.Struct(">hh")
@@ -33,9 +35,9 @@ class _Waiting(NamedTuple):
 
 
 def marker_type(key: bytes) -> int | None:
-    """Return whether a control record ends a transaction: COMMIT, 0 for an abort, None for any other kind of record.
+    """Return how a control record ends a transaction: COMMIT, 0 for an abort, None for any other kind of record.
 
-    Raises ValueError for a key too short to say.
+    Raises ValueError if the key is too short.
     """
     if len(key) < _marker_key.size:
         raise ValueError(f"a marker's key of {len(key)} bytes")
@@ -44,7 +46,7 @@ def marker_type(key: bytes) -> int | None:
 
 
 class Transactions:
-    """The transactions that are open at one position of a log; its methods are called in the order of the records."""
+    """The transactions that are open at one position of a log; calls come in the order of the records."""
 
     def __init__(self) -> None:
         self._waiting: dict[bytes, dict[int, _Waiting]] = {}
@@ -52,16 +54,16 @@ class Transactions:
 
     @property
     def open_count(self) -> int:
-        """How many have no end yet."""
+        """The number of open transactions."""
         return len(self._keys)
 
     @property
     def waiting_count(self) -> int:
-        """How many records would count if all of them were committed, the last of each key and producer."""
+        """The number of waiting records: the last record of each key and producer."""
         return sum(map(len, self._waiting.values()))
 
     def add(self, producer_id: int, offsets: Iterable[int], records: Iterable[Record]) -> None:
-        """Take the records of a transactional batch."""
+        """Let the records of a transactional batch wait."""
         keys = self._keys.setdefault(producer_id, {})
         for offset, record in zip(offsets, records, strict=True):
             keys[record.key] = None
@@ -73,7 +75,7 @@ class Transactions:
             del self._waiting[key]
 
     def end(self, producer_id: int, marker: int) -> list[Record]:
-        """End the transaction of `producer_id` as `marker` says; return the records that count from now on."""
+        """End the transaction of `producer_id` by the type of its marker; return the records to apply."""
         counting = []
         for key in self._keys.pop(producer_id, ()):
             others = self._waiting.get(key)

@@ -1,13 +1,13 @@
-"""Which topic partition is compacted next, and what its log does with the result.
+"""Chooses the topic partition to compact next, and applies the result to its log.
 
 Topics' logs are compacted as the groups' logs are: a Cleaner has a thread that waits and a process that works. Between
-other calls, the thread of the logs looks at the logs for it, and swaps in the files that the process wrote. The
-Cleaner is made when there is a compacted topic.
+other calls, the thread of the logs looks at the logs for it, and swaps in the files that the process wrote. The first
+compacted topic makes the Cleaner.
 
-A log that nobody has opened since the server started is opened for its compaction: one at each look, so that other
-calls have their turn.
+A log that was never opened since the server started is opened for its compaction. Each look opens one log at most, so
+that other calls don't wait long.
 
-House rule: a compaction that fails is reported once, and tried again later; it stops no other.
+House rule: a failed compaction is reported once and tried again later; it stops no other compaction.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from coordinator.log.segments.disk import Disk, describe
 from coordinator.log.topics.log import TopicLog
 from coordinator.log.topics.partition import TopicPartition
 from coordinator.log.topics.thread import LogThread, forget
-from coordinator.log.topics.upkeep import TopicUpkeep, may_be_dirty
+from coordinator.log.topics.upkeep import TopicUpkeep, may_need_compaction
 
 
 class Compacted(NamedTuple):
-    """How the compaction of the log in `folder` (its name) went. reason: why it was put off, "" if it wasn't."""
+    """The result of a compaction of the log in `folder` (its name). reason: why it was put off, "" if it wasn't."""
 
     folder: str
     size_before: int
@@ -40,7 +40,7 @@ class Compacted(NamedTuple):
 
 
 class Logs(Protocol):
-    """The logs, as their thread sees them."""
+    """The logs, as the methods on their thread use them."""
 
     def log(self, partition: TopicPartition) -> TopicLog:
         """The open log of a topic partition. Raises EngineError."""
@@ -53,7 +53,7 @@ class Logs(Protocol):
 
 
 class Compactions:
-    """See the module. compacted: called with how a compaction went. counts: where compactions are counted."""
+    """See the module. compacted: called with the result of a compaction. counts: where compactions are counted."""
 
     def __init__(
         self, disk: Disk, logs: Logs, thread: LogThread, compacted: Callable[[Compacted], None], counts: Counts
@@ -64,7 +64,7 @@ class Compactions:
         self._compacted = compacted
         self._counts = counts
         self._cleaner: Cleaner | None = None
-        # Below: touched by the thread of the logs only.
+        # Below: only the thread of the logs uses these.
         self._watched: dict[tuple[UUID, int], TopicPartition] = {}
         self._upkeeps: dict[tuple[UUID, int], TopicUpkeep] = {}
         self._not_before_ms: dict[tuple[UUID, int], int] = {}
@@ -74,7 +74,7 @@ class Compactions:
     # On any thread, one call at a time.
 
     def look(self, partitions: Sequence[TopicPartition], now_ms: int, backoff_ms: int) -> None:
-        """Compact those of the compacted topics' partitions that are worth it; all others are forgotten."""
+        """Compact those of `partitions` that are dirty enough; forget all other partitions."""
         if self._cleaner is None and not partitions:
             return
         watched = {partition.key: partition for partition in partitions}
@@ -85,24 +85,24 @@ class Compactions:
         self._cleaner.look()
 
     def stop(self) -> None:
-        """End, and end a compaction that is at work; the thread of the logs runs until then."""
+        """End, and end a running compaction; the thread of the logs must run until then."""
         if self._cleaner is not None:
             self._cleaner.stop()
 
     # On the thread of the logs.
 
     def watch(self, partitions: dict[tuple[UUID, int], TopicPartition], now_ms: int, backoff_ms: int) -> None:
-        """Let these be the partitions that are compacted."""
+        """Set the partitions to compact."""
         self._watched, self._watched_at_ms, self._backoff_ms = partitions, now_ms, backoff_ms
         self._upkeeps = {key: upkeep for key, upkeep in self._upkeeps.items() if key in partitions}
         self._not_before_ms = {key: time_ms for key, time_ms in self._not_before_ms.items() if key in partitions}
 
     def forget(self, partition: TopicPartition) -> None:
-        """Don't look at a partition again: its folder may soon be another topic's."""
+        """Stop compacting a partition, because another topic may soon have its folder."""
         self._watched.pop(partition.key, None)
 
     def find(self, *, is_new_round: bool) -> Work | None:  # noqa: ARG002 - each look goes through all logs
-        """Return the compaction that is most worth doing; open one log for it at most."""
+        """Return the compaction of the dirtiest log; open one log at most."""
         self._may_open, self._is_more_to_open = True, False
         works = list(filter(None, map(self._look_at, self._watched.values())))
         self._counts.dirty_ratio = max((upkeep.dirty_ratio for upkeep in self._upkeeps.values()), default=0.0)
@@ -120,7 +120,7 @@ class Compactions:
         return None
 
     def finish(self, work: Work, compaction: Compaction | None, reason: str, duration_s: float) -> None:
-        """Take note of how a compaction went."""
+        """Apply and report the result of a compaction."""
         upkeep = work.upkeep
         assert isinstance(upkeep, TopicUpkeep)
         try:
@@ -135,7 +135,7 @@ class Compactions:
             self._failed(upkeep.key, upkeep.folder, duration_s, reason)
 
     def _look_at(self, partition: TopicPartition) -> Work | None:
-        """The compaction of one log, if it is worth it; the log is opened if it may need one."""
+        """The compaction of one log, if it is due; opens a log that may need one."""
         now_ms = self._watched_at_ms
         if now_ms < self._not_before_ms.get(partition.key, 0):
             return None
@@ -144,7 +144,7 @@ class Compactions:
             upkeep = self._upkeeps.get(partition.key)
             if upkeep is None or not upkeep.is_open():
                 known = self._logs.known(partition)
-                if known is None and not may_be_dirty(self._disk, folder, partition.limits):
+                if known is None and not may_need_compaction(self._disk, folder, partition.limits):
                     return None
                 if known is None or not known.is_open():
                     if not self._may_open:
@@ -154,7 +154,7 @@ class Compactions:
                 upkeep = TopicUpkeep(self._disk, folder, self._logs.log(partition), partition.key)
                 self._upkeeps[partition.key] = upkeep
             return upkeep.look(partition.limits, now_ms)
-        except (EngineError, OSError):  # the log can't be opened, and has reported that
+        except (EngineError, OSError):  # the log can't be opened, and was reported
             self._put_off(partition.key)
         except Exception as error:  # noqa: BLE001 - a mistake of ours; other logs don't wait for it
             self._failed(partition.key, folder, 0.0, describe(error))

@@ -1,14 +1,14 @@
-"""Folders of topic partitions in the data folder: whose one is, and taking its name away.
+"""Folders of topic partitions in the data folder: the topic that owns a folder, and how a folder is renamed.
 
-A folder is named for its topic and partition, and a topic that is deleted and created again has the same name but
-another id. Whose a folder is stands in `partition.metadata`, which Kafka keeps as well. Only the topic whose id it has
-may give it up.
+A folder is named for its topic and partition. A topic that is deleted and created again has the same name but another
+id. The file `partition.metadata`, which Kafka keeps as well, holds the id of the owner. Only the topic with that id may
+give up the folder.
 
     orders-0                        the topic's
-    .<chance>-delete                of a topic that was deleted: nobody's, to be removed
-    orders-0.<chance>-stray         of a topic that isn't in the list: kept as Kafka does, where nobody reads it
+    .<chance>-delete                of a deleted topic, to be removed
+    orders-0.<chance>-stray         of a topic that isn't in the list: kept as Kafka does, under a name that isn't read
 
-House rule: a name is taken away by one rename, and then it is durable.
+House rule: one rename takes a name away; then the folder is synced.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ OWNER_NAME = "partition.metadata"
 DELETED_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
 NAME_KEPT = 200
-"""Characters of a folder's name that its new one begins with: what comes behind still fits a file name."""
+"""A new name begins with so many characters of the old one; the rest of it still fits a file name."""
 
 INTERNAL = "__"
-"""What the names of internal topics begin with."""
+"""The names of internal topics begin with this."""
 
 _FOLDER_NAME = re.compile(r"(.+)-([0-9]+)")
 
@@ -41,13 +41,13 @@ def folder_of(data_dir: Path, topic: str, partition: int) -> Path:
 
 
 def partitions_of(data_dir: Path, topic: str) -> int:
-    """How many partitions of a topic there are room for in its folders: one more than the highest number, or 0."""
+    """The number of partitions that a topic's folders suggest: one more than the highest number, or 0."""
     numbers = [folder.name.removeprefix(f"{topic}-") for folder in data_dir.glob(f"{topic}-*")]
     return max((int(number) + 1 for number in numbers if number.isdecimal()), default=0)
 
 
 def owner_of(folder: Path) -> str | None:
-    """The id of the topic whose folder it is, as Kafka writes ids; None if nothing says so. Raises Damaged, OSError."""
+    """The id of the topic that owns the folder, as Kafka writes ids; None without a file. Raises Damaged, OSError."""
     try:
         lines = (folder / OWNER_NAME).read_text(encoding="ascii").splitlines()
     except FileNotFoundError:
@@ -58,20 +58,20 @@ def owner_of(folder: Path) -> str | None:
 
 
 def is_anothers(folder: Path, topic_id: UUID) -> bool:
-    """Whether its `partition.metadata` names another topic. Raises Damaged, OSError."""
+    """Whether the folder's `partition.metadata` names another topic. Raises Damaged, OSError."""
     owner = owner_of(folder)
     return owner is not None and owner != kafka_id(topic_id)
 
 
 def set_aside_deleted(disk: Disk, folder: Path, topic_id: UUID) -> None:
-    """Let the folder be nobody's, durably, if it is that topic's. Raises Damaged, OSError."""
+    """Rename the folder for its removal, durably, if that topic owns it. Raises Damaged, OSError."""
     if folder.exists() and not is_anothers(folder, topic_id):
         disk.rename(folder, folder.with_name(f".{os.urandom(8).hex()}{DELETED_SUFFIX}"))
         disk.sync_folder(folder.parent)
 
 
 def set_aside_stray(disk: Disk, folder: Path) -> Path:
-    """Keep it under a name that nobody reads, which is returned. Raises OSError."""
+    """Rename the folder so that no log reads it; return the new path. Raises OSError."""
     stray = folder.with_name(f"{folder.name[:NAME_KEPT]}.{os.urandom(8).hex()}{STRAY_SUFFIX}")
     disk.rename(folder, stray)
     disk.sync_folder(folder.parent)

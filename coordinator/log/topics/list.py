@@ -1,9 +1,10 @@
 """The list of topics, kept across restarts in one small file of the data folder.
 
-`topics.json` has a line with the format and the CRC-32C of what follows, and then a line for each topic, by name. It is
-replaced as a whole, so at any time there is the former list or the new one, and one whose `save` returned is durable.
+The first line of `topics.json` has the format and the CRC-32C of the other lines. Then there is a line for each topic,
+by name. The file is replaced as a whole, so it is always the former list or the new one. After `save` returns, the new
+list is durable.
 
-House rule: a file that isn't exactly what was saved is refused; no topic is dropped because its line can't be read.
+House rule: a file that isn't exactly what was saved is refused; a line that can't be read never drops a topic.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ class Topic:
 
 
 class Declared(NamedTuple):
-    """What the configuration changes about topics.
+    """The differences between the topics and the configuration.
 
-    changed: those that were missing, or had fewer partitions than it says. too_few: those that have more, with what it
-    says: they stay as they are.
+    changed: topics that were missing, or had fewer partitions than declared. too_few: topics that have more, with the
+    declared number; they stay unchanged.
     """
 
     changed: list[Topic]
@@ -46,7 +47,7 @@ class Declared(NamedTuple):
 
 
 def declare(topics: Mapping[str, Topic], counts: Mapping[str, int], fresh_id: Callable[[], UUID]) -> Declared:
-    """Compare topics with what the configuration declares: by name, how many partitions."""
+    """Compare topics with the configuration's `counts`: the number of partitions by name."""
     declared = Declared([], [])
     for name, count in counts.items():
         topic = topics.get(name)
@@ -60,7 +61,7 @@ def declare(topics: Mapping[str, Topic], counts: Mapping[str, int], fresh_id: Ca
 
 
 class TopicsFile:
-    """The list in `data_dir`, for whoever holds the lock of that folder. The methods wait for the disk."""
+    """The list in `data_dir`; the caller holds the lock of that folder. The methods wait for the disk."""
 
     def __init__(self, data_dir: Path, disk: Disk | None = None) -> None:
         self._path = data_dir / TOPICS_NAME
@@ -99,7 +100,7 @@ class TopicsFile:
 
 
 def kafka_id(fresh: UUID) -> str:
-    """A UUID as Kafka writes it, in base 64; never with a dash in front, which its tools would take for an option."""
+    """A UUID as Kafka writes it, in base 64; never with a dash in front, which its tools would read as an option."""
     text = urlsafe_b64encode(fresh.bytes).decode().rstrip("=")
     return f"_{text[1:]}" if text.startswith("-") else text
 

@@ -1,20 +1,21 @@
-"""The log of a user's topic partition: the same files as a group's partition has, but nobody here knows the records.
+"""The log of a user's topic partition. Its files are those of a group's partition, but its records are opaque bytes.
 
-It is a PartitionLog in how it writes, and in what a failed write leaves behind; what differs is what it takes, batches
-as producers sent them, and what it knows of them:
+It writes, and handles failed writes, as a PartitionLog does. It differs in its input, batches as producers sent them,
+and in what it keeps in memory about them:
 
-- where they are, in memory (view.py);
-- who wrote them (producers.py), to know a repetition.
+- where the batches are (view.py);
+- the producers of the batches (producers.py), to recognize a repeated batch.
 
-Both are made anew when the log is opened, from all its batches, each with its CRC checked; a tail that a crash tore is
-cut off under the same rules as everywhere (damage.py).
+Opening the log builds both from all batches and checks each CRC. It cuts off a torn tail under the same rules as for
+other logs (damage.py).
 
-A segment begins where the one before it ends, compacted or not: where it doesn't, records were lost, and the log is
-refused. Inside segments offsets have gaps only if the log was ever compacted, which a file
-`cleaner-offset-checkpoint` says, with the offset below which no key is there twice. A compacted file takes its place in
-steps (swap.py), between which the log may be read and appended to.
+A segment begins where the one before it ends, compacted or not. A gap between two segments means that records were
+lost, and the log is refused. A gap inside a segment is legal only if the log was ever compacted: then a file
+`cleaner-offset-checkpoint` exists, with the offset below which each key occurs once. A compacted file replaces the old
+ones in steps (swap.py); between two steps the log can be read and appended to.
 
-The log starts where a file `log-start-offset-checkpoint` says (DeleteRecords), or where its oldest segment does.
+The log starts at the offset in the file `log-start-offset-checkpoint` (DeleteRecords), or where its oldest segment
+does.
 
 House rule: as PartitionLog's. Source: Kafka's UnifiedLog and LogSegment, release 3.9.
 """
@@ -46,7 +47,7 @@ from protocol.records.rewrite import placed
 from schemas.errors import ErrorCode
 
 LEADER_EPOCH = 0
-"""Of every batch: nobody else ever leads a topic partition."""
+"""The epoch of every batch: a topic partition has the same leader forever."""
 
 START_NAME = "log-start-offset-checkpoint"
 CLEAN_NAME = "cleaner-offset-checkpoint"
@@ -63,8 +64,8 @@ class Written(NamedTuple):
 class TopicLog(PartitionLog):
     """The log in `folder`, of a partition of the topic with `topic_id`.
 
-    reads: how often it was opened. clean_offset: below it no key is there twice. is_being_compacted: closed segments
-    stay as they are but for what compaction does with them.
+    reads: how often it was opened. clean_offset: below it each key occurs once. is_being_compacted: only the compaction
+    may change closed segments.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class TopicLog(PartitionLog):
     # Opening.
 
     def open(self) -> None:
-        """Read what is there; then the log takes appends. Raises Damaged, OSError: it stays closed then."""
+        """Read the log; after that it takes appends. Raises Damaged, OSError: then it stays closed."""
         self.close("it is being loaded")
         self.reads += 1
         self._is_parked = self.is_being_compacted = False
@@ -105,7 +106,7 @@ class TopicLog(PartitionLog):
         first = segments[0].base_offset if segments else 0
         self.view.start = min(max(first, noted_offset(self._folder / START_NAME) or 0), self._next_offset)
         self.view.end = self._next_offset
-        # Offsets behind the end may be gone with a torn tail.
+        # A torn tail may have taken offsets with it, so the noted offset may be behind the end.
         self.clean_offset = clean_offset if clean_offset is not None and clean_offset <= self._next_offset else 0
         if self.view.parts:
             self._make_durable(self.view.parts[-1].segment, self.view.parts[-1].size)
@@ -132,7 +133,7 @@ class TopicLog(PartitionLog):
         return part
 
     def _take(self, part: Part, position: int, base_offset: int, header: Header) -> None:
-        """A batch is in the log."""
+        """Note a batch that is in the log."""
         part.add(position, base_offset, header)
         self.producers.take(header, base_offset)
         self._next_offset = self.view.end = base_offset + header.last_offset_delta + 1
@@ -145,23 +146,23 @@ class TopicLog(PartitionLog):
         return self._has_gaps and header.base_offset > self._next_offset
 
     def _note_offset(self, name: str, offset: int) -> None:
-        """Keep an offset as Kafka's checkpoints do, durably. Raises OSError."""
+        """Store an offset durably in the format of Kafka's checkpoints. Raises OSError."""
         topic, _, partition = self._folder.name.rpartition("-")
         replace_file(self._disk, self._folder / name, f"0\n1\n{topic} {partition} {offset}\n".encode())
 
     def give_up(self, because: str) -> None:
-        """Close it after a mistake of ours: what is in memory is not believed any more."""
+        """Close the log after a bug of ours: its state in memory may be wrong."""
         self._must_mend = self._durable is not None
         self.close(because)
 
     # Appending.
 
     def park(self) -> None:
-        """Close the file that is appended to, until the next append opens it again."""
+        """Close the file of the active segment, until the next append opens it again."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             self._is_parked = True
-            with suppress(OSError):  # all that was appended is durable
+            with suppress(OSError):  # all appended batches are durable
                 self._disk.close(descriptor)
 
     def append_batches(
@@ -207,7 +208,7 @@ class TopicLog(PartitionLog):
         return outcomes
 
     def _decide(self, data: bytes, limits: Limits, now_ms: int) -> Header | Written | Rejected:
-        """The header that a batch is to be appended with, or why it is not."""
+        """The header to append the batch with, or the reason not to append it."""
         try:
             header = check_produced(data, limits, self._folder.name)
         except Rejected as rejected:
@@ -222,7 +223,7 @@ class TopicLog(PartitionLog):
         return header._replace(max_timestamp_ms=now_ms) if limits.has_append_time else header
 
     def _with_start(self, rejected: Rejected) -> Rejected:
-        """With the log's start, but for batches that Kafka refuses by their bytes alone (ReplicaManager)."""
+        """Add the log's start, except for batches that Kafka refuses by their bytes alone (ReplicaManager)."""
         if rejected.error not in {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE}:
             rejected.log_start_offset = self.view.start
         return rejected
@@ -242,9 +243,9 @@ class TopicLog(PartitionLog):
             self._remove(self._count_before(offset))
 
     def retain(self, limits: Limits, now_ms: int) -> int:
-        """Remove the segments that the topic's retention gives up, and return how many. Raises OSError.
+        """Remove the segments that the topic's retention gives up, and return their number. Raises OSError.
 
-        Also those that nobody may read any more; none while they are being compacted, as in Kafka.
+        Segments below the log's start go too. As in Kafka, a log that is being compacted loses none.
         """
         if self.is_being_compacted:
             return 0
@@ -277,23 +278,23 @@ class TopicLog(PartitionLog):
     # Compaction.
 
     def begin_compaction(self) -> None:
-        """Note, durably, that offsets may have gaps from now on, and leave closed segments alone. Raises OSError."""
+        """Note, durably, that offsets may have gaps from here on, and keep closed segments. Raises OSError."""
         if not self._has_gaps:
             self._note_offset(CLEAN_NAME, self.clean_offset)
             self._has_gaps = True
         self.is_being_compacted = True
 
     def end_compaction(self, clean_offset: int) -> None:
-        """Note up to where no key is there twice. Raises OSError."""
+        """Note the offset below which each key occurs once. Raises OSError."""
         self.is_being_compacted = False
         if clean_offset != self.clean_offset:
             self._note_offset(CLEAN_NAME, clean_offset)
             self.clean_offset = clean_offset
 
     def swap(self, cleaned: Cleaned) -> Iterator[None]:
-        """Let a compacted file take its place, in steps between which all of the log can be read. Raises OSError.
+        """Replace old files by a compacted one, in steps between which all of the log can be read. Raises OSError.
 
-        Where it isn't taken to its end, the log has to be closed: opening it goes on with it.
+        A caller that stops between two steps closes the log; the next `open` finishes the swap.
         """
         base_offset, next_offset, fields = cleaned
         steps = swap_in(self._disk, self._folder, base_offset, next_offset)
@@ -307,11 +308,11 @@ class TopicLog(PartitionLog):
         new.segment = segment_at(self._folder, base_offset)
 
     def _newest_ms(self, part: Part) -> int:
-        """When a segment's newest record was made, as far as records say; else when it was written, as in Kafka."""
+        """The newest timestamp of a segment's records; without one, as in Kafka, when the file was written."""
         return part.max_ms if part.max_ms >= 0 or not part.size else part.segment.path.stat().st_mtime_ns // 1_000_000
 
     def _count_before(self, offset: int) -> int:
-        """How many segments end before `offset`, but for the newest."""
+        """The number of segments that end before `offset`, without the newest."""
         return sum(part.segment.base_offset <= offset for part in self.view.parts[1:])
 
     def _remove(self, count: int) -> None:
@@ -319,13 +320,13 @@ class TopicLog(PartitionLog):
         for part in self.view.parts[:count]:
             with suppress(FileNotFoundError):
                 self._disk.remove(part.segment.path)
-            # Not before: one that can't be removed now is tried again.
+            # Only after the removal: a file that can't be removed is tried again later.
             self.view.parts.remove(part)
         if count:
             self._disk.sync_folder(self._folder)
 
     def claim(self) -> None:
-        """Note whose folder it is, once. Raises OSError."""
+        """Note the topic's id in the folder, once. Raises OSError."""
         path = self._folder / OWNER_NAME
         if not path.exists():
             self._disk.make_folder(self._folder)
@@ -333,7 +334,7 @@ class TopicLog(PartitionLog):
 
 
 def noted_offset(path: Path) -> int | None:
-    """The offset in a checkpoint of one topic partition, None if there is none. Raises Damaged, OSError."""
+    """The offset in a topic partition's checkpoint file, None if there is no file. Raises Damaged, OSError."""
     try:
         return int(path.read_text(encoding="ascii").split("\n")[2].split(" ")[2])
     except FileNotFoundError:

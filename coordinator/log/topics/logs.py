@@ -1,12 +1,12 @@
 """The logs of all topic partitions that this server leads.
 
-A log is opened, which reads all of it once, by the first call that needs it; its folder is made by the first append. A
-log that can't be used is opened again by the next call.
+The first call that needs a log opens it, which reads all of it once. The first append makes its folder. If a log
+failed, the next call opens it again.
 
-All logs share one thread (thread.py). `append` and `call` queue something for it and return at once; the other methods
-are called on it, by `call`.
+All logs share one thread (thread.py). `append` and `call` queue a call for it and return at once; `call` runs the other
+methods on that thread.
 
-House rule: a log never sees a call from another thread.
+House rule: only the thread of the logs calls a log.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from coordinator.log.topics.producer_ids import ProducerIds
 from coordinator.log.topics.thread import Append, Done, LogThread, Result
 
 FILES_MAX = 24
-"""Logs that have a file open, those that were used last: the process may have few files (app.FILES_KEPT)."""
+"""So many logs, those used last, have a file open: the process may have few files (app.FILES_KEPT)."""
 
 
 class TopicLogs:
@@ -42,10 +42,10 @@ class TopicLogs:
 
     hand_over, died: see LogThread.
     cut: called with (file, position, size) when a torn tail was cut off.
-    failed: called with (folder, reason) of a log that can't be used; once, until it can.
-    strayed: called with (folder, new folder) of a folder that turned out to be another topic's.
-    compacted: called with how a compaction went. If the disk became full it is called twice: for the part that was
-    done, and for the rest that was put off.
+    failed: called with (folder, reason) when a log can't be used; not again until it could be used in between.
+    strayed: called with (folder, new folder) when a folder turned out to be another topic's.
+    compacted: called with the result of a compaction; twice if the disk became full: for the part that was done, and
+    for the rest that was put off.
     counts: where appends and compactions are counted.
     """
 
@@ -71,7 +71,7 @@ class TopicLogs:
         self._counts = counts or Counts()
         self._thread = LogThread(self._append, self._remove_deleted, self._end, hand_over, died, now_s)
         self._compactions = Compactions(self._disk, self, self._thread, compacted, self._counts)
-        # Below: touched by the thread only.
+        # Below: only the thread of the logs uses these.
         self._remover: ThreadPoolExecutor | None = None
         self._producer_ids = ProducerIds(self._disk, data_dir)
         self._logs: dict[tuple[UUID, int], TopicLog] = {}
@@ -81,29 +81,29 @@ class TopicLogs:
     # On any thread, one call at a time.
 
     def append(self, partition: TopicPartition, data: bytes, now_ms: int, done: Done) -> None:
-        """Append the batch at the start of `data`; done: Written, Rejected or an EngineError."""
+        """Append the batch at the start of `data`; `done` gets Written, Rejected or an EngineError."""
         self._thread.append(Append(partition, data, now_ms, done))
 
     def call(self, function: Callable[[], Any], done: Done) -> None:
-        """Call `function` on the thread; done: what it returns or raises."""
+        """Call `function` on the thread; `done` gets its result or its error."""
         self._thread.call(function, done)
 
     def compact(self, partitions: Sequence[TopicPartition], now_ms: int, backoff_ms: int) -> None:
-        """Compact those of the compacted topics' partitions that are worth it.
+        """Compact those of the compacted topics' partitions that are dirty enough.
 
-        One whose compaction failed is tried again after RETRY_BACKOFFS times `backoff_ms`.
+        A failed compaction is tried again after RETRY_BACKOFFS times `backoff_ms`.
         """
         self._compactions.look(partitions, now_ms, backoff_ms)
 
     def close(self) -> None:
-        """Do all that is queued, and end; returns when that is done."""
+        """Finish all queued calls, and end the thread; returns when it has ended."""
         self._compactions.stop()
         self._thread.close()
 
     # On the thread, by `call`.
 
     def log(self, partition: TopicPartition) -> TopicLog:
-        """The open log of a topic partition of a user's. Raises EngineError."""
+        """The open log of a user's topic partition. Raises EngineError."""
         assert partition.topic != OFFSETS_TOPIC
         log = self._logs.get(partition.key)
         if log is not None and log.is_open():
@@ -113,11 +113,11 @@ class TopicLogs:
         try:
             if log is None:
                 if is_anothers(folder, partition.topic_id):
-                    # A former topic's of the same name: deleted just before a crash, or lost from the list.
+                    # The folder of a former topic of the same name, deleted just before a crash or lost from the list.
                     self._strayed(str(folder), str(set_aside_stray(self._disk, folder)))
                 segment_bytes = partition.limits.segment_bytes
                 log = TopicLog(self._disk, folder, partition.topic_id, segment_bytes, self._cut, self._counts)
-                # A log that can't be opened is kept too: it knows which writes failed.
+                # Keep also a log that can't be opened: it knows which writes failed.
                 self._logs[partition.key] = log
             log.open()
         except (Damaged, OSError) as error:
@@ -133,7 +133,7 @@ class TopicLogs:
         return log
 
     def view(self, partition: TopicPartition) -> View:
-        """A log for reading alone; of `__consumer_offsets` too. Raises EngineError."""
+        """A log to read from, of `__consumer_offsets` too. Raises EngineError."""
         if partition.topic != OFFSETS_TOPIC:
             return self.log(partition).view
         view = self._views.setdefault(partition.number, OutsideView(self._disk, self.folder(partition)))
@@ -148,14 +148,13 @@ class TopicLogs:
         return self._logs.get(partition.key)
 
     def folder(self, partition: TopicPartition) -> Path:
-        """Where the log is, or would be."""
+        """The log's folder; it may not exist."""
         return folder_of(self._data_dir, partition.topic, partition.number)
 
     def may_retain(self, partition: TopicPartition, now_ms: int) -> bool:
         """Whether retention may have something to remove. Raises OSError.
 
-        To open a log, and so read all of it, takes too long to do it for nothing. So the sizes and times of its files
-        decide about a log that was never opened.
+        Opening a log reads all of it. So for a log that was never opened, the sizes and times of its files decide.
         """
         if partition.key in self._logs:
             return True
@@ -168,7 +167,10 @@ class TopicLogs:
         return is_large or 0 <= limits.retention_ms < now_ms - oldest_ms
 
     def delete(self, partitions: Sequence[TopicPartition]) -> None:
-        """Give up the logs of a deleted topic, each as far as possible. Raises Damaged or OSError in the end."""
+        """Close the logs of a deleted topic and set their folders aside; after an error go on, and raise it at the end.
+
+        Raises Damaged or OSError.
+        """
         problem: Damaged | OSError | None = None
         for partition in partitions:
             log = self._logs.pop(partition.key, None)
@@ -207,7 +209,7 @@ class TopicLogs:
         return [Unavailable(reason(result)) if isinstance(result, OSError) else result for result in results]
 
     def _give_up(self, partition: TopicPartition, error: Exception) -> None:
-        """Have a log read again after a mistake of ours."""
+        """Close a log after a bug of ours; the next call reads it again."""
         log = self._logs.get(partition.key)
         if log is not None:
             log.give_up(repr(error))
@@ -220,8 +222,8 @@ class TopicLogs:
             other.park()
 
     def _remove_deleted(self) -> None:
-        """Remove the folders of deleted topics, on another thread: a large file takes long, and appends don't wait."""
-        with suppress(OSError):  # it is tried again when the next topic is deleted
+        """Remove the folders of deleted topics on another thread, as a large file would delay appends."""
+        with suppress(OSError):  # the deletion of the next topic tries it again
             for folder in deleted_folders(self._disk, self._data_dir):
                 self._remover = self._remover or ThreadPoolExecutor(1, "topics-remove")
                 self._remover.submit(shutil.rmtree, folder, ignore_errors=True)

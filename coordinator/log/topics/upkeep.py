@@ -5,8 +5,9 @@ may be compacted is larger than min.cleanable.dirty.ratio, or dirty records ther
 The segments that may be compacted end at the first one with a record younger than min.compaction.lag.ms. The active
 segment is never compacted. Only appends (segment.bytes, segment.ms, max.compaction.lag.ms) and retention close it.
 
-A file beside the log notes up to where the log is clean (log.py), so a restart doesn't make it dirty. A log that nobody
-has opened since the restart is opened, which reads all of it, only if the sizes of its files suggest a compaction.
+A file beside the log notes the offset up to which the log is clean (log.py), so it stays clean over a restart. Opening
+a log reads all of it. So a log that is closed since the restart is opened only if the sizes of its files suggest a
+compaction.
 
 House rule: all of this runs on the thread of the logs. Source: Kafka's LogCleanerManager, release 3.9.
 """
@@ -27,13 +28,13 @@ from coordinator.log.topics.log import CLEAN_NAME, TopicLog, noted_offset
 from coordinator.log.topics.partition import Limits
 
 NEVER_MS = 2**63 - 1
-"""max.compaction.lag.ms without a limit."""
+"""The value of max.compaction.lag.ms that means no limit."""
 
 
 class TopicUpkeep(LogUpkeep):
     """Compaction of one topic partition.
 
-    dirty_ratio: how much of what may be compacted no compaction has gone through, as of the last look.
+    dirty_ratio: the dirty part of the segments that may be compacted, as of the last look.
     """
 
     _log: TopicLog
@@ -48,7 +49,7 @@ class TopicUpkeep(LogUpkeep):
         self._stopped_at_read = -1
 
     def is_open(self) -> bool:
-        """Whether its log is."""
+        """Whether the log is open."""
         return self._log.is_open()
 
     def look(self, limits: Limits, now_ms: int) -> Work | None:
@@ -100,16 +101,16 @@ class TopicUpkeep(LogUpkeep):
             remove_cleaned(self._disk, self.folder)
 
     def was_given_up(self, work: Work) -> bool:
-        """Whether the log was closed for another reason, so that the result isn't reported."""
+        """Whether the log was closed for a reason other than this compaction; then the result isn't reported."""
         return not self.is_current(work) and self._stopped_at_read != work.reads
 
     def _stopped(self, work: Work, reason: str) -> None:
         self._stopped_at_read = work.reads
-        self._log.close(reason)  # opening it mends it
+        self._log.close(reason)  # the next `open` mends it
 
 
-def may_be_dirty(disk: Disk, folder: Path, limits: Limits) -> bool:
-    """Whether a log that isn't open may want to be compacted, by the sizes of its files. Raises Damaged, OSError."""
+def may_need_compaction(disk: Disk, folder: Path, limits: Limits) -> bool:
+    """Whether a closed log may need a compaction, by the sizes of its files. Raises Damaged, OSError."""
     segments = list_segments(disk, folder)
     if len(segments) < 2:
         return False

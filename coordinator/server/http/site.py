@@ -1,8 +1,9 @@
 """The routes, and the web server behind them: Starlette on uvicorn, on the coordinator's own loop.
 
-A route about groups asks the cluster with a client of its own, on a thread; at most THREADS_MAX such requests run, the
-others wait. An error is JSON with one line, `error`: 404 no such group; 500 a fault of the server, which the log names;
-502 the cluster refused; 504 the cluster did not answer. /openapi.json describes all routes (openapi.py).
+A route about groups asks the cluster with a client of its own, and makes its body (body.py), on a thread; at most
+THREADS_MAX such requests run, the others wait. Connections have limits (guard.py). An error is JSON with one line,
+`error`: 404 no such group; 421 the Host header is another's; 500 a fault of the server, which the log names; 502 the
+cluster refused; 504 the cluster did not answer. /openapi.json describes all routes (openapi.py).
 
 House rule: GET only, and no header that lets other sites read.
 """
@@ -14,21 +15,24 @@ import json
 import logging
 import socket
 import traceback
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import uvicorn
 from anyio import CapacityLimiter, to_thread
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from coordinator.client.errors import Refused, Unreachable
 from coordinator.client.groups import Group, describe_groups, group_json, list_groups, listed_json
-from coordinator.server.http.feed import Feed, Subscriber
+from coordinator.server.http.body import answer_of, pieces_of
+from coordinator.server.http.feed import Feed, FeedEvent, Subscriber
+from coordinator.server.http.guard import Guard, HostCheck
 from coordinator.server.http.overview import overview
 from coordinator.server.telemetry.metrics import exposition
 from coordinator.timeline.entries import Timeline
@@ -41,6 +45,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from coordinator.client.client import Client
+    from coordinator.config import Config
+    from coordinator.server.clock import Clock
     from coordinator.server.telemetry.lines import Lines
     from coordinator.server.telemetry.metrics import Metrics
 
@@ -75,6 +81,18 @@ STOP_WITHIN_S = 1
 """How long a stop waits for answers that are being written."""
 
 
+SHARED_MS = 1_000
+"""Requests for one timeline get the same body for this long, unless another event comes."""
+
+
+class _Shared(NamedTuple):
+    """A timeline's body for several requests. newest: the id of the last event in it. until_ms: when it is too old."""
+
+    newest: str
+    until_ms: int
+    work: asyncio.Future[list[bytes]]
+
+
 class Health(Protocol):
     """The state of a server; see app.Server."""
 
@@ -99,18 +117,21 @@ class LogHandler(logging.Handler):
 class Site:
     """The HTTP side of `server`.
 
-    ask: opens a client of the cluster. metrics: of the server. lines: gets uvicorn's log. wall_ms: Unix time.
+    config: has limits and host names. ask: opens a client of the cluster. lines: gets uvicorn's log.
     """
 
     def __init__(
-        self, server: Health, ask: Callable[[], Client], metrics: Metrics, lines: Lines, wall_ms: Callable[[], int]
+        self, config: Config, server: Health, ask: Callable[[], Client], metrics: Metrics, lines: Lines, clock: Clock
     ) -> None:
+        self._hosts = config.http_hosts
+        self._guard = Guard(clock, lines, config.http_max_connections, config.http_idle_timeout_ms)
         self._health = server
         self._ask = ask
         self._metrics = metrics
         self._handler = LogHandler(lines)
         self._feed = Feed(ask)
-        self._wall_ms = wall_ms
+        self._clock = clock
+        self._timelines: dict[str, _Shared] = {}
         self._limiter = CapacityLimiter(THREADS_MAX)
         self._server: uvicorn.Server | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -118,7 +139,12 @@ class Site:
     async def start(self, listening: socket.socket) -> None:
         """Answer requests on a bound socket."""
         config = uvicorn.Config(
-            Starlette(routes=self.routes(), exception_handlers={Exception: _broke}),
+            Starlette(
+                routes=self.routes(),
+                exception_handlers={Exception: _broke},
+                middleware=[Middleware(HostCheck, names=self._hosts)],
+            ),
+            http=self._guard.protocol,  # type: ignore[arg-type] # it makes what uvicorn's classes make
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -194,36 +220,44 @@ class Site:
         events = await self._feed.events()
 
         def ask(client: Client) -> Any:
-            return overview(list_groups(client), [each.event for each in events], self._wall_ms())
+            return overview(list_groups(client), [each.event for each in events], self._clock.wall_ms())
 
         return await self._asked(ask)
 
     async def _group_events(self, request: Request) -> Response:
         """The entries in memory, as in `tenure explain --output json`, with their texts, runs and lanes."""
         group_id: str = request.path_params["group_id"]
-        events = [each.event for each in await self._feed.events()]
+        events = await self._feed.events()
         if self._feed.problem:
             return _error(404, self._feed.problem)
-        entries = Timeline(group_id).add_all(events).entries
-        found = runs(group_id, entries, self._wall_ms())
-        is_known = any(event["group"] == group_id for event in events)
+        newest = events[-1].id if events else ""
+        made = self._timelines.get(group_id)
+        now_ms = self._clock.ms()
+        if made is None or made.newest != newest or now_ms >= made.until_ms:
+            for known in [each for each, other in self._timelines.items() if now_ms >= other.until_ms]:
+                del self._timelines[known]
+            work = asyncio.ensure_future(self._on_thread(partial(self._timeline, group_id, events)))
+            made = self._timelines[group_id] = _Shared(newest, now_ms + SHARED_MS, work)
+        return await self._answered(asyncio.shield(made.work))
 
-        def ask(client: Client) -> Any:
-            try:
-                members = found_group(client, group_id).members
-            except (Refused, Unreachable):
-                if not is_known:
-                    raise
-                members = []
-            seats = [member.group_instance_id or member.member_id for member in members]
-            return {
-                "group_id": group_id,
-                "timeline": [entry | {"text": list(entry_lines(entry))} for entry in entries],
-                "runs": [run_json(run) for run in found],
-                "lanes": [lane_json(name, lane) for name, lane in lanes_of(entries, found, seats).items()],
-            }
-
-        return await self._asked(ask)
+    def _timeline(self, group_id: str, events: list[FeedEvent], client: Client) -> Any:
+        """The body of `_group_events`, on a thread."""
+        own = [each.event for each in events]
+        entries = Timeline(group_id).add_all(own).entries
+        found = runs(group_id, entries, self._clock.wall_ms())
+        try:
+            members = found_group(client, group_id).members
+        except (Refused, Unreachable):
+            if not any(event["group"] == group_id for event in own):
+                raise
+            members = []
+        seats = [member.group_instance_id or member.member_id for member in members]
+        return {
+            "group_id": group_id,
+            "timeline": [entry | {"text": list(entry_lines(entry))} for entry in entries],
+            "runs": [run_json(run) for run in found],
+            "lanes": [lane_json(name, lane) for name, lane in lanes_of(entries, found, seats).items()],
+        }
 
     async def _events(self, request: Request) -> Response:
         """Events as they happen, as server-sent events: of one group with ?group=, and on from Last-Event-ID."""
@@ -255,13 +289,21 @@ class Site:
 
     async def _asked(self, ask: Callable[[Client], Any]) -> Response:
         """The answer of the cluster to `ask`, as JSON."""
+        return await self._answered(self._on_thread(ask))
 
-        def on_thread() -> Any:
+    async def _on_thread(self, ask: Callable[[Client], Any]) -> list[bytes]:
+        """The pieces of the body that `ask` returns."""
+
+        def run() -> list[bytes]:
             with self._ask() as client:
-                return ask(client)
+                return pieces_of(ask(client))
 
+        return await to_thread.run_sync(run, limiter=self._limiter)
+
+    async def _answered(self, work: Awaitable[list[bytes]]) -> Response:
+        """The answer with the body that `work` makes, or with its error."""
         try:
-            return JSONResponse(await to_thread.run_sync(on_thread, limiter=self._limiter))
+            return answer_of(await work)
         except Refused as refused:
             absent = refused.error_code == ErrorCode.GROUP_ID_NOT_FOUND
             return _error(404 if absent else 502, "no such group" if absent else str(refused))

@@ -20,7 +20,7 @@ from uuid import UUID, uuid5
 from coordinator.config import EVERYWHERE
 from coordinator.group.partition import partition_for
 from coordinator.log.segments.segment import OFFSETS_TOPIC
-from coordinator.log.store import dealt
+from coordinator.log.store import node_in_turn
 from coordinator.log.topics.list import Topic
 from coordinator.timeline.schema import EVENTS_TOPIC
 
@@ -126,7 +126,7 @@ class Discovery:
         if topic is self._offsets:
             return self._owners(partition)
         first = 0 if topic.name == EVENTS_TOPIC else topic.topic_id.int
-        return dealt(first + partition, self.node_ids)
+        return node_in_turn(first + partition, self.node_ids)
 
     def topic(self, name: str) -> Topic | None:
         """A topic by its name."""

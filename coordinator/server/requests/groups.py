@@ -3,15 +3,25 @@
 A handler decides what Kafka decides before its coordinator sees a request: which topic partitions exist, which fields a
 version has, which are mandatory. The coordinator decides the rest.
 
+The coordinator handles an event at once, so an event is never large. A request that names much becomes several events,
+in order, and their answers are put together. An OffsetCommit must not be divided: its offsets and records are prepared
+in steps, before the event.
+
+A request that changes groups is carried out to its end, even if its client closes the connection: Kafka does the same.
+
 House rule: no state. Source: Kafka's KafkaApis and GroupCoordinatorAdapter, release 3.9 in KRaft mode.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from coordinator.group import offsets
 from coordinator.group.events import (
     CommitOffsets,
+    CommitPrepared,
     DeleteGroup,
     DeleteOffsets,
     DescribeGroup,
@@ -23,11 +33,14 @@ from coordinator.group.events import (
     SyncGroup,
 )
 from coordinator.group.refuse import refuse
+from coordinator.group.state import Kind, State
 from coordinator.server.runtime.partition import Standing
 from coordinator.server.wire.call import gather
 from protocol.messages import (
     DeleteGroupsResponse,
     DescribeGroupsResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
     ListGroupsResponse,
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -39,13 +52,14 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.server.wire.call import Call, Services
+    from coordinator.group.group import Prepared
+    from coordinator.server.runtime.partition import Partition
+    from coordinator.server.wire.call import Call, Services, Steps
     from protocol.messages import (
         DeleteGroupsRequest,
         DescribeGroupsRequest,
         HeartbeatRequest,
         JoinGroupRequest,
-        LeaveGroupRequest,
         ListGroupsRequest,
         SyncGroupRequest,
     )
@@ -55,22 +69,97 @@ GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
 
 NO_OFFSET = -1
 
+AT_ONCE = 1_000
+"""Topic partitions, members or groups in an event of their own, at most: about 2 ms."""
 
-def join_group(services: Services, call: Call, request: JoinGroupRequest) -> None:
+DELETED_AT_ONCE = 250
+"""The same for offsets to delete. Each has a tombstone, and its place in a log line: together they take longer."""
+
+STATES = {state.value.lower() for state in State}
+KINDS = {kind.value for kind in Kind}
+
+Item = TypeVar("Item")
+
+
+class Piece(NamedTuple):
+    """Some of the topics of a request, with some of their partitions.
+
+    goes_on: its first topic is the last one of the piece before.
+    """
+
+    topics: list[tuple[str, list[Any]]]
+    goes_on: bool
+
+
+def pieces(topics: Iterable[tuple[str, list[Any]]], size: int = AT_ONCE) -> Iterator[Piece]:
+    """Topics in pieces of `size` topics and partitions at most. A topic without partitions counts, but is left out.
+
+    A piece may be empty.
+    """
+    piece: list[tuple[str, list[Any]]] = []
+    room, goes_on = size, False
+    for name, partitions in topics:
+        at = 0
+        while at < len(partitions):
+            if room < 2:  # a topic with a partition
+                yield Piece(piece, goes_on)
+                piece, room, goes_on = [], size, at > 0
+            some = partitions[at : at + room - 1]
+            piece.append((name, some))
+            at += len(some)
+            room -= 1 + len(some)
+        if not partitions:
+            room -= 1
+            if room < 2:
+                yield Piece(piece, goes_on)
+                piece, room, goes_on = [], size, False
+    if piece:
+        yield Piece(piece, goes_on)
+
+
+def parts(items: list[Item]) -> Iterator[list[Item]]:
+    """Items in parts of AT_ONCE at most."""
+    return (items[at : at + AT_ONCE] for at in range(0, len(items), AT_ONCE))
+
+
+def join_group(services: Services, call: Call, request: JoinGroupRequest) -> Steps | None:
     """JoinGroup."""
     # Only a member without an id needs a fresh one, and making one takes time.
     fresh_id = "" if request.member_id else services.fresh_id()
     event = JoinGroup(call, call.api_version, call.client, request, fresh_id)
+    if len(request.protocols) > AT_ONCE:
+        return _join_with_many_protocols(services, event)
     services.runtime.submit(request.group_id, event)
+    return None
 
 
-def sync_group(services: Services, call: Call, request: SyncGroupRequest) -> None:
+def _join_with_many_protocols(services: Services, event: JoinGroup) -> Steps:
+    event.protocols = []
+    for protocol in event.body.protocols:
+        event.protocols.append((protocol.name, protocol.metadata))
+        yield
+    services.runtime.submit(event.body.group_id, event)
+
+
+def sync_group(services: Services, call: Call, request: SyncGroupRequest) -> Steps | None:
     """SyncGroup. From v5 on, protocol type and protocol name are mandatory (KIP-559)."""
     event = SyncGroup(call, call.api_version, call.client, request)
     if call.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
         call.answer(refuse(event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    elif len(request.assignments) > AT_ONCE:
+        return _sync_with_many_assignments(services, call, event)
     else:
         services.runtime.submit(request.group_id, event)
+    return None
+
+
+def _sync_with_many_assignments(services: Services, call: Call, event: SyncGroup) -> Steps:
+    call.is_kept = True
+    event.given = {}
+    for assignment in event.body.assignments:
+        event.given[assignment.member_id] = assignment.assignment
+        yield
+    services.runtime.submit(event.body.group_id, event)
 
 
 def heartbeat(services: Services, call: Call, request: HeartbeatRequest) -> None:
@@ -78,17 +167,38 @@ def heartbeat(services: Services, call: Call, request: HeartbeatRequest) -> None
     services.runtime.submit(request.group_id, Heartbeat(call, request, call.client))
 
 
-def leave_group(services: Services, call: Call, request: LeaveGroupRequest) -> None:
+def leave_group(services: Services, call: Call, request: LeaveGroupRequest) -> Steps | None:
     """LeaveGroup."""
+    if len(request.members) > AT_ONCE:
+        return _leave_in_parts(services, call, request)
     event = LeaveGroup(call, call.api_version, call.client, request)
     services.runtime.submit(request.group_id, event)
+    return None
 
 
-def commit_offsets(services: Services, call: Call, request: OffsetCommitRequest) -> None:
+def _leave_in_parts(services: Services, call: Call, request: LeaveGroupRequest) -> Steps:
+    """A LeaveGroup of many members: an event for some members at a time."""
+    call.is_kept = True
+    some = list(parts(request.members))
+
+    def answer(bodies: list[LeaveGroupResponse]) -> None:
+        failed = next((body for body in bodies if body.error_code), None)
+        members = [member for body in bodies for member in body.members]
+        call.answer(failed or LeaveGroupResponse(members=members))
+
+    for members, receive in zip(some, gather(len(some), answer), strict=True):
+        body = LeaveGroupRequest(group_id=request.group_id, members=members)
+        services.runtime.submit(request.group_id, LeaveGroup(call.reply(receive), call.api_version, call.client, body))
+        yield
+
+
+def commit_offsets(services: Services, call: Call, request: OffsetCommitRequest) -> Steps | None:
     """OffsetCommit. The coordinator gets the topic partitions that exist; the others get their error here.
 
     Version 0 is for ZooKeeper. Without one, Kafka answers UNSUPPORTED_VERSION if any of the topic partitions exists.
     """
+    if call.in_steps:
+        return _commit_in_steps(services, call, request)
     has_partition = services.discovery.has_partition
     known: list[OffsetCommitRequest.OffsetCommitRequestTopic] = []
     unknown: list[OffsetCommitResponse.OffsetCommitResponseTopic] = []
@@ -105,20 +215,20 @@ def commit_offsets(services: Services, call: Call, request: OffsetCommitRequest)
             unknown.append(_committed(topic.name, absent, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     if not known:
         call.answer(OffsetCommitResponse(topics=unknown))
-        return
+        return None
     if call.api_version == 0:
         all_of_it = [
             _committed(topic.name, [each.partition_index for each in topic.partitions], ErrorCode.UNSUPPORTED_VERSION)
             for topic in request.topics
         ]
         call.answer(OffsetCommitResponse(topics=all_of_it))
-        return
+        return None
 
     request.topics = known
     if not unknown:
         event = CommitOffsets(call, call.api_version, call.client, request)
         services.runtime.submit(request.group_id, event)
-        return
+        return None
 
     def answer(body: OffsetCommitResponse) -> None:
         _add(body.topics, unknown)
@@ -126,16 +236,85 @@ def commit_offsets(services: Services, call: Call, request: OffsetCommitRequest)
 
     event = CommitOffsets(call.reply(answer), call.api_version, call.client, request)
     services.runtime.submit(request.group_id, event)
+    return None
+
+
+def _commit_in_steps(services: Services, call: Call, request: OffsetCommitRequest) -> Steps:
+    """As `commit_offsets`, for many topic partitions."""
+    call.is_kept = True
+    has_partition = services.discovery.has_partition
+    known: list[OffsetCommitRequest.OffsetCommitRequestTopic] = []
+    unknown: list[tuple[str, list[int]]] = []
+    for topic in request.topics:
+        present: list[OffsetCommitRequest.OffsetCommitRequestPartition] = []
+        absent: list[int] = []
+        for each in topic.partitions:
+            if has_partition(topic.name, each.partition_index):
+                present.append(each)
+            else:
+                absent.append(each.partition_index)
+            yield
+        if present:
+            known.append(OffsetCommitRequest.OffsetCommitRequestTopic(name=topic.name, partitions=present))
+        if absent:
+            unknown.append((topic.name, absent))
+        yield
+
+    if not known:
+        yield from _answer_commit(call, [], unknown, ErrorCode.NONE, ())
+        return
+    if call.api_version == 0:
+        yield from _answer_commit(call, request.topics, [], ErrorCode.UNSUPPORTED_VERSION, ())
+        return
+    request.topics = known
+    prepared: Prepared = yield from offsets.prepare(request, services.config.group, services.clock.wall_ms())
+
+    def answer(error: ErrorCode) -> None:
+        call.work(_answer_commit(call, known, unknown, error, () if error else prepared.too_large))
+
+    services.runtime.submit(request.group_id, CommitPrepared(call.reply(answer), call.client, request, prepared))
+
+
+def _answer_commit(
+    call: Call,
+    known: list[OffsetCommitRequest.OffsetCommitRequestTopic],
+    unknown: list[tuple[str, list[int]]],
+    error: ErrorCode,
+    too_large: Collection[tuple[str, int]],
+) -> Steps:
+    """Answer a commit: `error` for the known topic partitions. too_large: those whose metadata is too large."""
+    topics: list[OffsetCommitResponse.OffsetCommitResponseTopic] = []
+    by_name: dict[str, OffsetCommitResponse.OffsetCommitResponseTopic] = {}
+    for topic in known:
+        answered = by_name[topic.name] = _committed(topic.name, [], error)
+        topics.append(answered)
+        for each in topic.partitions:
+            is_too_large = bool(too_large) and (topic.name, each.partition_index) in too_large
+            own = ErrorCode.OFFSET_METADATA_TOO_LARGE if is_too_large else error
+            answered.partitions.append(_committed_partition(each.partition_index, own))
+            yield
+        yield
+    for name, indexes in unknown:
+        found = by_name.get(name)
+        if found is None:
+            found = _committed(name, [], error)
+            topics.append(found)
+        for index in indexes:
+            found.partitions.append(_committed_partition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            yield
+        yield
+    call.answer(OffsetCommitResponse(topics=topics))
 
 
 def _committed(topic: str, partitions: list[int], error: ErrorCode) -> OffsetCommitResponse.OffsetCommitResponseTopic:
     return OffsetCommitResponse.OffsetCommitResponseTopic(
         name=topic,
-        partitions=[
-            OffsetCommitResponse.OffsetCommitResponsePartition(partition_index=index, error_code=error)
-            for index in partitions
-        ],
+        partitions=[_committed_partition(index, error) for index in partitions],
     )
+
+
+def _committed_partition(index: int, error: ErrorCode) -> OffsetCommitResponse.OffsetCommitResponsePartition:
+    return OffsetCommitResponse.OffsetCommitResponsePartition(partition_index=index, error_code=error)
 
 
 def _add(topics: list[Any], more: list[Any]) -> None:
@@ -148,142 +327,317 @@ def _add(topics: list[Any], more: list[Any]) -> None:
             topics.append(topic)
 
 
-def fetch_offsets(services: Services, call: Call, request: OffsetFetchRequest) -> None:
+def fetch_offsets(services: Services, call: Call, request: OffsetFetchRequest) -> Steps:
     """OffsetFetch: one group up to v7, any number from v8 on. From v2 on, null topics mean all topics."""
     if call.api_version == 0:
         group = OffsetFetchResponse.OffsetFetchResponseGroup(error_code=ErrorCode.UNSUPPORTED_VERSION)
-        call.answer(_one_group(call, request, group))
+        yield from _answer_one_group(call, request, group)
         return
     if call.api_version >= 8:
-        groups = request.groups
+        yield from _fetch_groups(services, call, request)
+        return
 
-        def answer(bodies: list[OffsetFetchResponse.OffsetFetchResponseGroup]) -> None:
-            call.answer(OffsetFetchResponse(groups=bodies))
+    def answer(body: OffsetFetchResponse.OffsetFetchResponseGroup) -> None:
+        call.work(_answer_one_group(call, request, body))
 
-    else:
-        topics = None
-        if request.topics is not None:
-            topics = [
-                OffsetFetchRequest.OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
-                for topic in request.topics
-            ]
-        groups = [OffsetFetchRequest.OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)]
-
-        def answer(bodies: list[OffsetFetchResponse.OffsetFetchResponseGroup]) -> None:
-            call.answer(_one_group(call, request, bodies[0]))
-
-    for asked, receive in zip(groups, gather(len(groups), answer), strict=True):
-        event = FetchOffsets(call.reply(receive), asked.group_id, asked.topics, request.require_stable, call.client)
-        services.runtime.submit(asked.group_id, event)
-
-
-def _one_group(
-    call: Call, request: OffsetFetchRequest, group: OffsetFetchResponse.OffsetFetchResponseGroup
-) -> OffsetFetchResponse:
-    """The answer of v0 to v7. Before v2 the group has no error field: each topic partition carries its error."""
-    if group.error_code and call.api_version < 2:
-        asked = [(topic.name, topic.partition_indexes) for topic in request.topics or []]
-        return OffsetFetchResponse(
-            topics=[
-                OffsetFetchResponse.OffsetFetchResponseTopic(
-                    name=name,
-                    partitions=[
-                        OffsetFetchResponse.OffsetFetchResponsePartition(
-                            partition_index=index,
-                            committed_offset=NO_OFFSET,
-                            metadata="",
-                            error_code=group.error_code,
-                        )
-                        for index in indexes
-                    ],
-                )
-                for name, indexes in asked
-            ]
-        )
-    return OffsetFetchResponse(
-        error_code=group.error_code,
-        topics=[
-            OffsetFetchResponse.OffsetFetchResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetFetchResponse.OffsetFetchResponsePartition(
-                        partition_index=each.partition_index,
-                        committed_offset=each.committed_offset,
-                        committed_leader_epoch=each.committed_leader_epoch,
-                        metadata=each.metadata,
-                        error_code=each.error_code,
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in group.topics
-        ],
+    yield from _fetch_group(
+        services, call, request.group_id, request.topics, answer, require_stable=request.require_stable
     )
 
 
-def delete_offsets(services: Services, call: Call, request: OffsetDeleteRequest) -> None:
+def _fetch_groups(services: Services, call: Call, request: OffsetFetchRequest) -> Steps:
+    """Fetch the offsets of several groups. All offsets of a group are fetched once, however often it is named."""
+    places: list[int] = []
+    whole: dict[str, int] = {}
+    asked: list[OffsetFetchRequest.OffsetFetchRequestGroup] = []
+    for group in request.groups:
+        place = len(asked) if group.topics is not None else whole.setdefault(group.group_id, len(asked))
+        places.append(place)
+        if place == len(asked):
+            asked.append(group)
+        yield
+
+    def answer(bodies: list[OffsetFetchResponse.OffsetFetchResponseGroup]) -> None:
+        call.answer(OffsetFetchResponse(groups=[bodies[place] for place in places]))
+
+    for group, receive in zip(asked, gather(len(asked), answer), strict=True):
+        yield from _fetch_group(
+            services, call, group.group_id, group.topics, receive, require_stable=request.require_stable
+        )
+        yield
+
+
+def _fetch_group(
+    services: Services,
+    call: Call,
+    group_id: str,
+    asked: Collection[Any] | None,
+    receive: Callable[[OffsetFetchResponse.OffsetFetchResponseGroup], None],
+    *,
+    require_stable: bool,
+) -> Steps:
+    """Fetch the offsets of one group. asked: topics with partition indexes, None for all."""
+    partition = services.runtime.partition_of(group_id)
+    topics: Iterable[tuple[str, list[int]]] | None
+    if asked is None:
+        topics = _topics_of_large_group(partition, group_id)
+    else:
+        topics = ((topic.name, topic.partition_indexes) for topic in asked)
+    if topics is None:
+        event = FetchOffsets(call.reply(receive), group_id, None, require_stable, call.client)
+        partition.submit(group_id, event)
+        return
+
+    some: list[Piece] = []
+    for piece in pieces(topics):
+        if piece.topics:
+            some.append(piece)
+        yield
+    if not some:
+        some.append(Piece([], goes_on=False))
+    received = gather(len(some), partial(_receive_pieces, some, receive))
+    for piece, take in zip(some, received, strict=True):
+        named = [
+            OffsetFetchRequest.OffsetFetchRequestTopics(name=name, partition_indexes=indexes)
+            for name, indexes in piece.topics
+        ]
+        partition.submit(group_id, FetchOffsets(call.reply(take), group_id, named, require_stable, call.client))
+        yield
+
+
+def _topics_of_large_group(partition: Partition, group_id: str) -> Iterator[tuple[str, list[int]]] | None:
+    """The topic partitions with offsets of a group; None if they fit into one event."""
+    group = partition.coordinator.groups.get(group_id)
+    if group is None:
+        return None
+    stored = group.offsets
+    if len(stored) <= AT_ONCE and sum(map(len, stored.values())) <= AT_ONCE:
+        return None
+    return ((topic, list(stored.get(topic, ()))) for topic in list(stored))
+
+
+def _receive_pieces(
+    some: list[Piece],
+    receive: Callable[[OffsetFetchResponse.OffsetFetchResponseGroup], None],
+    bodies: list[OffsetFetchResponse.OffsetFetchResponseGroup],
+) -> None:
+    """Put the answers of pieces together. An error of one is the group's."""
+    whole, *others = bodies
+    for piece, body in zip(some[1:], others, strict=True):
+        if whole.error_code:
+            break
+        if body.error_code:
+            whole = body
+        else:
+            _append(whole.topics, body.topics, goes_on=piece.goes_on)
+    receive(whole)
+
+
+def _append(topics: list[Any], more: list[Any], *, goes_on: bool) -> None:
+    """Add the topics of the next piece to those of an answer."""
+    if goes_on:
+        topics[-1].partitions.extend(more[0].partitions)
+    topics.extend(more[1:] if goes_on else more)
+
+
+def _answer_one_group(
+    call: Call, request: OffsetFetchRequest, group: OffsetFetchResponse.OffsetFetchResponseGroup
+) -> Steps:
+    """The answer of v0 to v7. Before v2 the group has no error field: each topic partition carries its error."""
+    topics: list[OffsetFetchResponse.OffsetFetchResponseTopic] = []
+    if group.error_code and call.api_version < 2:
+        for asked in request.topics or []:
+            refused = OffsetFetchResponse.OffsetFetchResponseTopic(name=asked.name, partitions=[])
+            topics.append(refused)
+            for index in asked.partition_indexes:
+                refused.partitions.append(
+                    OffsetFetchResponse.OffsetFetchResponsePartition(
+                        partition_index=index,
+                        committed_offset=NO_OFFSET,
+                        metadata="",
+                        error_code=group.error_code,
+                    )
+                )
+                yield
+            yield
+        call.answer(OffsetFetchResponse(topics=topics))
+        return
+    for topic in group.topics:
+        answered = OffsetFetchResponse.OffsetFetchResponseTopic(name=topic.name, partitions=[])
+        topics.append(answered)
+        for each in topic.partitions:
+            answered.partitions.append(
+                OffsetFetchResponse.OffsetFetchResponsePartition(
+                    partition_index=each.partition_index,
+                    committed_offset=each.committed_offset,
+                    committed_leader_epoch=each.committed_leader_epoch,
+                    metadata=each.metadata,
+                    error_code=each.error_code,
+                )
+            )
+            yield
+        yield
+    call.answer(OffsetFetchResponse(error_code=group.error_code, topics=topics))
+
+
+def delete_offsets(services: Services, call: Call, request: OffsetDeleteRequest) -> Steps:
     """OffsetDelete (KIP-496). The coordinator gets the topic partitions that exist; the others get their error here."""
-    known: list[OffsetDeleteRequest.OffsetDeleteRequestTopic] = []
+    call.is_kept = True
+    known: list[tuple[str, list[OffsetDeleteRequest.OffsetDeleteRequestPartition]]] = []
     unknown: list[OffsetDeleteResponse.OffsetDeleteResponseTopic] = []
     for topic in request.topics:
-        exist = [services.discovery.has_partition(topic.name, each.partition_index) for each in topic.partitions]
-        present = [each for each, is_there in zip(topic.partitions, exist, strict=True) if is_there]
-        absent = [
-            OffsetDeleteResponse.OffsetDeleteResponsePartition(
-                partition_index=each.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            )
-            for each, is_there in zip(topic.partitions, exist, strict=True)
-            if not is_there
-        ]
+        present: list[OffsetDeleteRequest.OffsetDeleteRequestPartition] = []
+        absent: list[OffsetDeleteResponse.OffsetDeleteResponsePartition] = []
+        for each in topic.partitions:
+            if services.discovery.has_partition(topic.name, each.partition_index):
+                present.append(each)
+            else:
+                absent.append(_deleted_partition(each.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            yield
         if present:
-            known.append(OffsetDeleteRequest.OffsetDeleteRequestTopic(name=topic.name, partitions=present))
+            known.append((topic.name, present))
         if absent:
             unknown.append(OffsetDeleteResponse.OffsetDeleteResponseTopic(name=topic.name, partitions=absent))
+        yield
 
-    def answer(body: OffsetDeleteResponse) -> None:
-        if not body.error_code:  # an error of the whole request has no topics
-            _add(body.topics, unknown)
-        call.answer(body)
+    some: list[Piece] = []
+    for piece in pieces(known, DELETED_AT_ONCE):
+        if piece.topics:
+            some.append(piece)
+        yield
+    if not some:
+        some.append(Piece([], goes_on=False))
 
-    request.topics = known
-    services.runtime.submit(request.group_id, DeleteOffsets(call.reply(answer), request, call.client))
+    bodies: list[OffsetDeleteResponse] = []
+
+    def submit() -> None:
+        topics = [
+            OffsetDeleteRequest.OffsetDeleteRequestTopic(name=name, partitions=partitions)
+            for name, partitions in some[len(bodies)].topics
+        ]
+        body = OffsetDeleteRequest(group_id=request.group_id, topics=topics)
+        services.runtime.submit(request.group_id, DeleteOffsets(call.reply(receive), body, call.client))
+
+    def receive(body: OffsetDeleteResponse) -> None:
+        bodies.append(body)
+        if len(bodies) == len(some):
+            call.work(_answer_delete(call, some, bodies, unknown))
+        else:
+            call.work(go_on())
+
+    def go_on() -> Steps:
+        yield
+        submit()
+
+    # One after the other: each makes a note of all that it removes.
+    submit()
 
 
-def describe_groups(services: Services, call: Call, request: DescribeGroupsRequest) -> None:
-    """DescribeGroups."""
+def _answer_delete(
+    call: Call,
+    some: list[Piece],
+    bodies: list[OffsetDeleteResponse],
+    unknown: list[OffsetDeleteResponse.OffsetDeleteResponseTopic],
+) -> Steps:
+    """Put the answers of pieces together. An error of the whole request has no topics."""
+    whole = bodies[0]
+    for piece, body in zip(some[1:], bodies[1:], strict=True):
+        if whole.error_code:
+            break
+        if body.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+            # The group went with its last offset, in an earlier piece. There is nothing to delete any more.
+            body.topics = [
+                OffsetDeleteResponse.OffsetDeleteResponseTopic(
+                    name=name,
+                    partitions=[_deleted_partition(each.partition_index, ErrorCode.NONE) for each in partitions],
+                )
+                for name, partitions in piece.topics
+            ]
+        elif body.error_code:
+            whole = body
+            break
+        _append(whole.topics, body.topics, goes_on=piece.goes_on)
+        yield
+    if not whole.error_code:
+        _add(whole.topics, unknown)
+    call.answer(whole)
+
+
+def _deleted_partition(index: int, error: ErrorCode) -> OffsetDeleteResponse.OffsetDeleteResponsePartition:
+    return OffsetDeleteResponse.OffsetDeleteResponsePartition(partition_index=index, error_code=error)
+
+
+def describe_groups(services: Services, call: Call, request: DescribeGroupsRequest) -> Steps:
+    """DescribeGroups. A group is described once, however often it is named."""
+    shows_operations = call.api_version >= 3 and request.include_authorized_operations
+    places: list[int] = []
+    group_ids: dict[str, int] = {}
+    for group_id in request.groups:
+        places.append(group_ids.setdefault(group_id, len(group_ids)))
+        yield
 
     def answer(groups: list[DescribeGroupsResponse.DescribedGroup]) -> None:
-        if call.api_version >= 3 and request.include_authorized_operations:
-            for group in groups:
-                if not group.error_code:
-                    group.authorized_operations = GROUP_OPERATIONS
-        call.answer(DescribeGroupsResponse(groups=groups))
+        call.answer(DescribeGroupsResponse(groups=[groups[place] for place in places]))
 
-    for group_id, receive in zip(request.groups, gather(len(request.groups), answer), strict=True):
-        event = DescribeGroup(call.reply(receive), call.api_version, group_id, request.include_waiting, call.client)
+    def take(
+        receive: Callable[[DescribeGroupsResponse.DescribedGroup], None], group: DescribeGroupsResponse.DescribedGroup
+    ) -> None:
+        if shows_operations and not group.error_code:
+            group.authorized_operations = GROUP_OPERATIONS
+        receive(group)
+
+    for group_id, receive in zip(group_ids, gather(len(group_ids), answer), strict=True):
+        reply = call.reply(partial(take, receive))
+        event = DescribeGroup(reply, call.api_version, group_id, request.include_waiting, call.client)
         services.runtime.submit(group_id, event)
+        yield
 
 
-def delete_groups(services: Services, call: Call, request: DeleteGroupsRequest) -> None:
+def delete_groups(services: Services, call: Call, request: DeleteGroupsRequest) -> Steps:
     """DeleteGroups: a group that is named twice is deleted once."""
-    group_ids = list(dict.fromkeys(request.groups_names))
+    call.is_kept = True
+    group_ids: dict[str, None] = {}
+    for group_id in request.groups_names:
+        group_ids[group_id] = None
+        yield
 
     def answer(results: list[DeleteGroupsResponse.DeletableGroupResult]) -> None:
         call.answer(DeleteGroupsResponse(results=results))
 
     for group_id, receive in zip(group_ids, gather(len(group_ids), answer), strict=True):
         services.runtime.submit(group_id, DeleteGroup(call.reply(receive), group_id, call.client))
+        yield
 
 
-def list_groups(services: Services, call: Call, request: ListGroupsRequest) -> None:
+def list_groups(services: Services, call: Call, request: ListGroupsRequest) -> Steps:
     """ListGroups: the groups of all partitions that are served; with an error while other partitions load."""
-    served = list(services.runtime.served())
-    loading = any(partition.standing is Standing.LOADING for partition in services.runtime.partitions)
+    states: set[str] = set()
+    types: set[str] = set()
+    for kept, names, known in ((states, request.states_filter, STATES), (types, request.types_filter, KINDS)):
+        for name in names:
+            # One unknown name stands for all others: they all let no group pass.
+            lower = name.lower()
+            if lower in known or not kept:
+                kept.add(lower)
+            yield
 
-    def answer(parts: list[list[ListGroupsResponse.ListedGroup]]) -> None:
-        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NONE
-        call.answer(ListGroupsResponse(error_code=error, groups=[group for part in parts for group in part]))
+    def loads() -> bool:
+        return any(partition.standing is Standing.LOADING for partition in services.runtime.partitions)
 
-    for partition, receive in zip(served, gather(len(served), answer), strict=True):
-        event = ListGroups(call.reply(receive), request.states_filter, request.types_filter, call.client)
+    loading = loads()
+    some: list[tuple[Partition, list[str] | None]] = []
+    for partition in services.runtime.served():
+        groups = partition.coordinator.groups
+        if len(groups) <= AT_ONCE:
+            some.append((partition, None))
+        else:
+            some += [(partition, group_ids) for group_ids in parts(list(groups))]
+
+    def answer(listed: list[list[ListGroupsResponse.ListedGroup]]) -> None:
+        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading or loads() else ErrorCode.NONE
+        call.answer(ListGroupsResponse(error_code=error, groups=[group for part in listed for group in part]))
+
+    for (partition, group_ids), receive in zip(some, gather(len(some), answer), strict=True):
+        event = ListGroups(call.reply(receive), list(states), list(types), call.client, group_ids)
         partition.submit(None, event)
+        yield

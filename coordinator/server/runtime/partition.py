@@ -31,6 +31,7 @@ from coordinator.group.coordinator import Coordinator
 from coordinator.group.effects import TimerKey
 from coordinator.group.events import (
     CommitOffsets,
+    CommitPrepared,
     DeleteGroup,
     DeleteOffsets,
     Event,
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
     from coordinator.server.runtime.replies import RepeatedCommit
     from protocol.records.batch import Record
 
-WRITES = (JoinGroup, SyncGroup, LeaveGroup, CommitOffsets, DeleteOffsets, DeleteGroup)
+WRITES = (JoinGroup, SyncGroup, LeaveGroup, CommitOffsets, CommitPrepared, DeleteOffsets, DeleteGroup)
 """Events that may append records. They are refused while the log keeps failing."""
 
 

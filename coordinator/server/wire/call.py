@@ -40,8 +40,14 @@ Send = Callable[[Outcome], None]
 WHOLE_BYTES_MAX = 64 * 1024
 """A larger answer stays in parts, of which the connection writes as many as the client takes."""
 
+PARTS_AT_ONCE = 1_000
+"""Parts of an answer that are joined if they have WHOLE_BYTES_MAX at most."""
+
 Steps = Generator[None, None, None]
 """Work that yields where it can pause."""
+
+ENDED = object()
+"""Stands for the end of steps."""
 
 
 @dataclass(slots=True)
@@ -90,6 +96,7 @@ class Call(Reply):
     on_sent: called when the client has taken the answer, or never will.
     is_closed: whether the connection closed before the answer.
     in_steps: whether the answer is encoded in steps, because the request or its answer may be large.
+    is_kept: whether its steps go on if the connection closes, because the request changes something.
     """
 
     __slots__ = (
@@ -103,6 +110,7 @@ class Call(Reply):
         "correlation_id",
         "in_steps",
         "is_closed",
+        "is_kept",
         "listener",
         "local_host",
         "on_closed",
@@ -136,6 +144,7 @@ class Call(Reply):
         self.on_sent: Callable[[], None] | None = None
         self.is_closed = False
         self.in_steps = False
+        self.is_kept = False
         self._pace = pace
         self._outcome: Outcome | None = None
         self._send: Send | None = None
@@ -150,20 +159,29 @@ class Call(Reply):
         self.answered(self.api_key, body)
 
     def _encode(self, version: int, body: Message) -> Steps:
-        parts = yield from encode_response_in_steps(self.api_key, version, self.correlation_id, body)
+        encoded = yield from encode_response_in_steps(self.api_key, version, self.correlation_id, body)
+        # Small parts are joined here, because the connection would go through all of them at once.
+        parts: list[bytes] = []
+        for start in range(0, len(encoded), PARTS_AT_ONCE):
+            some = encoded[start : start + PARTS_AT_ONCE]
+            parts += some if sum(map(len, some)) > WHOLE_BYTES_MAX else (b"".join(some),)
+            yield
         self._end(parts if sum(map(len, parts)) > WHOLE_BYTES_MAX else b"".join(parts))
         self.answered(self.api_key, body)
 
     def work(self, steps: Steps) -> None:
-        """Do `steps` while this turn has time, and the rest in further turns. A closed connection ends them."""
+        """Do `steps` while this turn has time, and the rest in further turns.
+
+        If the connection closes, they end, unless the call is kept.
+        """
         try:
-            for _ in steps:
-                if self.is_closed:
-                    steps.close()
+            while self.is_kept or not self.is_closed:
+                if next(steps, ENDED) is ENDED:
                     return
                 if not self._pace.has_time():
                     self._pace.later(partial(self.work, steps))
                     return
+            steps.close()
         except Exception as error:  # noqa: BLE001 - it reaches the connection by another way
             self._end(error)
 

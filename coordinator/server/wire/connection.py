@@ -5,6 +5,9 @@ then the next frames wait, as in Kafka: a JoinGroup that waits for other members
 The answers to the requests of one read go out with one write. While `may_short_cut` is on, a repeated heartbeat gets
 its answer without all that (`repeated_heartbeats`), and a repeated commit is taken without it (`repeated_commits`).
 
+An answer of many parts is written piece by piece, as fast as the client takes it and the turn has time. Until its last
+piece nothing else is written.
+
 A client may send more than can be handled: a request waits, or the client doesn't read its answers. Above
 QUEUED_BYTES_MAX reading stops. Broken bytes cost the client this connection, and the server one log line.
 
@@ -114,7 +117,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._call: Call | Commit | None = None
         self._on_sent: Callable[[], None] | None = None
-        self._rest: Iterator[bytes] | None = None
+        self._rest: Iterator[bytes | memoryview] | None = None
         self._clients: dict[str | None, Client] = {}
         self.queued_bytes = 0
         self.is_reading = True
@@ -148,7 +151,14 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Bytes came."""
         self.silent_sweeps = 0
-        if self.may_short_cut and not self.queued_bytes and self._call is None and self._writable and not self._stopped:
+        if (
+            self.may_short_cut
+            and not self.queued_bytes
+            and self._call is None
+            and self._writable
+            and self._rest is None
+            and not self._stopped
+        ):
             commit = self.commit
             if commit is not None and commit.take(data):
                 self._call = commit
@@ -180,9 +190,7 @@ class Connection(asyncio.Protocol):
         """The client reads its answers again."""
         self._writable = True
         self._write_rest()
-        if self._rest is None:
-            self._sent()
-            self._process()
+        self._written()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - why does not matter
         """The connection is gone."""
@@ -296,7 +304,7 @@ class Connection(asyncio.Protocol):
             self._transport.write(outcome)
         else:
             self._write_parts(outcome)
-        if self._writable:  # the kernel has taken nearly all bytes
+        if self._writable and self._rest is None:  # the kernel has taken nearly all bytes
             self._sent()
         if self.queued_bytes:
             # Not at once: the caller has other answers to send first, and the stack would grow with each.
@@ -308,12 +316,29 @@ class Connection(asyncio.Protocol):
         self._write_rest()
 
     def _write_rest(self) -> None:
+        """Write what the client takes of a large answer, while this turn has time."""
         while self._rest is not None and self._writable and self._transport is not None:
             piece = next(self._rest, None)
             if piece is None:
                 self._rest = None
             else:
                 self._transport.write(piece)
+                if not self._pace.has_time():
+                    self._pace.later(self._write_on)
+                    return
+
+    def _write_on(self) -> None:
+        """Go on with a large answer in a further turn, and behind it with what has come meanwhile."""
+        if self._rest is not None and self._writable:
+            self._write_rest()
+            self._written()
+
+    def _written(self) -> None:
+        """The transport took a part of a large answer. Behind the last part, go on."""
+        if self._rest is None:
+            if self._writable:
+                self._sent()
+            self._process()
 
     def _sent(self) -> None:
         """The client has taken its last answer, or never will."""
@@ -325,6 +350,9 @@ class Connection(asyncio.Protocol):
         """Close after the last write. The answer of a request that waits is dropped."""
         self._let_go()
         if self._transport is not None:
+            rest, self._rest = self._rest, None
+            for piece in rest or ():
+                self._transport.write(piece)
             self._transport.close()
 
     def abort(self) -> None:
@@ -344,11 +372,19 @@ class Connection(asyncio.Protocol):
         self._stopped = True
 
 
-def pieces(parts: list[bytes]) -> Iterator[bytes]:
-    """The bytes of all parts, in pieces of about WRITE_BYTES; a larger part is a piece of its own."""
+def pieces(parts: list[bytes]) -> Iterator[bytes | memoryview]:
+    """The bytes of all parts, in pieces of at most twice WRITE_BYTES. A larger part is cut without a copy."""
     piece: list[bytes] = []
     size = 0
     for part in parts:
+        if len(part) > WRITE_BYTES:
+            if piece:
+                yield b"".join(piece)
+            piece.clear()
+            size = 0
+            view = memoryview(part)
+            yield from (view[start : start + WRITE_BYTES] for start in range(0, len(part), WRITE_BYTES))
+            continue
         piece.append(part)
         size += len(part)
         if size >= WRITE_BYTES:

@@ -4,6 +4,8 @@ A member's heartbeats stay the same until its group rebalances. So this module k
 answered with NONE, by its bytes and with its member. The next one needs one look-up, however many groups there are; the
 member itself knows whether the answer still holds (`again`). Dispatch handles every other answer.
 
+A member has one entry: a client can send its heartbeat under any number of client ids, and each is another request.
+
 Two tables, young and old. A hit moves an entry to young. Every ROTATE_MS old is dropped and young becomes old. So
 nothing refers to a member for long after it is gone.
 
@@ -38,7 +40,7 @@ client id stands in them twice.
 """
 
 REMEMBERED_MAX = 131_072
-"""Heartbeats in one table, because a client can send any number of them. A full table rotates."""
+"""Heartbeats in one table, because any number of members can join and leave. A full table rotates."""
 
 CORRELATION_ID = slice(4, 8)
 """Position of the correlation id in a request's frame, and in a response with its size."""
@@ -95,7 +97,10 @@ class Heartbeats:
         beat = before + frame[8:]
         if before not in self._answers:
             self._answers[before] = template(version, ErrorCode.NONE)
-        remember(group, member, beat)
+        former = remember(group, member, beat)
+        if isinstance(former, bytes):
+            self._young.pop(former, None)
+            self._old.pop(former, None)
         self._keep(beat, member)
 
     def _keep(self, beat: bytes, member: Member) -> None:

@@ -1,6 +1,6 @@
-"""Each check finds its fault, and nothing else does; a clean log has no finding.
+"""Each check finds its fault, no other check reports it, and a clean log has no finding.
 
-A fault is a log with one thing wrong. Where a check needs more than a folder, its fault says so.
+A fault is a log with one thing wrong. A check that needs more than a folder has a test of its own.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ OVERVIEW = PAGE.with_name("audit.md")
 
 
 def findings_of(folder: Path, **options: Path) -> list[Finding]:
-    """What the audit finds."""
+    """Return the audit's findings for the folder."""
     return audit(folder, None, Options(**options), lambda _done: None).findings  # type: ignore[arg-type]
 
 
@@ -66,7 +66,7 @@ def _torn_tail() -> Scene:
 
 
 def _old_format() -> Scene:
-    """At the end, where other bytes that are no batch are a torn tail."""
+    """The old messages are the last bytes of the log, where the audit takes bytes without a batch for a torn tail."""
     scene = clean()
     return scene.raw(old_messages(1, 3, scene.next_offset), 3)
 
@@ -118,7 +118,7 @@ def _membership_changed() -> Scene:
 
 
 def _assignment_changed() -> Scene:
-    """Two members have each other's partitions all at once; one of them comes back under a new id besides."""
+    """Two members swap their partitions within one generation; one of them also comes back under a new member id."""
     scene = Scene().group(static_members(a=1, b=1), 5)
     return scene.group([static("a", 2, PARTS["b"]), static("b", 1, PARTS["a"])], 5)
 
@@ -128,7 +128,7 @@ def _partition_assigned_twice() -> Scene:
 
 
 def _subscribed_unassigned() -> Scene:
-    """As KAFKA-12759: a static member comes back with another subscription, and nobody rebalances."""
+    """As in KAFKA-12759: a static member returns with another subscription, and the group doesn't rebalance."""
     scene = Scene().group(static_members(a=1, b=1), 1)
     changed = static("a", 2, PARTS["a"], subscription=subscription(["orders", "refunds"]))
     return scene.group([changed, *static_members(b=1)], 1)
@@ -144,7 +144,7 @@ def _session_above_cap() -> Scene:
 
 
 def _rebalance_storm() -> Scene:
-    """A dynamic member goes and comes, six times within the hour."""
+    """A dynamic member joins and leaves six times within the hour."""
     scene = Scene().group([member("x-0", PARTS["a"])], 1)
     for number in range(6):
         scene.tick(60_000).group([member("x-0", PARTS["a"]), member(f"y-{number}", PARTS["b"])], 2 * number + 2)
@@ -160,7 +160,7 @@ def _instance_contested() -> Scene:
 
 
 def _instance_never_returns() -> Scene:
-    """A Deployment's pods, named anew with each rollout."""
+    """A Deployment gives its pods new names at each rollout."""
     parts = list(PARTS.values())
     scene = Scene().group([static("pod-x1", 1, parts[0]), static("pod-x2", 1, parts[1])], 1)
     scene.tick(HOUR_MS).group([static("pod-y1", 1, parts[0]), static("pod-x2", 1, parts[1])], 3)
@@ -195,7 +195,7 @@ FAULTS: dict[str, Callable[[], Scene]] = {
 
 
 def _upgraded() -> Scene:
-    """To the consumer protocol (KIP-848) and back: the other records end, the offsets stay, and so do the members."""
+    """The group goes to the consumer protocol (KIP-848) and back; its offsets and its members stay."""
     scene = Scene().group(static_members(a=1, b=1), 7, since_ms=START_MS).commit(5)
     scene.append((group_key(GROUP), None), (newer_key(GROUP), newer_value()))
     scene.append((newer_key(GROUP, 5), newer_value())).commit(6)
@@ -204,13 +204,13 @@ def _upgraded() -> Scene:
 
 
 def _upgraded_for_good() -> Scene:
-    """The group lives on where its members aren't read."""
+    """The group goes to a newer protocol and stays there; the audit doesn't read its members."""
     scene = Scene().group(static_members(a=1, b=1), 7).commit(5)
     return scene.append((group_key(GROUP), None), (newer_key(GROUP), newer_value())).commit(6, partition=1)
 
 
 def _cooperative() -> Scene:
-    """cooperative-sticky: t1 moves from x to y, and for a generation it is nobody's."""
+    """cooperative-sticky moves t1 from x to y; during one generation no member owns t1."""
     topics, x, y = ["t0", "t1"], {"t0": [0], "t1": [0]}, {"t1": [0]}
     scene = Scene().group([member("x", x, topics=topics)], 1)
     scene.group([member("x", {"t0": [0]}, topics=topics, owned=x), member("y", topics=topics)], 2)
@@ -224,20 +224,20 @@ def _kept_for_a_year() -> Scene:
 
 
 def _just_expired() -> Scene:
-    """A coordinator looks for expired offsets every ten minutes."""
+    """A coordinator looks for expired offsets only every ten minutes."""
     scene = Scene().commit(5, topic="refunds").group(static_members(a=1), 1)
     return scene.tick(7 * DAY_MS + 500_000).group(static_members(a=2), 1)
 
 
 def _contested_by_clocks() -> Scene:
-    """Ten minutes lie between the restarts; the clock of a new owner of the partition is an hour behind."""
+    """Ten minutes lie between the restarts; the clock of the partition's new owner is an hour behind."""
     scene = Scene().group(static_members(a=1, b=1), 1).group(static_members(a=2, b=1), 1)
     scene.tick(HOUR_MS // 6).group(static_members(a=3, b=1), 1)
     return scene.tick(HOUR_MS // 6 - HOUR_MS).group(static_members(a=4, b=1), 1)
 
 
 def _rolls_under_a_clock_behind() -> Scene:
-    """Two rolls of six rebalances, a day from each other; a new owner's clock is half a day behind after each."""
+    """Two rolls of six rebalances lie a day apart; after each one a new owner's clock is half a day behind."""
     scene = Scene().group([member("m-0", PARTS["a"])], 1)
     generation = 1
     for _ in range(2):
@@ -250,14 +250,14 @@ def _rolls_under_a_clock_behind() -> Scene:
 
 
 def _deleted_and_new_at_once() -> Scene:
-    """Within one millisecond; and another time by an owner whose clock is behind."""
+    """A group is deleted and comes anew within one millisecond, and then under an owner whose clock is behind."""
     scene = Scene().group(static_members(a=1), 3, since_ms=START_MS).delete()
     scene.group(static_members(a=2), 1, since_ms=START_MS).delete()
     return scene.group(static_members(a=3), 2, since_ms=START_MS - HOUR_MS)
 
 
 def _simple_group_after_a_deletion() -> Scene:
-    """Somebody commits without a group of that name: that is no remnant."""
+    """After the group's deletion a client commits without joining: its offsets are no remnant."""
     return Scene().group(static_members(a=1), 1).group([], 2).delete().commit(5)
 
 
@@ -268,7 +268,7 @@ def _member_named_as_an_instance() -> Scene:
 
 
 def _without_times() -> Scene:
-    """Records with the timestamp -1 have none."""
+    """Records with the timestamp -1 have no time."""
     scene = Scene().group(static_members(a=1), 1)
     scene.now_ms = -1
     value = group_value(static_members(a=2), 1)
@@ -283,18 +283,18 @@ LEGAL: dict[str, Callable[[], Scene]] = {
         _simple_group_after_a_deletion, _member_named_as_an_instance, _without_times,
     )
 }  # fmt: skip
-"""Logs that look odd and are as they should be."""
+"""Check or case -> a log that looks odd and is correct."""
 
 
 @pytest.mark.parametrize("name", LEGAL)
 def test_legal_log_has_no_finding(tmp_path: Path, name: str) -> None:
-    """What a coordinator may write is nobody's fault."""
+    """The audit finds nothing in a log that a coordinator may write."""
     assert findings_of(LEGAL[name]().write(tmp_path)) == []
 
 
 @pytest.mark.parametrize("check", FAULTS)
 def test_fault_is_found_by_its_check_alone(tmp_path: Path, check: str) -> None:
-    """One thing is wrong, one finding says so, and by its severity."""
+    """A log with one fault has one finding, of the check for that fault and with the check's severity."""
     found = findings_of(FAULTS[check]().write(tmp_path))
     assert [finding.check for finding in found] == [check]
     assert found[0].severity == CHECKS[check].severity
@@ -302,7 +302,7 @@ def test_fault_is_found_by_its_check_alone(tmp_path: Path, check: str) -> None:
 
 
 def test_compaction_that_loses_a_key_is_found(tmp_path: Path) -> None:
-    """A commit that was live before is gone; one that was superseded, and one that was deleted, may be."""
+    """The audit reports a live commit that compaction lost; a replaced commit and a deleted one may go."""
     before = Scene().commit(5, partition=1).commit(5, partition=2).commit(6, partition=1)
     before.append((offset_key(GROUP, "orders", 2), None)).commit(7, partition=3)
     after = Scene()
@@ -313,7 +313,7 @@ def test_compaction_that_loses_a_key_is_found(tmp_path: Path) -> None:
 
 
 def test_partition_that_was_not_copied_lost_nothing(tmp_path: Path) -> None:
-    """Only what both logs have is compared."""
+    """The audit compares only the partitions that both logs have."""
     group_id = group_on(1)
     Scene(1).commit(5, group_id).write(tmp_path / "before")
     Scene().commit(5).write(tmp_path / "before")
@@ -322,19 +322,19 @@ def test_partition_that_was_not_copied_lost_nothing(tmp_path: Path) -> None:
 
 
 def test_compaction_that_was_long_ago_is_no_finding(tmp_path: Path) -> None:
-    """Where the later log reaches a day further, a deletion may have come and gone in between."""
+    """If the later log reaches a day further, a deletion may have come and gone, and the audit reports no loss."""
     before = Scene().commit(5)
     after = Scene(base_offset=9).tick(25 * HOUR_MS).commit(6, partition=1)
     assert findings_of(after.write(tmp_path / "after"), before=before.write(tmp_path / "before")) == []
 
 
 def test_each_check_has_a_fault() -> None:
-    """No check goes untested."""
+    """Each check has a log with its fault."""
     assert FAULTS.keys() | {"compaction_lost_key"} == CHECKS.keys()
 
 
 def test_each_check_has_its_section() -> None:
-    """docs/audit-checks.md has the advice of each check as `make format` writes it; docs/audit.md the severities."""
+    """docs/audit-checks.md has each check's advice as `make format` writes it; docs/audit.md has the severities."""
     page = PAGE.read_text(encoding="utf-8")
     assert page == with_sections(page)
     sections = re.findall(r"^### `(\w+)` \((\w+)\)$", page, re.MULTILINE)
@@ -347,7 +347,7 @@ def test_each_check_has_its_section() -> None:
 
 
 def test_gap_in_a_cleaned_segment_is_no_finding(tmp_path: Path) -> None:
-    """Only the newest segment of a log was surely never compacted."""
+    """A gap is a finding only in the newest segment: a cleaner may have compacted each older one."""
     scene = _offset_gap()
     scene.write(tmp_path)
     Scene(base_offset=scene.next_offset).write(tmp_path)
@@ -355,7 +355,7 @@ def test_gap_in_a_cleaned_segment_is_no_finding(tmp_path: Path) -> None:
 
 
 def test_checkpoint_of_a_cleaner_says_where_gaps_are_findings(tmp_path: Path) -> None:
-    """Behind what a broker says it has cleaned, offsets are without gaps, in older segments too."""
+    """Behind the offset in the cleaner's checkpoint a gap is a finding, in older segments too."""
     scene = _offset_gap()
     scene.write(tmp_path)
     Scene(base_offset=scene.next_offset).write(tmp_path)
@@ -367,7 +367,7 @@ def test_checkpoint_of_a_cleaner_says_where_gaps_are_findings(tmp_path: Path) ->
 
 
 def test_segment_that_is_missing_is_found(tmp_path: Path) -> None:
-    """Where the broker's checkpoint says that nothing was cleaned; a cleaner may have left nothing of it elsewhere."""
+    """A missing segment is a finding where the broker's checkpoint says that its cleaner hasn't been there."""
     scene = clean()
     scene.write(tmp_path)
     newest = Scene(base_offset=scene.next_offset + 5).commit(50)
@@ -385,7 +385,7 @@ def test_segment_that_is_missing_is_found(tmp_path: Path) -> None:
 
 
 def test_assignment_that_changed_says_whose(tmp_path: Path) -> None:
-    """By their seats, and since which record; one that stays, and a new generation's, is no finding."""
+    """The finding names the members by their seats and the record before; a new generation may change all."""
     scene = Scene().group([static("a", 1, {"orders": [0]}), static("b", 1, {"orders": [1]}), member("c")], 5)
     scene.group([static("a", 2, {"orders": [0]}), static("b", 1, {"orders": [1, 2]}), member("c")], 5)
     scene.group([static("a", 2, {"orders": [0, 1]}), static("b", 1, {"orders": [2]}), member("c")], 6)
@@ -395,7 +395,7 @@ def test_assignment_that_changed_says_whose(tmp_path: Path) -> None:
 
 
 def test_partition_twice_in_one_assignment_is_found(tmp_path: Path) -> None:
-    """Within an entry of its topic and over two of them; the member is named once."""
+    """The finding names the member once, whether one topic entry or two of them repeat the partition."""
     twice = static("a", 1, {"orders": [0, 1, 0]})
     (found,) = findings_of(Scene().group([twice, static("b", 1, {"orders": [2]})], 1).write(tmp_path))
     assert found.check == "partition_assigned_twice"
@@ -403,13 +403,13 @@ def test_partition_twice_in_one_assignment_is_found(tmp_path: Path) -> None:
 
 
 def test_fall_after_a_deletion_is_no_finding(tmp_path: Path) -> None:
-    """Generations begin anew with a new group of the same name."""
+    """A new group with the same name may start its generations anew."""
     scene = Scene().group(static_members(a=1, b=1), 5).delete().group(static_members(a=2, b=2), 1)
     assert findings_of(scene.write(tmp_path)) == []
 
 
 def test_aborted_commit_is_none(tmp_path: Path) -> None:
-    """A commit in a transaction counts only if its producer's marker says so; one without an end doesn't yet."""
+    """A commit of a transaction counts only after its producer's marker commits it."""
     scene = Scene().group(static_members(a=1), 1).commit(5)
     scene.transacted(9, producer_id=7).end_transaction(7, committed=False)
     scene.transacted(3, producer_id=8)
@@ -420,7 +420,7 @@ def test_aborted_commit_is_none(tmp_path: Path) -> None:
 
 
 def test_room_at_the_end_is_no_finding(tmp_path: Path) -> None:
-    """A broker with log.preallocate makes the newest segment larger in advance; an older one has none."""
+    """Zeros at the end of the newest segment are room from log.preallocate; in an older segment they are damage."""
     scene = clean().raw(bytes(3_000_000), 0)
     assert findings_of(scene.write(tmp_path)) == []
     Scene(base_offset=scene.next_offset).write(tmp_path)
@@ -428,7 +428,7 @@ def test_room_at_the_end_is_no_finding(tmp_path: Path) -> None:
 
 
 def test_batch_that_is_being_written_is_no_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file ends in the middle of it when it is looked at, and is longer a moment later."""
+    """A batch is no torn tail if the file grows while the audit reads it."""
     scene = clean()
     whole = scene.batches[-1]
     scene.batches[-1] = whole[:-7]
@@ -446,12 +446,12 @@ def test_batch_that_is_being_written_is_no_finding(tmp_path: Path, monkeypatch: 
 
 
 def test_partition_without_files_is_read(tmp_path: Path) -> None:
-    """An empty folder of a partition has nothing wrong in it."""
+    """The audit finds nothing in a partition's empty folder."""
     partition_folder(tmp_path, 0).mkdir()
     assert findings_of(tmp_path) == []
 
 
 def test_resealed_batch_is_what_it_says() -> None:
-    """The scenes' own CRC is the encoder's."""
+    """The CRC that the scenes compute is the encoder's."""
     batch = encode_batch([Record(group_key(GROUP), None, START_MS)], 0, 0)
     assert resealed(batch) == batch

@@ -1,4 +1,4 @@
-"""Committed offsets that nobody uses are found, and no others."""
+"""The audit finds committed offsets that nobody uses, and reports no others."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tests.audit.scenes import GROUP, HOUR_MS, SECOND_MS, START_MS, Scene, offse
 
 
 def test_commit_that_may_stay_longer_does() -> None:
-    """Its own moment counts, whatever the retention is; and nothing of a topic that somebody wants goes before it."""
+    """A commit's own retention counts; offsets of a topic with a subscriber don't expire before it."""
     scene = Scene().append((offset_key(GROUP, "refunds"), offset_value(5, START_MS, 1, START_MS + HOUR_MS)))
     scene.group(static_members(a=1), 1).tick(2 * HOUR_MS).group(static_members(a=2), 1)
     assert checks(scene) == ["orphan_offsets"]
 
 
 def test_offsets_of_a_group_that_is_empty_for_too_long_are_orphans() -> None:
-    """What the partition's last record says of the time is what counts: the group itself writes nothing any more."""
+    """The last record of the partition gives the current time, since an empty group writes nothing."""
     scene = Scene().commit(5).group([], 2)
     retention_ms = Limits().offsets_retention_ms + Limits().offsets_check_ms
     empty_ms = START_MS + SECOND_MS
@@ -29,7 +29,7 @@ def test_offsets_of_a_group_that_is_empty_for_too_long_are_orphans() -> None:
 
 
 def test_old_offsets_of_a_topic_nobody_wants_are_orphans() -> None:
-    """They are kept for a week; and those of a topic that somebody subscribes to for as long as the group lives."""
+    """Offsets of a topic without a subscriber are kept for a week; with a subscriber, as long as the group lives."""
     scene = Scene().commit(5, topic="refunds").commit(5)
     scene.group(static_members(a=1), 1).tick(Limits().offsets_retention_ms - HOUR_MS).group(static_members(a=2), 1)
     assert checks(scene) == []

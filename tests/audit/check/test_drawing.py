@@ -1,4 +1,4 @@
-"""What is kept to be drawn is what happened, and has an end."""
+"""A story keeps a limited number of facts to draw, and they match the log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.audit.scenes import HOUR_MS, Scene, static, static_members
 
 
 def test_seats_are_drawn_in_the_order_of_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where not all have room, the first ones have, as the group names them."""
+    """If the seats exceed the limit, the drawing keeps the first ones in the order of the group's record."""
     monkeypatch.setattr(drawing, "LANES_MAX", 3)
     names = ["m-9", "m-10", "m-11", "m-1"]
     members = [static(name, 1, {"orders": [at]}) for at, name in enumerate(names)]
@@ -18,7 +18,7 @@ def test_seats_are_drawn_in_the_order_of_the_record(monkeypatch: pytest.MonkeyPa
 
 
 def test_what_is_drawn_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many members a group has seen."""
+    """The drawing of a group stays within its limits, however many members the group had."""
     monkeypatch.setattr(drawing, "LANES_MAX", 2)
     monkeypatch.setattr(drawing, "MARKS_MAX", 3)
     scene = Scene().group(static_members(a=1, b=1, c=1), 1)

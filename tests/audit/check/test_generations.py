@@ -1,4 +1,4 @@
-"""Two records of a group differ in who and in what they want, and time never falls."""
+"""The comparison of two records names what changed between them, and its time never falls."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from tests.audit.scenes import PARTS, Member, Scene, member, static_members, sub
     ],
 )
 def test_cause_is_the_difference(before: list[Member], after: list[Member], cause: str) -> None:
-    """Two generations differ in who and in what they want."""
+    """The cause of a rebalance is the difference between two records' members and subscriptions."""
     assert story_of(Scene().group(before, 1).group(after, 2))[0].causes == {cause: 1}
 
 
 def test_subscriptions_are_compared_by_topics() -> None:
-    """What a member says beside them, its version too, is no change."""
+    """Only a change of topics is a changed subscription; another version or other user data isn't."""
     other = member("x")
     other.subscription = subscription(["orders"], 3)
     assert story_of(Scene().group([member("x")], 1).group([other], 2))[0].causes == {"leader or member rejoined": 1}
 
 
 def test_time_never_falls() -> None:
-    """A clock behind costs one step, a record without a time none, and a clock ahead its own step alone."""
+    """A clock that is behind shortens one step; a record without a time, or with a time ahead, changes no other."""
     clock = Clock()
     times = [1_000, 1_500, -1, 400, 600, 90_000, 700, 800]
     assert [clock.tick(ts) for ts in times] == [0, 500, 500, 500, 700, 90_100, 90_100, 90_200]

@@ -1,4 +1,4 @@
-"""The history of a group is what the scenario's script says, and no check cries wolf."""
+"""A group's history agrees with the script of its scenario, and no check reports a false alarm."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.audit.scenes import (
 
 
 def test_history_is_the_script() -> None:
-    """Every generation, restart, commit and end of the clean scene is told as it was written."""
+    """The history has each generation, restart, commit and end of the clean scene."""
     story, findings = story_of(clean())
     assert findings == []
     assert (story.generation, story.member_count, story.deleted) == (1, 2, False)
@@ -57,31 +57,31 @@ def test_history_is_the_script() -> None:
 
 
 def test_jump_of_the_generation_counts_what_was_not_seen() -> None:
-    """Rebalances that were never completed, or whose records are compacted away, leave their numbers."""
+    """The history counts generations that the log doesn't show: aborted rebalances, and compacted records."""
     story, findings = story_of(Scene().group(static_members(a=1), 3).group(static_members(a=1, b=1), 7))
     assert (story.rebalances, story.rebalances_unseen, findings) == (4, 3, [])
 
 
 def test_first_record_counts_nothing() -> None:
-    """What led to it lies before what the log covers."""
+    """The first record counts no rebalance: the log doesn't cover the time before it."""
     assert story_of(Scene().group(static_members(a=1), 57))[0].rebalances == 0
 
 
 def test_deleted_group_has_no_state() -> None:
-    """It is told of, with what it was until then."""
+    """The history of a deleted group keeps what happened before the deletion, and no state."""
     story, findings = story_of(Scene().group(static_members(a=1), 1).delete())
     assert (story.deleted, story.generation, story.member_count, findings) == (True, None, 0, [])
 
 
 def test_group_of_offsets_alone_has_no_generation() -> None:
-    """A simple group commits and has no record of its own."""
+    """A simple group, which only commits, has no group record and so no generation."""
     story, findings = story_of(Scene().commit(5).commit(7, partition=1))
     assert story.committed == {"orders-0": 5, "orders-1": 7}
     assert (story.generation, story.deleted, findings) == (None, False, [])
 
 
 def test_group_that_went_to_another_protocol_lives() -> None:
-    """What members it has isn't in its records; a simple group that commits after a deletion isn't deleted either."""
+    """A group that went to another protocol isn't deleted, and neither is a simple group that commits later."""
     scene = Scene().group(static_members(a=1), 4).commit(5)
     scene.append((group_key(GROUP), None), (newer_key(GROUP), newer_value()))
     story, findings = story_of(scene)
@@ -95,7 +95,7 @@ def test_group_that_went_to_another_protocol_lives() -> None:
 
 
 def test_record_without_a_time_covers_none() -> None:
-    """The timestamp -1 stands for none."""
+    """A record with the timestamp -1 doesn't extend the time that the history covers."""
     scene = Scene().group(static_members(a=1), 1)
     row = rows_of(Scene().commit(5))[0]
     again = rows_of(scene.group(static_members(a=2), 1))[1]
@@ -108,7 +108,7 @@ def test_record_without_a_time_covers_none() -> None:
 
 
 def test_limits_are_the_brokers() -> None:
-    """With a higher cap, and a higher limit for storms, they are none."""
+    """With the broker's higher limits, a long session timeout and many rebalances are no findings."""
     scene = Scene()
     for generation in range(1, 15):
         scene.group([static("a", 1, PARTS["a"], session_timeout=2_000_000)], generation)
@@ -117,7 +117,7 @@ def test_limits_are_the_brokers() -> None:
 
 
 def test_clients_that_can_not_be_fenced_are_named() -> None:
-    """aiokafka's default client id tells it, and only a static member needs the instance id."""
+    """The history names aiokafka's clients by their default client id, and only static members among them."""
     scene = Scene().group([member("x", PARTS["a"], client_id="aiokafka-0.14.0")], 1)
     assert story_of(scene)[0].old_clients == {}
     scene.group([member("x", PARTS["a"], client_id="aiokafka-0.14.0", instance_id="a")], 2)

@@ -1,4 +1,4 @@
-"""Static members that are fought over, renamed or let go too early are found, and no others."""
+"""The audit finds contested, renamed and too early expired static members, and reports no others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.audit.scenes import HOUR_MS, PARTS, Scene, static, static_members
 
 
 def test_service_that_was_stopped_is_one_finding() -> None:
-    """All of its members left or expired together and came back: that is told of the group, not of each."""
+    """If all members stop and return together, the audit reports one finding for the group, not one for each member."""
     scene = Scene().group(static_members(a=1, b=1, c=1), 1).group([], 2).tick(300_000)
     scene.group(static_members(a=2, b=2), 3).group(static_members(a=2, b=2, c=2), 4)
     (found,) = story_of(scene)[1]
@@ -24,7 +24,7 @@ def test_service_that_was_stopped_is_one_finding() -> None:
 
 
 def test_weekend_is_no_rename() -> None:
-    """Instance ids that come back after days are those that went."""
+    """Static members that return after days have the same instance ids: the audit reports no rename."""
     parts = {f"seat-{number}": {"orders": [number]} for number in range(30)}
     scene = Scene().group([static(seat, 1, part) for seat, part in parts.items()], 1)
     scene.tick(HOUR_MS).group([static("seat-0", 1, {"orders": [0]})], 2).tick(48 * HOUR_MS)
@@ -33,15 +33,15 @@ def test_weekend_is_no_rename() -> None:
 
 
 def test_roll_is_no_fight() -> None:
-    """Each member replaced once in quick succession is a deployment; and twice in a minute still no fight."""
+    """One quick replacement of each member is a deployment, and two within a minute are no fight yet."""
     scene = Scene().group(static_members(a=1, b=1, c=1), 1)
     for lives in ({"a": 2}, {"b": 2}, {"c": 2}, {"a": 3}):
         scene.group(static_members(**{"a": 2, "b": 1, "c": 1, **lives}), 1)
     assert checks(scene) == []
 
 
-def test_fight_is_told_once() -> None:
-    """While an instance id goes back and forth it is one finding."""
+def test_fight_is_reported_once() -> None:
+    """While two programs take an instance id from each other, the audit reports one finding."""
     scene = Scene().group(static_members(a=1), 1)
     for life in range(2, 12):
         scene.group(static_members(a=life), 1)
@@ -49,19 +49,19 @@ def test_fight_is_told_once() -> None:
 
 
 def test_scaling_is_no_deployment() -> None:
-    """Members that go without others in their place, and members that come, are meant."""
+    """Members that go without successors, and members that are new, are no deployment."""
     scene = Scene().group(static_members(a=1), 1).group(static_members(a=1, b=1, c=1), 3)
     assert checks(scene.tick(HOUR_MS).group(static_members(a=1), 5)) == []
 
 
 def test_member_that_was_away_for_long_needed_no_seat() -> None:
-    """No session timeout could have bridged it."""
+    """A gap longer than any session timeout is no reason to ask for a longer session timeout."""
     scene = Scene().group(static_members(a=1, b=1), 1).group(static_members(a=1), 2)
     assert checks(scene.tick(HOUR_MS).group(static_members(a=1, b=2), 3)) == []
 
 
 def test_who_is_gone_is_remembered_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Deployment's pods have new names with each rollout: the last of them are named, all of them are counted."""
+    """A rename finding lists the last instance ids that went, up to a limit, and counts all of them."""
     monkeypatch.setattr(instances, "GONE_MAX", 3)
     scene = Scene()
     for rollout in range(10):

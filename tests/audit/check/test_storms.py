@@ -1,4 +1,4 @@
-"""Too many rebalances within an hour are found, and no others."""
+"""The audit finds too many rebalances within an hour, and reports no slower ones."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.audit.histories import story_of
 from tests.audit.scenes import GROUP, HOUR_MS, PARTS, START_MS, Scene, member
 
 
-def test_storms_are_told_one_by_one() -> None:
-    """A quiet hour ends a storm; the next one is another finding."""
+def test_storms_are_reported_one_by_one() -> None:
+    """An hour below the limit ends a storm; the next storm is a finding of its own."""
     scene = Scene()
     generation = 1
     for _ in range(2):
@@ -28,7 +28,7 @@ def test_storms_are_told_one_by_one() -> None:
 
 
 def test_quiet_day_is_no_storm() -> None:
-    """As many rebalances over a day are none."""
+    """Rebalances that are spread over a day are no storm."""
     scene = Scene()
     for generation in range(1, 25):
         scene.tick(HOUR_MS).group([member(f"m-{generation}", PARTS["a"])], generation)
@@ -40,7 +40,7 @@ def test_quiet_day_is_no_storm() -> None:
     ("minutes", "within_the_hour"), [(1, 37), (59, 37), (61, 19), (119, 19), (30 * 24 * 60, 1)], ids=str
 )
 def test_rebalances_that_nobody_saw_count_where_they_must_have_been(minutes: int, within_the_hour: int) -> None:
-    """Compaction leaves a group's last record: its generation may have grown for a month."""
+    """A jump in the generation adds its rebalances to an hour only as far as they must have been in it."""
     scene = Scene().group([member("m-3", PARTS["a"])], 3)
     scene.tick(minutes * 60_000).group([member("m-40", PARTS["a"])], 40)
     story, findings = story_of(scene)
@@ -49,7 +49,7 @@ def test_rebalances_that_nobody_saw_count_where_they_must_have_been(minutes: int
 
 
 def test_storm_of_a_moment_takes_no_room() -> None:
-    """Ten thousand rebalances within a second are one entry, as a log may say whatever it likes."""
+    """Ten thousand rebalances within one second take the memory of one entry."""
     findings = Findings(0, GROUP)
     storms = Storms(findings, 10)
     for number in range(10_000):

@@ -1,4 +1,4 @@
-"""The columnar path gives the rows of the parser, whatever the bytes are."""
+"""The columnar path gives the same rows as the parser, whatever the bytes are."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.audit.scenes import GROUP, Scene, clean, compressed, member, resealed
 
 
 def assert_equal(folder: Path, range_size: int = 10**9) -> None:
-    """Both ways give the same, for every range and table."""
+    """Compare both ways to read, for every range and table."""
     for of in plan(folder, range_size=range_size).ranges:
         wanted = all_to_arrow(parse(of, *read_range(of)))
         found = whole(read_tables(of))
@@ -42,7 +42,7 @@ def assert_equal(folder: Path, range_size: int = 10**9) -> None:
 
 
 def whole(parts: Iterable[Tables]) -> Tables:
-    """The parts of a range as one."""
+    """Join the parts of a range."""
     of_tables = list(parts)
     return {table: pa.concat_batches([part[table] for part in of_tables]) for table in of_tables[0]}
 
@@ -50,7 +50,7 @@ def whole(parts: Iterable[Tables]) -> Tables:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(batches=logs())
 def test_columns_are_the_rows_of_the_parser(tmp_path: Path, batches: list[bytes]) -> None:
-    """On random logs: every version, codec and kind of damage, and torn tails."""
+    """Both ways agree on random logs with every version, codec and kind of damage, and with torn tails."""
     scene = Scene()
     scene.batches = batches
     assert_equal(scene.write(tmp_path))
@@ -58,7 +58,7 @@ def test_columns_are_the_rows_of_the_parser(tmp_path: Path, batches: list[bytes]
 
 @pytest.mark.parametrize("range_size", [1, 500, 10**9])
 def test_plain_log_goes_in_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, range_size: int) -> None:
-    """Nothing of a log as Kafka writes it needs the parser."""
+    """The columnar path reads a log that Kafka wrote completely, without the parser."""
     folder = clean().write(tmp_path)
     assert_equal(folder, range_size)
     monkeypatch.delattr(columns, "batch_parts")
@@ -67,7 +67,7 @@ def test_plain_log_goes_in_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_batch_that_is_not_plain_keeps_its_place(tmp_path: Path) -> None:
-    """Rows are in the order of the log, whichever way they came."""
+    """Rows stay in the order of the log if the parser reads one batch between others."""
     scene = clean()
     scene.batches[3] = compressed(scene.batches[3], Codec.LZ4)
     folder = scene.write(tmp_path)
@@ -81,14 +81,14 @@ def test_batch_that_is_not_plain_keeps_its_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [b"a-1", GROUP.encode()])
 @pytest.mark.parametrize("start", [b"\xff\xfe", "é".encode()])
 def test_text_is_looked_through(tmp_path: Path, name: bytes, start: bytes) -> None:
-    """Of members and in keys: what is no UTF-8 makes its record none, and what isn't ASCII may well be text."""
+    """Text that isn't UTF-8 makes its record undecodable, in members and in keys; text beyond ASCII is valid."""
     scene = clean()
     scene.batches = [resealed(batch.replace(name, start + name[2:])) for batch in scene.batches]
     assert_equal(scene.write(tmp_path))
 
 
 def test_large_ones_are_read_by_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch of many records, and a group of many members, would hold all others up."""
+    """The parser reads a batch of many records and a group of many members, because they would delay all others."""
     monkeypatch.setattr(columns, "RECORDS_MAX", 3)
     monkeypatch.setattr(fields, "MEMBERS_MAX", 3)
     scene = Scene().group([member(f"m-{number}", {"orders": [number]}) for number in range(4)], 1)
@@ -97,7 +97,7 @@ def test_large_ones_are_read_by_themselves(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_only_what_is_wanted_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A table costs what it holds: no group is looked into where none is wanted, and no record for batches."""
+    """Only the wanted tables cost time: the audit decodes no group and no record that it doesn't need."""
     (of,) = plan(clean().write(tmp_path)).ranges
     found = whole(read_tables(of))
     walk = Fields._walk
@@ -128,7 +128,7 @@ def test_only_what_is_wanted_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=30)
 @given(batches=logs(), step_size=st.integers(0, 3000))
 def test_parts_are_the_range(tmp_path: Path, batches: list[bytes], step_size: int) -> None:
-    """However few rows are held at a time, they come in order and none twice."""
+    """Parts of any size have all rows in order, and each row once."""
     scene = Scene()
     scene.batches = batches
     for of in plan(scene.write(tmp_path)).ranges:
@@ -140,7 +140,7 @@ def test_parts_are_the_range(tmp_path: Path, batches: list[bytes], step_size: in
 
 
 def test_header_is_laid_out_as_the_codec_reads_it() -> None:
-    """In numpy's form and in that of the protocol."""
+    """The header's numpy type has the codec's fields at the codec's positions."""
     header = peek_header(clean().batches[0])
     (seen,) = np.frombuffer(clean().batches[0][:HEADER_SIZE], columns._HEADER)
     names = dict(zip(columns._HEADER.names or (), seen.item(), strict=True))

@@ -1,4 +1,4 @@
-"""What the server told is joined with what the log shows; what it didn't tell changes nothing."""
+"""The audit joins the server's events with the log; without events its result stays the same."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Event = dict[str, Any]
 
 
 def ended(generation: int, at_ms: int, kind: str = "member_left", **fields: Any) -> Event:
-    """A rebalance that was completed; fields: as in docs/events.md, those of its trigger too."""
+    """Make the event of a completed rebalance; fields: as in docs/events.md, with those of its trigger."""
     cause = {"kind": kind, "member_ids": ["m-1"], "group_instance_id": None, "source": "inferred", "reason": ""}
     cause |= {name: fields.pop(name) for name in list(fields) if name in cause}
     return {
@@ -37,7 +37,7 @@ def ended(generation: int, at_ms: int, kind: str = "member_left", **fields: Any)
 
 
 def fenced(instance_id: str, at_ms: int, **fields: Any) -> Event:
-    """Two programs with one instance id met."""
+    """Make the event of two programs that use one instance id."""
     return {
         "version": 1, "type": "member_fenced", "at_ms": at_ms, "group": GROUP, "generation": 3, "kind": "conflict",
         "group_instance_id": instance_id, "member_id": "m-1", "current_member_id": "m-2",
@@ -47,7 +47,7 @@ def fenced(instance_id: str, at_ms: int, **fields: Any) -> Event:
 
 
 def dropped(events: int, first_ms: int, last_ms: int) -> Event:
-    """The server could not keep so many."""
+    """Make the event of that many events that the server could not keep."""
     return {
         "version": 1, "type": "events_dropped", "at_ms": last_ms, "group": None, "events": events,
         "first_ms": first_ms, "last_ms": last_ms,
@@ -55,17 +55,17 @@ def dropped(events: int, first_ms: int, last_ms: int) -> Event:
 
 
 def story_of(scene: Scene, *events: Event) -> tuple[Story, list[Finding]]:
-    """What is told of the scene's group."""
+    """Return the story of the scene's group and its findings, with these events."""
     return run_history(0, GROUP, Limits(), rows_of(scene), scene.now_ms, gather(events).of(GROUP))
 
 
 def at(second: int) -> int:
-    """The time of a scene's so many-th record."""
+    """Return the time of the scene's record number `second`."""
     return START_MS + second * SECOND_MS
 
 
 def test_cause_is_the_recorded_one() -> None:
-    """Its trigger, who says so, and who was waited for; of a rebalance that wasn't told, what two records tell."""
+    """An event gives a rebalance's cause, the client's reason and the wait; without one, two records give the cause."""
     scene = Scene().group([member("m-0", PARTS["a"])], 1).group([member("m-1", PARTS["a"])], 2)
     scene.group([member("m-2", PARTS["a"])], 3)
     waited = {"member_id": "m-0", "phase": "preparing", "ms": 4_200}
@@ -81,7 +81,7 @@ def test_cause_is_the_recorded_one() -> None:
 
 
 def test_rebalances_without_a_record_are_counted() -> None:
-    """A jump of generations: those that were told are no guesses, and are known by their time."""
+    """In a jump of generations the events count with their causes and times, and only the rest is a guess."""
     scene = Scene().group([member("m-0", PARTS["a"])], 1).tick(3 * HOUR_MS).group([member("m-1", PARTS["a"])], 21)
     assert story_of(scene)[0].rebalances_per_hour == 5
     story = story_of(scene, *(ended(number, at(number), "member_expired") for number in range(2, 10)))[0]
@@ -91,7 +91,7 @@ def test_rebalances_without_a_record_are_counted() -> None:
 
 
 def test_forgotten_rebalances_are_counted() -> None:
-    """Compaction left a group's last record: nine rebalances before it are told, and it wasn't the first either."""
+    """Events show the rebalances whose records compaction removed, and prove that the first record isn't the first."""
     scene = Scene().tick(HOUR_MS).group([member("m-1", PARTS["a"])], 10)
     story, findings = story_of(scene, *(ended(number, at(number)) for number in range(1, 11)))
     assert (story.rebalances, story.rebalances_forgotten, story.causes_recorded) == (9, 9, {"member left": 9})
@@ -100,7 +100,7 @@ def test_forgotten_rebalances_are_counted() -> None:
 
 
 def test_storm_that_the_log_has_forgotten_is_found() -> None:
-    """By the times that were told, with its causes."""
+    """Events alone can show a storm, with its times and causes, after compaction removed its records."""
     scene = Scene().tick(HOUR_MS).group([member("m-1", PARTS["a"])], 20)
     (found,) = story_of(scene, *(ended(number, at(number), "member_expired") for number in range(1, 21)))[1]
     assert found.check == "rebalance_storm"
@@ -108,8 +108,8 @@ def test_storm_that_the_log_has_forgotten_is_found() -> None:
     assert json.loads(found.detail)["first_ms"] == at(1)
 
 
-def test_group_that_began_anew_is_told_apart() -> None:
-    """Its generations have the numbers of the former one's."""
+def test_group_that_began_anew_has_its_own_events() -> None:
+    """An event belongs to the group of its time: after a deletion the new group repeats the generations."""
     scene = Scene().group([member("m-0", PARTS["a"])], 1).group([member("m-1", PARTS["a"])], 2).delete()
     scene.group([member("m-2", PARTS["a"])], 1).group([member("m-3", PARTS["a"])], 2)
     kinds = ("member_joined", "member_left", "member_joined", "member_expired")
@@ -120,7 +120,7 @@ def test_group_that_began_anew_is_told_apart() -> None:
 
 
 def test_rebalance_that_came_to_nothing_is_none() -> None:
-    """No generation came of it, or one that wasn't kept; nor is one that goes on."""
+    """Only a completed rebalance counts: neither an aborted one, nor a replaced one, nor one that goes on."""
     scene = Scene().group([member("m-0", PARTS["a"])], 1).group([member("m-1", PARTS["a"])], 2)
     unloaded = ended(2, at(1) - 5, outcome="unloaded")
     before = ended(1, at(0) + 5, outcome="superseded", generation_before=1)
@@ -130,7 +130,7 @@ def test_rebalance_that_came_to_nothing_is_none() -> None:
 
 
 def test_conflict_is_found_with_both_parties() -> None:
-    """Once for each instance id, whether the log shows a fight or not; a client that met itself is none."""
+    """A conflict is one finding for each instance id, with both clients; a client that meets itself is no conflict."""
     scene = Scene().group(static_members(a=1, b=1), 1)
     events = [fenced("a", at(0)), fenced("a", at(0) + 1), fenced("b", at(0), kind="self")]
     (found,) = story_of(scene, *events)[1]
@@ -146,7 +146,7 @@ def test_conflict_is_found_with_both_parties() -> None:
 
 
 def test_what_was_dropped_is_said() -> None:
-    """And so is what can't be read, and what is told of groups that the log doesn't have."""
+    """Notes count dropped events, unreadable ones, and events of groups that the log doesn't have."""
     odd: list[Event] = [
         {"version": 1, "type": "rebalance_ended", "at_ms": 1},
         {**ended(2, 5), "causes": []},
@@ -166,7 +166,7 @@ def test_what_was_dropped_is_said() -> None:
 
 
 def test_each_is_taken_once() -> None:
-    """What is told a moment after a record is still its own, and the next one's isn't."""
+    """Each event belongs to one record, also if its time is a moment after the record's."""
     course = RebalanceQueue(gather([ended(2, 1_050), ended(3, 1_100), ended(4, 9_000)]).of(GROUP))
     assert [each.generation for each in course.until(1_000, 1, 2)] == [2]
     assert course.until(1_000, 2, 2) == []
@@ -176,7 +176,7 @@ def test_each_is_taken_once() -> None:
 
 
 def write(folder: Path, node: int, *events: Event | bytes) -> None:
-    """Write the partition of a node, an event a batch."""
+    """Write the partition of a node, one batch for each event."""
     path = folder / f"{EVENTS_TOPIC}-{node}"
     path.mkdir(parents=True)
     values = [event if isinstance(event, bytes) else json.dumps(event).encode() for event in events]
@@ -185,7 +185,7 @@ def write(folder: Path, node: int, *events: Event | bytes) -> None:
 
 
 def test_topic_is_read_from_the_folder(tmp_path: Path) -> None:
-    """All nodes' partitions; what is half written at the end isn't there yet, and other bytes are counted."""
+    """The audit reads all nodes' partitions, ignores a half written batch at the end, and counts unreadable records."""
     scene = Scene().group([member("m-0", PARTS["a"])], 1).group([member("m-1", PARTS["a"])], 2)
     folder = scene.group([member("m-1", PARTS["a"])], 3).write(tmp_path)
     assert read_events(folder) == RecordedEvents()
@@ -201,23 +201,23 @@ def test_topic_is_read_from_the_folder(tmp_path: Path) -> None:
 
 
 def audited(folder: Path) -> AuditResult:
-    """What is found in a server's log, or in what is left of it."""
+    """Audit a server's log, or its compacted copy."""
     return audit(folder, None, Options(Limits(partition_count=4)), lambda _done: None)
 
 
-def test_real_server_tells_every_cause(script: Script, compacted: Path, tmp_path: Path) -> None:
-    """Nothing is left to be inferred; and with what it told, compaction loses no rebalance."""
+def test_real_server_records_every_cause(script: Script, compacted: Path, tmp_path: Path) -> None:
+    """A real server's events give the cause of every rebalance, also of those that compaction removed."""
     if not (script.folder / f"{EVENTS_TOPIC}-0").exists():
         assert all(not story.causes_recorded for story in audited(script.folder).stories)
         return
     folder = shutil.copytree(compacted, tmp_path / "log")
     shutil.copytree(script.folder / f"{EVENTS_TOPIC}-0", folder / f"{EVENTS_TOPIC}-0")
     whole, left = (summary(audited(each))["groups"] for each in (script.folder, folder))
-    told = whole[script.storm]
-    assert told["causes_told"] == {"member joined": script.storm_rounds, "member left": script.storm_rounds + 1}
-    assert (told["causes"], told["rebalances_forgotten"]) == ({}, 0)
-    assert left[script.storm]["rebalances"] == told["rebalances"]
-    assert left[script.storm]["rebalances_forgotten"] == told["rebalances"]
+    storm = whole[script.storm]
+    assert storm["causes_told"] == {"member joined": script.storm_rounds, "member left": script.storm_rounds + 1}
+    assert (storm["causes"], storm["rebalances_forgotten"]) == ({}, 0)
+    assert left[script.storm]["rebalances"] == storm["rebalances"]
+    assert left[script.storm]["rebalances_forgotten"] == storm["rebalances"]
     assert audited(folder).findings == []
 
 
@@ -225,7 +225,7 @@ def test_real_server_tells_every_cause(script: Script, compacted: Path, tmp_path
     "recorded", [GroupEvents(), gather([ended(2, 1)]).of("another")], ids=["no topic", "another group"]
 )
 def test_no_event_changes_nothing(recorded: GroupEvents) -> None:
-    """As with a real Kafka's log."""
+    """Without events of the group the result is the same as for a log of Apache Kafka."""
     scene = Scene().group([member("m-0", PARTS["a"])], 1).group([member("m-1", PARTS["a"])], 2)
     arguments = 0, GROUP, Limits(), rows_of(scene), scene.now_ms
     assert run_history(*arguments, recorded) == run_history(*arguments)

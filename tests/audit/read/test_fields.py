@@ -1,4 +1,4 @@
-"""The fields of many records at once, beside the codec's own reading of each."""
+"""The fields of many records at once equal the codec's own reading of each record."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.audit.scenes import GROUP, Scene, clean, group_key, group_value, memb
 
 
 def batches_of(scene: Scene) -> tuple[Data, Batches]:
-    """The batches of a scene, all of them plain so far."""
+    """Return the batches of a scene; all are plain so far."""
     content = b"".join(scene.batches)
     data = Data(len(content))
     data.view[: len(content)] = content
@@ -37,14 +37,14 @@ def batches_of(scene: Scene) -> tuple[Data, Batches]:
 
 
 def texts(data: Data, text: Text) -> list[bytes | None]:
-    """The texts as bytes."""
+    """Return the texts as bytes."""
     content = bytes(data.view)
     pairs = zip(text.start.tolist(), text.size.tolist(), strict=True)
     return [None if size < 0 else content[start : start + size] for start, size in pairs]
 
 
 def wanted_of(scene: Scene) -> list[tuple[int, Record]]:
-    """Offset and record of each record."""
+    """Return offset and record of each record, as the codec reads them."""
     return [
         (offset, record)
         for batch in decode_batches(b"".join(scene.batches))
@@ -53,14 +53,14 @@ def wanted_of(scene: Scene) -> list[tuple[int, Record]]:
 
 
 def all_records(scene: Scene) -> tuple[Data, Batches, Fields, Records]:
-    """The records of all plain batches."""
+    """Return the records of all plain batches."""
     data, batches = batches_of(scene)
     reader = Fields(data, batches)
     return data, batches, reader, reader.records(needs_offsets=True, needs_groups=True)
 
 
 def test_records_and_keys_are_the_codecs() -> None:
-    """Offsets, times, keys and values, in the order of the log, from batches of one record and of several."""
+    """Offsets, times, keys and values equal the codec's, from batches of one record and of several."""
     scene = clean()
     data, batches, reader, records = all_records(scene)
     wanted = wanted_of(scene)
@@ -78,7 +78,7 @@ def test_records_and_keys_are_the_codecs() -> None:
 
 
 def test_values_are_the_codecs() -> None:
-    """The fields of committed offsets and of groups, tombstones among them."""
+    """The fields of committed offsets and of groups equal the codec's, with tombstones among them."""
     scene = clean()
     data, _, reader, records = all_records(scene)
     keys = reader.keys(records)
@@ -103,13 +103,13 @@ def test_values_are_the_codecs() -> None:
 
 
 def groups_in(scene: Scene) -> tuple[Data, Batches, Fields, Records, Groups]:
-    """The groups of a scene."""
+    """Return the groups of a scene."""
     data, batches, reader, records = all_records(scene)
     return data, batches, reader, records, reader.groups(records, reader.keys(records).group_rows)
 
 
 def test_members_are_the_codecs() -> None:
-    """Groups of different sizes, one of them without members; `order` puts the members into the order of the log."""
+    """Members of groups of any size equal the codec's; `order` puts them into the order of the log."""
     scene = Scene()
     for count in (2, 0, 5, 1):
         scene.group([member(f"m-{count}-{number}", {"orders": [number]}) for number in range(count)], 1)
@@ -127,7 +127,7 @@ def test_members_are_the_codecs() -> None:
 
 
 def test_only_needed_records_come() -> None:
-    """Those of groups, those of offsets, or none; their batches stay plain."""
+    """Only the wanted records are read: of groups, of offsets, or none; their batches stay plain."""
     data, batches = batches_of(clean())
     reader = Fields(data, batches)
     both = reader.records(needs_offsets=True, needs_groups=True)
@@ -152,7 +152,7 @@ def test_only_needed_records_come() -> None:
     ],
 )  # fmt: skip
 def test_odd_record_takes_the_flag_from_its_batch(odd: tuple[bytes, bytes | None]) -> None:
-    """A key of another kind, a key that ends early, an older or shortened value: that batch alone isn't plain."""
+    """A record of another kind, a short key, or an old or short value makes only its own batch odd."""
     scene = Scene().commit(1).append(odd).commit(2)
     _, batches, reader, records = all_records(scene)
     keys = reader.keys(records)
@@ -162,7 +162,7 @@ def test_odd_record_takes_the_flag_from_its_batch(odd: tuple[bytes, bytes | None
 
 
 def test_batch_that_announces_other_records_is_odd() -> None:
-    """One that has fewer records than its header says, and one with bytes behind its last record."""
+    """A batch with too few records for its header, or with bytes behind its last record, is odd."""
     record = Record(offset_key(GROUP), offset_value(1), 0)
     scene = Scene().raw(encode_batch([record, record], 0, 1), 2)
     data, batches = batches_of(scene)
@@ -173,7 +173,7 @@ def test_batch_that_announces_other_records_is_odd() -> None:
 
 
 def test_group_of_many_members_is_odd(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would hold up the lockstep: parse.py reads its batch."""
+    """A batch with a group of many members is odd: parse.py reads it, so that the other members don't wait."""
     monkeypatch.setattr(fields, "MEMBERS_MAX", 2)
     scene = Scene().group([member(f"m-{number}") for number in range(3)], 1).group([member("a"), member("b")], 2)
     _, batches, _, _, groups = groups_in(scene)

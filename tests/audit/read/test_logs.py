@@ -1,4 +1,4 @@
-"""Files become ranges, and ranges pieces: the same ones whatever the size of a range, and whatever is damaged."""
+"""Files become ranges and ranges become pieces, the same ones for any range size and any damage."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from tests.audit.scenes import PARTITION_COUNT, Scene, clean
 
 
 def pieces_of(path: Path, range_size: int) -> list[Piece]:
-    """The pieces of all ranges of a log."""
+    """Return the pieces of all ranges of a log."""
     return [piece for of in plan(path, range_size=range_size).ranges for piece in read_range(of)[1]]
 
 
 def sizes(scene: Scene) -> list[tuple[int, int]]:
-    """Where each batch of a scene begins and ends."""
+    """Return the start and the end of each batch of a scene."""
     ends = [sum(map(len, scene.batches[:number])) for number in range(len(scene.batches) + 1)]
     return list(pairwise(ends))
 
 
 @pytest.mark.parametrize("range_size", [1, 500, 10**6])
 def test_ranges_together_are_the_file(tmp_path: Path, range_size: int) -> None:
-    """Each batch is in one range, in order."""
+    """The ranges have each batch once, in order."""
     scene = clean()
     found = pieces_of(scene.write(tmp_path), range_size)
     assert [(piece.position, piece.end) for piece in found] == sizes(scene)
@@ -51,7 +51,7 @@ def test_ranges_together_are_the_file(tmp_path: Path, range_size: int) -> None:
 
 
 def test_plan_says_what_a_range_can_not_know(tmp_path: Path) -> None:
-    """Sizes, partitions, the newest segment and the ends of transactions."""
+    """The plan gives each range the sizes, the partitions, the newest segment and the ends of transactions."""
     scene = clean().transacted(3, producer_id=7)
     scene.end_transaction(7, committed=True).transacted(4, producer_id=7).end_transaction(7, committed=False)
     later = Scene(base_offset=scene.next_offset).commit(99)
@@ -73,14 +73,14 @@ def test_plan_says_what_a_range_can_not_know(tmp_path: Path) -> None:
 
 
 def test_partitions_that_others_have_are_not_counted(tmp_path: Path) -> None:
-    """A broker of many has replicas of some: how many partitions there are isn't said by its folders."""
+    """A folder of a broker doesn't show the number of partitions: the broker may have replicas of only some."""
     clean().write(tmp_path)
     (tmp_path / "__consumer_offsets-7").mkdir()
     assert plan(tmp_path).partition_count is None
 
 
 def test_folder_of_a_partition_is_a_log(tmp_path: Path) -> None:
-    """It doesn't tell how many partitions there are."""
+    """The folder of one partition is a log, and doesn't show the number of partitions."""
     folder = clean().write(tmp_path) / "__consumer_offsets-0"
     planned = plan(folder)
     assert list(planned.sizes) == [0]
@@ -89,7 +89,7 @@ def test_folder_of_a_partition_is_a_log(tmp_path: Path) -> None:
 
 
 def test_range_is_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever form the path had: the workers of Spark have a folder of their own."""
+    """A range has an absolute path, because the workers of Spark run in another folder."""
     clean().write(tmp_path / "log")
     monkeypatch.chdir(tmp_path)
     planned = [*plan(Path("log")).ranges, *plan(Path("log/__consumer_offsets-0")).ranges]
@@ -99,7 +99,7 @@ def test_range_is_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_folder_without_a_log_is_refused(tmp_path: Path) -> None:
-    """Nothing to read is never a clean bill."""
+    """A folder without a log is an error, never a result without findings."""
     with pytest.raises(FileNotFoundError):
         plan(tmp_path)
     with pytest.raises(FileNotFoundError):
@@ -107,7 +107,7 @@ def test_folder_without_a_log_is_refused(tmp_path: Path) -> None:
 
 
 def test_batch_behind_damage_is_found(tmp_path: Path) -> None:
-    """A length that lies costs one batch, and the ones behind it are read."""
+    """A wrong length costs one batch; the audit reads the batches behind it."""
     scene = clean()
     scene.batches[2] = scene.batches[2][:8] + b"\x7f\xff\xff\xff" + scene.batches[2][12:]
     found = pieces_of(scene.write(tmp_path), 1)
@@ -116,7 +116,7 @@ def test_batch_behind_damage_is_found(tmp_path: Path) -> None:
 
 
 def test_zeros_behind_the_end_are_no_batch(tmp_path: Path) -> None:
-    """A file that was made larger in advance has one piece of zeros."""
+    """Zeros at the end of a file are one piece and no batch."""
     scene = clean()
     scene.batches.append(b"\0" * 3_000_000)
     found = pieces_of(scene.write(tmp_path), 10**6)
@@ -125,7 +125,7 @@ def test_zeros_behind_the_end_are_no_batch(tmp_path: Path) -> None:
 
 
 def test_random_bytes_are_passed_over_in_one_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What looks like a header in them is not worth a CRC of all that it claims."""
+    """A false header in random bytes doesn't make the audit compute a CRC over the length that it claims."""
     taken = 0
 
     def counting(data: bytes, crc: int = 0) -> int:
@@ -143,7 +143,7 @@ def test_random_bytes_are_passed_over_in_one_go(tmp_path: Path, monkeypatch: pyt
 
 
 def test_bytes_that_are_no_batch_are_not_held(tmp_path: Path) -> None:
-    """However many lie between batches, and whatever a header claims: ranges stay small, and say what is there."""
+    """Many bytes between batches don't make a range large; the range keeps only their position and size."""
     scene = clean()
     claims = bytearray(scene.batches[0])
     claims[8:12] = (BATCH_SIZE_MAX + 1).to_bytes(4, "big")
@@ -158,7 +158,7 @@ def test_bytes_that_are_no_batch_are_not_held(tmp_path: Path) -> None:
 
 
 def test_small_gaps_are_part_of_a_range(tmp_path: Path) -> None:
-    """So that a file full of them is no more ranges than another."""
+    """Small gaps are parts of a range, so that a file with many gaps has no more ranges than another."""
     scene = clean()
     scene.batches = [part for batch in scene.batches for part in (batch, b"???")]
     (of,) = plan(scene.write(tmp_path)).ranges
@@ -167,7 +167,7 @@ def test_small_gaps_are_part_of_a_range(tmp_path: Path) -> None:
 
 
 def test_compaction_that_was_interrupted_is_taken_as_finished(tmp_path: Path) -> None:
-    """What it has decided on is read, and what it replaces isn't."""
+    """After an interrupted compaction the audit reads the new segment and ignores the ones that it replaces."""
     scene = clean()
     folder = scene.segment_path(scene.write(tmp_path)).parent
     Scene(base_offset=scene.next_offset).commit(99).write(tmp_path)
@@ -180,7 +180,7 @@ def test_compaction_that_was_interrupted_is_taken_as_finished(tmp_path: Path) ->
 
 
 def test_file_that_was_replaced_is_not_read(tmp_path: Path) -> None:
-    """By another one, by nothing, or by what it was cut or changed to: nobody takes its bytes for what was planned."""
+    """If a file was replaced, removed, cut or changed after the plan, the audit doesn't read it as planned."""
     scene = clean()
     path = scene.segment_path(scene.write(tmp_path))
     (of,) = plan(tmp_path).ranges
@@ -208,7 +208,7 @@ def test_file_that_was_replaced_is_not_read(tmp_path: Path) -> None:
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_ranges_change_nothing_about_damage(tmp_path: Path, data: st.DataObject) -> None:
-    """However a damaged file is cut, its pieces are those of the file as one."""
+    """The pieces of a damaged file don't depend on the size of the ranges."""
     whole = bytearray(b"".join(clean().batches))
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(whole) - 1))
@@ -229,7 +229,7 @@ def test_ranges_change_nothing_about_damage(tmp_path: Path, data: st.DataObject)
 
 
 def test_window_moves_on_and_back(tmp_path: Path) -> None:
-    """Small chunks show the same as one large."""
+    """The window returns the same bytes with small chunks as with one large chunk."""
     scene = clean()
     path = scene.segment_path(scene.write(tmp_path))
     descriptor = os.open(path, os.O_RDONLY)

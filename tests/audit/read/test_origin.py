@@ -1,4 +1,4 @@
-"""A broker's folder tells less than one of Tenure's, and what it doesn't tell is no finding."""
+"""A broker's folder shows less than a folder of Tenure, and the missing facts are no findings."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.audit.scenes import Scene, clean
 
 
 def audited(folder: Path, limits: Limits | None = None) -> AuditResult:
-    """What is found in it."""
+    """Audit the folder without output files."""
     return audit(folder, None, Options(limits or Limits()), lambda _done: None)
 
 
 def broker(folder: Path, count: int, copied: int, *misplaced: str) -> Path:
-    """The first folders of a broker with so many partitions, a group in each, and groups that are on none of theirs."""
+    """Write the first folders of a broker: a group on each partition, and groups on wrong ones."""
     for number in range(10_000):
         group_id = f"group-{number}"
         partition = partition_for(group_id, count)
@@ -32,7 +32,7 @@ def broker(folder: Path, count: int, copied: int, *misplaced: str) -> Path:
 
 
 def test_folder_with_locks_is_tenures(tmp_path: Path) -> None:
-    """And so is that of one of its partitions."""
+    """A folder with Tenure's lock files is Tenure's, and so is the folder of one of its partitions."""
     clean().write(tmp_path / "ours")
     clean().write(tmp_path / "theirs", 0)
     assert [is_tenures(tmp_path / "ours"), is_tenures(tmp_path / "ours" / "__consumer_offsets-0")] == [True, True]
@@ -40,7 +40,10 @@ def test_folder_with_locks_is_tenures(tmp_path: Path) -> None:
 
 
 def test_copy_of_the_first_folders_has_no_count(tmp_path: Path) -> None:
-    """Nearly every group contradicts it: that isn't their fault. With the count, or in a folder of Tenure, it is."""
+    """If nearly all groups contradict the number of folders, that number isn't the number of partitions.
+
+    No group is a finding then. If an option gives the number, or the folder is Tenure's, each of them is one.
+    """
     folder = broker(tmp_path, 50, 7)
     result = audited(folder)
     assert (result.findings, result.notes) == ([], [NO_COUNT])
@@ -52,7 +55,7 @@ def test_copy_of_the_first_folders_has_no_count(tmp_path: Path) -> None:
 
 
 def test_group_that_is_wrong_among_others_is_found(tmp_path: Path) -> None:
-    """A broker with all partitions tells their number."""
+    """A broker's folder with all partitions shows their number, and a group on the wrong one is a finding."""
     wrong = next(f"g-{number}" for number in range(99) if partition_for(f"g-{number}", 10) != 0)
     result = audited(broker(tmp_path, 10, 10, wrong))
     assert [(each.check, each.group) for each in result.findings] == [("wrong_partition", wrong)]
@@ -60,7 +63,7 @@ def test_group_that_is_wrong_among_others_is_found(tmp_path: Path) -> None:
 
 
 def test_partitions_that_both_logs_have_are_compared() -> None:
-    """What isn't there may lie elsewhere."""
+    """The audit compares only partitions in both logs, because others may be on another broker."""
     before, after = Plan("a", sizes={0: 1, 1: 1, 2: 1}), Plan("b", sizes={1: 1, 2: 0, 3: 1})
     both, (note,) = compared(before, after)
     assert both == {1, 2}

@@ -1,4 +1,4 @@
-"""Bytes become rows: every version, every codec, and whatever isn't what it should be is a row in `other`."""
+"""Bytes become rows: every version and every codec; invalid bytes become rows in `other`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tests.audit.scenes import (
 
 
 def rows_of(folder: Path) -> Rows:
-    """All rows of a log."""
+    """Return all rows of a log."""
     rows = new_rows()
     for of in plan(folder).ranges:
         for table, added in parse(of, *read_range(of)).items():
@@ -48,18 +48,18 @@ def rows_of(folder: Path) -> Rows:
 
 
 def named(table: str, row: Row) -> dict[str, object]:
-    """A row by its columns."""
+    """Return a row as column -> value."""
     return dict(zip((column.split(":")[0] for column in COLUMNS[table].split()), row, strict=True))
 
 
 def others(folder: Path) -> list[tuple[object, object]]:
-    """Kind and reason of the rows in `other`."""
+    """Return kind and reason of the rows in `other`."""
     return [(row[5], row[9]) for row in rows_of(folder)["other"]]
 
 
 @pytest.mark.parametrize("version", range(5))
 def test_group_of_every_version(version: int) -> None:
-    """A field that the version lacks is None."""
+    """A group's field that its version lacks is None."""
     members = [static("a", 1, {"orders": [0, 1], "refunds": [2]})]
     rows = parse_record(3, 7, Record(group_key(GROUP), group_value(members, 4, version=version), START_MS))
     group, member = named("groups", rows["groups"][0]), named("members", rows["members"][0])
@@ -78,7 +78,7 @@ def test_group_of_every_version(version: int) -> None:
 @pytest.mark.parametrize("version", range(5))
 @pytest.mark.parametrize("key_version", [0, 1])
 def test_offset_of_every_version(version: int, key_version: int) -> None:
-    """A field that the version lacks is as if nobody had said it."""
+    """A committed offset's field that its version lacks is empty."""
     key, value = offset_key(GROUP, "orders", 3, key_version), offset_value(5, version=version)
     row = named("offsets", parse_record(0, 7, Record(key, value, START_MS))["offsets"][0])
     assert row == {
@@ -89,7 +89,7 @@ def test_offset_of_every_version(version: int, key_version: int) -> None:
 
 
 def test_tombstones_have_no_fields() -> None:
-    """They say which key is gone, and when."""
+    """A tombstone's row has the deleted key and its time, and no other fields."""
     offset = named("offsets", parse_record(0, 7, Record(offset_key(GROUP), None, START_MS))["offsets"][0])
     group = named("groups", parse_record(0, 7, Record(group_key(GROUP), None, START_MS))["groups"][0])
     assert offset["tombstone"]
@@ -99,7 +99,7 @@ def test_tombstones_have_no_fields() -> None:
 
 @pytest.mark.parametrize("codec", list(Codec)[1:])
 def test_codec_changes_nothing_but_its_name(tmp_path: Path, codec: Codec) -> None:
-    """The rows of a compressed log are those of the same one as it was."""
+    """A compressed log has the rows of the uncompressed one, but for the codec's name."""
     scene = clean()
     plain = rows_of(scene.write(tmp_path / "plain"))
     scene.batches = [compressed(batch, codec) for batch in scene.batches]
@@ -107,7 +107,7 @@ def test_codec_changes_nothing_but_its_name(tmp_path: Path, codec: Codec) -> Non
     assert {row[7] for row in packed["batches"]} == {codec.name.lower()}
     for rows in (plain, packed):
         del rows["batches"]
-        rows["records"] = [row[:-1] for row in rows["records"]]  # but for the position of their batch
+        rows["records"] = [row[:-1] for row in rows["records"]]  # without the position of their batch
     assert packed == plain
 
 
@@ -128,19 +128,19 @@ def test_codec_changes_nothing_but_its_name(tmp_path: Path, codec: Codec) -> Non
     ],
 )
 def test_other_records_are_rows_with_their_kind(key: bytes, value: bytes, kind: str, group: str | None) -> None:
-    """Those of newer protocols by name, those that can't be read with why not."""
+    """Records of newer protocols are rows with the record type's name; unreadable ones are rows with the reason."""
     rows = parse_record(1, 7, Record(key, value, START_MS))
     row = named("other", rows.pop("other")[0])
     assert (row["kind"], row["group"], row["size"]) == (kind, group, len(key) + len(value))
     assert (row["reason"] is not None) == (kind == "unreadable")
-    # Whether a group is deleted depends on the record that it has in a newer protocol.
+    # A newer protocol's record says whether the group is deleted.
     is_known = kind in NEWER_GROUPS and group is not None
     assert [each[3:7] for each in rows.pop("records")] == [(kind, group, key, value)] * is_known
     assert not any(rows.values())
 
 
 def test_batch_that_lies_under_a_right_crc_is_a_row(tmp_path: Path) -> None:
-    """A number of records that isn't so, lengths that point elsewhere, a codec that nobody knows."""
+    """A batch with a correct CRC and a wrong count, length or codec is a row in `other`."""
     good = encode_batch([Record(offset_key(GROUP), offset_value(1), START_MS)] * 2, 0, 0)
     count, length = bytearray(good), bytearray(good)
     struct.pack_into(">i", count, 57, 2**31 - 1)
@@ -153,7 +153,7 @@ def test_batch_that_lies_under_a_right_crc_is_a_row(tmp_path: Path) -> None:
 
 
 def test_batch_that_unpacks_to_a_gibibyte_costs_no_memory(tmp_path: Path) -> None:
-    """It is a row, and a process that reads it stays below a gigabyte."""
+    """A batch that unpacks to a gibibyte is a row in `other`, and the process stays below a gigabyte."""
     bomb = bytes(cramjam.zstd.compress(b"\0" * 2**24)) * 64
     batch = encode_batch([Record(offset_key(GROUP), offset_value(1), START_MS)], 0, 0)
     scene = Scene()
@@ -172,7 +172,7 @@ def test_batch_that_unpacks_to_a_gibibyte_costs_no_memory(tmp_path: Path) -> Non
 
 
 def test_times_beyond_all_bounds_are_rows(tmp_path: Path) -> None:
-    """A sum of what header and record say may not fit into 64 bits."""
+    """A record whose time doesn't fit into 64 bits is a row."""
     batch = bytearray(encode_batch([Record(offset_key(GROUP), offset_value(1), ms) for ms in (0, 2**40)], 0, 0))
     struct.pack_into(">q", batch, 27, 2**63 - 1)
     struct.pack_into(">q", batch, 0, 2**63 - 1)
@@ -185,7 +185,7 @@ def test_times_beyond_all_bounds_are_rows(tmp_path: Path) -> None:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(noise=st.binary(max_size=400))
 def test_random_file_is_rows(tmp_path: Path, noise: bytes) -> None:
-    """No bytes raise, and every one of them is accounted for."""
+    """Random bytes raise nothing, and the rows account for every byte."""
     scene = Scene()
     scene.batches = [noise]
     rows = rows_of(scene.write(tmp_path))
@@ -194,7 +194,7 @@ def test_random_file_is_rows(tmp_path: Path, noise: bytes) -> None:
 
 @given(key=st.binary(max_size=40), value=st.none() | st.binary(max_size=80))
 def test_random_record_is_a_row(key: bytes, value: bytes | None) -> None:
-    """Whatever key and value are, there is one row of it."""
+    """Each record with random key and value is one row."""
     rows = parse_record(0, 0, Record(key, value, START_MS))
     assert len(rows["records"]) + len(rows["other"]) == 1
     all_to_arrow(rows)
@@ -202,7 +202,7 @@ def test_random_record_is_a_row(key: bytes, value: bytes | None) -> None:
 
 @given(data=st.data())
 def test_damaged_record_is_a_row(data: st.DataObject) -> None:
-    """A sound record with some bytes changed: decoded, or in `other`."""
+    """A damaged record is one row: decoded, or in `other`."""
     value = bytearray(group_value(static_members(a=1, b=1), 4, version=data.draw(st.integers(0, 4))))
     for _ in range(data.draw(st.integers(1, 5))):
         value[data.draw(st.integers(0, len(value) - 1))] = data.draw(st.integers(0, 255))

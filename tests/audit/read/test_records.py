@@ -1,4 +1,4 @@
-"""Batches and records are read, and within limits."""
+"""The audit reads batches and records, within limits."""
 
 from __future__ import annotations
 
@@ -16,26 +16,29 @@ from tests.audit.scenes import GROUP, START_MS, assignment, group_key, group_val
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3, 4, 99])
 def test_consumer_protocol_of_every_version(version: int) -> None:
-    """A newer version only appends, and is read as far as it is known."""
+    """The audit reads the known fields of a newer version of the consumer protocol, which only appends fields."""
     known = min(version, 3)
     owned = {"a": [1], "b": []}
-    told = struct.pack(">h", version) + subscription(["b", "a"], known, owned)[2:] + (b"more" if version > 3 else b"")
-    assert read_subscription(told) == (("b", "a"), ("a",) if version > 0 else ())
-    told = struct.pack(">h", version) + assignment({"t": [2, 1]}, known)[2:]
-    assert read_assignment(told) == (("t", (2, 1)),)
+    data = struct.pack(">h", version) + subscription(["b", "a"], known, owned)[2:] + (b"more" if version > 3 else b"")
+    assert read_subscription(data) == (("b", "a"), ("a",) if version > 0 else ())
+    data = struct.pack(">h", version) + assignment({"t": [2, 1]}, known)[2:]
+    assert read_assignment(data) == (("t", (2, 1)),)
 
 
-@pytest.mark.parametrize("told", [b"\0", b"\0\1", b"\xff\xff\0\0\0\0", b"\0\1\0\0\0\7", b"\0\0\x7f\xff\xff\xff"])
-def test_what_is_no_consumer_protocol_is_none(told: bytes) -> None:
-    """Nothing raises."""
-    assert read_subscription(told) is None
-    assert read_assignment(told) is None
+@pytest.mark.parametrize("data", [b"\0", b"\0\1", b"\xff\xff\0\0\0\0", b"\0\1\0\0\0\7", b"\0\0\x7f\xff\xff\xff"])
+def test_what_is_no_consumer_protocol_is_none(data: bytes) -> None:
+    """Bytes that aren't the consumer protocol give nothing and raise nothing."""
+    assert read_subscription(data) is None
+    assert read_assignment(data) is None
     assert (read_subscription(b""), read_assignment(b"")) == (((), ()), ())
 
 
 @pytest.mark.parametrize("version", range(5))
 def test_group_beyond_all_use_is_not_believed(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its members they are counted before any is decoded, and by their partitions; those at the bound are."""
+    """A group with more members or partitions than the limit is undecodable; a group at the limit is read.
+
+    The members are counted before any of them is decoded.
+    """
     members = [member(name, {"orders": [number]}) for number, name in enumerate("abc")]
     record = Record(group_key("g"), group_value(members, 1, version=version), 0)
     for name, what in (("MEMBERS_MAX", "members"), ("PARTITIONS_MAX", "topic partitions assigned")):
@@ -49,22 +52,22 @@ def test_group_beyond_all_use_is_not_believed(version: int, monkeypatch: pytest.
 
 
 def test_what_takes_much_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor is it looked into without end."""
-    told = assignment({"orders": list(range(300))})
-    assert read_assignment(told) is not read_assignment(told)
-    assert read_assignment(told[:0]) == ()
-    monkeypatch.setattr(module, "MEMBER_DATA_SIZE_MAX", len(told) - 1)
-    assert read_assignment(told) is None
+    """The cache keeps no large key or value, and the decoder reads only a limited number of partitions."""
+    data = assignment({"orders": list(range(300))})
+    assert read_assignment(data) is not read_assignment(data)
+    assert read_assignment(data[:0]) == ()
+    monkeypatch.setattr(module, "MEMBER_DATA_SIZE_MAX", len(data) - 1)
+    assert read_assignment(data) is None
 
 
 def test_key_is_read_once() -> None:
-    """Keys come again and again."""
+    """A key that comes again isn't decoded again."""
     assert read_key(offset_key(GROUP)) is read_key(offset_key(GROUP))
 
 
 @pytest.mark.parametrize(("number", "ends"), [(0, False), (1, True)])
 def test_marker_says_how_a_transaction_ended(number: int, ends: bool) -> None:
-    """Committed or aborted; with the version of its key."""
+    """A marker gives its transaction's end: committed or aborted."""
     assert read_marker(Record(struct.pack(">hh", 0, number), struct.pack(">hi", 0, 7), START_MS)) == (0, ends, None)
 
 
@@ -78,13 +81,13 @@ def test_marker_says_how_a_transaction_ended(number: int, ends: bool) -> None:
     ],
 )
 def test_marker_that_can_not_be_read_ends_nothing(key: bytes, value: bytes | None, reason: str) -> None:
-    """And says why."""
+    """A marker that can't be read ends no transaction, and its row has the reason."""
     marker = read_marker(Record(key, value, START_MS))
     assert (marker.ends, marker.reason) == (None, reason)
 
 
 def test_batch_of_very_many_records_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The header says how many there are; as many as are allowed are read."""
+    """A batch whose header counts more records than the limit isn't unpacked."""
     data = encode_batch([Record(offset_key(GROUP), None, START_MS)] * 3, 0, 0)
     monkeypatch.setattr(module, "RECORDS_MAX", 3)
     assert len(unpack(data, 0, peek_header(data)).records) == 3

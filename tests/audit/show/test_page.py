@@ -1,6 +1,6 @@
-"""The HTML page is well formed, needs nothing else, has an end, and shows what the log holds as text.
+"""The HTML page is well formed and limited in size, loads nothing, and shows all names as text.
 
-What a person sees of it is looked at in a real browser, where one is installed.
+If a browser is installed, further tests look at the page as a person sees it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PAGE_SIZE_MAX = 5_000_000
 
 
 class Tags(HTMLParser):
-    """Every element with its attributes; fails on one that isn't closed."""
+    """Every element with its attributes; fails if an element isn't closed."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -66,35 +66,35 @@ class Tags(HTMLParser):
         assert self._open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        """Text."""
+        """Keep text."""
         self.texts.append(data)
 
     def count(self, tag: str, style: str) -> int:
-        """How many such elements have that class."""
+        """Return how many elements with that tag have that class."""
         return sum(name == tag and attributes.get("class") == style for name, attributes in self.found)
 
     def values(self, name: str) -> list[str]:
-        """The values of an attribute."""
+        """Return the values of an attribute."""
         return [value for _, attributes in self.found if (value := attributes.get(name)) is not None]
 
     @property
     def text(self) -> str:
-        """What can be read."""
+        """Return the visible text."""
         return " ".join(self.texts)
 
 
 def result_of(scene: Scene, folder: Path) -> AuditResult:
-    """What is found in a scene's log."""
+    """Audit the log of a scene."""
     return audit(scene.write(folder), None, Options(), lambda _done: None)
 
 
 def drawn(text: str) -> Tags:
-    """The drawings, without the legend that explains their marks."""
+    """Return the drawings, without the legend that explains their marks."""
     return Tags(text[text.index("<section class='card' id='group-0'") : text.index("<h2 id='bytes'>")])
 
 
 def test_page_shows_findings_generations_and_seats(tmp_path: Path) -> None:
-    """A dot for each generation, a bar for each time a seat was taken, a triangle for each restart."""
+    """The page draws a dot for each generation, a bar for each time in a seat, a triangle for each restart."""
     text = page(result_of(clean().commit(5).commit(4), tmp_path))
     tags = drawn(text)
     assert (tags.count("circle", "dot"), tags.count("circle", "empty")) == (3, 1)
@@ -106,10 +106,10 @@ def test_page_shows_findings_generations_and_seats(tmp_path: Path) -> None:
     assert "Generation 1, 2 members. 2 rebalances (1 joined, 1 left or expired), 2 static restarts" in tags.text
 
 
-def test_what_is_drawn_is_told_in_words(tmp_path: Path) -> None:
-    """Each record of the group is a row of a table, and each drawing has a name."""
+def test_drawings_have_words_too(tmp_path: Path) -> None:
+    """A table has a row for each record of the group, and each drawing has a name."""
     tags = drawn(page(result_of(clean(), tmp_path)))
-    assert tags.text.count("left or expired") == 3  # in all, at the mark, and as a step
+    assert tags.text.count("left or expired") == 3  # in the totals, at the mark, and as a step
     assert {"generation", "restart", "empty", "deleted"} <= set(tags.texts)
     labels = [attributes.get("aria-label") for _, attributes in tags.found if attributes.get("role") == "img"]
     assert labels[1:] == [
@@ -121,20 +121,20 @@ def test_what_is_drawn_is_told_in_words(tmp_path: Path) -> None:
 
 
 def test_each_finding_says_what_to_do() -> None:
-    """Every check is linked to its advice, and no link leads nowhere."""
+    """Every check has a link to its advice, and every link has a target."""
     result = AuditResult("log", findings=[finding(check, 0, 1, "g", 1) for check in CHECKS])
     tags = Tags(page(result))
     ids = tags.values("id")
     assert len(ids) == len(set(ids))
     assert {f"#check-{check}" for check in CHECKS} <= set(tags.values("href"))
     assert {href for href in tags.values("href") if href[1:] not in ids} == set()
-    told = tags.text.replace(" ", "")
+    text = tags.text.replace(" ", "")
     advices = {name: check.advice.replace("`", "").replace(" ", "") for name, check in CHECKS.items()}
-    assert [name for name, advice in advices.items() if advice not in told] == []
+    assert [name for name, advice in advices.items() if advice not in text] == []
 
 
 def test_page_needs_nothing_else(tmp_path: Path) -> None:
-    """No style sheet, no picture, no address but those within the page; and a policy that would forbid them."""
+    """The page loads no style sheet and no picture, links only to itself, and has a policy that forbids the rest."""
     path = write_page(tmp_path / "out", result_of(clean().commit(5).commit(4), tmp_path / "log"))
     tags = Tags(path.read_text(encoding="utf-8"))
     assert not {"link", "img", "iframe", "object", "base"} & {tag for tag, _ in tags.found}
@@ -146,7 +146,7 @@ def test_page_needs_nothing_else(tmp_path: Path) -> None:
 
 
 def test_what_the_log_says_is_text(tmp_path: Path) -> None:
-    """Elements in the names of groups and topics are none, and what can't be seen is spelt out."""
+    """Markup in the names of groups and topics is shown as text, and invisible characters are escaped."""
     group_id = group_on(0, HOSTILE)
     scene = Scene().group(static_members(a=1), 1, group_id).commit(5, group_id, HOSTILE).commit(4, group_id, HOSTILE)
     result = result_of(scene, tmp_path)
@@ -160,12 +160,12 @@ def test_what_the_log_says_is_text(tmp_path: Path) -> None:
     assert "b" not in {tag for tag, _ in tags.found}
     assert "onclick" not in {name for _, attributes in tags.found for name in attributes}
     shown = HOSTILE.replace("\u202e", "\\u202e").replace("\x00", "\\x00").replace("\x1b", "\\x1b")
-    # As source, in the title, as a note, and as group and topic.
+    # As source, in the title, in a note, as group and as topic.
     assert sum(shown in text for text in tags.texts) >= 6
 
 
 def test_odd_times_and_names_are_drawn() -> None:
-    """Whatever a record's time is, and whatever a finding's detail."""
+    """The page draws records of any time and findings with any detail."""
     stories = []
     for number, (first, last) in enumerate([(-1, -1), (0, 2**62), (-(2**62), 2**62), (START_MS, START_MS)]):
         story = Story("g" * 40_000 + str(number), 0, first, last, rebalances=1)
@@ -197,7 +197,7 @@ def test_odd_times_and_names_are_drawn() -> None:
     ],
 )
 def test_axis_has_times_that_can_be_read(span_ms: int, labels: list[str]) -> None:
-    """Round ones, one at least, in a form that fits how far they are from each other."""
+    """An axis has at least one label, at round times, in a form that fits the distance between labels."""
     story = Story("g", 0, START_MS, START_MS + span_ms)
     story.steps.append(Step(START_MS, "generation", 1, 1, "first seen"))
     text = page(AuditResult("log", stories=[story]))
@@ -206,7 +206,7 @@ def test_axis_has_times_that_can_be_read(span_ms: int, labels: list[str]) -> Non
 
 
 def many_stories() -> Iterator[Story]:
-    """Groups that have all that a history keeps to be drawn."""
+    """Yield groups with as much to draw as a history keeps."""
     for number in range(MANY):
         story = Story(
             f"team-{number % 97}.service-{number}.consumers", number % 50, START_MS, START_MS + 10**9, bytes=number
@@ -228,7 +228,7 @@ def many_stories() -> Iterator[Story]:
 
 @pytest.fixture(scope="module")
 def many() -> AuditResult:
-    """As much as can be of everything."""
+    """Return a result that has the maximum of everything."""
     result = AuditResult("data", stories=list(many_stories()))
     names = [f"consumer-{number}" for number in range(100)]
     for check in CHECKS:
@@ -240,7 +240,7 @@ def many() -> AuditResult:
 
 
 def test_page_has_an_end(many: AuditResult) -> None:
-    """Whatever there is, a page that a telephone opens; every group is in it, and what was left out is said."""
+    """The largest page still opens on a telephone; it lists every group and says what it doesn't show."""
     text = page(many)
     assert len(text.encode()) < PAGE_SIZE_MAX
     tags = Tags(text)
@@ -254,7 +254,7 @@ def test_page_has_an_end(many: AuditResult) -> None:
 
 
 def test_rows_that_have_no_room_are_counted(many: AuditResult, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each part ends by itself."""
+    """Each part of the page has its own limit, and counts the rows above it."""
     monkeypatch.setattr(module, "ROWS_SIZE_MAX", 1_000)
     monkeypatch.setattr(module, "DRAWINGS_SIZE_MAX", 1_000)
     monkeypatch.setattr(module, "FINDINGS_SIZE_MAX", 1_000)
@@ -265,7 +265,7 @@ def test_rows_that_have_no_room_are_counted(many: AuditResult, monkeypatch: pyte
 
 
 def test_what_is_lost_with_a_partition_is_said(tmp_path: Path) -> None:
-    """The groups of each that live, and how much a big one grows by."""
+    """The page lists each partition's live groups, and a large group's bytes for each restart."""
     here, there, gone = group_on(0, "here"), group_on(1, "there"), group_on(1, "gone")
     members = [static(f"m-{number}", 1, {"orders": [number]}) for number in range(120)]
     Scene().group(members, 1, here).write(tmp_path)
@@ -278,7 +278,7 @@ def test_what_is_lost_with_a_partition_is_said(tmp_path: Path) -> None:
 
 
 def test_group_on_two_partitions_is_linked_to_each(tmp_path: Path) -> None:
-    """A finding leads to the drawing of its own partition."""
+    """A finding of a group on two partitions links to the drawing of its own partition."""
     for partition in (0, 1):
         scene = Scene(partition).group(static_members(a=1), 1, "g").commit(5, "g").commit(4, "g")
         scene.write(tmp_path)
@@ -289,7 +289,7 @@ def test_group_on_two_partitions_is_linked_to_each(tmp_path: Path) -> None:
 
 
 def test_group_of_a_newer_protocol_is_drawn_up_to_there(tmp_path: Path) -> None:
-    """It isn't deleted, and what it does then isn't known."""
+    """A group that went to a newer protocol is drawn up to that record, and isn't shown as deleted."""
     scene = Scene().group(static_members(a=1), 1)
     scene.append((group_key(GROUP), None), (newer_key(GROUP), newer_value()))
     tags = drawn(page(result_of(scene, tmp_path)))
@@ -298,7 +298,7 @@ def test_group_of_a_newer_protocol_is_drawn_up_to_there(tmp_path: Path) -> None:
 
 
 def test_empty_log_has_a_page(tmp_path: Path) -> None:
-    """Nothing to draw is no error."""
+    """An audit of an empty log has a page."""
     tags = Tags(page(result_of(Scene(), tmp_path)))
     assert "Nothing found." in tags.texts
     assert "script" not in {tag for tag, _ in tags.found}
@@ -309,7 +309,7 @@ def test_empty_log_has_a_page(tmp_path: Path) -> None:
 
 @pytest.fixture
 def report(browser: Browser, tmp_path: Path, many: AuditResult) -> Path:
-    """The page of a log with hostile names and many groups; the browser has it open at a desk's size."""
+    """Open the page of a log with hostile names and many groups in the browser, at the size of a desktop."""
     group_id = group_on(0, HOSTILE)
     scene = Scene().group(static_members(a=1, b=1), 1, group_id).group(static_members(a=2, b=1), 1, group_id)
     result = result_of(scene.commit(5, group_id, HOSTILE).commit(4, group_id, HOSTILE), tmp_path / "log")
@@ -326,12 +326,12 @@ def report(browser: Browser, tmp_path: Path, many: AuditResult) -> Path:
 
 @pytest.mark.browser
 def test_browser_opens_the_page_alone(browser: Browser, report: Path) -> None:
-    """Nothing is asked for but the page, nothing is refused, and no name from the log is run."""
+    """The browser loads only the page, its policy blocks nothing, and no name from the log runs as code."""
     assert browser.requests == [report.as_uri()]
     assert browser.errors == []
     assert browser.evaluate("document.title").startswith("Audit of ")
     assert browser.evaluate("document.querySelectorAll('script').length") == 1
-    # What the policy is for: markup that did come in would not run.
+    # The policy stops markup even if it gets into the page.
     browser.evaluate("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.ran = true\">')")
     browser.evaluate("new Promise(resolve => setTimeout(resolve))")
     assert browser.evaluate("window.ran === undefined")
@@ -340,7 +340,7 @@ def test_browser_opens_the_page_alone(browser: Browser, report: Path) -> None:
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [320, 390, 768, 1280])
 def test_page_fits_the_window(browser: Browser, report: Path, width: int) -> None:
-    """On a telephone nothing but tables is wider than the window, and letters are as large as they should be."""
+    """On a telephone only tables are wider than the window, and letters are as large as they should be."""
     browser.resize(width, 800, mobile=width < 700)
     browser.open(report)
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
@@ -348,7 +348,7 @@ def test_page_fits_the_window(browser: Browser, report: Path, width: int) -> Non
         "[...document.querySelectorAll('p, td, th, text, .name')].map(e => parseFloat(getComputedStyle(e).fontSize))"
     )
     assert browser.evaluate(f"Math.min(...{sizes})") >= 12
-    # A mark is where its time is, at any width: the axis, the plot and the lanes share their edges.
+    # A mark is at the position of its time at any width: the axis, the plot and the lanes share their edges.
     assert len(set(browser.evaluate(EDGES))) == 1
 
 
@@ -386,7 +386,7 @@ CONTRAST = """
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_can_be_read_in_both_schemes(browser: Browser, report: Path, scheme: str) -> None:
-    """As WCAG asks for: a contrast of 4.5 for all text, on the background that the scheme has."""
+    """All text has the contrast that WCAG asks for, 4.5, in the light and in the dark scheme."""
     browser.prefer(scheme)
     browser.open(report)
     is_dark = browser.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g)[0] < 128")
@@ -419,7 +419,7 @@ def test_keys_alone_lead_through_the_page(browser: Browser, report: Path) -> Non
 
 @pytest.mark.browser
 def test_screen_reader_has_names_for_all(browser: Browser, report: Path) -> None:
-    """Headings, tables, drawings and the field for searching are named in the accessibility tree."""
+    """The accessibility tree has names for headings, tables, drawings and the search field."""
     assert report.exists()
     headings = browser.names("heading")
     assert headings[0] == "Audit of group metadata"
@@ -434,7 +434,7 @@ def test_screen_reader_has_names_for_all(browser: Browser, report: Path) -> None
 
 @pytest.mark.browser
 def test_search_finds_a_group_of_many(browser: Browser, report: Path) -> None:
-    """A hundred rows at first, all that fit a search, and what is shown is said."""
+    """The page lists a hundred groups at first and then all that match a search, and says how many it shows."""
     assert report.exists()
     shown = "[...document.querySelectorAll('#all tr')].filter(row => row.getClientRects().length).length"
     assert browser.evaluate(shown) == module.FIRST_ROWS

@@ -1,4 +1,4 @@
-"""The report on a terminal says what was found and what happened, whatever stands in the log."""
+"""The report on a terminal shows findings and histories, whatever bytes the log has."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from tests.audit.scenes import (
 
 
 def printed(scene: Scene, folder: Path, width: int = 200) -> str:
-    """The report of a scene's log."""
+    """Return the report of a scene's log."""
     result = audit(scene.write(folder), None, Options(), lambda _done: None)
     return text_of(result, width)
 
 
 def text_of(result: AuditResult, width: int) -> str:
-    """The report of a result."""
+    """Return the report of a result."""
     stream = io.StringIO()
     print_report(result, Console(file=stream, width=width, highlight=False))
     return stream.getvalue()
@@ -41,7 +41,7 @@ def text_of(result: AuditResult, width: int) -> str:
 
 @pytest.mark.parametrize("width", [80, 200])
 def test_report_of_the_script(tmp_path: Path, width: int) -> None:
-    """The time that the log covers, what was restarted and why the group rebalanced."""
+    """The report has the time that the log covers, the restarts, and the causes of the rebalances."""
     text = printed(clean(), tmp_path, width)
     assert "2023-11-14 22:13:20" in text
     assert "causes, inferred: 1 x joined, 1 x left or expired" in text
@@ -50,7 +50,7 @@ def test_report_of_the_script(tmp_path: Path, width: int) -> None:
 
 
 def test_findings_come_first(tmp_path: Path) -> None:
-    """Under their check, its severity and what it means."""
+    """Findings come first, each under its check with the severity and the meaning."""
     lines = printed(Scene().group(static_members(a=1), 1).commit(5).commit(4), tmp_path).splitlines()
     assert lines[:3] == [
         "notice commit_back, 1 finding: a committed offset went back",
@@ -62,7 +62,7 @@ def test_findings_come_first(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> AuditResult:
-    """What is found in a log with every fault."""
+    """Audit a log with every fault."""
     folder = tmp_path_factory.mktemp("log")
     for number, make in enumerate(FAULTS.values()):
         scene = make()
@@ -75,7 +75,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> AuditResult:
 
 @pytest.mark.parametrize("width", [60, 80, 139, 140, 200])
 def test_no_line_is_longer_than_the_terminal_is_wide(everything: AuditResult, width: int) -> None:
-    """And no word is broken that fits into a line, of no finding of any check."""
+    """No line is longer than the terminal is wide, and no word that fits into a line is broken."""
     result = everything
     assert len(result.findings) > 20
     text = text_of(result, width)
@@ -87,7 +87,7 @@ def test_no_line_is_longer_than_the_terminal_is_wide(everything: AuditResult, wi
 
 
 def test_long_lists_have_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what was left out is said."""
+    """A long list is cut, and the report says how many entries it leaves out."""
     monkeypatch.setattr(report, "FINDINGS_MAX", 3)
     monkeypatch.setattr(report, "GROUPS_MAX", 2)
     scene = Scene()
@@ -100,7 +100,7 @@ def test_long_lists_have_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_notices_leave_room_for_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many there are of them: what weighs most is told first."""
+    """Errors come before notices, so that many notices don't push an error out of the report."""
     monkeypatch.setattr(report, "FINDINGS_MAX", 3)
     scene = Scene().group([member("x", PARTS["a"])], 1, leader="nobody")
     for offset in range(9, 1, -1):
@@ -113,7 +113,7 @@ def test_notices_leave_room_for_errors(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_log_can_not_move_the_cursor(tmp_path: Path) -> None:
-    """What would is escaped; brackets are no markup."""
+    """The report escapes control characters of a log, and shows brackets as text."""
     group_id = group_on(0, "\x1b[2J[red]")
     text = printed(Scene().commit(5, group_id), tmp_path)
     assert "\x1b" not in text
@@ -121,14 +121,14 @@ def test_log_can_not_move_the_cursor(tmp_path: Path) -> None:
 
 
 def test_growth_of_a_big_group_is_said(tmp_path: Path) -> None:
-    """Each restart writes all of its members."""
+    """The report shows how many bytes each restart of a large group writes."""
     members = [member(f"m-{number}", {"orders": [number]}, instance_id=f"m-{number}") for number in range(120)]
     text = printed(Scene().group(members, 1), tmp_path)
     assert "each restart of a static member writes all 120 members" in text
 
 
 def test_clients_and_other_records_are_noted(tmp_path: Path) -> None:
-    """They are no findings."""
+    """The report mentions old clients and other records, but not as findings."""
     scene = Scene().group([member("x", PARTS["a"], instance_id="x", client_id="aiokafka-0.12.0")], 1)
     scene.append((b"\x03\xe7", b"")).append((b"\0\3\0\1g", b""))
     text = printed(scene, tmp_path)
@@ -138,7 +138,7 @@ def test_clients_and_other_records_are_noted(tmp_path: Path) -> None:
 
 
 def test_members_that_are_not_read_are_not_counted(tmp_path: Path) -> None:
-    """Those of a newer group protocol."""
+    """The report shows no number of members for a group of a newer protocol."""
     scene = Scene().append((newer_key(GROUP), newer_value()))
     assert "    consumer protocol, 0 rebalances, " in printed(scene, tmp_path, 80)
     assert printed(scene, tmp_path).splitlines()[1].split()[-6:] == ["protocol", "-", "0", "0", "18", "B"]

@@ -1,4 +1,4 @@
-"""summary.json is an interface."""
+"""The names in summary.json are an interface for other programs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def test_summary_of_the_script(tmp_path: Path) -> None:
     scene = clean().commit(7, partition=2)
     size = sum(map(len, scene.batches))
     result = audit(scene.write(tmp_path), None, Options(), lambda _done: None)
-    told = summary(result)
-    assert told["groups"][GROUP].pop("bytes") > 0
-    assert told == {
+    found = summary(result)
+    assert found["groups"][GROUP].pop("bytes") > 0
+    assert found == {
         "source": str(tmp_path),
         "records_by_type": {"group_metadata": 7, "offset_commit": 5},
         "findings": {},
@@ -46,14 +46,14 @@ def test_summary_of_the_script(tmp_path: Path) -> None:
 
 
 def test_findings_are_counted_by_check(tmp_path: Path) -> None:
-    """A name for each check that found something."""
+    """The summary has a count for each check that found something."""
     scene = Scene().group(static_members(a=1), 1).commit(5).commit(4).commit(3)
     result = audit(scene.write(tmp_path), None, Options(), lambda _done: None)
     assert summary(result)["findings"] == {"commit_back": 2}
 
 
-def test_group_on_two_partitions_is_told_once(tmp_path: Path) -> None:
-    """By the partition where it has more records."""
+def test_group_on_two_partitions_is_there_once(tmp_path: Path) -> None:
+    """A group on two partitions is in the summary once, with the partition where it has more records."""
     Scene(0).commit(5).commit(6).write(tmp_path)
     Scene(1).commit(9).write(tmp_path)
     result = audit(tmp_path, None, Options(), lambda _done: None)

@@ -1,4 +1,4 @@
-"""`tenure audit` on Spark as a process: how it ends, and that it leaves nothing where it was started."""
+"""`tenure audit` on Spark as a process: its exit codes, and no files in its working folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 
 @pytest.mark.spark
 def test_following_ends_with_a_signal(tmp_path: Path) -> None:
-    """Exit code 0, no trace of what was interrupted, and nothing of Spark's own where it was started."""
+    """After a signal it exits with 0, without a traceback and without files of Spark in the working folder."""
     folder, out, here = clean().write(tmp_path / "log"), tmp_path / "out", tmp_path / "here"
     here.mkdir()
     command = [sys.executable, "-m", "coordinator.cli.main", "audit", str(folder), "--follow", "--out", str(out)]
@@ -46,7 +46,7 @@ def test_following_ends_with_a_signal(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_failure_of_spark_is_exit_code_2(tmp_path: Path) -> None:
-    """And one line, not findings: here Spark can't write a table, as a file stands where its folder should."""
+    """A failure of Spark is exit code 2 and one line; here a file is in the place of a table's folder."""
     folder, out = clean().write(tmp_path / "log"), tmp_path / "out"
     out.mkdir()
     (out / "tables").touch()

@@ -1,6 +1,6 @@
-"""A growing log becomes parquet, each row once, and is told as the whole, over restarts of the stream.
+"""A growing log becomes parquet with each row once, and its result is that of the whole log, over restarts.
 
-What is found at every look, and after every kind of crash, is in tests/audit/test_following.py, without Spark.
+tests/audit/test_following.py tests every look and every kind of crash without Spark.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ WITHIN_S = 240
 
 
 def caught_up(session: SparkSession, folder: Path, out: Path) -> None:
-    """Let the stream read all that is there."""
+    """Let the stream read the log to its end."""
     query = follow(session, folder, out, Limits(), until_caught_up=True)
     assert query.awaitTermination(WITHIN_S)
     assert query.exception() is None
 
 
 def offsets(out: Path, table: str) -> list[int]:
-    """The offsets in a table, in order."""
+    """Return the offsets in a table, in order."""
     column = "offset" if "offset" in SCHEMAS[table].names else "base_offset"
     return sorted(pq.read_table(out / "tables" / f"{table}.parquet", columns=[column]).column(0).to_pylist())
 
 
 def found(out: Path) -> list[tuple[str, int]]:
-    """Check and offset of all findings."""
+    """Return check and offset of all findings."""
     table = pq.read_table(out / "findings.parquet", columns=["check", "offset"])
     return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
 def test_growing_log_becomes_tables(session: SparkSession, tmp_path: Path) -> None:
-    """Half a batch waits for its other half, and a new stream goes on; caught up, it tells what an audit would."""
+    """A half written batch waits, a new stream continues, and at the end the result is that of an audit."""
     folder, out, alone = tmp_path / "log", tmp_path / "out", tmp_path / "alone"
     other = Scene(2).group(static_members(a=1), 5, group_on(2)).commit(5, group_on(2))
     scene = Scene().group(static_members(a=1, b=1), 4).transacted(5, producer_id=7).commit(6, partition=1)

@@ -1,4 +1,4 @@
-"""Spark finds what one process finds, on the same input."""
+"""Spark finds the same as one process on the same input."""
 
 from __future__ import annotations
 
@@ -24,10 +24,7 @@ pytestmark = [pytest.mark.spark, LEFT_OPEN]
 
 
 def faulty(folder: Path) -> Path:
-    """Every fault that there is, each on a partition of its own, what looks like one, random logs, and odd things.
-
-    And what a server told of the group.
-    """
+    """Write every fault on a partition of its own, correct logs that look odd, random logs, and a server's events."""
     scenes = [make() for make in (*FAULTS.values(), *LEGAL.values())]
     for batches in sample(20):
         scene = Scene()
@@ -37,8 +34,8 @@ def faulty(folder: Path) -> Path:
     for number, scene in enumerate(scenes):
         scene.partition = number
         scene.write(folder, count)
-    told = [ended(number, at(3 * number), "member_expired") for number in range(1, 9)]
-    write(folder, 0, *told, fenced("a", at(2)), dropped(3, at(4), at(5)), b"no event")
+    expired = [ended(number, at(3 * number), "member_expired") for number in range(1, 9)]
+    write(folder, 0, *expired, fenced("a", at(2)), dropped(3, at(4), at(5)), b"no event")
     odd = clean()
     odd.partition = len(scenes)
     odd.batches[2] = compressed(odd.batches[2], Codec.LZ4)
@@ -48,11 +45,11 @@ def faulty(folder: Path) -> Path:
 
 
 def test_spark_is_equal_to_one_process(session: SparkSession, tmp_path: Path) -> None:
-    """Findings, stories, counts and tables, of a log with every fault."""
+    """Findings, stories, counts and tables of a log with every fault are equal."""
     folder = faulty(tmp_path / "log")
     options = Options(Limits(rebalances_per_hour_max=5))
     alone = audit(folder, tmp_path / "alone", options, lambda _done: None)
-    audit(folder, tmp_path / "spark", options, lambda _done: None)  # what one process wrote makes room
+    audit(folder, tmp_path / "spark", options, lambda _done: None)  # Spark's tables replace those of one process
     found = audit_folder(session, folder, tmp_path / "spark", options)
     assert found == alone
     assert summary(found) == summary(alone)
@@ -68,7 +65,7 @@ def test_spark_is_equal_to_one_process(session: SparkSession, tmp_path: Path) ->
 
 
 def test_compaction_is_checked(session: SparkSession, tmp_path: Path) -> None:
-    """As in one process: with keys that were deleted, superseded and lost."""
+    """The comparison of two logs gives the same on Spark, for deleted, replaced and lost keys."""
     before = Scene().commit(5, partition=1).commit(5, partition=2).commit(6, partition=1)
     before.append((offset_key(GROUP, "orders", 2), None)).commit(7, partition=3)
     after = Scene()
@@ -81,8 +78,8 @@ def test_compaction_is_checked(session: SparkSession, tmp_path: Path) -> None:
     assert [finding.check for finding in found.findings] == ["compaction_lost_key"] * 2
 
 
-def test_group_is_told_as_one(session: SparkSession, tmp_path: Path) -> None:
-    """Whatever is in between, and over how many tasks its records are."""
+def test_group_has_one_story(session: SparkSession, tmp_path: Path) -> None:
+    """A group has one story, although its records are in many tasks with other records between them."""
     other = group_on(0, "other")
     scene = Scene()
     for generation in range(1, 30):
@@ -94,7 +91,7 @@ def test_group_is_told_as_one(session: SparkSession, tmp_path: Path) -> None:
 
 
 def test_tables_of_a_stream_stay(session: SparkSession, tmp_path: Path) -> None:
-    """They have what a checkpoint knows of; an audit wants another folder."""
+    """An audit refuses a stream's output folder, because the stream's checkpoint relies on those tables."""
     stays = tmp_path / "out" / "tables" / "batches.parquet" / "batch=0"
     stays.mkdir(parents=True)
     with pytest.raises(FileExistsError, match="another --out"):

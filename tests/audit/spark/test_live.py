@@ -1,4 +1,4 @@
-"""A cluster's own topic through Spark's Kafka source: Apache Kafka's and Tenure's, made by real clients."""
+"""Spark's Kafka source reads a cluster's own topic, from Apache Kafka and from Tenure, made by real clients."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.spark, LEFT_OPEN]
 
 @pytest.fixture(scope="module", params=["apache", "tenure"])
 def server(request: pytest.FixtureRequest) -> Iterator[ApacheKafka | Tenure]:
-    """A server on which the script was played."""
+    """Yield a server on which the script was played."""
     with ApacheKafka(SETTINGS) if request.param == "apache" else Tenure(SETTINGS) as started:
         play(started.bootstrap, Script(Path()))
         yield started
@@ -40,21 +40,21 @@ def server(request: pytest.FixtureRequest) -> Iterator[ApacheKafka | Tenure]:
 
 @pytest.fixture(scope="module")
 def connected() -> Iterator[SparkSession]:
-    """A session with the connector; Spark has one session at a time, so this one is asked for first."""
+    """Yield a session with the connector. Spark has one session at a time, so this one must be the first."""
     made = make_session("local[2]", kafka=True)
     yield made
     made.stop()
 
 
 def ends(bootstrap: str) -> dict[tuple[str, int], int]:
-    """Where the topic's partitions end."""
+    """Return the end offsets of the topic's partitions."""
     with Client(bootstrap, 10.0) as client:
         return log_end_offsets(client, [("__consumer_offsets", number) for number in range(PARTITION_COUNT)])
 
 
 @pytest.mark.oracle
 def test_live_is_what_the_files_say(connected: SparkSession, server: ApacheKafka | Tenure, tmp_path: Path) -> None:
-    """The same stories and findings, but for what only files show; and looking writes nothing."""
+    """The stories and findings equal those from the files, but for facts in files alone; the reading writes nothing."""
     before = ends(server.bootstrap)
     found = audit_cluster(connected, server.bootstrap, tmp_path / "out", Options())
     assert ends(server.bootstrap) == before
@@ -70,24 +70,27 @@ def test_live_is_what_the_files_say(connected: SparkSession, server: ApacheKafka
     assert offsets.num_rows == files.records_by_type["offset_commit"]
 
 
-def test_what_a_server_told_is_read() -> None:
-    """Why its groups rebalanced; where it keeps no such topic, nothing."""
+def test_events_of_a_server_are_read() -> None:
+    """The audit reads the server's events for the causes of rebalances; without the topic it has none."""
     with Tenure(SETTINGS) as server:
         with Client(server.bootstrap, 10.0) as client:
             create_topic(client, TOPIC, PARTITION_COUNT)
         with closing(consumer(server.bootstrap, "group")) as joins:
             share([joins])
-        told = wait_until(
-            lambda: live.read_cluster_events(server.bootstrap).of("group").rebalances or None, "told", WITHIN_S
+        rebalances = wait_until(
+            lambda: live.read_cluster_events(server.bootstrap).of("group").rebalances or None, "events", WITHIN_S
         )
-        assert told[0].kind == "member joined"
+        assert rebalances[0].kind == "member joined"
     with Tenure({**SETTINGS, "tenure.events.enable": "false"}) as server:
         assert live.read_cluster_events(server.bootstrap) == RecordedEvents()
 
 
 @pytest.mark.parametrize("error", [Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "topic"), CorruptBatch(0, "bytes")])
 def test_a_topic_of_events_that_is_refused_is_a_note(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    """Groups may be read all the same; a cluster with ACLs refuses even what isn't there."""
+    """The audit of groups goes on if the cluster refuses the topic of events; a note says so.
+
+    A cluster with ACLs refuses also a topic that doesn't exist.
+    """
 
     def refuse(*_: object) -> NoReturn:
         raise error
@@ -98,13 +101,13 @@ def test_a_topic_of_events_that_is_refused_is_a_note(monkeypatch: pytest.MonkeyP
 
 
 def test_cluster_that_can_not_be_asked_is_no_clean_bill() -> None:
-    """Nobody listens there."""
+    """If no server listens at the address, the audit fails."""
     with pytest.raises(NothingRead):
         list_partitions("127.0.0.1:1")
 
 
 def test_cluster_without_the_topic_is_no_clean_bill(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is nothing to be audited."""
+    """If the cluster doesn't have the topic, the audit fails."""
     monkeypatch.setattr(live, "OFFSETS_TOPIC", "nowhere")
     with Tenure() as server, pytest.raises(NothingRead, match="no topic nowhere"):
         list_partitions(server.bootstrap)

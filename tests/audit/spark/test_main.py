@@ -22,7 +22,7 @@ SUBMIT = Path(sys.executable).with_name("spark-submit")
 
 @pytest.mark.spark
 def test_submitted_to_a_cluster_it_finds_the_same(tmp_path: Path) -> None:
-    """Two executors in processes of their own."""
+    """With two executors in processes of their own the audit finds the same."""
     folder = Scene().group(static_members(a=1, b=1), 1).commit(5).commit(4).write(tmp_path / "log")
     package = tmp_path / "tenure.zip"
     command = [sys.executable, "-m", "zipfile", "-c", str(package), "coordinator", "protocol", "schemas"]
@@ -39,13 +39,13 @@ def test_submitted_to_a_cluster_it_finds_the_same(tmp_path: Path) -> None:
         cwd=tmp_path, env={**os.environ, "PYSPARK_PYTHON": sys.executable}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 1, done.stderr[-2000:]
-    told = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert told == summary(audit(folder, None, Options(), lambda _done: None))
+    found = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert found == summary(audit(folder, None, Options(), lambda _done: None))
     assert "commit_back" in done.stdout
 
 
 def test_what_can_not_be_read_is_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """And one line."""
+    """A log that can't be read is exit code 2 and one line."""
     assert main([str(tmp_path), "--out", str(tmp_path / "out")]) == 2
     assert str(tmp_path) in capsys.readouterr().err
     with pytest.raises(SystemExit, match="2"):

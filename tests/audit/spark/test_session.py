@@ -1,4 +1,4 @@
-"""What Spark can't do here is one line that says what to install."""
+"""If Spark can't start, one line says what to install."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from coordinator.audit.spark.session import KNOWN_TO_WORK, make_session, reporti
 
 
 def test_java_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is looked for before Spark is."""
+    """The program looks for Java before it imports Spark."""
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with pytest.raises(NothingRead, match="install a JDK"):
@@ -22,7 +22,7 @@ def test_java_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_connector_that_does_not_come_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the version of pyspark whose connector is there."""
+    """If the connector can't be loaded, the error names it with the version of pyspark that it belongs to."""
 
     def fails(_builder: object) -> SparkSession:
         raise RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited.\nmore")
@@ -37,8 +37,8 @@ def test_connector_that_does_not_come_is_named(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_failure_is_one_line() -> None:
-    """Of a traceback in a worker the line that says what it was."""
-    for text, told in (
+    """Of a worker's traceback the error keeps the one line with the reason."""
+    for text, reason in (
         ("[NOT_FOUND] There is no such thing.\nmore", "[NOT_FOUND] There is no such thing."),
         (
             "  An exception was thrown:\nTraceback (most recent call last):\n  File 1\nOSError: [Errno 2] x\n",
@@ -48,4 +48,4 @@ def test_failure_is_one_line() -> None:
     ):
         with pytest.raises(NothingRead) as raised, reporting_spark_failures():
             raise Py4JError(text)
-        assert str(raised.value) == f"Spark: {told}"
+        assert str(raised.value) == f"Spark: {reason}"

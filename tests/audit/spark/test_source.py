@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.spark, LEFT_OPEN]
 
 
 def test_table_is_loaded_as_in_the_page(session: SparkSession, tmp_path: Path) -> None:
-    """What a notebook does."""
+    """The table loads with the commands of the documentation, as in a notebook."""
     session.dataSource.register(GroupLogSource)
     folder = clean().write(tmp_path)
     members = session.read.format(FORMAT).option("table", "members").load(str(folder))
@@ -28,7 +28,7 @@ def test_table_is_loaded_as_in_the_page(session: SparkSession, tmp_path: Path) -
 
 
 def test_nothing_is_spent_on_what_cannot_be(session: SparkSession, tmp_path: Path) -> None:
-    """No value is asked for its null where none can be missing, and Arrow doesn't doubt what our workers made."""
+    """Spark plans no null checks for columns that are never null, and doesn't validate Arrow data again."""
     session.dataSource.register(GroupLogSource)
     members = session.read.format(FORMAT).option("table", "members").load(str(clean().write(tmp_path)))
     assert {each.name for each in members.schema if each.nullable} == {"group_instance_id", "rebalance_ms"}
@@ -37,21 +37,21 @@ def test_nothing_is_spent_on_what_cannot_be(session: SparkSession, tmp_path: Pat
 
 
 def test_wrong_option_is_named(session: SparkSession, tmp_path: Path) -> None:
-    """With what may stand there."""
+    """An unknown table is an error that names it."""
     session.dataSource.register(GroupLogSource)
     with pytest.raises(PySparkException, match="no table 'users'"):
         session.read.format(FORMAT).option("table", "users").load(str(tmp_path))
 
 
 def test_every_table_has_a_schema() -> None:
-    """Of the same columns as the parquet files."""
+    """Every table has a schema with the columns of the parquet files."""
     for table in READABLE:
         assert "`partition` int" in GroupLogSource({"table": table, "path": "x"}).schema()
 
 
 @pytest.mark.parametrize("split_size", [1, 700, 10**9])
 def test_tasks_are_the_log(tmp_path: Path, split_size: int) -> None:
-    """Each range is read by one task, in order; small files share one."""
+    """One task reads each range, in order, and small files share a task."""
     clean().write(tmp_path)
     Scene(2).commit(5, group_on(2)).write(tmp_path)
     splits = GroupLogReader(tmp_path, TABLES[0], split_size).partitions()
@@ -60,7 +60,7 @@ def test_tasks_are_the_log(tmp_path: Path, split_size: int) -> None:
 
 
 def test_plan_that_was_made_is_kept_to(session: SparkSession, tmp_path: Path) -> None:
-    """What came later isn't read, and a file that was replaced is an error."""
+    """The reader keeps to its plan: it ignores later batches, and a replaced file is an error."""
     session.dataSource.register(GroupLogSource)
     scene = clean()
     folder = scene.write(tmp_path / "log")
@@ -76,7 +76,7 @@ def test_plan_that_was_made_is_kept_to(session: SparkSession, tmp_path: Path) ->
 
 
 def test_log_that_can_not_be_read_is_an_error(tmp_path: Path) -> None:
-    """And no empty table."""
+    """A log that can't be read is an error, not an empty table."""
     scene = Scene().commit(5)
     path = scene.segment_path(scene.write(tmp_path))
     path.unlink()

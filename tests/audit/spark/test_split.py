@@ -1,4 +1,4 @@
-"""What a task reads."""
+"""A task reads its ranges."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.audit.scenes import clean
 
 
 def test_task_is_read_range_by_range(tmp_path: Path) -> None:
-    """And all of its rows are in order."""
+    """A task reads one range after the other, and its rows are in order."""
     ranges = plan(clean().write(tmp_path), range_size=300).ranges
     split = pickle.loads(pickle.dumps(Split(ranges)))
     batches = list(read_split(split, "batches"))
@@ -25,7 +25,7 @@ def test_task_is_read_range_by_range(tmp_path: Path) -> None:
 
 
 def test_plan_is_handed_on(tmp_path: Path) -> None:
-    """With all that a reader needs to know, its gaps too."""
+    """A plan arrives with everything that a reader needs, with its gaps too."""
     scene = clean()
     scene.batches[3:3] = [b"\0" * 99]
     ranges = plan(scene.write(tmp_path / "log"), range_size=700).ranges
@@ -34,13 +34,13 @@ def test_plan_is_handed_on(tmp_path: Path) -> None:
 
 
 def test_task_without_ranges_has_columns(tmp_path: Path) -> None:
-    """As Spark wants one batch."""
+    """A task without ranges gives one batch without rows, because Spark needs one."""
     (batch,) = read_split(Split([]), "members")
     assert batch.schema == SCHEMAS["members"]
 
 
 def test_raw_rows_are_the_file(tmp_path: Path) -> None:
-    """Batch by batch, and what is none too."""
+    """The raw rows have each batch of the file and the bytes that are no batch."""
     scene = clean()
     scene.batches[-1] = scene.batches[-1][:-1]
     (of,) = plan(scene.write(tmp_path)).ranges
@@ -52,7 +52,7 @@ def test_raw_rows_are_the_file(tmp_path: Path) -> None:
 
 
 def test_importers_of_zips_are_not_kept(tmp_path: Path) -> None:
-    """They are made again when they are needed."""
+    """The module drops Python's cached importers of zip files; Python makes them again when needed."""
     path = tmp_path / "package.zip"
     with zipfile.ZipFile(path, "w") as package:
         package.writestr("in_a_zip.py", "here = True")

@@ -1,4 +1,4 @@
-"""What a stream over a growing log gives: each whole batch once, whatever happens to the files in between."""
+"""A stream over a growing log gives each whole batch once, whatever happens to the files in between."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.batches import old_messages
 
 
 class Following:
-    """A reader, and what it was given since the last look; `restart` loses all but the checkpoint."""
+    """A reader with the pieces of its last look; `restart` loses all but the checkpoint."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -25,19 +25,19 @@ class Following:
         self._offset: Offset = self._reader.initialOffset()
 
     def look(self) -> list[bytes]:
-        """The pieces that are new, as Spark would ask for them."""
+        """Return the new pieces, as Spark would ask for them."""
         end = json.loads(json.dumps(self._reader.latestOffset()))
         splits = self._reader.partitions(self._offset, end)
         self._offset = end
         return [row[3] for split in splits for batch in self._reader.read(split) for row in to_rows(batch)]
 
     def restart(self) -> None:
-        """As after a crash."""
+        """Lose everything but the checkpoint, as in a crash."""
         self._reader = TailReader(self._folder, RAW)
 
 
 def made(count: int, base_offset: int = 0) -> Scene:
-    """So many batches of one commit."""
+    """Make that many batches of one commit."""
     scene = Scene(base_offset=base_offset)
     for number in range(count):
         scene.commit(number)
@@ -45,7 +45,7 @@ def made(count: int, base_offset: int = 0) -> Scene:
 
 
 def test_only_what_is_new_is_given(tmp_path: Path) -> None:
-    """And nothing if nothing is."""
+    """The stream gives only new batches; without any it gives nothing."""
     scene = made(3)
     following = Following(scene.write(tmp_path))
     assert following.look() == scene.batches
@@ -55,7 +55,7 @@ def test_only_what_is_new_is_given(tmp_path: Path) -> None:
 
 
 def test_half_written_batch_waits(tmp_path: Path) -> None:
-    """It is given when it is whole: not when its bytes are there, but when its CRC is right too."""
+    """A batch is given when its CRC is correct, not when its bytes are there."""
     scene = made(2)
     whole = scene.batches[1]
     scene.batches[1] = whole[:40]
@@ -70,14 +70,14 @@ def test_half_written_batch_waits(tmp_path: Path) -> None:
 
 
 def test_damage_in_the_middle_is_passed_on(tmp_path: Path) -> None:
-    """Once another batch stands behind it, it isn't being written any more."""
+    """A damaged batch is passed on as soon as another batch stands behind it."""
     scene = made(3)
     scene.batches[1] = scene.batches[1][:-3] + b"\0\0\0"
     assert Following(scene.write(tmp_path)).look() == scene.batches
 
 
 def test_messages_of_an_older_format_are_passed_on(tmp_path: Path) -> None:
-    """At the end of the log too: their CRC says that they are whole."""
+    """Messages of an older format are passed on at the end of the log too, because their CRC proves them complete."""
     scene = made(2)
     scene.raw(old_messages(1, 2), 2)
     following = Following(scene.write(tmp_path))
@@ -87,7 +87,7 @@ def test_messages_of_an_older_format_are_passed_on(tmp_path: Path) -> None:
 
 
 def test_new_segments_and_partitions_are_found(tmp_path: Path) -> None:
-    """Whenever they come."""
+    """The stream finds new segments and partitions at any look."""
     scene = made(2)
     following = Following(scene.write(tmp_path))
     following.look()
@@ -100,7 +100,7 @@ def test_new_segments_and_partitions_are_found(tmp_path: Path) -> None:
 
 
 def test_crash_loses_nothing_and_repeats_nothing(tmp_path: Path) -> None:
-    """The checkpoint says where it was."""
+    """After a crash the stream goes on from its checkpoint, without loss and without repetition."""
     scene = made(2)
     following = Following(scene.write(tmp_path))
     following.look()
@@ -111,7 +111,7 @@ def test_crash_loses_nothing_and_repeats_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("keeps_segment", [True, False])
 def test_compaction_in_between_repeats_nothing(tmp_path: Path, keeps_segment: bool) -> None:
-    """Files are replaced, and joined: the offset says what comes next."""
+    """After a compaction replaced or joined files, the stream goes on at its offset."""
     first, second = made(4), made(4, base_offset=4)
     following = Following(first.write(tmp_path))
     second_half = second.batches[2:]
@@ -121,7 +121,7 @@ def test_compaction_in_between_repeats_nothing(tmp_path: Path, keeps_segment: bo
     second.batches += second_half
     third = made(1, base_offset=8)
     third.write(tmp_path)
-    # What is left of both: the last batch of the first, all of the second, in one file or in two.
+    # The compaction keeps the last batch of the first segment and all of the second, in one file or in two.
     path = first.segment_path(tmp_path)
     path.unlink()
     path.write_bytes(b"" if keeps_segment else b"".join([first.batches[3], *second.batches]))
@@ -136,7 +136,7 @@ def test_compaction_in_between_repeats_nothing(tmp_path: Path, keeps_segment: bo
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cuts=st.lists(st.integers(0, 1200), max_size=12), restarts=st.sets(st.integers(0, 12)))
 def test_each_batch_is_given_once(tmp_path: Path, cuts: list[int], restarts: set[int]) -> None:
-    """However much was written at each look."""
+    """Whatever is new at each look, the stream gives each batch once."""
     scene = made(8)
     data = b"".join(scene.batches)
     path = scene.segment_path(scene.write(tmp_path))

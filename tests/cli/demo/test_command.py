@@ -1,4 +1,4 @@
-"""The demo as a person and CI run it: real processes, and what the server said at the end."""
+"""The demo as a person and CI run it: real processes, and the server's figures at the end."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ WITHIN_S = 240.0
 
 
 def children(pid: int) -> list[int]:
-    """The processes that a process has started and that are still there."""
+    """The living child processes of a process."""
     listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
     pairs = (tuple(map(int, line.split())) for line in listed.splitlines())
     return [child for child, parent in pairs if parent == pid]
 
 
 def alive(pid: int) -> bool:
-    """Whether there is such a process."""
+    """Whether the process exists."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -39,9 +39,9 @@ def alive(pid: int) -> bool:
 
 
 def test_static_roll_moves_nothing(tmp_path: Path) -> None:
-    """The promise of the project, told by the server: five restarts and a killed coordinator, 0 rebalances, 12/12.
+    """The server reports 0 rebalances and 12/12 assignments after five static restarts and a killed coordinator.
 
-    The same with dynamic members rebalances at least once for each restart: the figures can tell the difference.
+    With dynamic members it reports at least one rebalance for each restart: the figures can tell the difference.
     """
     done = subprocess.run(
         [*DEMO, "--output", "json"],
@@ -75,7 +75,7 @@ def test_static_roll_moves_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_demo_leaves_nothing_behind(tmp_path: Path, ending: signal.Signals) -> None:
-    """Ctrl-C in the middle ends every process that was started, removes the data, and says so by its exit code."""
+    """Ctrl-C in the middle ends every process of the demo, removes its data, and sets the exit code."""
     said = tmp_path / "said"
     data = tmp_path / "data"
     data.mkdir()
@@ -96,7 +96,7 @@ def test_interrupted_demo_leaves_nothing_behind(tmp_path: Path, ending: signal.S
 
 
 def test_missing_client_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """confluent-kafka is no dependency of a server: without it one line says what to install, exit code 2."""
+    """Without confluent-kafka, which no server needs, the demo prints one line with what to install; exit code 2."""
 
     def absent(_name: str) -> None:
         return None
@@ -114,7 +114,7 @@ def test_missing_client_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_exit_code_tells_whether_the_static_roll_moved_anything(
     monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], code: int
 ) -> None:
-    """What the server says decides: one rebalance, or one assignment that changed, is exit code 1."""
+    """The server's figures decide: one rebalance, or one changed assignment, makes exit code 1."""
     figures = Figures(**{**{name: getattr(STILL, name) for name in STILL.__slots__}, **changes})
 
     def acts(*_arguments: object) -> list[Figures]:

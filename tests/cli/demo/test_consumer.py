@@ -11,7 +11,7 @@ from tests.support.tenure import wait_until
 
 
 def test_only_the_instance_id_makes_it_static() -> None:
-    """Both rolls differ in one setting, and neither sets a client id: its order would be the assignor's."""
+    """Both rolls differ in one setting, and neither sets a client id, which would decide the assignor's order."""
     static, dynamic = settings("h:1", "g", "worker-1"), settings("h:1", "g", None)
     assert static.items() - dynamic.items() == {("group.instance.id", "worker-1")}
     assert dynamic.items() <= static.items()
@@ -19,7 +19,7 @@ def test_only_the_instance_id_makes_it_static() -> None:
 
 
 def test_consumer_ends_when_its_starter_is_gone(tmp_path: Path) -> None:
-    """A demo that was killed with SIGKILL leaves no consumer behind, even without a server."""
+    """A demo that SIGKILL ended leaves no consumer behind, even without a server."""
     ended = tmp_path / "ended"
     inner = f"""
 import os, subprocess, sys

@@ -1,4 +1,4 @@
-"""What a person sees."""
+"""The displays of the demo: lines, the live table, the summary."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Terminal(io.StringIO):
     """A text stream that is a terminal."""
 
     def isatty(self) -> bool:
-        """It is."""
+        """A terminal is what this stream claims to be."""
         return True
 
 
@@ -30,13 +30,13 @@ def view() -> View:
 
 
 def test_terminal_gets_a_table_and_a_pipe_gets_lines() -> None:
-    """Without a terminal nothing is drawn over."""
+    """The live table is only for a terminal; any other output gets lines."""
     assert isinstance(display(Terminal()), LiveTable)
     assert isinstance(display(io.StringIO()), Lines)
 
 
 def test_lines_tell_each_step_once() -> None:
-    """A step is a line, and the moments between steps are none."""
+    """The display prints a line for each step, and nothing between steps."""
     out = io.StringIO()
     with Lines(out) as shown:
         shown.chapter("5 members")
@@ -46,7 +46,7 @@ def test_lines_tell_each_step_once() -> None:
 
 
 def test_table_shows_members_generation_and_rebalances() -> None:
-    """Instance ids, the changing end of the member id, partitions, and who is down."""
+    """The table shows instance ids, the end of each member id, partitions, and the workers that are down."""
     out = Terminal()
     with LiveTable(out) as shown:
         shown.update(view())
@@ -59,14 +59,14 @@ def test_table_shows_members_generation_and_rebalances() -> None:
 
 
 def test_steps_and_summary_fit_a_terminal() -> None:
-    """80 columns, for a README too."""
+    """No line is wider than 80 columns, so that it also fits a README."""
     step = step_line("coordinator killed and restarted", "10 rebalances  12 of 12 moved  generation 11")
     lines = [step, *summary([STILL, replace(STILL, kind="dynamic", rebalances=10)]).splitlines()]
     assert max(map(len, lines)) <= 80
 
 
 def test_summary_has_both_rolls_side_by_side() -> None:
-    """Figures as they are, one line each."""
+    """The summary shows each figure unchanged, one per line."""
     moved = replace(STILL, kind="dynamic", rebalances=10, rebalancing_s=2.64, unchanged=0, generation_after=11)
     lines = {line[:35].strip(): line[35:].split() for line in summary([STILL, moved]).splitlines()}
     assert lines["rebalances during the roll"] == ["0", "10"]

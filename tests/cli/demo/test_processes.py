@@ -1,4 +1,4 @@
-"""Processes that are started, watched and ended."""
+"""The demo starts, watches and ends its processes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pid_of(running: Process) -> int:
 
 
 def alive(pid: int) -> bool:
-    """Whether there is such a process."""
+    """Whether the process exists."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -39,7 +39,7 @@ def alive(pid: int) -> bool:
 
 
 def test_process_is_started_and_stopped(tmp_path: Path) -> None:
-    """SIGTERM, its end awaited; then it can be started again."""
+    """`stop` sends SIGTERM and waits for the end; then the process can start again."""
     with process(tmp_path, SLEEPER) as running:
         running.start()
         first = pid_of(running)
@@ -53,7 +53,7 @@ def test_process_is_started_and_stopped(tmp_path: Path) -> None:
 
 
 def test_leaving_the_block_ends_the_process(tmp_path: Path) -> None:
-    """Whatever happens inside, even if it doesn't listen to SIGTERM."""
+    """The end of the block ends the process, even one that ignores SIGTERM."""
     pids = []
 
     def interrupted() -> None:
@@ -68,7 +68,7 @@ def test_leaving_the_block_ends_the_process(tmp_path: Path) -> None:
 
 
 def test_process_that_does_not_end_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The demo says so rather than wait for ever, and leaves nothing behind."""
+    """The demo kills a process that doesn't end in time, and reports it."""
     monkeypatch.setattr("coordinator.cli.demo.processes.STOPPED_WITHIN_S", 0.1)
     with process(tmp_path, STUBBORN) as running:
         running.start()
@@ -79,7 +79,7 @@ def test_process_that_does_not_end_is_killed(tmp_path: Path, monkeypatch: pytest
 
 
 def test_process_that_ended_by_itself_is_reported(tmp_path: Path) -> None:
-    """With the last line that it said."""
+    """The error has the last line that the process printed."""
     with process(tmp_path, "raise SystemExit('out of luck')", "worker-1") as running:
         running.start()
 
@@ -94,7 +94,7 @@ def test_process_that_ended_by_itself_is_reported(tmp_path: Path) -> None:
 
 
 def test_waiting_has_a_deadline() -> None:
-    """The first result counts; without one, what was waited for is named."""
+    """`wait_until` returns the first result; after its deadline it names what it waited for."""
     results = iter([None, None, 0])
     assert wait_until(lambda: next(results), "zero", 10.0) == 0
     with pytest.raises(DemoFailed, match=r"rain: not within 0 s"):
@@ -102,7 +102,7 @@ def test_waiting_has_a_deadline() -> None:
 
 
 def test_server_comes_back_on_its_port_and_data(tmp_path: Path) -> None:
-    """SIGKILL and a new start: the same address, and the log goes on."""
+    """After SIGKILL the server starts again at the same address, and its log goes on."""
     with Server(tmp_path, {"group.initial.rebalance.delay.ms": "0"}) as server:
         server.start()
         bootstrap, written = server.bootstrap, server.log.path.stat().st_size
@@ -116,14 +116,14 @@ def test_server_comes_back_on_its_port_and_data(tmp_path: Path) -> None:
 
 
 def test_server_that_does_not_start_says_why(tmp_path: Path) -> None:
-    """A wrong setting is the server's line, not a timeout."""
+    """The error for a wrong setting is the server's own line, not a timeout."""
     server = Server(tmp_path, {"group.max.size": "many"})
     with server, pytest.raises(DemoFailed, match=r"coordinator ended by itself: .*group\.max\.size"):
         server.start()
 
 
 def test_worker_has_no_member_id_before_it_says_so(tmp_path: Path) -> None:
-    """Not the one of its former life either."""
+    """A worker has no member id until its consumer prints one, even after a restart."""
     with Server(tmp_path, {"group.initial.rebalance.delay.ms": "0"}) as server:
         server.start()
         with Client(server.bootstrap) as client:
@@ -138,7 +138,7 @@ def test_worker_has_no_member_id_before_it_says_so(tmp_path: Path) -> None:
 
 
 def test_settings_of_the_environment_are_not_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The demo says what its coordinator is set to; nothing else may be."""
+    """The coordinator has only the settings that the demo shows, whatever the environment holds."""
     monkeypatch.setenv("TENURE_GROUP_MAX_SIZE", "2")
     monkeypatch.setenv("KAFKA_GROUP_MAX_SIZE", "2")
     monkeypatch.setenv("STAYS", "here")

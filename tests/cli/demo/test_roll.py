@@ -1,4 +1,4 @@
-"""The figures of a roll, from what the server says; the whole story: test_command.py."""
+"""The figures of a roll, from the server's log and responses; test_command.py plays the whole story."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STILL = Figures(
 
 
 def event(name: str, second: float) -> dict[str, Any]:
-    """A log line at a second of a minute."""
+    """A log line at this second of a minute."""
     return {"event": name, "ts": f"2025-06-01T12:00:{second:06.3f}Z"}
 
 
@@ -31,12 +31,12 @@ def event(name: str, second: float) -> dict[str, Any]:
     [({}, True), ({"rebalances": 1}, False), ({"unchanged": 11}, False), ({"generation_after": 2}, True)],
 )
 def test_nothing_moved_means_no_rebalance_and_every_assignment(changes: dict[str, Any], still: bool) -> None:
-    """Both figures count; the generation alone is no move (it is shown, and grows with rebalances)."""
+    """Nothing moved only if both figures say so; a higher generation alone is no move."""
     assert replace(STILL, **changes).moved_nothing is still
 
 
 def test_time_of_rebalances_is_from_begin_to_end() -> None:
-    """Each rebalance counts from its begin to its completion, and what lies between doesn't count twice."""
+    """Each rebalance counts from its start to its completion; an event in between doesn't count twice."""
     events = [
         event("rebalance_started", 1.0),
         event("member_joined", 1.2),
@@ -51,5 +51,5 @@ def test_time_of_rebalances_is_from_begin_to_end() -> None:
 
 
 def test_no_rebalance_takes_no_time() -> None:
-    """And neither does the end of one that began before."""
+    """No rebalance takes 0 seconds, and so does the end of a rebalance that began earlier."""
     assert rebalancing_s([event("rebalance_completed", 1.0), event("member_replaced", 2.0)]) == 0.0

@@ -1,4 +1,4 @@
-"""Events read from a log that is being written."""
+"""The demo reads events from a log while the coordinator writes it."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ def line(event: str, group: str = "g", **fields: object) -> bytes:
 
 
 def append(log: ServerLog, data: bytes) -> None:
-    """What the coordinator does."""
+    """Append bytes as the coordinator does."""
     with log.path.open("ab") as file:
         file.write(data)
 
 
 def names(log: ServerLog, group: str = "g", since: int = 0) -> list[str]:
-    """The events' names."""
+    """The names of the events."""
     return [event["event"] for event in log.events(group, since=since)]
 
 
 def test_log_that_is_not_there_yet_is_empty(tmp_path: Path) -> None:
-    """The demo looks before the coordinator has written anything."""
+    """The log is empty before the coordinator has written anything."""
     assert names(ServerLog(tmp_path / "log")) == []
 
 
 def test_events_of_one_group_from_a_mark_on(tmp_path: Path) -> None:
-    """In order, without those of other groups, and without what was there before the mark."""
+    """The events come in order, without other groups, and without events before the mark."""
     log = ServerLog(tmp_path / "log")
     append(log, line("a") + line("b", "other"))
     mark = log.mark()
@@ -41,7 +41,7 @@ def test_events_of_one_group_from_a_mark_on(tmp_path: Path) -> None:
 
 
 def test_half_a_line_counts_when_it_is_whole(tmp_path: Path) -> None:
-    """A line that is being written is no event yet, and is one once its end has come."""
+    """A half written line is no event until its end has come."""
     log = ServerLog(tmp_path / "log")
     append(log, line("a") + line("b")[:7])
     assert names(log) == ["a"]
@@ -50,7 +50,7 @@ def test_half_a_line_counts_when_it_is_whole(tmp_path: Path) -> None:
 
 
 def test_line_cut_by_sigkill_swallows_nothing(tmp_path: Path) -> None:
-    """Its rest never comes; the next start's first line is read all the same."""
+    """The rest of a cut line never comes; the reader still reads the first line of the next start."""
     log = ServerLog(tmp_path / "log")
     append(log, line("a") + line("b")[:7])
     log.end_line()
@@ -61,7 +61,7 @@ def test_line_cut_by_sigkill_swallows_nothing(tmp_path: Path) -> None:
 
 
 def test_other_output_is_no_event(tmp_path: Path) -> None:
-    """A traceback or a warning among the lines disturbs nothing, and the tail shows it to a person."""
+    """The reader ignores a traceback or a warning between the lines; the tail shows it to a person."""
     log = ServerLog(tmp_path / "log")
     append(log, b'Traceback\n[1]\n"text"\n{"message": "no event"}\n\xff\n' + line("a"))
     assert names(log) == ["a"]

@@ -1,6 +1,6 @@
 """Logs made by hand, in the format of record batches, sound or with planted faults.
 
-House rule: a log is written byte by byte by what stands in protocol.records, never by the commands under test.
+House rule: protocol.records writes each log byte by byte; the commands under test never write one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CONTROL = 0x20
 
 
 def group_id_on(partition: int, name: str = "group") -> str:
-    """A group id that lives on `partition` of PARTITION_COUNT."""
+    """A group id that belongs on `partition` of PARTITION_COUNT."""
     number = 0
     while partition_for(f"{name}-{number}", PARTITION_COUNT) != partition:
         number += 1
@@ -41,13 +41,13 @@ def group_id_on(partition: int, name: str = "group") -> str:
 
 
 def subscription(topics: Sequence[str], version: int = 3) -> bytes:
-    """What a member of a group of consumers sends as its metadata."""
+    """The metadata that a member of a consumer group sends."""
     body = ConsumerProtocolSubscription(topics=list(topics), user_data=b"\1\2")
     return struct.pack(">h", version) + encode(body, version)
 
 
 def assignment(topic: str, partitions: Sequence[int], version: int = 3) -> bytes:
-    """What a leader assigns to a member of a group of consumers."""
+    """The assignment that a leader sends for a member of a consumer group."""
     entry = ConsumerProtocolAssignment.TopicPartition(topic=topic, partitions=list(partitions))
     body = ConsumerProtocolAssignment(assigned_partitions=[entry])
     return struct.pack(">h", version) + encode(body, version)
@@ -92,7 +92,7 @@ def tombstone_of(group_id: str) -> Record:
 
 
 def with_attributes(batch: bytes, attributes: int, producer_id: int = -1, body: bytes | None = None) -> bytes:
-    """The batch with other attributes and producer, and with other bytes for its records, CRC and length to match."""
+    """The batch with other attributes, producer and record bytes; its CRC and length match."""
     changed = bytearray(batch if body is None else batch[:HEADER_SIZE] + body)
     struct.pack_into(">i", changed, 8, len(changed) - 12)
     struct.pack_into(">h", changed, 21, attributes)
@@ -176,11 +176,12 @@ def beyond_limits(folder: Path) -> Path:
 
 
 MEMORY_KIB_MAX = 1_000_000
-"""Of a process that reads `beyond_limits`, which takes some 180,000; the kernel counts that of the tests as well."""
+"""The most memory of a process that reads `beyond_limits`. It needs about 180,000; the kernel adds that of the tests.
+"""
 
 
 class Peak(NamedTuple):
-    """How a command ended, what it printed, and how much memory it took at most."""
+    """The exit code of a command, its output, and the most memory that it used."""
 
     code: int
     kib: int
@@ -188,7 +189,7 @@ class Peak(NamedTuple):
 
 
 def run_measured(folder: Path, *arguments: str) -> Peak:
-    """Run the program; what it prints goes through a file in `folder`."""
+    """Run the program; its output goes through a file in `folder`."""
     path = folder / "printed"
     with path.open("w") as printed:
         process = subprocess.Popen([*tenure_command(), *arguments], stdout=printed, stderr=subprocess.DEVNULL)

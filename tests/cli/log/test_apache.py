@@ -1,9 +1,9 @@
-"""Groups move between Tenure and Apache Kafka: each answers of them as the other did.
+"""Groups move between Tenure and Apache Kafka: both servers give the same answers about them.
 
-What is particular about a log is tried with Kafka 3.9; the way there and back with Kafka 4 too.
+Kafka 3.9 tests the special cases of a log; the way there and back runs with Kafka 4 too.
 
-Real clients make the groups: static and dynamic members, compressed batches, transactions. A log is moved by the
-commands between a server that was stopped and one that wasn't started yet, and both are asked the same by raw requests.
+Real clients make the groups: static and dynamic members, compressed batches, transactions. The commands move a log from
+a stopped server to one that hasn't started yet. Both servers then get the same raw requests.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.oracle
 
 TOPIC = "orders"
 ABSENT = "nowhere"
-"""A topic that Tenure has and the broker hasn't."""
+"""A topic that Tenure has and the broker doesn't."""
 COUNT = f"offsets.topic.num.partitions={PARTITION_COUNT}"
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": str(PARTITION_COUNT)}
 LZ4, ZSTD = "3", "4"
@@ -44,13 +44,13 @@ CODEC = "offsets.topic.compression.codec"
 STATIC, SIMPLE, AIO, TRANSACTED = (
     group_id_on(partition, name) for partition, name in enumerate(("static", "simple", "aio", "transacted"))
 )
-"""A group on each partition: of static members, of offsets alone, of aiokafka, and with transactional commits."""
+"""A group on each partition: static members, only offsets, aiokafka, and transactional commits."""
 LATER = group_id_on(1, "later")
-"""Written under the second codec."""
+"""A group that is written with the second codec."""
 
 
 class Answer(NamedTuple):
-    """What a server says of a group: DescribeGroups and OffsetFetch."""
+    """A server's answers about a group: DescribeGroups and OffsetFetch."""
 
     error_code: int
     state: str
@@ -62,7 +62,7 @@ class Answer(NamedTuple):
 
 
 def ask(port: int, group_ids: Sequence[str]) -> dict[str, Answer]:
-    """The answers of a server, once it has loaded these groups or given them up."""
+    """The answers of a server, after it has loaded these groups or failed to."""
 
     def loaded() -> dict[str, Answer] | None:
         answers = _ask(port, group_ids)
@@ -133,14 +133,14 @@ def share(bootstrap: str, group_id: str, instance_ids: Sequence[str]) -> None:
 
 
 def commit(bootstrap: str, group_id: str, *offsets: TopicPartition) -> None:
-    """Commit without being a member."""
+    """Commit offsets without a member."""
     consumer = consumer_of(bootstrap, group_id)
     consumer.commit(offsets=list(offsets), asynchronous=False)
     consumer.close()
 
 
 def restart_member(bootstrap: str, group_id: str, instance_id: str) -> list[int]:
-    """Let a static member come back; the partitions that it gets."""
+    """Let a static member come back; returns its partitions."""
     consumer = consumer_of(bootstrap, group_id, instance_id)
     try:
         consumer.subscribe([TOPIC])
@@ -155,7 +155,7 @@ def restart_member(bootstrap: str, group_id: str, instance_id: str) -> list[int]
 
 
 def assert_restarted_without_rebalance(port: int, bootstrap: str, before: Answer, instance_id: str) -> None:
-    """A static member comes back on the new server: the same assignment, another member id, all else as it was."""
+    """A static member comes back on the new server: only its member id changes, not its assignment."""
     restart_member(bootstrap, STATIC, instance_id)
     after = ask(port, [STATIC])[STATIC]
     assert after.state == "Stable"
@@ -169,13 +169,13 @@ def _by_instance(answer: Answer) -> dict[str | None, bytes]:
 
 
 def create_orders(bootstrap: str) -> None:
-    """The topic that all groups consume."""
+    """Create the topic that all groups consume."""
     with Client(bootstrap, 10.0) as client:
         create_topic(client, TOPIC, PARTITION_COUNT)
 
 
 class ToKafka(NamedTuple):
-    """A broker that was started on what Tenure exported, what Tenure had said, and what the broker said at first."""
+    """A broker that runs on Tenure's exported log, Tenure's answers before, and the broker's first answers."""
 
     kafka: ApacheKafka
     said: dict[str, Answer]
@@ -185,7 +185,7 @@ class ToKafka(NamedTuple):
 
 @pytest.fixture(scope="module")
 def exported() -> Iterator[ToKafka]:
-    """Tenure's groups, of two owners of each partition, on a broker."""
+    """Tenure's groups, written by two owners of each partition, on a broker."""
     groups = (STATIC, SIMPLE, AIO)
     with ExitStack() as stack:
         tenure = stack.enter_context(Tenure({**SETTINGS, "tenure.topics": f"{TOPIC}:{PARTITION_COUNT},{ABSENT}:1"}))
@@ -212,7 +212,7 @@ def exported() -> Iterator[ToKafka]:
 
 
 async def consume_with_aiokafka(bootstrap: str) -> None:
-    """A static member of aiokafka takes the topic, commits and goes, keeping its seat."""
+    """A static member of aiokafka takes the topic, commits and closes; it keeps its seat."""
     consumer = aiokafka.AIOKafkaConsumer(
         TOPIC,
         bootstrap_servers=bootstrap,
@@ -231,7 +231,7 @@ async def consume_with_aiokafka(bootstrap: str) -> None:
 
 
 def test_kafka_answers_of_exported_groups_as_tenure_did(exported: ToKafka) -> None:
-    """DescribeGroups and OffsetFetch say the same, down to the bytes of members, and of topics that it hasn't got."""
+    """DescribeGroups and OffsetFetch give the same answers to the byte, even for topics that are not there."""
     said = exported.said
     assert {said[STATIC].state, said[AIO].state} == {"Stable"}
     assert {member[0] for member in said[STATIC].members.values()} == {"a", "b"}
@@ -240,19 +240,19 @@ def test_kafka_answers_of_exported_groups_as_tenure_did(exported: ToKafka) -> No
 
 
 def test_static_member_goes_on_at_kafka(exported: ToKafka) -> None:
-    """It gets its assignment and nobody rebalances."""
+    """A static member gets its assignment, and nobody rebalances."""
     kafka = exported.kafka
     assert_restarted_without_rebalance(kafka.port, kafka.bootstrap, exported.said[STATIC], "a")
     assert "Preparing to rebalance group" not in kafka.log_file.read_text()
 
 
 def test_broker_does_not_start_with_half_an_export(exported: ToKafka) -> None:
-    """The guard keeps it from starting, and it says what is in its way (the fixture tried)."""
+    """The guard keeps the broker from starting, and the broker names it (the fixture tried)."""
     assert GUARD in exported.kafka.log_file.read_text()
 
 
 class ToTenure(NamedTuple):
-    """Tenure, started on what was imported from a broker, and what that had said."""
+    """A Tenure that runs on a broker's imported log, and the broker's answers before."""
 
     tenure: Tenure
     said: dict[str, Answer]
@@ -261,7 +261,7 @@ class ToTenure(NamedTuple):
 
 @pytest.fixture(scope="module")
 def imported() -> Iterator[ToTenure]:
-    """A broker's groups, with two codecs and transactions in its log, on Tenure."""
+    """A broker's groups on Tenure; the broker's log has two codecs and transactions."""
     transactions = {"transaction.state.log.num.partitions": "1"}
     with ExitStack() as stack:
         kafka = stack.enter_context(ApacheKafka({**SETTINGS, **transactions, CODEC: LZ4}))
@@ -286,7 +286,7 @@ def imported() -> Iterator[ToTenure]:
 
 
 def commit_in_transactions(bootstrap: str) -> None:
-    """One transaction commits offset 11 of partition 0, another would have committed 12 and is aborted."""
+    """Commit offset 11 of partition 0 in a transaction, then offset 12 in another that is aborted."""
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "mover"})
     consumer = consumer_of(bootstrap, TRANSACTED)
     producer.init_transactions(20.0)
@@ -300,7 +300,7 @@ def commit_in_transactions(bootstrap: str) -> None:
 
 
 def test_log_of_the_broker_has_what_is_to_be_moved(imported: ToTenure) -> None:
-    """Batches in lz4 and zstd, and transactions with their markers; and it is clean."""
+    """The broker's log has batches in lz4 and zstd, and transactions with their markers; verify finds nothing."""
     ran = run_app(app, "dump", str(imported.broker_dir), "--output", "json")
     records: list[dict[str, Any]] = [json.loads(line) for line in ran.out.splitlines()]
     assert ran.code == 0
@@ -309,25 +309,25 @@ def test_log_of_the_broker_has_what_is_to_be_moved(imported: ToTenure) -> None:
     assert [record["value"]["offset"] for record in transacted] == [11, 12]
     committed, *others = [record["key"]["marker"] for record in records if record["is_control"]]
     assert committed == "commit"
-    assert set(others) == {"abort"}  # a client that asks again has a second marker written
+    assert set(others) == {"abort"}  # a client that retries makes the broker write a second marker
     assert run_app(app, "verify", str(imported.broker_dir)).code == 0
 
 
 @pytest.mark.parametrize("group_id", [STATIC, SIMPLE, AIO, LATER])
 def test_tenure_answers_of_imported_groups_as_kafka_did(imported: ToTenure, group_id: str) -> None:
-    """DescribeGroups and OffsetFetch say the same."""
+    """DescribeGroups and OffsetFetch give the same answers."""
     assert ask(imported.tenure.port, [group_id]) == {group_id: imported.said[group_id]}
 
 
 def test_transactional_commits_are_never_passed_over(imported: ToTenure) -> None:
-    """What was committed counts and what was aborted doesn't, as at Kafka."""
+    """A committed transaction counts and an aborted one doesn't, as at Kafka."""
     said = imported.said[TRANSACTED]
     assert said.offsets == {(TOPIC, 0): (11, -1, "")}
     assert ask(imported.tenure.port, [TRANSACTED])[TRANSACTED] == said
 
 
 def test_static_member_goes_on_at_tenure(imported: ToTenure) -> None:
-    """It gets its assignment and nobody rebalances; the owner's epoch is above the broker's, so the log stays clean."""
+    """A static member gets its assignment, and nobody rebalances; the new epoch is above the broker's."""
     tenure = imported.tenure
     assert_restarted_without_rebalance(tenure.port, tenure.bootstrap, imported.said[STATIC], "a")
     assert tenure.count("rebalance_started", STATIC) == 0
@@ -336,7 +336,7 @@ def test_static_member_goes_on_at_tenure(imported: ToTenure) -> None:
 
 
 def test_there_and_back_again_with_kafka_4() -> None:
-    """Kafka 4 takes Tenure's groups over, and Tenure takes them back: a static member restarts on each, unnoticed."""
+    """A static member restarts without a rebalance on Kafka 4 after the export, and on Tenure after the import."""
     topics = {"tenure.topics": f"{TOPIC}:{PARTITION_COUNT}"}
     with ExitStack() as stack:
         tenure = stack.enter_context(Tenure({**SETTINGS, **topics}))

@@ -7,6 +7,6 @@ from tests.cli.conftest import run_app
 
 
 def test_help_names_each_command() -> None:
-    """Who asks for help sees what there is."""
+    """The help names every command."""
     shown = run_app(app, "--help").out
     assert all(command in shown for command in ("dump", "verify", "import", "export"))

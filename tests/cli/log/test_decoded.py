@@ -1,4 +1,4 @@
-"""A record as plain values: all that Kafka writes, and anything else without an exception."""
+"""A record as plain values: every record that Kafka writes, and any other bytes without an exception."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def member_with(version: int, metadata: bytes, assigned: bytes, protocol_type: s
 
 
 def problem_of(record: Record) -> str | None:
-    """Why no coordinator can load a record, as verify and the audit say."""
+    """Why no coordinator can load a record, by the rules of verify and the audit."""
     return next((str(row[9]) for row in parse_record(0, 0, record)["other"] if row[5] == UNREADABLE_KIND), None)
 
 
 @pytest.mark.parametrize("version", range(5))
 def test_every_version_of_a_group_is_read(version: int) -> None:
-    """A group value v0-4 has the fields that its version has, and its member's bytes are decoded inside."""
+    """A group value v0-4 has the fields of its version, and the bytes of its member are decoded."""
     member = member_with(version, subscription(["orders"]), assignment("orders", [1, 2]))
     assert ("group_instance_id" in member) == (version >= 3)
     assert ("rebalance_timeout_ms" in member) == (version >= 1)
@@ -91,7 +91,7 @@ def test_every_version_of_the_consumer_protocol_is_read(version: int) -> None:
     ],
 )
 def test_odd_bytes_of_a_member_are_shown_as_they_are(data: bytes, protocol_type: str, reason: str) -> None:
-    """What can't be read as consumer protocol is hex with the reason; no bytes at all are nothing."""
+    """Bytes that are no consumer protocol are shown in hex with the reason; for no bytes the field is None."""
     member = member_with(3, data, b"", protocol_type)
     assert is_odd(member["subscription"])
     assert member["subscription"]["hex"] == data.hex()
@@ -116,7 +116,7 @@ def test_every_version_of_an_offset_is_read(key_version: int, version: int) -> N
 
 
 def test_tombstone_has_a_key_and_no_value() -> None:
-    """A tombstone says whose record it deletes."""
+    """A tombstone has the key of the record that it deletes."""
     decoded = decode_record(tombstone_of("g"))
     assert (decoded.kind, decoded.group_id, decoded.value, problem_of(tombstone_of("g"))) == (
         GROUP_KIND, "g", None, None,
@@ -133,7 +133,7 @@ def test_newer_group_protocols_are_named(version: int, kind: str) -> None:
 
 
 def test_unknown_record_is_no_problem() -> None:
-    """A key version that nobody knows is for a later coordinator (KIP-915)."""
+    """An unknown key version is for a later coordinator (KIP-915), so it is no problem."""
     record = Record(b"\x12\x34rest", b"", WALL_MS)
     decoded = decode_record(record)
     assert (decoded.kind, decoded.key_version, problem_of(record)) == (UNKNOWN_KIND, 0x1234, None)
@@ -150,7 +150,7 @@ def test_unknown_record_is_no_problem() -> None:
     ],
 )
 def test_what_no_coordinator_can_read_is_a_problem(record: Record, kind: str, problem: str) -> None:
-    """Keys and values that a load would stumble over say so."""
+    """A key or value that would stop a load is reported with the reason."""
     decoded = decode_record(record)
     assert decoded.kind == kind
     assert problem in (problem_of(record) or "")
@@ -158,7 +158,7 @@ def test_what_no_coordinator_can_read_is_a_problem(record: Record, kind: str, pr
 
 @pytest.mark.parametrize(("number", "name"), [(0, "abort"), (1, "commit")])
 def test_markers_are_read(number: int, name: str) -> None:
-    """A control record says what became of the transaction."""
+    """A control record says whether the transaction was committed or aborted."""
     record = Record(struct.pack(">hh", 0, number), struct.pack(">hi", 0, 4), WALL_MS)
     decoded = decode_marker(record)
     assert decoded.kind == MARKER_KIND
@@ -172,7 +172,7 @@ def test_markers_are_read(number: int, name: str) -> None:
     [(b"\0", b"\0\0\0\0\0\0"), (b"\0\0\0\5", b"\0\0\0\0\0\0"), (b"\0\0\0\1", b""), (b"\0\0\0\1", None)],
 )
 def test_odd_markers_are_a_problem(key: bytes, value: bytes | None) -> None:
-    """A marker that says neither commit nor abort, or whose value is short."""
+    """A marker is a problem if it is neither commit nor abort, or if its value is short."""
     record = Record(key, value, WALL_MS)
     assert read_marker(record).reason
     assert is_odd(decode_marker(record).key) or is_odd(decode_marker(record).value) or key == b"\0\0\0\5"
@@ -191,7 +191,7 @@ def flipped(data: bytes, bits: list[int]) -> bytes:
 
 @given(st.binary(max_size=200), st.none() | st.binary(max_size=200))
 def test_random_bytes_never_raise(key: bytes, value: bytes | None) -> None:
-    """Whatever a record holds, it is read as something."""
+    """Any bytes of a record decode to something, without an exception."""
     assert decode_record(Record(key, value, 0)).kind
     assert decode_marker(Record(key, value, 0)).kind == MARKER_KIND
     for version in (0, 1, 2, 3):
@@ -200,7 +200,7 @@ def test_random_bytes_never_raise(key: bytes, value: bytes | None) -> None:
 
 @given(st.sampled_from(SOUND), st.lists(st.integers(0, 10_000), min_size=1, max_size=4), st.booleans())
 def test_flipped_bits_never_raise(record: Record, bits: list[int], in_key: bool) -> None:
-    """A sound record with a few bits changed is read as something."""
+    """A sound record with a few changed bits decodes to something, without an exception."""
     assert record.value is not None
     changed: Any = (
         record._replace(key=flipped(record.key, bits)) if in_key else record._replace(value=flipped(record.value, bits))

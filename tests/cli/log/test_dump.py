@@ -44,12 +44,12 @@ def dump(path: Path, *arguments: str) -> Ran:
 
 
 def dump_json(path: Path, *arguments: str) -> list[dict[str, Any]]:
-    """Run the command; an object per line."""
+    """Run the command; returns an object for each line."""
     return [json.loads(line) for line in dump(path, *arguments, "--output", "json").out.splitlines()]
 
 
 def test_every_record_of_a_data_folder_is_there_once(data_dir: Path) -> None:
-    """All partitions, all segments, in the order of the log, with where each record stands."""
+    """The dump has all partitions and segments, in the order of the log, and the position of each record."""
     lines = dump_json(data_dir)
     assert [line["log_partition"] for line in lines] == [partition for partition in range(4) for _ in range(7)]
     first = [line for line in lines if line["log_partition"] == 0]
@@ -62,7 +62,7 @@ def test_every_record_of_a_data_folder_is_there_once(data_dir: Path) -> None:
 
 
 def test_group_is_decoded_to_its_members_partitions(data_dir: Path) -> None:
-    """A group's record shows what its members subscribe to and what they are assigned."""
+    """A group's record shows the subscriptions and assignments of its members."""
     value = dump_json(data_dir)[0]["value"]
     assert (value["protocol_type"], value["generation"], value["leader"]) == ("consumer", 1, "worker-0-id")
     assert [member["group_instance_id"] for member in value["members"]] == ["worker-0", "worker-1"]
@@ -71,7 +71,7 @@ def test_group_is_decoded_to_its_members_partitions(data_dir: Path) -> None:
 
 
 def test_one_group_can_be_asked_for(data_dir: Path) -> None:
-    """With --group only the records of that group are shown, offsets among them."""
+    """With --group the dump has only the records of that group, committed offsets included."""
     group_id = group_id_on(2)
     lines = dump_json(data_dir, "--group", group_id)
     assert [(line["kind"], line["log_partition"]) for line in lines] == [
@@ -94,7 +94,7 @@ def test_compressed_batches_are_read(tmp_path: Path, codec: Codec) -> None:
 
 
 def test_transactions_are_shown_with_their_markers(tmp_path: Path) -> None:
-    """A transactional commit names its producer, and the control batch behind it says what became of it."""
+    """A transactional commit names its producer, and the control batch behind it says how it ended."""
     batches = [transactional([offset_of("g")], 0, 77), marker(1, 77, commit=True), marker(2, 78, commit=False)]
     lines = dump_json(write_segment(tmp_path, 0, batches))
     assert [(line["kind"], line["producer_id"], line["is_control"]) for line in lines] == [
@@ -121,7 +121,7 @@ def test_table_has_a_line_per_record_and_member(data_dir: Path) -> None:
 
 
 def test_what_nobody_knows_is_counted(tmp_path: Path) -> None:
-    """Records of unknown types are shown, and counted on standard error; newer ones have a name."""
+    """The dump shows records of unknown types, and counts them on standard error; newer types have a name."""
     records = [Record(b"\x12\x34x", b"y", 0), Record(b"\x12\x34z", None, 0), Record(b"\0\3\0\1g", b"\0\0", 0)]
     path = write_segment(tmp_path, 0, [encode_batch(records, 0, 1)])
     ran = dump(path)
@@ -131,14 +131,14 @@ def test_what_nobody_knows_is_counted(tmp_path: Path) -> None:
 
 
 def test_a_group_that_is_not_there_is_said(data_dir: Path) -> None:
-    """On standard error: an empty answer is right, and may be a typing error."""
+    """Standard error says that the group isn't there: its id may be a typing error. The exit code is 0."""
     assert dump(data_dir, "--group", "nosuch") == (0, "", "tenure: no record of a group 'nosuch'\n")
     assert dump(data_dir, "--group", group_id_on(1)).err == ""
 
 
 @pytest.mark.parametrize("command", ["dump", "verify"])
 def test_who_reads_may_stop(data_dir: Path, command: str) -> None:
-    """As `| head` does: the command ends like any other that SIGPIPE ends, without a word, and not as with findings."""
+    """If the reader stops early, as `| head` does, the command ends as by SIGPIPE: no message, not exit code 1."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     reader, writer = os.pipe()
     os.close(reader)
@@ -155,7 +155,7 @@ def test_who_reads_may_stop(data_dir: Path, command: str) -> None:
 
 
 def test_damage_has_its_own_line(data_dir: Path) -> None:
-    """A damaged batch is named in its place, what follows is shown, and the exit code says so."""
+    """The dump names a damaged batch in its place and shows the records behind it; the exit code reports it."""
     path = data_dir / "__consumer_offsets-1" / "00000000000000000000.log"
     content = bytearray(path.read_bytes())
     content[100] ^= 1
@@ -171,7 +171,7 @@ def test_damage_has_its_own_line(data_dir: Path) -> None:
 
 @pytest.mark.parametrize("ends_meanwhile", [False, True])
 def test_write_under_way_is_no_damage(data_dir: Path, monkeypatch: pytest.MonkeyPatch, ends_meanwhile: bool) -> None:
-    """A half written end of a folder that a server works with, or did when it was read, is left out, and named."""
+    """The dump leaves out a half written end, with a warning, if a server works with the folder or just ended."""
     path = max((data_dir / "__consumer_offsets-3").iterdir())
     path.write_bytes(path.read_bytes()[:-1])
     with ExitStack() as stack:
@@ -201,7 +201,7 @@ def test_records_that_the_header_belies_are_damage(tmp_path: Path) -> None:
 
 
 def test_what_is_beyond_the_limits_is_told_and_costs_no_memory(tmp_path: Path) -> None:
-    """A batch of millions of records is one line, and a group of millions of members shows its first bytes."""
+    """A batch of millions of records is one line; a group of millions of members shows its first bytes."""
     folder = beyond_limits(tmp_path / "log")
     for form in ("table", "json"):
         ran = run_measured(tmp_path, "log", "dump", str(folder), "--output", form)
@@ -214,14 +214,14 @@ def test_what_is_beyond_the_limits_is_told_and_costs_no_memory(tmp_path: Path) -
 
 
 def test_path_that_cannot_be_read_ends_with_2(tmp_path: Path) -> None:
-    """One line names the file."""
+    """The error names the file in one line."""
     ran = dump(tmp_path / "absent")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == f"tenure: No such file or directory: {tmp_path / 'absent'}\n"
 
 
 def test_text_from_a_log_cannot_steer_a_terminal(tmp_path: Path) -> None:
-    """Control characters in a group id are escaped in the table."""
+    """The table escapes control characters in a group id."""
     path = write_segment(tmp_path, 0, [encode_batch([group_of("a\x1b[2J\nb")], 0, 1)])
     assert "a\\x1b[2J\\nb" in dump(path).out
 
@@ -230,7 +230,7 @@ def test_text_from_a_log_cannot_steer_a_terminal(tmp_path: Path) -> None:
 def test_random_records_are_shown(
     tmp_path_factory: pytest.TempPathFactory, parts: list[bytes], timestamp_ms: int
 ) -> None:
-    """Whatever records hold, and whatever their time, both forms show each of them."""
+    """Both forms show each record, whatever its bytes and its time are."""
     records = [Record(part[: len(part) // 2], part[len(part) // 2 :], timestamp_ms) for part in parts]
     path = write_segment(tmp_path_factory.mktemp("random"), 0, [encode_batch(records, 0, 1)])
     assert dump(path).code == 0

@@ -1,4 +1,4 @@
-"""The log of a running server, which appends and compacts meanwhile: never a finding, never a half-replaced log."""
+"""The commands read the log of a running server, which appends and compacts: no finding, no half-replaced log."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ SETTINGS = {
 COMPACTIONS = 10
 TOPIC_PARTITIONS = 20
 ONCE = "committed-once"
-"""Its records are in compacted segments only."""
+"""A group whose records are only in compacted segments."""
 
 
 def commits(group_id: str, offset: int) -> OffsetCommitRequest:
-    """Commit that offset for all topic partitions, as nobody's member."""
+    """A request that commits the offset for all topic partitions, without a member."""
     entry = OffsetCommitRequest.OffsetCommitRequestPartition
     topic = OffsetCommitRequest.OffsetCommitRequestTopic(
         name="orders",
@@ -50,7 +50,7 @@ def commit_until(port: int, ended: threading.Event) -> None:
 
 
 def count_of_once(data_dir: Path) -> int:
-    """How many records of that group are in the log, as it is at one moment."""
+    """The number of records of that group in the log at this moment."""
     (log,) = find_logs(data_dir)
     marker = ONCE.encode()
     with opened(log) as segments:
@@ -60,7 +60,7 @@ def count_of_once(data_dir: Path) -> int:
 
 
 def test_log_of_a_server_at_work_is_clean(tmp_path: Path) -> None:
-    """Verify finds nothing, dump no damage, and no record is missing, while segments are replaced under them."""
+    """Verify has no finding, dump shows no damage, and no record is missing while segments are replaced."""
     topics = {"tenure.topics": f"orders:{TOPIC_PARTITIONS}"}
     with Tenure({**SETTINGS, **topics}, directory=tmp_path) as tenure:
         ended = threading.Event()
@@ -82,7 +82,7 @@ def test_log_of_a_server_at_work_is_clean(tmp_path: Path) -> None:
 
 
 def test_export_of_a_running_server_is_refused(tmp_path: Path) -> None:
-    """What it appends meanwhile would be lost to the broker; one line says what to do."""
+    """The broker would lose later records of a running server, so the export refuses and says what to do."""
     with Tenure(directory=tmp_path / "server") as tenure:
         ran = run_app(app, "export", "--data-dir", str(tenure.data_dir), str(tmp_path))
     assert ran.code == 2

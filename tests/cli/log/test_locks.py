@@ -1,4 +1,4 @@
-"""A folder that a server works with is known as such, Tenure's and Apache Kafka's alike."""
+"""The commands see that a server uses a folder, Tenure's or Apache Kafka's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ sys.stdin.read()
 
 @contextmanager
 def another_process(folder: Path, call: str) -> Iterator[None]:
-    """A process that keeps the folder's lock, by flock as Tenure or by lockf as the JVM."""
+    """A process that holds the folder's lock, by flock as Tenure or by lockf as the JVM."""
     command = [sys.executable, "-c", HOLDER, str(folder / ".lock"), call]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -45,7 +45,7 @@ def test_lock_of_another_process_is_seen(tmp_path: Path, call: str) -> None:
 
 
 def test_lock_file_is_left_as_it_was(tmp_path: Path) -> None:
-    """Where there was none, none is left; one that was there stays, with its content."""
+    """A lock file that wasn't there is removed; one that was there stays, with its content."""
     assert not in_use(tmp_path)
     with held(tmp_path):
         assert (tmp_path / ".lock").exists()

@@ -1,4 +1,4 @@
-"""What `tenure log verify` prints, and how it ends."""
+"""The output of `tenure log verify`, and its exit codes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.cli.log.conftest import group_id_on, group_of, write_segment
 
 
 def test_clean_log_ends_with_0(data_dir: Path) -> None:
-    """One line says what was read."""
+    """A clean log prints one line of totals."""
     ran = run_app(app, "verify", str(data_dir))
     assert (ran.code, ran.err) == (0, "")
     assert ran.out == "4 of 4 partitions, 8 segments, 16 batches, 28 records, 4 groups: clean\n"
@@ -24,7 +24,7 @@ def test_clean_log_ends_with_0(data_dir: Path) -> None:
 
 
 def test_findings_end_with_1(data_dir: Path) -> None:
-    """Each has a line with file, position, offset and rule; in JSON they are fields."""
+    """Each finding has a line with file, position, offset and rule; in JSON these are fields."""
     stray = group_id_on(3)
     path = write_segment(data_dir, 0, [encode_batch([group_of(stray)], 7, 3)], base_offset=7)
     ran = run_app(app, "verify", str(data_dir))
@@ -38,14 +38,14 @@ def test_findings_end_with_1(data_dir: Path) -> None:
 
 
 def test_number_of_partitions_can_be_given(data_dir: Path) -> None:
-    """A wrong number puts nearly every group on another partition."""
+    """With a wrong number of partitions, nearly every group is on the wrong one."""
     ran = run_app(app, "verify", str(data_dir), "--partitions", "50")
     assert ran.code == 1
     assert "of 50" in ran.out
 
 
 def test_list_of_findings_has_an_end(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No more than the limit are listed, and how many there are is said."""
+    """The list stops at the limit, and the summary has the full number."""
     monkeypatch.setattr(report, "FINDINGS_MAX", 2)
     ran = run_app(app, "verify", str(data_dir), "--partitions", "50")
     first, second, more, *_ = ran.out.splitlines()
@@ -57,7 +57,7 @@ def test_list_of_findings_has_an_end(data_dir: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_data_folder_without_groups_is_clean(tmp_path: Path) -> None:
-    """A server has made it, and nothing was written to it yet."""
+    """A data folder that a server made but never wrote to is clean."""
     note_partition_count(tmp_path, 50)
     ran = run_app(app, "verify", str(tmp_path))
     assert (ran.code, ran.err) == (0, "")
@@ -66,7 +66,7 @@ def test_data_folder_without_groups_is_clean(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_no_segment_ends_with_2(data_dir: Path) -> None:
-    """It is no damaged one either; a segment may have another name."""
+    """A file that is no segment is an error, not damage; a segment may have another name."""
     segment = next((data_dir / "__consumer_offsets-0").glob("*.log"))
     assert run_app(app, "verify", str(segment.rename(segment.with_suffix(".saved")))).code == 0
     note_partition_count(data_dir, 4)
@@ -78,14 +78,14 @@ def test_a_file_that_is_no_segment_ends_with_2(data_dir: Path) -> None:
 
 
 def test_path_without_a_log_ends_with_2(tmp_path: Path) -> None:
-    """There is nothing that could be right."""
+    """A path without a log has nothing to check."""
     ran = run_app(app, "verify", str(tmp_path))
     assert ran.code == 2
     assert "no __consumer_offsets-* in it" in ran.err
 
 
 def test_long_check_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    """A line on standard error after each five seconds, none in between."""
+    """The check prints a line on standard error after each five seconds, and none in between."""
     now = 100.0
     progress = report.Progress(6_000_000, lambda: now)
     for now in (101.0, 104.9, 105.0, 109.0, 110.5, 111.0):  # noqa: B007 - the clock reads it

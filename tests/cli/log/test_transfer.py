@@ -1,4 +1,4 @@
-"""`tenure log import` and `export`: all of a log is moved or nothing, and nothing that isn't right."""
+"""`tenure log import` and `export`: they move a whole log or nothing, and only a log without findings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COUNT = f"offsets.topic.num.partitions={PARTITION_COUNT}"
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Path:
-    """A stopped broker's log folder, as it is when nothing was ever written to `__consumer_offsets`."""
+    """The log folder of a stopped broker that never wrote to `__consumer_offsets`."""
     folder = tmp_path / "broker"
     for partition in range(PARTITION_COUNT):
         inside = folder / f"__consumer_offsets-{partition}"
@@ -49,7 +49,7 @@ def content(folder: Path) -> dict[str, bytes | None]:
 
 
 def batches(path: Path) -> list[tuple[int, int, int, bytes]]:
-    """Partition, offset, epoch and all that the CRC covers, of each batch."""
+    """Of each batch: partition, offset, epoch and the bytes that the CRC covers."""
     found = []
     for log in find_logs(path):
         with opened(log) as segments:
@@ -64,7 +64,7 @@ def batches(path: Path) -> list[tuple[int, int, int, bytes]]:
 
 
 class FailingDisk(Disk):
-    """A disk of which the n-th call that changes something fails; `calls` counts them."""
+    """A disk whose n-th changing call fails; `calls` counts them."""
 
     def __init__(self, fail_at: int) -> None:
         self.calls = 0
@@ -97,7 +97,7 @@ class FailingDisk(Disk):
 
 
 def own_epoch(data_dir: Path, partition: int) -> int:
-    """The epoch of the next owner of a partition; its log is loaded to the end."""
+    """The epoch of the next owner of a partition, after it has loaded the log to the end."""
     epochs: list[int] = []
     records: list[Record] = []
     failures: list[EngineError] = []
@@ -125,7 +125,7 @@ def own_epoch(data_dir: Path, partition: int) -> int:
 
 
 def test_import_copies_every_batch(data_dir: Path, tmp_path: Path) -> None:
-    """Bytes and offsets are the source's; only segments, locks and the number of partitions are in the new folder."""
+    """Import keeps bytes and offsets; the new folder has only segments, locks and the number of partitions."""
     target = tmp_path / "new" / "data"
     target.parent.mkdir()
     (data_dir / "__consumer_offsets-0" / f"{0:020}.index").touch()
@@ -142,7 +142,7 @@ def test_import_copies_every_batch(data_dir: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("checkpoint", "expected"), [(None, 4), ("0\n2\n0 0\n9 17\n", 10), ("odd\n", 4)])
 def test_epochs_go_on_above_the_brokers(data_dir: Path, tmp_path: Path, checkpoint: str | None, expected: int) -> None:
-    """The next owner's epoch is above each batch's, and above those of leaders that wrote nothing."""
+    """The next owner's epoch is above that of each batch, and above those of leaders that wrote nothing."""
     if checkpoint is not None:
         (data_dir / "__consumer_offsets-1" / "leader-epoch-checkpoint").write_text(checkpoint)
     import_log([data_dir], tmp_path / "new", PARTITION_COUNT)
@@ -150,14 +150,14 @@ def test_epochs_go_on_above_the_brokers(data_dir: Path, tmp_path: Path, checkpoi
 
 
 def test_import_into_an_empty_folder(data_dir: Path, tmp_path: Path) -> None:
-    """A folder that is there already may be the target if nothing is in it."""
+    """The target may be a folder that exists, if it is empty."""
     (tmp_path / "new").mkdir()
     import_log([data_dir], tmp_path / "new", PARTITION_COUNT)
     assert batches(tmp_path / "new") == batches(data_dir)
 
 
 def test_import_that_fails_leaves_nothing(data_dir: Path, tmp_path: Path) -> None:
-    """Whichever call fails: the target isn't there or is whole, nothing lies beside it, and the next try succeeds."""
+    """Whichever call fails: the target is absent or complete, nothing lies beside it, and the next try succeeds."""
     target, fail_at = tmp_path / "new", 0
     expected = batches(data_dir)
     while True:
@@ -167,7 +167,7 @@ def test_import_that_fails_leaves_nothing(data_dir: Path, tmp_path: Path) -> Non
             import_log([data_dir], target, PARTITION_COUNT, disk)
         except OSError:
             assert sorted(path.name for path in tmp_path.iterdir() if path != target) == ["data"]
-            if target.exists():  # it was the sync behind the rename
+            if target.exists():  # the sync after the rename failed
                 assert batches(target) == expected
                 break
         else:
@@ -176,7 +176,7 @@ def test_import_that_fails_leaves_nothing(data_dir: Path, tmp_path: Path) -> Non
 
 
 def test_leftover_of_a_killed_import_is_replaced(data_dir: Path, tmp_path: Path) -> None:
-    """What an import that was killed left beside the target isn't taken for anything."""
+    """Import replaces the files that a killed import left beside the target."""
     leftover = tmp_path / ".new.import" / "__consumer_offsets-0"
     leftover.mkdir(parents=True)
     (leftover / f"{99:020}.log").write_bytes(b"half")
@@ -196,7 +196,7 @@ def split(data_dir: Path, *partitions: int) -> Path:
 
 
 def test_partitions_of_several_folders_are_imported_at_once(data_dir: Path, tmp_path: Path) -> None:
-    """Disks of one broker, or several brokers: together they have all partitions; one alone is refused, and says so."""
+    """Several disks or brokers together have all partitions; import refuses one alone and says why."""
     expected = batches(data_dir)
     other = split(data_dir, 1, 3)
     with pytest.raises(CannotMove, match=r"1 missing; name all log\.dirs"):
@@ -208,7 +208,7 @@ def test_partitions_of_several_folders_are_imported_at_once(data_dir: Path, tmp_
 
 
 def test_best_replica_of_a_partition_is_imported(data_dir: Path, tmp_path: Path) -> None:
-    """The highest epoch counts, then the length; a choice that makes a difference is told."""
+    """The highest epoch counts, then the length; a choice that makes a difference is a note."""
     other, name = tmp_path / "other", "__consumer_offsets-1"
     shutil.copytree(data_dir, other)
     longer = write_segment(other, 1, [encode_batch([offset_of(group_id_on(1))], 7, 3)], base_offset=7)
@@ -223,7 +223,7 @@ def test_best_replica_of_a_partition_is_imported(data_dir: Path, tmp_path: Path)
 
 
 def test_number_of_partitions_is_noted(data_dir: Path, tmp_path: Path) -> None:
-    """A server with another number is refused the folder."""
+    """The folder refuses a server with another number of partitions."""
     import_log([data_dir], tmp_path / "new", PARTITION_COUNT)
     assert guess_partition_count(tmp_path / "new", find_logs(tmp_path / "new")) == PARTITION_COUNT
     config, _ = load(sets=["offsets.topic.num.partitions=5"])
@@ -232,7 +232,7 @@ def test_number_of_partitions_is_noted(data_dir: Path, tmp_path: Path) -> None:
 
 
 def test_interrupted_compactions(data_dir: Path, broker: Path, tmp_path: Path) -> None:
-    """One of ours is moved as finished; a broker has to finish its own."""
+    """Export treats our interrupted compaction as finished; a broker has to finish its own first."""
     folder = data_dir / "__consumer_offsets-2"
     (folder / f"{0:020}.log").rename(folder / f"{0:020}-{4:020}.swap")
     (folder / f"{2:020}.log").write_bytes(b"replaced, and so nobody's any more")
@@ -245,7 +245,7 @@ def test_interrupted_compactions(data_dir: Path, broker: Path, tmp_path: Path) -
 
 
 def test_import_refuses_what_it_must_not_do(data_dir: Path, tmp_path: Path) -> None:
-    """A target with something in it, another number of partitions, a missing one, and a log with findings."""
+    """Import refuses a target that isn't empty, another or a missing partition, and a log with findings."""
     with pytest.raises(CannotMove, match=r"give --set offsets\.topic\.num\.partitions=4"):
         import_log([data_dir], tmp_path / "new", 50)
     full = tmp_path / "full"
@@ -264,7 +264,7 @@ def test_import_refuses_what_it_must_not_do(data_dir: Path, tmp_path: Path) -> N
 
 
 def test_export_fills_a_brokers_folders(data_dir: Path, broker: Path) -> None:
-    """All batches are there, with epoch 0; the topic's id is the broker's, and nothing else of an empty log is left."""
+    """Export copies all batches, with epoch 0, keeps the broker's topic id, and removes the rest of the empty log."""
     moved = export_log(data_dir, broker)
     assert (moved.partitions, moved.segments) == (4, 8)
     assert batches(broker) == [(partition, offset, 0, data) for partition, offset, _, data in batches(data_dir)]
@@ -275,7 +275,7 @@ def test_export_fills_a_brokers_folders(data_dir: Path, broker: Path) -> None:
 
 
 def test_partitions_without_records_are_exported_empty(data_dir: Path, broker: Path, tmp_path: Path) -> None:
-    """A partition of ours that was never written to has no folder; the locks tell how many there are."""
+    """A partition that we never wrote to has no folder; the locks show how many partitions there are."""
     (data_dir / "__consumer_offsets-3").rename(tmp_path / "aside")
     (data_dir / ".lock-3").touch()
     export_log(data_dir, broker)
@@ -284,7 +284,7 @@ def test_partitions_without_records_are_exported_empty(data_dir: Path, broker: P
 
 
 def test_there_and_back_again(data_dir: Path, broker: Path, tmp_path: Path) -> None:
-    """What was exported can be imported: the same records at the same offsets."""
+    """Import takes an exported log back: the same records at the same offsets."""
     export_log(data_dir, broker)
     import_log([broker], tmp_path / "back", PARTITION_COUNT)
     assert [(each[0], each[1], each[3]) for each in batches(tmp_path / "back")] == [
@@ -293,7 +293,7 @@ def test_there_and_back_again(data_dir: Path, broker: Path, tmp_path: Path) -> N
 
 
 def test_export_that_fails_keeps_the_broker_from_starting(data_dir: Path, broker: Path, tmp_path: Path) -> None:
-    """Whichever call fails: the broker's folder is as it was, or whole, or guarded until an export is run again."""
+    """Whichever call fails: the broker's folder is unchanged, complete, or guarded until another export."""
     before, source, fail_at = content(broker), content(data_dir), 0
     expected = [(partition, offset, 0, data) for partition, offset, _, data in batches(data_dir)]
     while True:
@@ -312,7 +312,7 @@ def test_export_that_fails_keeps_the_broker_from_starting(data_dir: Path, broker
 
 
 def test_export_that_was_killed_is_done_again(data_dir: Path, broker: Path) -> None:
-    """Behind the guard everything is an export's own, half a segment too, and is made anew."""
+    """While the guard is there, export makes every file anew, even over half a segment."""
     with pytest.raises(OSError, match="Input/output"):
         export_log(data_dir, broker, FailingDisk(40))
     assert (broker / GUARD).exists()
@@ -323,7 +323,7 @@ def test_export_that_was_killed_is_done_again(data_dir: Path, broker: Path) -> N
 
 
 def test_export_refuses_what_it_must_not_do(data_dir: Path, broker: Path, tmp_path: Path) -> None:
-    """Groups in the target, another number of partitions, a folder that is no broker's, a log with findings."""
+    """Export refuses a target with groups or other partitions, a folder that is no broker's, and findings."""
     before = content(broker)
     (data_dir / ".lock-49").touch()
     with pytest.raises(CannotMove, match=r"offsets\.topic\.num\.partitions=50"):
@@ -370,7 +370,7 @@ def run_export(source: Path, target: Path) -> Ran:
 
 @pytest.mark.parametrize("call", ["flock", "lockf"])
 def test_folder_in_use_is_refused(data_dir: Path, broker: Path, tmp_path: Path, call: str) -> None:
-    """Neither a running server's folder is read, nor a running broker's written."""
+    """Import and export refuse a folder that a running server or broker uses."""
     with another_process(data_dir, call):
         for ran in (run_import(data_dir, tmp_path / "new"), run_export(data_dir, broker)):
             assert ran.code == 2
@@ -380,7 +380,7 @@ def test_folder_in_use_is_refused(data_dir: Path, broker: Path, tmp_path: Path, 
 
 
 def test_commands_say_what_they_did(data_dir: Path, broker: Path, tmp_path: Path) -> None:
-    """One line with figures, exit code 0."""
+    """Each command prints one line with figures, and ends with exit code 0."""
     ran = run_export(data_dir, broker)
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith(f"{data_dir} is exported into {broker}: 4 partitions, 8 segments, ")
@@ -391,7 +391,7 @@ def test_commands_say_what_they_did(data_dir: Path, broker: Path, tmp_path: Path
 
 
 def test_findings_are_printed_and_nothing_is_moved(data_dir: Path, broker: Path, tmp_path: Path) -> None:
-    """Exit code 1, with file and position of each."""
+    """The findings are printed with file and position, and the exit code is 1."""
     path = data_dir / "__consumer_offsets-1" / f"{0:020}.log"
     content = bytearray(path.read_bytes())
     content[100] ^= 1
@@ -411,14 +411,14 @@ def test_findings_are_printed_and_nothing_is_moved(data_dir: Path, broker: Path,
     ],
 )
 def test_wrong_use_ends_with_2(tmp_path: Path, arguments: list[str], message: str) -> None:
-    """A setting, a file or a folder that can't be used is named."""
+    """The error names the wrong setting, file or folder."""
     ran = run_app(app, "import", "absent", "--data-dir", str(tmp_path / "new"), *arguments)
     assert ran.code == 2
     assert message in ran.err
 
 
 def test_number_of_partitions_comes_from_the_servers_settings(data_dir: Path, tmp_path: Path) -> None:
-    """The same file that the server is started with says how many there are."""
+    """Import takes the number of partitions from the file with the server's settings."""
     file = tmp_path / "server.properties"
     file.write_text("offsets.topic.num.partitions=4\n")
     ran = run_app(app, "import", str(data_dir), "--data-dir", str(tmp_path / "new"), "--config", str(file))

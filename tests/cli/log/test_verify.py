@@ -1,4 +1,4 @@
-"""`tenure log verify`: a sound log is clean, and each fault that is planted is found where it is."""
+"""`tenure log verify`: a sound log is clean, and verify finds each planted fault in its place."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def write(tmp_path: Path, *batches: bytes) -> Path:
 
 
 def test_sound_log_is_clean(data_dir: Path) -> None:
-    """No findings, and everything was counted."""
+    """A sound log has no findings, and the summary counts everything."""
     findings, summary = check(data_dir)
     assert findings == []
     assert (summary.partitions, summary.segments, summary.batches, summary.records) == (4, 8, 16, 28)
@@ -86,7 +86,7 @@ def flip(content: bytearray, position: int) -> None:
 
 @pytest.mark.parametrize("position", [17, 40, 100])
 def test_flipped_bit_is_found_where_it_is(data_dir: Path, position: int) -> None:
-    """A bit that the CRC covers, or of the CRC, is a finding at its batch, and only there."""
+    """A changed bit under the CRC, or of the CRC, is a finding at its batch, and only there."""
     path = data_dir / "__consumer_offsets-1" / FIRST
     content = bytearray(path.read_bytes())
     flip(content, position)
@@ -103,14 +103,14 @@ def test_torn_tail_is_found(data_dir: Path, cut: int) -> None:
 
 
 def test_torn_end_of_an_older_segment_is_damage(data_dir: Path) -> None:
-    """Only the newest segment can be torn: another one was durable when the next was begun."""
+    """Only the newest segment can be torn: each older one was durable before the next began."""
     path = data_dir / "__consumer_offsets-3" / FIRST
     path.write_bytes(path.read_bytes()[:-1])
     assert [(rule, name) for rule, name, _ in rules(data_dir)] == [(Rule.BATCH, FIRST)]
 
 
 def test_whole_batch_with_a_wrong_length_is_not_torn(tmp_path: Path) -> None:
-    """At the end too: a batch whose CRC is right was written whole."""
+    """A batch with the right CRC was written whole, so it is never torn, not even at the end."""
     last = bytearray(batch_of(ON_0[1], 1))
     last[11] ^= 1
     first = batch_of(ON_0[0], 0)
@@ -119,7 +119,7 @@ def test_whole_batch_with_a_wrong_length_is_not_torn(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("call", ["flock", "lockf"])
 def test_write_under_way_is_a_note(data_dir: Path, call: str) -> None:
-    """A half written end of a folder that a server works with is no finding, and is named."""
+    """A half written end is a note, not a finding, while a server works with the folder."""
     path = max((data_dir / "__consumer_offsets-3").iterdir())
     path.write_bytes(path.read_bytes()[:-1])
     with another_process(data_dir, call):
@@ -131,7 +131,7 @@ def test_write_under_way_is_a_note(data_dir: Path, call: str) -> None:
 
 
 def test_server_that_ends_meanwhile_was_writing(data_dir: Path) -> None:
-    """Whether a half written end is a finding is decided by who was there when it was read."""
+    """A server that ran when verify began may have been writing, even if it ends before verify reads."""
     folder = data_dir / "__consumer_offsets-3"
     path = max(folder.iterdir())
     path.write_bytes(path.read_bytes()[:-1])
@@ -146,7 +146,7 @@ def test_server_that_ends_meanwhile_was_writing(data_dir: Path) -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_messages_of_an_older_format_are_named(tmp_path: Path, magic: int) -> None:
-    """At the end too, where they are no torn tail; a server at work has none of them under way."""
+    """Messages of an older format are never a torn tail, not even at the end; no running server writes them."""
     first = batch_of(ON_0[0], 0)
     write(tmp_path, first, old_messages(magic, 2, 1))
     (found,), _ = check(tmp_path)
@@ -158,19 +158,19 @@ def test_messages_of_an_older_format_are_named(tmp_path: Path, magic: int) -> No
 
 
 def test_records_that_their_header_belies_are_found(tmp_path: Path) -> None:
-    """A batch with the right CRC that doesn't unpack."""
+    """A batch with the right CRC whose records can't be read is a finding."""
     broken = with_attributes(batch_of(ON_0[0], 0), 4, body=b"no zstd")
     assert rules(write(tmp_path, broken, batch_of(ON_0[1], 1))) == [(Rule.BATCH, FIRST, 0)]
 
 
 def test_offsets_that_fall_are_found(tmp_path: Path) -> None:
-    """In a segment, at its batch; a gap is legal."""
+    """An offset that falls within a segment is a finding at its batch; a gap is legal."""
     batches = [batch_of(ON_0[0], 5), batch_of(ON_0[1], 9), batch_of(ON_0[2], 9)]
     assert rules(write(tmp_path, *batches)) == [(Rule.OFFSET_ORDER, FIRST, len(batches[0]) + len(batches[1]))]
 
 
 def test_the_batch_whose_offset_is_wrong_is_named(tmp_path: Path) -> None:
-    """Where those behind it go on as if it weren't, also at a segment's end; and what falls later is found."""
+    """The finding names the batch with the wrong offset, not the right ones behind it."""
     good = [batch_of(ON_0[0], 0), batch_of(ON_0[1], 1), batch_of(ON_0[2], 2), batch_of(ON_0[0], 3)]
     wrong = batch_of(ON_0[1], 257)
     folder = write(tmp_path, good[0], wrong, good[2], good[3])
@@ -191,7 +191,7 @@ def test_offsets_that_a_segment_cannot_hold_are_found(tmp_path: Path) -> None:
 
 
 def test_lost_oldest_segments_are_noted(data_dir: Path) -> None:
-    """What is left is in order, but a log begins with offset 0 for ever; one file alone says nothing of that."""
+    """A log always begins with offset 0, so a later beginning is a note; a single file may begin anywhere."""
     first, second = sorted((data_dir / "__consumer_offsets-0").glob("*.log"))
     assert check(data_dir)[1].notes == []
     first.unlink()
@@ -201,14 +201,14 @@ def test_lost_oldest_segments_are_noted(data_dir: Path) -> None:
 
 
 def test_segment_that_begins_too_early_is_found(data_dir: Path) -> None:
-    """A segment whose name says an offset that the one before it has."""
+    """A segment must not begin with an offset that the previous segment already has."""
     folder = data_dir / "__consumer_offsets-0"
     write_segment(data_dir, 0, [batch_of(ON_0[0], 7, 3)], base_offset=6)
     assert rules(folder) == [(Rule.OFFSET_ORDER, f"{6:020}.log", 0)]
 
 
 def test_epochs_that_fall_are_found(tmp_path: Path) -> None:
-    """From one segment to the next, too."""
+    """An epoch that falls from one segment to the next is a finding too."""
     write_segment(tmp_path, 0, [batch_of(ON_0[0], 0, 5)])
     write_segment(tmp_path, 0, [batch_of(ON_0[1], 1, 4), batch_of(ON_0[2], 2, 5)], base_offset=1)
     assert rules(tmp_path) == [(Rule.EPOCH_ORDER, f"{1:020}.log", 0)]
@@ -224,13 +224,13 @@ def test_epochs_that_fall_are_found(tmp_path: Path) -> None:
     ],
 )
 def test_record_that_cannot_be_read_is_found(tmp_path: Path, record: Record) -> None:
-    """With its offset."""
+    """The finding of an unreadable record has its offset."""
     findings, _ = check(write(tmp_path, encode_batch([group_of(ON_0[1]), record], 0, 1)))
     assert [(each.rule, each.offset) for each in findings] == [(Rule.RECORD, 1)]
 
 
 def test_marker_that_cannot_be_read_is_found(tmp_path: Path) -> None:
-    """A control batch whose record is no marker."""
+    """A control batch whose record is no marker is a finding."""
     odd = with_attributes(encode_batch([Record(b"\0\0\0\7", b"\0\0\0\0\0\0", 0)], 0, 1), 0x30, 5)
     assert rules(write(tmp_path, odd)) == [(Rule.RECORD, FIRST, 0)]
 
@@ -250,13 +250,13 @@ RULE_OF_FAULT = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_faults_of_the_audit_have_their_rule(tmp_path: Path, fault: str) -> None:
-    """Those that a log shows by itself; what needs the history of a group, or a gap, is for the audit."""
+    """Verify has a rule for each fault that a log shows by itself; the audit finds those that need history."""
     rule = RULE_OF_FAULT.get(fault)
     assert [each.rule for each in check(FAULTS[fault]().write(tmp_path))[0]] == ([] if rule is None else [rule])
 
 
 def test_group_on_another_partition_is_found(tmp_path: Path) -> None:
-    """Kafka's rule says where each record of a group belongs; without a number of partitions nothing is said."""
+    """Kafka's rule decides the partition of each group; without a number of partitions verify doesn't check it."""
     stray = group_id_on(3)
     newer = Record(struct.pack(">h", 5) + group_key(stray)[2:] + b"\0\1m", b"\0\0", 0)
     path = write(tmp_path, encode_batch([group_of(stray), offset_of(stray), tombstone_of(stray), newer], 0, 1))
@@ -265,28 +265,28 @@ def test_group_on_another_partition_is_found(tmp_path: Path) -> None:
 
 
 def change_leader(value: bytes) -> bytes:
-    """A leader that is no member."""
+    """Name a leader that is no member."""
     return value.replace(b"worker-0-id", b"worker-9-id", 1)
 
 
 def change_member(value: bytes) -> bytes:
-    """Two members of one id."""
+    """Give two members the same member id."""
     return value.replace(b"worker-1-id", b"worker-0-id")
 
 
 def change_instance(value: bytes) -> bytes:
-    """Two members of one instance id."""
+    """Give two members the same instance id."""
     return value.replace(b"\0\x08worker-1", b"\0\x08worker-0")
 
 
 def change_type(value: bytes) -> bytes:
-    """Members without a protocol type."""
+    """Remove the protocol type of a group with members."""
     return value.replace(b"\0\x08consumer", b"\0\0", 1)
 
 
 @pytest.mark.parametrize("change", [change_leader, change_member, change_instance, change_type])
 def test_group_that_breaks_the_rules_is_found(tmp_path: Path, change: Callable[[bytes], bytes]) -> None:
-    """The last state of a group that no coordinator can have written; an earlier one doesn't count."""
+    """The last state of a group must be one that a coordinator can write; earlier states don't count."""
     sound = group_of(ON_0[0])
     assert sound.value is not None
     broken = sound._replace(value=change(sound.value))
@@ -298,7 +298,7 @@ def test_group_that_breaks_the_rules_is_found(tmp_path: Path, change: Callable[[
 
 
 def test_interrupted_compaction_is_no_finding(data_dir: Path) -> None:
-    """The next start finishes it, so the folder is sound, and what it is about to replace isn't read any more."""
+    """The next start finishes our compaction, so the folder is sound; verify skips the segments to be replaced."""
     folder = data_dir / "__consumer_offsets-2"
     (folder / FIRST).rename(folder / f"{0:020}-{4:020}.swap")
     (folder / FIRST).write_bytes(b"replaced, and so nobody's any more")
@@ -308,7 +308,7 @@ def test_interrupted_compaction_is_no_finding(data_dir: Path) -> None:
 
 
 def test_interrupted_compaction_of_a_broker_is_a_note(data_dir: Path) -> None:
-    """Its start finishes that in its own way; while it runs there is nothing to tell."""
+    """The broker's start finishes its compaction, so it is a note; while the broker runs there is none."""
     path = data_dir / "__consumer_offsets-2" / f"{FIRST}.swap"
     path.touch()
     findings, summary = check(data_dir)
@@ -319,7 +319,7 @@ def test_interrupted_compaction_of_a_broker_is_a_note(data_dir: Path) -> None:
 
 
 def test_what_others_wrote_is_counted(tmp_path: Path) -> None:
-    """Newer and unknown records are no findings; a transaction without an end is open."""
+    """Newer and unknown records are counted and are no findings; a transaction without an end is open."""
     records = [Record(b"\x12\x34x", b"y", 0), Record(b"\0\3" + group_key(ON_0[0])[2:], b"\0\0", 0)]
     batches = [
         encode_batch(records, 0, 0),
@@ -334,7 +334,7 @@ def test_what_others_wrote_is_counted(tmp_path: Path) -> None:
 
 
 def test_file_that_cannot_be_read_is_told(data_dir: Path) -> None:
-    """What the system refuses ends the command with 2, after all that could be read."""
+    """A file that the system refuses makes exit code 2, after verify has read all others."""
     path = data_dir / "__consumer_offsets-1" / FIRST
     path.unlink()
     path.mkdir()
@@ -345,7 +345,7 @@ def test_file_that_cannot_be_read_is_told(data_dir: Path) -> None:
 
 
 def test_number_of_partitions_is_found_out(data_dir: Path) -> None:
-    """By the folders of a broker, by the locks of a folder of ours; one partition alone doesn't tell."""
+    """The folders of a broker, or the locks of our folder, give the number; a single partition doesn't."""
     assert guess_partition_count(data_dir, find_logs(data_dir)) == 4
     (data_dir / ".lock-49").touch()
     assert guess_partition_count(data_dir, find_logs(data_dir)) == 50
@@ -354,7 +354,7 @@ def test_number_of_partitions_is_found_out(data_dir: Path) -> None:
 
 
 def test_what_is_beyond_the_limits_is_found_and_costs_no_memory(tmp_path: Path) -> None:
-    """Few bytes that hold millions of records, or of members: a finding each, which names the limit."""
+    """A few bytes with millions of records or members are one finding each, which names the limit."""
     folder = beyond_limits(tmp_path / "log")
     found = [(each.rule, each.reason) for each in check(folder)[0]]
     assert found == [
@@ -369,7 +369,7 @@ HEAVY = ("numpy", "pandas", "pyarrow", "pyspark")
 
 
 def test_nothing_heavy_is_imported(data_dir: Path) -> None:
-    """The command works where the extra `audit` isn't installed."""
+    """The command works without the packages of the extra `audit`."""
     program = (
         "import sys\n"
         "from coordinator.cli.main import main\n"
@@ -382,7 +382,7 @@ def test_nothing_heavy_is_imported(data_dir: Path) -> None:
 
 
 def test_nothing_is_written(data_dir: Path) -> None:
-    """The folder is as it was, lock files and all, whatever was found."""
+    """Verify leaves the folder unchanged, lock files too, whatever it finds."""
     path = max((data_dir / "__consumer_offsets-3").iterdir())
     path.write_bytes(path.read_bytes()[:-1])
     before = {path: path.stat().st_mtime_ns for path in data_dir.rglob("*")}
@@ -402,14 +402,14 @@ STARTS = [batch.position for batch in decode_batches(SOUND)]
 
 
 def flipped(path: Path, content: bytes, bit: int) -> list[tuple[Rule, str, int]]:
-    """What is found in a segment with that bit changed."""
+    """The findings in a segment after this bit was changed."""
     changed = bytearray(content)
     changed[bit // 8] ^= 0x80 >> bit % 8
     return rules(write(path, bytes(changed)))
 
 
 def missed_in_header(path: Path, content: bytes, start: int) -> set[int]:
-    """The bits of the header at `start` that can change and nothing is found."""
+    """The bits of the header at `start` that can change without a finding."""
     return {bit for bit in range(HEADER_SIZE * 8) if not flipped(path, content, start * 8 + bit)}
 
 
@@ -418,14 +418,14 @@ BETWEEN = b"".join(batch_of(ON_0[number], 4 + number, 3) for number in range(3))
 
 
 def test_every_flipped_bit_of_a_header_between_others_is_found(tmp_path: Path) -> None:
-    """Under the CRC or not, at that batch or at the next: order leaves no other offset, epoch, length or magic."""
+    """Verify finds each bit, at that batch or the next: the order allows no other offset, epoch, length or magic."""
     assert missed_in_header(tmp_path, BETWEEN, len(BETWEEN) // 3) == set()
 
 
 def test_flipped_bits_that_make_sense_are_known(tmp_path: Path) -> None:
-    """In the last batch an offset or an epoch may be higher, an offset as far as a segment reaches; nothing else may.
+    """In the last batch, verify misses only a higher offset within the segment's reach, and a higher epoch.
 
-    In the first one an epoch may be lower, and an offset down to the one that the segment is named for.
+    In the first batch it misses a lower epoch, and a lower offset down to the one in the segment's name.
     """
     epoch_bits = range(96, 128)
     last_offset = {bit for bit in range(33, 64) if not 6 >> 63 - bit & 1}
@@ -436,28 +436,28 @@ def test_flipped_bits_that_make_sense_are_known(tmp_path: Path) -> None:
 
 @given(st.integers(0, len(SOUND) * 8 - 1))
 def test_any_flipped_bit_of_records_is_found(tmp_path_factory: pytest.TempPathFactory, bit: int) -> None:
-    """All of them are under a CRC."""
+    """A CRC covers all bits of the records."""
     within = bit // 8 - max(start for start in STARTS if start <= bit // 8)
     assert within < HEADER_SIZE or flipped(tmp_path_factory.mktemp("flipped"), SOUND, bit)
 
 
 @given(st.binary(max_size=400), st.integers(0, len(SOUND)))
 def test_random_bytes_never_raise(tmp_path_factory: pytest.TempPathFactory, data: bytes, at: int) -> None:
-    """Whatever stands in a segment, there are findings and no exception."""
+    """Any bytes in a segment give findings and no exception."""
     path = tmp_path_factory.mktemp("random")
     found = rules(write(path, SOUND[:at], data, SOUND[at:]))
     assert found or data in (b"", SOUND)
 
 
 def hold_to_rules(value: bytes) -> None:
-    """Read a group's value, and hold it to the rules of a record."""
+    """Read a group's value, and check the rules of a record."""
     with suppress(ProtocolError):
         record_violations(read_group(value)[1])
 
 
 @given(st.binary(max_size=200), st.lists(st.integers(0, 4_000), max_size=5))
 def test_random_values_never_raise(data: bytes, bits: list[int]) -> None:
-    """A group's value with anything in it breaks rules or not, and that is all."""
+    """Any value of a group keeps the rules or breaks some; nothing raises."""
     hold_to_rules(data)
     value = bytearray(group_value(make_group("g"), WALL_MS))
     for bit in bits:

@@ -27,7 +27,7 @@ const (
 	requestTimeout = 20 * time.Second
 )
 
-// settings are what a worker is told; times in milliseconds.
+// settings are the settings of a worker; times in milliseconds.
 type settings struct {
 	Bootstrap         string  `json:"bootstrap"`
 	Group             string  `json:"group"`
@@ -218,7 +218,7 @@ func main() {
 	}
 }
 
-// run polls until told to close, or until the client gives up.
+// run polls until the close command, or until the client gives up.
 func run(client consumer, told settings, commands <-chan command) *clientError {
 	last := membership{generation: -1}
 	fetched := false

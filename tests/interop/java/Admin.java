@@ -53,7 +53,7 @@ import org.apache.kafka.common.acl.AclOperation;
 import org.apache.kafka.common.config.ConfigResource;
 
 /**
- * Kafka's AdminClient: what it is told of topics, settings, groups and the cluster, as JSON.
+ * Kafka's AdminClient: prints its answers about topics, settings, groups and the cluster, as JSON.
  *
  * <p>Its argument is a server's address. A line of standard input names a phase, and is answered by a line that maps its
  * steps to what came of them: a value, or the error's class. The test sees to the groups between two phases.

@@ -26,7 +26,7 @@ TRAINED_WITHIN_S = 60.0
 
 
 class DoesNotCompile(Exception):
-    """What javac said."""
+    """Holds the output of javac."""
 
 
 class Training(NamedTuple):

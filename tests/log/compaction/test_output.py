@@ -38,7 +38,7 @@ def test_it_begins_with_what_was_the_same(tmp_path: Path) -> None:
     made, old = output(tmp_path / "p")
     half = header_of(old).size
     made.copy(old, 0, half)
-    made.differ()
+    made.mark_changed()
     assert made.finish(segment_at(tmp_path / "p", 0))
     assert cleaned_path(tmp_path / "p", 0).read_bytes() == old[:half]
 
@@ -46,7 +46,7 @@ def test_it_begins_with_what_was_the_same(tmp_path: Path) -> None:
 def test_free_space_stays_free(tmp_path: Path) -> None:
     """A write that would leave less than free_min raises OSError; `remove` leaves nothing behind."""
     made, old = output(tmp_path / "p", free_min=2**62)
-    made.differ()
+    made.mark_changed()
     made.copy(old, 0, len(old))
     with pytest.raises(OSError, match="No space left"):
         made.finish(segment_at(tmp_path / "p", 0))

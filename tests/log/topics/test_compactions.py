@@ -290,11 +290,11 @@ def test_a_server_that_ends_ends_a_compaction(tmp_path: Path) -> None:
     disk = SwapDisk()
     caller = Caller(tmp_path, disk)
     fill(caller)
-    swapping, let_go = threading.Event(), threading.Event()
+    swapping, resume = threading.Event(), threading.Event()
 
     def wait() -> None:
         swapping.set()
-        let_go.wait(WITHIN_S)
+        resume.wait(WITHIN_S)
 
     disk.at_swap = wait
     caller.logs.compact([KEPT], NOW_MS, BACKOFF_MS)
@@ -304,7 +304,7 @@ def test_a_server_that_ends_ends_a_compaction(tmp_path: Path) -> None:
     cleaner = caller.logs._compactions._cleaner
     assert cleaner is not None
     assert cleaner._stopping.wait(WITHIN_S)
-    let_go.set()
+    resume.set()
     closing.join()
     again = Caller(tmp_path)
     assert newest(again) == {0: b"27", 1: b"28", 2: b"29"}

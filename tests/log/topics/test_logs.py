@@ -24,12 +24,12 @@ def test_appends_that_wait_together_share_a_sync(tmp_path: Path) -> None:
     caller.append(part(), 0)
     caller.append(part(number=1), 0)
     caller.values(part())
-    let_go, before = threading.Event(), disk.calls["fdatasync"]
-    caller.logs.call(partial(let_go.wait, WITHIN_S), lambda _: None)
+    resume, before = threading.Event(), disk.calls["fdatasync"]
+    caller.logs.call(partial(resume.wait, WITHIN_S), lambda _: None)
     for number in range(1, 4):
         caller.append(part(), number)
         caller.append(part(number=1), number)
-    let_go.set()
+    resume.set()
     assert caller.values(part()) == caller.values(part(number=1)) == expected(4)
     assert disk.calls["fdatasync"] - before == 2
     caller.logs.close()

@@ -44,12 +44,12 @@ def test_outcomes_do_not_wait_for_work_that_takes_long(tmp_path: Path) -> None:
             return now_s
 
         caller = Caller(tmp_path, now_s=tick)
-        let_go = threading.Event()
-        caller.logs.call(partial(let_go.wait, WITHIN_S), lambda _: None)
+        resume = threading.Event()
+        caller.logs.call(partial(resume.wait, WITHIN_S), lambda _: None)
         caller.append(part(), 0)
         caller.append(part(number=1), 0)
         caller.logs.call(lambda: None, lambda _: None)
-        let_go.set()
+        resume.set()
         caller.logs.close()
         assert caller.hops.qsize() in {hops + 1, hops}
         shutil.rmtree(tmp_path / "orders-0")

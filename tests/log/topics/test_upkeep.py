@@ -23,7 +23,7 @@ from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.segment import list_segments
 from coordinator.log.topics.log import CLEAN_NAME, TopicLog, Written
 from coordinator.log.topics.partition import Limits
-from coordinator.log.topics.upkeep import TopicUpkeep, may_be_dirty
+from coordinator.log.topics.upkeep import TopicUpkeep, may_need_compaction
 from protocol.records.batch import CODEC_MASK
 from protocol.records.walk import Batch, decode_batches
 from tests.log.disks import FailingDisk, Killed
@@ -257,11 +257,11 @@ class TestPolicy:
         assert log.clean_offset == 4
         assert cleaned(log, limits) is None
         for number in range(4, 8):
-            assert not may_be_dirty(Disk(), log._folder, limits)
+            assert not may_need_compaction(Disk(), log._folder, limits)
             assert cleaned(log, limits) is None
             append(log, put(b"%d" % number, b""), limits=limits)
         append(log, put(b"end", b"is larger than the others"), limits=limits)
-        assert may_be_dirty(Disk(), log._folder, limits)
+        assert may_need_compaction(Disk(), log._folder, limits)
         assert cleaned(log, limits) is not None
 
     def test_min_lag(self, tmp_path: Path) -> None:

@@ -284,7 +284,7 @@ def pending_id_is_no_member(stage: Stage) -> None:
 
 @script_for(0, 1, 2, 3, 5, 6, 7, 9)
 def group_that_is_not_there(stage: Stage, version: int) -> None:
-    """What each request about an unknown group is answered, and with an empty group id."""
+    """Each request about an unknown group, and about an empty group id, has its own error."""
     topic = stage.topic(TOPIC, 1)
     a = stage.client("a", version=version)
     a.member_id, a.generation, a.protocol_name = NOBODY, 1, "range"

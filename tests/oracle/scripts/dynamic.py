@@ -40,7 +40,7 @@ def null_client_id(stage: Stage) -> None:
 
 @script_for(0, 3, 4, 5, 9)
 def three_members(stage: Stage, version: int) -> None:
-    """The leader is told all members with their metadata, the others none; each gets its own assignment."""
+    """The leader's answer lists all members with their metadata, the others' none; each gets its own assignment."""
     a, b, c = (
         stage.client(name, version=version, protocols={"range": name.encode(), "sticky": b"s"}) for name in "abc"
     )
@@ -219,7 +219,7 @@ def rejoin_in_stable(stage: Stage, version: int) -> None:
 
 @script()
 def rejoin_with_the_same_protocols_in_another_order(stage: Stage) -> None:
-    """That is another preference: it rebalances."""
+    """A rejoin with another order of protocols is another preference: it rebalances."""
     a, b = stage.clients("a b", protocols=["range", "sticky"])
     stage.form(a, b)
     b.join(protocols=protocol_list({"sticky": b"", "range": b""}))
@@ -296,7 +296,7 @@ def waiting_sync_outlives_the_session_timeout(stage: Stage) -> None:
 
 @script()
 def rebalance_timeout_is_the_largest_of_the_members(stage: Stage) -> None:
-    """A member with a short one doesn't cut short who has a long one; those who miss it are gone."""
+    """The longest rebalance timeout counts for all members; a member that misses it is removed."""
     a, b = stage.client("a", rebalance_timeout_ms=4 * SHORT_MS), stage.client("b", rebalance_timeout_ms=SHORT_MS)
     stage.form(a, b)
     c = stage.client("c", rebalance_timeout_ms=SHORT_MS)
@@ -342,7 +342,7 @@ def member_that_never_syncs_is_removed(stage: Stage) -> None:
 
 @script()
 def leader_that_never_syncs_is_removed(stage: Stage) -> None:
-    """KAFKA-12890: without the leader's assignment the waiting followers are told to rejoin."""
+    """KAFKA-12890: without the leader's assignment the waiting followers get REBALANCE_IN_PROGRESS."""
     a, b = stage.clients("a b", rebalance_timeout_ms=SHORT_MS)
     stage.form(a, b, assign=False)
     b.sync()

@@ -16,7 +16,7 @@ SESSION: dict[str, Any] = {"session_timeout_ms": 10_000}
 
 @script_for(0, 3, 4, 9, node="limited")
 def full_group(stage: Stage, version: int) -> None:
-    """KIP-389: who finds a full group gets GROUP_MAX_SIZE_REACHED; its members may rejoin."""
+    """KIP-389: a new member of a full group gets GROUP_MAX_SIZE_REACHED; the group's members may rejoin."""
     a, b, c = stage.clients("a b c", version=version, **SESSION)
     stage.form(a, b)
     c.join()
@@ -57,7 +57,7 @@ def full_group_and_static_members(stage: Stage, version: int) -> None:
 
 @script("limited")
 def pending_members_and_the_limit(stage: Stage) -> None:
-    """KAFKA-9844: more pending ids are given out than there are places; who joins last is turned away."""
+    """KAFKA-9844: Kafka gives out more pending ids than the group has room for; the last to join is turned away."""
     a, b, c = stage.clients("a b c", **SESSION)
     stage.form(a)
     for pending in (b, c):
@@ -89,7 +89,7 @@ def pending_members_of_an_empty_group(stage: Stage) -> None:
 
 @script("limited")
 def full_group_while_it_prepares(stage: Stage) -> None:
-    """While the group prepares only those count who wait: an old member that comes last loses its place."""
+    """While the group prepares, only members that wait count: an old member that comes last loses its place."""
     a, b, c = stage.clients("a b c", version=3, **SESSION)
     stage.form(a)
     b.join()
@@ -103,7 +103,7 @@ def full_group_while_it_prepares(stage: Stage) -> None:
 
 @script("limited")
 def new_member_while_a_full_group_prepares(stage: Stage) -> None:
-    """A new member that comes when as many wait as there is room for."""
+    """A new member joins when the waiting members already fill the group."""
     a, b, c = stage.clients("a b c", version=3, **SESSION)
     stage.form(a)
     b.join()
@@ -117,7 +117,7 @@ def new_member_while_a_full_group_prepares(stage: Stage) -> None:
 
 @script("limited")
 def full_group_in_which_one_has_not_rejoined(stage: Stage) -> None:
-    """A place that an old member hasn't claimed yet can be taken by a new one; who comes last is turned away."""
+    """A new member can take the place of an old one that hasn't rejoined; the last to join is turned away."""
     a, b, c = stage.clients("a b c", version=3, **SESSION)
     stage.form(a, b)
     a.join()
@@ -189,7 +189,7 @@ def long_metadata(stage: Stage) -> None:
 
 @script_for(5, 9, node="limited")
 def group_too_large_to_be_written(stage: Stage, version: int) -> None:
-    """KAFKA-3590, KAFKA-19760: what the leader assigns can't be written: an error to all, and a new round."""
+    """KAFKA-3590, KAFKA-19760: the leader's assignments are too large to write: all get an error, and rejoin."""
     a, b = stage.client("a", version=version, **SESSION), stage.client("b", version=version, **SESSION)
     stage.form(a, b, assign=False)
     b.sync()

@@ -237,7 +237,7 @@ def describe_by_state(stage: Stage, version: int) -> None:
 
 @script_for(3, 4, 5)
 def describe_with_operations(stage: Stage, version: int) -> None:
-    """What the caller may do with a group, if it asks: the same for one that isn't there."""
+    """Describe has the caller's permissions if the caller asks, also for an unknown group."""
     a = stage.client("a")
     stage.form(a)
     groups = [stage.group, f"{stage.group}.unknown"]
@@ -247,7 +247,7 @@ def describe_with_operations(stage: Stage, version: int) -> None:
 
 @script_for(0, 1, 2, 3, 4, 5)
 def list_by_version(stage: Stage, version: int) -> None:
-    """What ListGroups says of a group in each version."""
+    """ListGroups has the fields of each version."""
     a, b = stage.client("a", group=f"{stage.group}.a"), stage.client("b", group=f"{stage.group}.b")
     stage.form(a)
     b.enter()

@@ -27,7 +27,7 @@ NOWHERE = UUID(int=7)
 
 @script_for(3, 5, 7, 8, 9, 10, 11)
 def produce_and_fetch(stage: Stage, version: int) -> None:
-    """What was put there comes back, byte for byte, from the batch on that has the offset."""
+    """A fetch returns the produced bytes, from the batch that has the offset."""
     a = stage.client("a")
     topic = stage.topic(f"kept.v{version}", 2)
     for acks in (1, -1):
@@ -39,7 +39,7 @@ def produce_and_fetch(stage: Stage, version: int) -> None:
 
 @script_for(3, 9)
 def batches_that_are_refused(stage: Stage, version: int) -> None:
-    """Each with its code, and without an offset."""
+    """Each refused batch has its error code and no offset."""
     a = stage.client("a")
     topic = stage.topic(f"refused.v{version}", 1)
     for data in (

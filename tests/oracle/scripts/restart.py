@@ -1,6 +1,6 @@
-"""What a coordinator remembers after it was killed. Each script yields where that happens.
+"""The state of a coordinator after it was killed. Each script yields at that moment.
 
-Those for the limited servers begin on an open one, which comes back with the limits.
+Scripts for the limited servers begin on an open one, which comes back with the limits.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def follower_with_one_protocol_rejoins(stage: Stage) -> Restarts:
 
 @script(restarts=True)
 def rebalance_in_progress_is_forgotten(stage: Stage) -> Restarts:
-    """A group that was preparing comes back Stable in its last generation; who had not synced into it is unknown."""
+    """A preparing group comes back Stable in its last generation; a member that hadn't synced into it is unknown."""
     a, b = stage.clients("a b", version=9)
     stage.form(a)
     b.join()
@@ -246,7 +246,7 @@ def topics_come_back(stage: Stage) -> Restarts:
 
 @script("limited", restarts=True)
 def larger_than_the_limit_that_was_lowered(stage: Stage) -> Restarts:
-    """KAFKA-9885: a group that is over a lowered group.max.size rebalances; who rejoins last is turned away."""
+    """KAFKA-9885: a group above a lowered group.max.size rebalances; the last member to rejoin is turned away."""
     a, b, c = stage.clients("a b c", version=9)
     stage.form(a, b, c)
     yield

@@ -375,7 +375,7 @@ def two_joins_of_one_program_in_flight(stage: Stage) -> None:
 
 @script_for(5, 9)
 def twin_is_fenced(stage: Stage, version: int) -> None:
-    """Two programs with one instance id: whoever joined last has the seat, and the other learns it from any request."""
+    """Two programs have one instance id: the last to join has the seat, any request tells the other."""
     topic = stage.topic(TOPIC, 1)
     a, b = stage.statics("a b", version=version)
     stage.form(a, b)
@@ -397,7 +397,7 @@ def twin_is_fenced(stage: Stage, version: int) -> None:
 
 @script()
 def static_member_outlives_the_rebalance_timeout(stage: Stage) -> None:
-    """KAFKA-8220: who doesn't rejoin stays in the leader's list; its old generation is ILLEGAL_GENERATION."""
+    """KAFKA-8220: a member that doesn't rejoin stays in the leader's list; its generation is ILLEGAL_GENERATION."""
     a, b = stage.statics("a b", rebalance_timeout_ms=SHORT_MS)
     stage.form(a, b)
     c = stage.client("c", instance="C", rebalance_timeout_ms=SHORT_MS)
@@ -459,7 +459,7 @@ def nobody_rejoins(stage: Stage) -> None:
 
 @script()
 def static_member_that_never_syncs_is_removed(stage: Stage) -> None:
-    """KAFKA-12890: who joined and never syncs is removed after the rebalance timeout, static or not."""
+    """KAFKA-12890: a member that joins and never syncs is removed after the rebalance timeout, static or not."""
     a, b = stage.statics("a b", rebalance_timeout_ms=SHORT_MS)
     stage.form(a, b, assign=False)
     a.sync({a: b"a", b: b"b"})
@@ -495,7 +495,7 @@ def silent_static_member_expires(stage: Stage) -> None:
 
 @script()
 def last_static_member_expires(stage: Stage) -> None:
-    """The group is Empty then; who comes back is a new member of a later generation."""
+    """The group is Empty then; a member that comes back is a new member of a later generation."""
     (a,) = stage.statics("a", session_timeout_ms=SHORT_MS)
     stage.form(a)
     stage.until_state("Empty")

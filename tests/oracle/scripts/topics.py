@@ -95,7 +95,7 @@ def metadata(stage: Stage, version: int) -> None:
 
 @script_for(8, 9, 10)
 def metadata_with_operations(stage: Stage, version: int) -> None:
-    """What the caller may do with a topic and with the cluster."""
+    """Metadata has the caller's permissions on a topic and on the cluster."""
     a = stage.client("a")
     topics = [MetadataRequest.MetadataRequestTopic(name=stage.topic("metadata.one", 1))]
     a.ask(

@@ -13,7 +13,7 @@ HEARTBEAT, METADATA, API_VERSIONS, PRODUCE = 12, 3, 18, 0
 
 @script()
 def requests_behind_a_waiting_join_wait(stage: Stage) -> None:
-    """What follows a waiting Join on its connection is not handled until the Join is answered."""
+    """The server handles no request behind a waiting Join on its connection until it has answered the Join."""
     a, b = stage.clients("a b", version=3)
     stage.form(a)
     b.join()
@@ -68,7 +68,7 @@ def request_in_pieces(stage: Stage) -> None:
 
 @script_for(0, 1, 2, 3, 4)
 def api_versions(stage: Stage, version: int) -> None:
-    """Answered in each version; what is listed is compared elsewhere."""
+    """The server answers in each version; another test compares the listed APIs."""
     a = stage.client("a")
     a.ask(ApiVersionsRequest(client_software_name="oracle", client_software_version="1.0"), version)
 

@@ -1,4 +1,4 @@
-"""The header of a batch, and batches as they are written: against Kafka's own bytes and another reader."""
+"""The header of a batch, and written batches, compared with Kafka's own bytes and another reader."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.support.batches import FIRST, TOMBSTONE, golden, records_strategy
 
 
 def test_written_byte_for_byte() -> None:
-    """The batch of the same records, offset and epoch equals Kafka's."""
+    """The codec writes the bytes that Kafka wrote for the same records, offset and epoch."""
     assert encode_batch([FIRST, TOMBSTONE], base_offset=42, leader_epoch=7) == golden("plain")
 
 
 @given(records_strategy, st.integers(0, 2**62), st.integers(0, 2**31 - 1))
 def test_read_by_others(records: list[Record], base_offset: int, leader_epoch: int) -> None:
-    """What is written is read back, by us and by another, to the same records and offsets."""
+    """Our reader and another program read the same records and offsets from a batch that we wrote."""
     data = encode_batch(records, base_offset, leader_epoch)
     (batch,) = decode_batches(data)
     assert batch.records == records
@@ -38,7 +38,7 @@ def test_read_by_others(records: list[Record], base_offset: int, leader_epoch: i
 
 
 def test_header_alone() -> None:
-    """The header is read although the batch isn't all there; the check of the CRC says that it isn't."""
+    """The reader gets the header of an incomplete batch; the check of the CRC finds that bytes are missing."""
     data = encode_batch([FIRST, TOMBSTONE], 5, 1)
     header = peek_header(b"junk" + data[:HEADER_SIZE], 4)
     assert (header.base_offset, header.next_offset, header.size) == (5, 7, len(data))
@@ -49,7 +49,7 @@ def test_header_alone() -> None:
 
 
 def test_each_flipped_bit_under_the_crc() -> None:
-    """Any bit of the CRC, or behind it."""
+    """The check of the CRC finds each flipped bit in the CRC or behind it."""
     data = encode_batch([FIRST, TOMBSTONE], 5, 1)
     for bit in range(17 * 8, len(data) * 8):
         flipped = bytearray(data)
@@ -68,7 +68,7 @@ def test_each_flipped_bit_under_the_crc() -> None:
     ],
 )
 def test_frame(at: int, value: bytes, reason: str) -> None:
-    """A length or magic that no batch has is found although no CRC covers it."""
+    """The reader refuses an impossible length or magic, although no CRC covers these."""
     data = bytearray(encode_batch([FIRST], 0, 0))
     data[at : at + len(value)] = value
     with pytest.raises(CorruptBatch, match=reason):

@@ -1,4 +1,4 @@
-"""Codecs: their limit, snappy in both of its forms, and when they are imported."""
+"""Codecs: the limit of unpacked bytes, both forms of snappy, and the time of their import."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tests.support.batches import FIRST, compressed
 @pytest.mark.parametrize("codec", list(Codec)[1:], ids=lambda codec: codec.name)
 @pytest.mark.parametrize("size", [1, 40_000, 100_000])
 def test_what_is_packed_unpacks(codec: Codec, size: int) -> None:
-    """Packed data unpacks to the same bytes, whether they fill several of snappy's blocks or a part of one."""
+    """Packed data unpacks to the same bytes, in several blocks of snappy or in a part of one."""
     data = Random(size).randbytes(size // 2) + bytes(size - size // 2)
     packed = compress(data, codec)
     assert decompress(memoryview(packed), codec, size) == data
 
 
 def test_snappy_block() -> None:
-    """Snappy without Java's framing (librdkafka's) is read too."""
+    """The reader unpacks snappy without Java's framing too, as librdkafka writes it."""
     plain = encode_batch([FIRST], 0, 0)
     body = bytes(cramjam.snappy.compress_raw(plain[HEADER_SIZE:]))
     assert next(decode_batches(compressed(Codec.SNAPPY, body))).records == [FIRST]
@@ -36,7 +36,7 @@ def test_snappy_block() -> None:
 
 @pytest.mark.parametrize("codec", list(Codec)[1:], ids=lambda codec: codec.name)
 def test_bomb(codec: Codec) -> None:
-    """A small batch that unpacks to more than the limit is refused, and one that unpacks to the limit is read."""
+    """A small batch that unpacks to more than the limit is refused; one that unpacks to the limit is read."""
     plain = encode_batch([Record(b"k", bytes(1_000_000), 0)], 0, 0)[HEADER_SIZE:]
     compress: Any = {
         Codec.GZIP: cramjam.gzip.compress,
@@ -60,7 +60,7 @@ def test_snappy_block_sizes() -> None:
 
 
 def test_codecs_are_loaded_when_met() -> None:
-    """Reading and writing what our own log holds doesn't import the codecs: they would cost start-up time."""
+    """Batches without a codec import no codec, because the import would lengthen the start."""
     program = (
         "import sys; from protocol.records.batch import *; from protocol.records.walk import *;"
         "list(decode_batches(encode_batch([Record(b'k', b'v', 0)], 0, 0)));"

@@ -1,4 +1,4 @@
-"""Keys the short way, against the long one: the same keys and tombstones, or none of a batch that isn't plain."""
+"""`find_keys` compared with the full reader: both find the same keys and tombstones in a plain batch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_PLAIN = ("append_time", "cleaned", "control", "empty", "gzip", "lz4", "snappy
 
 
 def random_record(chance: Random) -> Record:
-    """Sizes and times around each size of a number."""
+    """Return a record whose sizes and times are near the limits of each size of a varint."""
     size = chance.choice([0, 1, 57, 58, 63, 64, 100, 8_180, 8_191, 8_192, 70_000])
     key = b"%0*d" % (chance.choice([1, 2, 63, 64, 9_000]), chance.randrange(4))
     value = None if chance.random() < 0.2 else chance.randbytes(size)
@@ -26,7 +26,7 @@ def random_record(chance: Random) -> Record:
 
 
 def by_long_way(data: bytes) -> list[list[Found]]:
-    """What each batch holds."""
+    """Return the records of each batch, found by the full reader."""
     return [
         [
             (offset, record.key, record.timestamp_ms if record.value is None else None)
@@ -37,7 +37,7 @@ def by_long_way(data: bytes) -> list[list[Found]]:
 
 
 def by_short_way(data: bytes) -> list[list[Found]]:
-    """The same, as far as batches are plain."""
+    """Return the records of each batch, found by `find_keys`, up to the first batch that isn't plain."""
     found, at = [], 0
     while (plain := peek_plain(data, at)) is not None:
         header = header_of(data, at)
@@ -60,7 +60,7 @@ def by_short_way(data: bytes) -> list[list[Found]]:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_plain_batches(seed: int) -> None:
-    """Whatever the sizes, numbers of records and gaps: the same keys, offsets and tombstones."""
+    """Both readers find the same keys, offsets and tombstones, for all sizes, record counts and gaps."""
     chance = Random(seed)
     parts, offset = [], 7
     for _ in range(chance.randrange(1, 12)):
@@ -74,20 +74,20 @@ def test_plain_batches(seed: int) -> None:
 
 @pytest.mark.parametrize("name", ["plain", "none"])
 def test_golden_plain(name: str) -> None:
-    """Kafka's own batches without attributes; headers of records are passed over."""
+    """`find_keys` reads Kafka's own batches without attributes, and skips headers of records."""
     data = (GOLDEN / f"{name}.bin").read_bytes()
     assert by_short_way(data) == by_long_way(data)
 
 
 @pytest.mark.parametrize("name", NO_PLAIN)
 def test_stops_in_front_of_what_is_not_plain(name: str) -> None:
-    """Codecs, LogAppendTime, transactions, markers, horizons and empty batches are for the long way."""
+    """A batch with a codec, LogAppendTime, a transaction, a marker or a horizon, or without records, isn't plain."""
     plain, other = (GOLDEN / "plain.bin").read_bytes(), (GOLDEN / f"{name}.bin").read_bytes()
     assert by_short_way(plain + other) == by_long_way(plain)
 
 
 def test_stops_in_front_of_what_is_not_whole() -> None:
-    """A batch that the data end in the middle of."""
+    """A batch isn't plain if the data end within it."""
     first, second = (encode_batch([Record(b"k", b"v", 1)], offset, 2) for offset in (5, 6))
     for size in range(len(second)):
         assert peek_plain(first + second[:size], len(first)) is None
@@ -95,7 +95,10 @@ def test_stops_in_front_of_what_is_not_whole() -> None:
 
 @pytest.mark.parametrize("mends_crc", [False, True])
 def test_every_byte_changed(mends_crc: bool) -> None:
-    """Of a batch that the long way takes no byte makes it find other keys; without a right CRC it finds none."""
+    """After a change of one byte, both readers find the same keys, or `find_keys` finds none.
+
+    With a wrong CRC it finds none at all.
+    """
     whole = encode_batch(
         [Record(b"key", b"value", 1), Record(b"other", None, 70), Record(b"k" * 70, b"v" * 70, 3)], 5, 2
     )
@@ -117,13 +120,13 @@ def test_every_byte_changed(mends_crc: bool) -> None:
             try:
                 decode_records(data, 0, header)
             except CorruptBatch:
-                continue  # the CRC is right, so it was written like this, and a load refuses it
+                continue  # the CRC is right, so a program wrote it like this, and a load refuses it
             assert found is None or [found] == by_long_way(data[: header.size])
 
 
 @pytest.mark.parametrize(("at", "content"), [(57, b"\0\0\0\1"), (61, b"\xff" * 14), (61, b"\x7e")])
 def test_records_that_do_not_fill_their_batch(at: int, content: bytes) -> None:
-    """A record count that is too low, a length that doesn't end in 64 bits or is too large: left to the long way."""
+    """`find_keys` refuses a record count that is too low, and a length that is too large or has no end in 64 bits."""
     data = bytearray(encode_batch([Record(b"k" * 20, b"v" * 20, 1)] * 2, 0, 0))
     data[at : at + len(content)] = content
     data[17:21] = crc32c(data[21:]).to_bytes(4, "big")

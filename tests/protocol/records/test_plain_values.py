@@ -1,4 +1,4 @@
-"""The short way through plain batches, against the long one: the same records, or none of a batch that isn't plain."""
+"""`scan` compared with the full reader: both find the same records in plain batches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_PLAIN = ("append_time", "cleaned", "control", "empty", "gzip", "lz4", "none",
 
 
 def random_record(chance: Random) -> Record:
-    """Sizes and times around each size of a number."""
+    """Return a record whose sizes and times are near the limits of each size of a varint."""
     size = chance.choice([0, 1, 57, 58, 63, 64, 100, 8_180, 8_191, 8_192, 70_000])
     key = b"%0*d" % (chance.choice([1, 2, 63, 64, 9_000]), chance.randrange(4))
     value = None if chance.random() < 0.2 else chance.randbytes(size)
@@ -26,14 +26,14 @@ def random_record(chance: Random) -> Record:
 
 
 def last_values(data: bytes) -> Values:
-    """What the long way finds."""
+    """Return the last values that the full reader finds."""
     records = [record for batch in decode_batches(data) for record in batch.records]
     return {key: (value, timestamp_ms) for key, value, timestamp_ms in records}
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_plain_batches(seed: int) -> None:
-    """Whatever the sizes, numbers of records, gaps and epochs: the same last values, all bytes passed."""
+    """`scan` reads all bytes and finds the same last values, for all sizes, record counts, gaps and epochs."""
     chance = Random(seed)
     parts, offset, epoch = [], 7, 3
     for _ in range(chance.randrange(1, 12)):
@@ -50,7 +50,7 @@ def test_plain_batches(seed: int) -> None:
 
 @pytest.mark.parametrize("key_size", [1, 2, 62, 63, 64, 65, 900])
 def test_one_record_of_each_size(key_size: int) -> None:
-    """Whatever the sizes of a batch's only record: taken, as the long way does; small batches and larger ones."""
+    """`scan` reads the only record of a small or larger batch like the full reader, for all sizes."""
     last: Values = {}
     for size in range(1_100):
         data = encode_batch([Record(b"k" * key_size, b"v" * size, size)], size, 0)
@@ -59,7 +59,7 @@ def test_one_record_of_each_size(key_size: int) -> None:
 
 
 def test_value_of_an_impossible_length() -> None:
-    """No number says that 64 bytes follow it and takes one byte itself, whatever stands there."""
+    """No varint of one byte says that 64 bytes follow it, so `scan` accepts none in its place."""
     data = bytearray(encode_batch([Record(b"key", b"v" * 64, 1)], 0, 0))
     at = data.index(b"key")
     data[at - 1] += 2  # the key takes the first of two bytes of the value's length
@@ -70,7 +70,7 @@ def test_value_of_an_impossible_length() -> None:
 
 
 def test_golden_plain() -> None:
-    """Kafka's own plain batch."""
+    """`scan` reads Kafka's own plain batch."""
     data = (GOLDEN / "plain.bin").read_bytes()
     last: Values = {}
     assert scan(data, Position(0, 42, 7), OFFSET_END, last) == (len(data), 44, 7)
@@ -79,14 +79,14 @@ def test_golden_plain() -> None:
 
 @pytest.mark.parametrize("name", NO_PLAIN)
 def test_stops_in_front_of_what_is_not_plain(name: str) -> None:
-    """Codecs, headers, LogAppendTime, transactions, markers and what the cleaner left are for the long way."""
+    """`scan` stops at codecs, headers, LogAppendTime, transactions, markers and batches that the cleaner rewrote."""
     plain, other = (GOLDEN / "plain.bin").read_bytes(), (GOLDEN / f"{name}.bin").read_bytes()
     other = (44).to_bytes(8, "big") + other[8:]
     assert scan(plain + other, Position(0, 42, 7), OFFSET_END, {}) == (len(plain), 44, 7)
 
 
 def test_stops_in_front_of_what_does_not_follow() -> None:
-    """An offset or an epoch that falls, an offset that is too high, and a batch that isn't whole."""
+    """`scan` stops at an offset or epoch that falls, an offset that is too high, and an incomplete batch."""
     first, second = (encode_batch([Record(b"k", b"v", 1)], offset, 2) for offset in (5, 6))
     data = first + second
     for at in (0, 10):
@@ -105,7 +105,10 @@ MANY = [Record(b"key", b"value", 1), Record(b"other", None, 70), Record(b"k" * 7
 @pytest.mark.parametrize("mends_crc", [False, True])
 @pytest.mark.parametrize("records", [MANY, MANY[:1], MANY[1:2], MANY[2:], [Record(b"key", b"v" * 70, 1)]])
 def test_every_byte_changed(records: list[Record], mends_crc: bool) -> None:
-    """No byte makes it take what the long way refuses, and what both take is the same; with a right CRC too."""
+    """After a change of one byte, `scan` takes nothing that the full reader refuses, and the same records.
+
+    This holds with a wrong CRC and with a right one.
+    """
     whole = encode_batch(records, 5, 2)
     for at in range(len(whole)):
         for change in (1, 2, 0x55, 0x80, 0xFF):
@@ -128,7 +131,7 @@ def test_every_byte_changed(records: list[Record], mends_crc: bool) -> None:
 
 
 def test_endless_number() -> None:
-    """A number that doesn't end in 64 bits is left to the long way."""
+    """`scan` stops at a varint that has no end in 64 bits."""
     data = bytearray(encode_batch([Record(b"k" * 20, b"v" * 20, 1)], 0, 0))
     data[61:75] = b"\xff" * 14
     data[17:21] = crc32c(data[21:]).to_bytes(4, "big")

@@ -1,4 +1,4 @@
-"""Batches made anew: with a broker's offset and time, and with fewer records."""
+"""Rewritten batches: with a broker's offset and time, and with fewer records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SENT: list[Sent] = [(b"a", b"1", 1_000), (None, b"22", 1_500), (b"", None, 900)]
 
 @pytest.mark.parametrize("append_time_ms", [-1, 5_000])
 def test_a_batch_gets_its_place_and_its_records_stay(append_time_ms: int) -> None:
-    """Base offset and epoch change, and the time if the topic says so; the CRC is right, the records are in place."""
+    """A rewrite changes base offset and epoch, and the time if the topic says so; records stay, the CRC is right."""
     data = batch(SENT, producer_id=7, producer_epoch=1, sequence=3) + b"behind it"
     parts = placed(data, peek_header(data), 1_234, 5, append_time_ms)
     whole = b"".join(parts)
@@ -32,7 +32,7 @@ def test_a_batch_gets_its_place_and_its_records_stay(append_time_ms: int) -> Non
 
 
 def test_whose_time_it_is_is_for_the_broker_to_say() -> None:
-    """Not for the producer: its records have their own times."""
+    """The broker sets the attribute of the timestamp type; the producer's value doesn't count."""
     data = batch(SENT, attributes=0x08)
     whole = b"".join(map(bytes, placed(data, peek_header(data), 0, -1)))
     check_crc(whole, 0, peek_header(whole))
@@ -41,7 +41,7 @@ def test_whose_time_it_is_is_for_the_broker_to_say() -> None:
 
 @pytest.mark.parametrize("name", ["plain", "none", "append_time", "transactional", "control"])
 def test_a_batch_of_all_its_records_is_the_same(name: str) -> None:
-    """Without a codec, the bytes of what Kafka wrote come out again."""
+    """A batch rewritten with all its records has the bytes that Kafka wrote, if it has no codec."""
     data = golden(name)
     header = peek_header(data)
     assert encode_slices(header, slice_records(data, 0, header)) == data
@@ -49,7 +49,7 @@ def test_a_batch_of_all_its_records_is_the_same(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_a_delete_horizon_changes_no_record(name: str) -> None:
-    """Records keep their times below another base, whatever the codec."""
+    """With a delete horizon as base time the records keep their own times, in each codec."""
     data = golden(name)
     header = peek_header(data)
     (before,) = decode_batches(data)
@@ -59,7 +59,7 @@ def test_a_delete_horizon_changes_no_record(name: str) -> None:
 
 
 def test_a_batch_without_records_spans_its_offsets() -> None:
-    """As Kafka's cleaner leaves it: no codec, no horizon, the offset behind it stays."""
+    """A batch without records keeps its last offset, without codec and horizon, as Kafka's cleaner writes it."""
     header = peek_header(golden("cleaned"))
     (empty,) = decode_batches(encode_slices(header, []))
     assert (empty.records, empty.attributes, empty.header.next_offset) == ([], 0, header.next_offset)
@@ -67,7 +67,7 @@ def test_a_batch_without_records_spans_its_offsets() -> None:
 
 
 def test_slices_of_records_without_keys() -> None:
-    """A topic's record may have no key, and no value; the slice has all its bytes."""
+    """A record may have no key and no value; its slice has all its bytes."""
     data = batch([(None, b"v", 1_000), (None, None, 900), (b"", b"", 2_000)], base_offset=7)
     slices = slice_records(data, 0, peek_header(data))
     assert [each[:4] for each in slices] == [(7, None, False, 1_000), (8, None, True, 900), (9, b"", False, 2_000)]
@@ -78,18 +78,18 @@ def test_slices_of_records_without_keys() -> None:
 @pytest.mark.parametrize(
     "at,content",
     [
-        (57, b"\0\0\0\1"),  # fewer records than there are
+        (57, b"\0\0\0\1"),  # a count lower than that of the records
         (57, b"\0\0\0\3"),
         (61, b"\0"),  # a record of no bytes
-        (61, b"\x21"),  # -17: the right length but for the sign
+        (61, b"\x21"),  # -17: the right length with the wrong sign
         (61, b"\xff" * 11),
-        (64, b"\2"),  # the first record's offset is the second's
-        (64, b"\4"),  # and one behind the last
+        (64, b"\2"),  # the first record has the offset of the second
+        (64, b"\4"),  # the first record's offset is behind the last offset
         (71, b"\x7e"),  # a value longer than its record
     ],
 )
 def test_records_that_break_the_rules(at: int, content: bytes) -> None:
-    """Lengths and offsets that contradict the header or each other are refused."""
+    """The codec refuses lengths and offsets that contradict the header or each other."""
     data = bytearray(encode_batch([FIRST, TOMBSTONE], 0, 0))
     data[at : at + len(content)] = content
     with pytest.raises(CorruptBatch):
@@ -97,7 +97,7 @@ def test_records_that_break_the_rules(at: int, content: bytes) -> None:
 
 
 def test_no_byte_makes_slicing_fail_otherwise() -> None:
-    """Whatever stands there: all records, or CorruptBatch."""
+    """After any change of one byte the slicing gives all records, or raises CorruptBatch."""
     data = batch(numbered(0, 5))
     header = peek_header(data)
     for at in range(HEADER_SIZE, len(data)):

@@ -1,4 +1,4 @@
-"""Varints against numbers packed by hand, and against bytes that are none."""
+"""Varints compared with numbers that the test packs by hand, and with bytes that are no varint."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EDGES = (0, -1, 1, 63, -64, 64, -65, 8_191, -8_192, 8_192, 2**31 - 1, -(2**31), 
 
 @pytest.mark.parametrize("number", EDGES)
 def test_edges(number: int) -> None:
-    """The bytes are those of another implementation, and the number comes back, wherever it stands."""
+    """The bytes equal another implementation's, and the reader gets the number back at any index."""
     data = encode_varint(number)
     assert data == varint(number)
     stored, end = varint_at(b"junk" + data + b"junk", 4)
@@ -23,13 +23,13 @@ def test_edges(number: int) -> None:
 
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_round_trip(number: int) -> None:
-    """Any number of 64 bits."""
+    """The reader gets back any number of 64 bits."""
     data = encode_varint(number)
     assert unzigzag(varint_at(data, 0)[0]) == number
 
 
 def test_numbers_that_do_not_end() -> None:
-    """More than ten bytes are a ValueError, the end of the data is an IndexError."""
+    """A varint of more than ten bytes raises ValueError; the end of the data raises IndexError."""
     assert read_varint(b"\xff" * 8 + b"\x01", 0, 0xFF) == (2**64 - 1, 9)
     with pytest.raises(ValueError, match="too long"):
         varint_at(b"\xff" * 10 + b"\x01", 0)

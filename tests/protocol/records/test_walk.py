@@ -1,4 +1,4 @@
-"""Batches as they are read: against Kafka's own bytes, against another writer, and against damage."""
+"""The reader of batches, compared with Kafka's own bytes and another writer, and with damaged bytes."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ SENT: list[Sent] = [(b"a", b"1", 1_000), (None, b"22", 1_500), (b"", None, 900)]
 
 
 def decode_one(data: bytes) -> Batch:
-    """The only batch in `data`."""
+    """Return the only batch in `data`."""
     (decoded,) = decode_batches(data)
     return decoded
 
 
 class TestKafkasBytes:
-    """The batches that Kafka wrote are read as it meant them."""
+    """The reader understands the batches that Kafka wrote."""
 
     @pytest.mark.parametrize("codec", list(Codec), ids=lambda codec: codec.name)
     def test_every_codec(self, codec: Codec) -> None:
-        """All codecs, as Java clients write them, unpack to the same records; headers of records are passed over."""
+        """Batches in all codecs of Java clients unpack to the same records, without the records' headers."""
         batch = decode_one(golden(codec.name.lower()))
         expected = [FIRST, TOMBSTONE, WITH_HEADERS, WITH_LARGE]
         assert batch.records == (expected if codec else expected[:3])
@@ -52,7 +52,7 @@ class TestKafkasBytes:
         assert batch.header.max_timestamp_ms > START_MS
 
     def test_transaction(self) -> None:
-        """A batch of a transaction and its marker say what they are, and whose."""
+        """A batch of a transaction and its marker have their attributes and the producer's id."""
         data, marker = decode_one(golden("transactional")), decode_one(golden("control"))
         assert (data.is_transactional, data.is_control, data.producer_id) == (True, False, 5000)
         assert (marker.is_transactional, marker.is_control, marker.producer_id) == (True, True, 5000)
@@ -61,13 +61,13 @@ class TestKafkasBytes:
         assert [record.key for record in marker.records] == [commit]
 
     def test_batch_without_records(self) -> None:
-        """A batch that compaction left nothing of still moves the offset on."""
+        """A batch whose records compaction removed still has its offsets."""
         batch = decode_one(golden("empty"))
         assert batch.records == []
         assert batch.header.next_offset == 48
 
     def test_cleaned_batch(self) -> None:
-        """Gaps in the offsets, and negative deltas to a base time that is a delete horizon, are no damage."""
+        """Offset gaps are no damage, and neither are negative deltas to a base time that is a delete horizon."""
         batch = decode_one(golden("cleaned"))
         assert batch.records == [TOMBSTONE, WITH_HEADERS]
         assert batch.offsets == [43, 44]
@@ -79,7 +79,7 @@ class TestKafkasBytes:
 @pytest.mark.parametrize("codec", list(Codec), ids=lambda codec: codec.name)
 @given(records=records_strategy)
 def test_written_by_another(codec: Codec, records: list[Record]) -> None:
-    """What another writes, in any codec, is read here."""
+    """The reader reads another program's batches, in any codec."""
     builder: Any = AiokafkaBuilder(
         magic=2, compression_type=codec, is_transactional=0, producer_id=-1, producer_epoch=-1, base_sequence=-1,
         batch_size=1 << 20,
@@ -90,10 +90,10 @@ def test_written_by_another(codec: Codec, records: list[Record]) -> None:
 
 
 class TestDamage:
-    """Whatever the bytes are: the right batch, or CorruptBatch."""
+    """From any bytes the reader gets the right batch, or raises CorruptBatch."""
 
     def test_error_names_the_position(self) -> None:
-        """The position is that of the batch in the buffer; the error is one of the protocol's."""
+        """The error is a ProtocolError and has the batch's index in the buffer."""
         good = encode_batch([FIRST], 0, 0)
         batches = decode_batches(good + good[:-1])
         assert next(batches).records == [FIRST]
@@ -103,7 +103,7 @@ class TestDamage:
         assert isinstance(caught.value, ProtocolError)
 
     def test_each_prefix(self) -> None:
-        """A batch that ends early is found, wherever it ends."""
+        """The reader notices an incomplete batch, wherever it ends."""
         data = encode_batch([FIRST, TOMBSTONE], 5, 1)
         for size in range(1, len(data)):
             with pytest.raises(CorruptBatch):
@@ -113,7 +113,7 @@ class TestDamage:
         "at,value",
         [
             (21, struct.pack(">h", 5)),  # a codec that doesn't exist
-            (23, struct.pack(">i", 0)),  # the last offset before that of the second record
+            (23, struct.pack(">i", 0)),  # the last offset is lower than the second record's
             (23, struct.pack(">i", -1)),
             (57, struct.pack(">i", -1)),  # record count
             (57, struct.pack(">i", 1)),
@@ -121,16 +121,16 @@ class TestDamage:
             (61, b"\x22"),  # length of the first record: one more than its fields
             (61, b"\x1e"),
             (61, b"\x01"),  # -1
-            (61, b"\x21"),  # -17: the right length but for the sign
-            (61, b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f"),  # and one that never ends
-            (64, b"\x02"),  # the first record's offset is the second's
+            (61, b"\x21"),  # -17: the right length with the wrong sign
+            (61, b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f"),  # a varint without end
+            (64, b"\x02"),  # the first record has the offset of the second
             (64, b"\x01"),  # offset delta -1
             (65, b"\x01"),  # no key
             (71, b"\x03"),  # a value of -2 bytes
         ],
     )
     def test_records_that_break_the_rules(self, at: int, value: bytes) -> None:
-        """With a right CRC, records that contradict their header or themselves are refused."""
+        """The reader refuses records that contradict the header or themselves, although the CRC is right."""
         data = bytearray(encode_batch([FIRST, TOMBSTONE], 0, 0))
         data[at : at + len(value)] = value
         with pytest.raises(CorruptBatch):
@@ -138,7 +138,7 @@ class TestDamage:
 
     @given(st.data())
     def test_nothing_else_is_raised(self, data: st.DataObject) -> None:
-        """A few bytes changed anywhere and the CRC made right: a batch, or CorruptBatch, in every codec."""
+        """A few changed bytes under a right CRC give a batch or CorruptBatch, in each codec."""
         batch = bytearray(golden(data.draw(st.sampled_from(["none", "gzip", "snappy", "lz4", "zstd", "cleaned"]))))
         edits = st.lists(st.tuples(st.integers(CRC_START, len(batch) - 1), st.integers(0, 255)), max_size=4)
         for at, value in data.draw(edits):
@@ -151,7 +151,7 @@ class TestDamage:
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
 def test_any_buffer(kind: Any) -> None:
-    """Any buffer is read, and what comes out is bytes."""
+    """The reader takes any kind of buffer and returns bytes."""
     first, second = encode_batch([FIRST], 0, 0), encode_batch([TOMBSTONE], 1, 0)
     records = [record for batch in decode_batches(kind(first + second)) for record in batch.records]
     assert records == [FIRST, TOMBSTONE]
@@ -161,7 +161,7 @@ def test_any_buffer(kind: Any) -> None:
 
 @pytest.mark.parametrize("zipped", [False, True])
 def test_records_are_found(*, zipped: bool) -> None:
-    """Offsets, times and whether there is a key, packed or not."""
+    """The walk finds offsets, times and whether a record has a key, in packed and plain batches."""
     data = batch(SENT, base_offset=10, zipped=zipped)
     assert list(find_records(data, 0, peek_header(data))) == [
         Found(10, 1_000, has_key=True),
@@ -171,27 +171,27 @@ def test_records_are_found(*, zipped: bool) -> None:
 
 
 def test_all_records_have_the_time_of_their_append() -> None:
-    """Where the topic's time counts, the deltas don't."""
+    """With LogAppendTime the walk ignores the records' time deltas."""
     data = b"".join(map(bytes, placed(data := batch(SENT), peek_header(data), 0, 0, 7_777)))
     assert [found.timestamp_ms for found in find_records(data, 0, peek_header(data))] == [7_777] * 3
 
 
 def test_long_numbers() -> None:
-    """Keys, values and distances that take more than a byte."""
+    """The walk reads keys, values and deltas whose varints have more than one byte."""
     data = batch([(b"k" * 300, b"v" * 70_000, 1), (None, b"", 2**40)])
     assert [found.timestamp_ms for found in find_records(data, 0, peek_header(data))] == [1, 2**40]
 
 
 @pytest.mark.parametrize("count", [2, 4])
 def test_records_that_are_not_what_the_header_says(count: int) -> None:
-    """Fewer or more than announced."""
+    """The walk refuses a batch with fewer or more records than its header says."""
     data = batch(SENT, record_count=count)
     with pytest.raises(CorruptBatch):
         list(find_records(data, 0, peek_header(data)))
 
 
 def test_no_byte_of_the_records_makes_it_fail_otherwise() -> None:
-    """Whatever stands there: records, or CorruptBatch."""
+    """After any change of a byte the walk gives records, or raises CorruptBatch."""
     data = bytearray(batch(numbered(0, 5)))
     header = peek_header(data)
     for at in range(HEADER_SIZE, len(data)):
@@ -202,7 +202,7 @@ def test_no_byte_of_the_records_makes_it_fail_otherwise() -> None:
 
 
 def test_records_are_found_one_by_one() -> None:
-    """Whoever looks for the first has it, whatever comes behind: no list of millions is made."""
+    """The walk yields the first record before it reads the next, so it builds no list of millions."""
     data = bytearray(batch(SENT))
     data[-1] = 0xFF
     found = find_records(bytes(data[:-4]) + b"\xff" * 4, 0, peek_header(data))
@@ -212,7 +212,7 @@ def test_records_are_found_one_by_one() -> None:
 
 
 def test_a_small_batch_that_unpacks_to_a_large_one_is_not_looked_into() -> None:
-    """Its size is limited before it is taken."""
+    """The walk refuses a small batch that unpacks to more than the limit."""
     data = batch([(b"k", b"x" * UNPACKED_SIZE_MAX, 0)], zipped=True)
     assert len(data) < UNPACKED_SIZE_MAX // 900
     with pytest.raises(CorruptBatch):

@@ -1,4 +1,4 @@
-"""The feed: each subscriber gets each event once and in order; a subscriber that takes none is dropped."""
+"""The feed gives each subscriber each event once and in order, and drops a subscriber that takes none."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ TOPIC = "0" * 31 + "a"
 
 
 def event(number: int) -> dict[str, Any]:
-    """An event like no other."""
+    """Return an event with that number as its time."""
     return {"version": 1, "type": "rebalance_started", "at_ms": number, "group": "g", "generation": number, "node": 1}
 
 
 class Fed(Feed):
-    """A feed that a test feeds, in place of the thread."""
+    """A feed that the test feeds in place of the thread."""
 
     def __init__(self) -> None:
         super().__init__(partial(Client, "127.0.0.1:1"))
@@ -37,112 +37,112 @@ class Fed(Feed):
         self._take([Placed(0, number, event(number)) for number in numbers])
 
     def feed_anew(self, *numbers: int, topic: str = TOPIC) -> None:
-        """Likewise, of all that is there."""
+        """Take events as from a thread that reads everything again."""
         self._take_anew(topic, {0: numbers[-1] + 1}, [Placed(0, number, event(number)) for number in numbers])
 
     async def numbers(self) -> list[int]:
-        """The events that are kept."""
+        """Return the numbers of the kept events."""
         return [each.event["at_ms"] for each in await self.events()]
 
 
 async def test_a_listener_gets_what_comes_after_it_came() -> None:
-    """Once, in order, also if it comes in the middle."""
+    """A subscriber gets each event once and in order, also if it comes in the middle."""
     feed = Fed()
     feed.feed(1, 2)
     subscriber = await feed.subscribe("")
     assert await subscriber.next(0.0) is None
     feed.feed(3)
     feed.feed(4)
-    told = [await subscriber.next(1.0) for _ in range(2)]
-    assert [each.event["at_ms"] for each in told if each] == [3, 4]
+    received = [await subscriber.next(1.0) for _ in range(2)]
+    assert [each.event["at_ms"] for each in received if each] == [3, 4]
     assert await subscriber.next(0.0) is None
 
 
-async def told_after(feed: Feed, after: str) -> tuple[list[str], list[int], bool]:
+async def events_after(feed: Feed, after: str) -> tuple[list[str], list[int], bool]:
     """Subscribe with this id; returns ids, events, and whether some may be missing."""
     subscriber = await feed.subscribe(after)
-    told = []
+    received = []
     while (each := await subscriber.next(0.0)) is not None:
-        told.append(each)
+        received.append(each)
     feed.unsubscribe(subscriber)
-    return [each.id for each in told], [each.event["at_ms"] for each in told], subscriber.is_gapped
+    return [each.id for each in received], [each.event["at_ms"] for each in received], subscriber.is_gapped
 
 
 async def test_a_listener_that_was_cut_off_goes_on_where_it_was() -> None:
-    """With the id of the last that it had, or that it was given when it came, also from another run or node."""
+    """A subscriber goes on behind the id of its last event, or behind its first id, also at another run or node."""
     first = Fed()
     first.feed_anew(0, 1)
     begins = (await first.subscribe("")).begins
     first.feed(2, 3)
-    ids, events, _ = await told_after(first, begins)
+    ids, events, _ = await events_after(first, begins)
     assert events == [2, 3]
     second = Fed()
     second.feed_anew(0, 1, 2, 3, 4, 5)
-    assert await told_after(second, begins) == ([*ids, f"{TOPIC}-0.5", f"{TOPIC}-0.6"], [2, 3, 4, 5], False)
-    assert (await told_after(second, ids[0]))[1:] == ([3, 4, 5], False)
-    assert (await told_after(second, f"{TOPIC}-0.6"))[1:] == ([], False)
+    assert await events_after(second, begins) == ([*ids, f"{TOPIC}-0.5", f"{TOPIC}-0.6"], [2, 3, 4, 5], False)
+    assert (await events_after(second, ids[0]))[1:] == ([3, 4, 5], False)
+    assert (await events_after(second, f"{TOPIC}-0.6"))[1:] == ([], False)
 
 
 @pytest.mark.parametrize("after", ["else", "b" * 32 + "-0.3", TOPIC + "-0.99", TOPIC + "-1.1", "f91ab2-17"])
 async def test_a_listener_of_what_is_not_known_gets_all_that_is_kept(after: str) -> None:
-    """Of another topic, of a log that was longer, of no such partition, or of no form: it hears that there is a gap."""
+    """For an id of another topic, log or partition, or an invalid one, it gets all kept events and a gap."""
     feed = Fed()
     feed.feed_anew(0, 1, 2)
-    assert (await told_after(feed, after))[1:] == ([0, 1, 2], True)
+    assert (await events_after(feed, after))[1:] == ([0, 1, 2], True)
 
 
 async def test_a_listener_hears_of_what_is_no_longer_kept() -> None:
-    """As retention took it, or as too much came since."""
+    """A subscriber gets a gap if retention removed events behind its id, or too many came."""
     feed = Fed()
     feed.feed_anew(5, 6)
-    assert (await told_after(feed, f"{TOPIC}-0.4"))[1:] == ([5, 6], True)
-    assert (await told_after(feed, f"{TOPIC}-0.5"))[1:] == ([5, 6], False)
+    assert (await events_after(feed, f"{TOPIC}-0.4"))[1:] == ([5, 6], True)
+    assert (await events_after(feed, f"{TOPIC}-0.5"))[1:] == ([5, 6], False)
     feed.feed(*range(7, EVENTS_KEPT + 7))
-    assert (await told_after(feed, f"{TOPIC}-0.6"))[2]
-    assert not (await told_after(feed, f"{TOPIC}-0.7"))[2]
+    assert (await events_after(feed, f"{TOPIC}-0.6"))[2]
+    assert not (await events_after(feed, f"{TOPIC}-0.7"))[2]
     feed.feed_anew(EVENTS_KEPT + 100)
-    _, events, is_gapped = await told_after(feed, f"{TOPIC}-0.{EVENTS_KEPT}")
+    _, events, is_gapped = await events_after(feed, f"{TOPIC}-0.{EVENTS_KEPT}")
     assert (events[-1], is_gapped) == (EVENTS_KEPT + 100, True), "what lies between was never read"
 
 
-async def test_an_id_says_no_more_than_was_told() -> None:
-    """Several partitions, one that says late what was early: at worst something comes twice."""
+async def test_an_id_skips_no_event() -> None:
+    """With several partitions, of which one is late, an id never skips an event; one may come twice."""
     feed = Fed()
     late = [Placed(0, 1, event(10)), Placed(1, 7, event(20)), Placed(0, 0, event(30)), Placed(1, 8, event(40))]
     feed._take_anew(TOPIC, {0: 2, 1: 9}, late)
-    ids, events, _ = await told_after(feed, f"{TOPIC}-0.0-1.7")
+    ids, events, _ = await events_after(feed, f"{TOPIC}-0.0-1.7")
     assert (ids, events) == (
         [f"{TOPIC}-{place}" for place in ("0.0-1.7", "0.0-1.8", "0.2-1.8", "0.2-1.9")],
         [10, 20, 30, 40],
     )
-    assert [(await told_after(feed, each))[1] for each in ids] == [[10, 20, 30, 40], [10, 30, 40], [40], []]
+    assert [(await events_after(feed, each))[1] for each in ids] == [[10, 20, 30, 40], [10, 30, 40], [40], []]
 
 
-async def test_another_topic_has_all_to_tell() -> None:
-    """Or the same, put back to what it was: told twice rather than nothing any more."""
+async def test_another_topic_is_sent_from_its_start() -> None:
+    """After a change of the topic, or its reset, subscribers get its events again: no event is lost."""
     feed = Fed()
     feed.feed_anew(0, 1, 2)
     subscriber = await feed.subscribe("")
     feed.feed_anew(0, topic="b" * 32)
     feed.feed(1)
     feed.feed_anew(0, topic="b" * 32)
-    told = [await subscriber.next(0.0) for _ in range(4)]
-    assert [each and each.event["at_ms"] for each in told] == [0, 1, 0, None]
+    received = [await subscriber.next(0.0) for _ in range(4)]
+    assert [each and each.event["at_ms"] for each in received] == [0, 1, 0, None]
     assert await feed.numbers() == [0]
 
 
 async def test_a_listener_waits_until_something_comes() -> None:
-    """And is woken by it."""
+    """A subscriber waits for an event, and the event wakes it."""
     feed = Fed()
     subscriber = await feed.subscribe("")
     asyncio.get_running_loop().call_soon(feed.feed, 1)
-    told = await subscriber.next(10.0)
-    assert told is not None
-    assert told.event["at_ms"] == 1
+    received = await subscriber.next(10.0)
+    assert received is not None
+    assert received.event["at_ms"] == 1
 
 
 async def test_a_listener_that_takes_nothing_is_let_go_of() -> None:
-    """It costs nobody anything any more."""
+    """The feed drops a subscriber that takes no events, and keeps nothing for it."""
     feed = Fed()
     subscriber = await feed.subscribe("")
     feed.feed(*range(WAITING_MAX))
@@ -153,34 +153,34 @@ async def test_a_listener_that_takes_nothing_is_let_go_of() -> None:
 
 
 async def test_what_is_kept_has_an_end() -> None:
-    """The oldest go."""
+    """The feed keeps a limited number of events and drops the oldest."""
     feed = Fed()
     feed.feed(*range(EVENTS_KEPT + 5))
     assert await feed.numbers() == list(range(5, EVENTS_KEPT + 5))
 
 
-async def test_after_a_lost_connection_nothing_is_told_twice() -> None:
+async def test_after_a_lost_connection_nothing_is_sent_twice() -> None:
     """The thread reads everything again: subscribers get the new events, and no known event twice."""
     feed = Fed()
     feed.feed_anew(1, 2)
     subscriber = await feed.subscribe("")
     feed.feed_anew(1, 2, 3)
-    told = await subscriber.next(0.0)
-    assert told is not None
-    assert told.event["at_ms"] == 3
+    received = await subscriber.next(0.0)
+    assert received is not None
+    assert received.event["at_ms"] == 3
     assert await subscriber.next(0.0) is None
     assert await feed.numbers() == [1, 2, 3]
 
 
 async def test_a_stop_lets_go_of_all_subscribers() -> None:
-    """Also of one that waits."""
+    """A stop ends all subscribers, also one that waits."""
     feed = Fed()
-    told, _ = await asyncio.gather((await feed.subscribe("")).next(10.0), feed.stop())
-    assert told is None
+    received, _ = await asyncio.gather((await feed.subscribe("")).next(10.0), feed.stop())
+    assert received is None
 
 
 async def test_a_stop_does_not_wait_for_a_cluster_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its thread is left to itself, and tells nobody anything any more."""
+    """A stop doesn't wait for a thread whose cluster doesn't answer; that thread's events reach no subscriber."""
     monkeypatch.setattr(feeds, "STOP_WITHIN_S", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         feed = Feed(partial(Client, f"127.0.0.1:{silent.getsockname()[1]}"))

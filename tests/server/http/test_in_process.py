@@ -1,4 +1,4 @@
-"""The server's requests to itself: they are handled like all requests, without a socket."""
+"""The server's requests to itself take the way of all requests, but without a socket."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.server.harness import WITHIN_S, Serving, seat, serving
 
 
 class Own:
-    """A server, and how it asks itself."""
+    """A server, and the way in which it asks itself."""
 
     def __init__(self, serving: Serving) -> None:
         server = serving.server
@@ -43,19 +43,19 @@ class Own:
         return await asyncio.wait_for(asyncio.to_thread(on_thread), WITHIN_S)
 
     def answer_with(self, answer: Callable[[Any, Any, Any], None]) -> None:
-        """Answer ListGroups so."""
+        """Answer ListGroups in this way."""
         self.serving.server._api._handlers[16] = answer, ListGroupsRequest
 
 
 @pytest.fixture
 async def own() -> AsyncIterator[Own]:
-    """A server."""
+    """Yield a server."""
     async with serving() as server:
         yield Own(server)
 
 
 async def test_no_connection_is_made(own: Own) -> None:
-    """The group's one member has the only one."""
+    """The server makes no connection for its own request: only the group's one member has one."""
     await seat(await own.serving.peer(), "g", "i")
     groups = await own.ask(list_groups)
     assert [group.group_id for group in groups] == ["g"]
@@ -63,7 +63,7 @@ async def test_no_connection_is_made(own: Own) -> None:
 
 
 async def test_the_server_is_a_principal_of_its_own(own: Own) -> None:
-    """As a handler sees it."""
+    """A handler sees a principal that belongs to the server alone."""
     seen: list[Caller] = []
 
     def answer(_services: Any, call: Any, _request: Any) -> None:
@@ -79,7 +79,10 @@ async def test_the_server_is_a_principal_of_its_own(own: Own) -> None:
 
 
 async def test_an_answer_that_comes_later_is_waited_for(own: Own) -> None:
-    """And who answered hears that it was taken, so that a Fetch gives back what it took of its budget."""
+    """The client waits for a late answer, and the handler learns that the answer was taken.
+
+    A Fetch then returns its part of the memory budget.
+    """
     taken: list[str] = []
 
     def answer(_services: Any, call: Any, _request: Any) -> None:
@@ -92,7 +95,7 @@ async def test_an_answer_that_comes_later_is_waited_for(own: Own) -> None:
 
 
 async def test_a_question_without_an_answer_ends_with_its_deadline(own: Own) -> None:
-    """The call is let go of, as with a connection that is closed."""
+    """A request without an answer ends at its deadline, and its call is closed like that of a lost connection."""
     calls: list[Any] = []
     own.answer_with(lambda _services, call, _request: calls.append(call))
 
@@ -106,7 +109,7 @@ async def test_a_question_without_an_answer_ends_with_its_deadline(own: Own) -> 
 
 
 async def test_a_mistake_costs_one_question(own: Own) -> None:
-    """At once or later: a log line describes the fault, and the asker gets an error."""
+    """An error in a handler, at once or later, is a log line, and only the asker of that request gets an error."""
 
     def fail(*_: Any) -> None:
         raise ValueError("a mistake of ours")
@@ -127,7 +130,7 @@ async def test_a_mistake_costs_one_question(own: Own) -> None:
 
 
 async def test_another_node_is_asked_over_a_socket(own: Own) -> None:
-    """By the address that it is known by."""
+    """The server asks another node over a socket, at the node's advertised address."""
     async with serving() as other:
         await seat(await other.peer(), "h", "i")
         node = Node(2, Address(*other.server.address))
@@ -136,7 +139,7 @@ async def test_another_node_is_asked_over_a_socket(own: Own) -> None:
 
 
 async def test_a_server_that_has_ended_says_so(own: Own) -> None:
-    """To a thread that still asks."""
+    """After the server's end a thread that still asks gets an error."""
 
     def gone(_: Callable[[], None]) -> None:
         raise RuntimeError("Event loop is closed")

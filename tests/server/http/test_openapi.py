@@ -1,4 +1,4 @@
-"""The OpenAPI document says what HTTP answers: each path, and each field of what a real server says."""
+"""The OpenAPI document describes each path and each field of a real server's answers."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ TYPES = {"rebalance", "static_restart", "takeover", "fencing", "pending"}
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """A server with a group that had an entry of each of TYPES; one of a member id that nobody uses.
+    """Yield a server with a group that has an entry of each of TYPES, one of them for an unused member id.
 
-    Another group waits for a member, and for whoever was given a member id.
+    Another group waits for a member, and for the client that was given a member id.
     """
     settings = {"group.initial.rebalance.delay.ms": "0", "tenure.http": "127.0.0.1:0"}
     with Tenure(settings) as server:
@@ -56,7 +56,7 @@ def url() -> Iterator[str]:
             wait_until(lambda: asked(f"{shown}groups/waits")[1]["waiting"], "a group waits", WITHIN_S)
             wait_until(
                 lambda: {each["type"] for each in asked(f"{shown}groups/g%2F1/events")[1]["timeline"]} >= TYPES,
-                "all is told",
+                "the timeline is complete",
                 WITHIN_S,
             )
             yield shown
@@ -65,7 +65,7 @@ def url() -> Iterator[str]:
 
 
 def asked(url: str) -> tuple[int, Any]:
-    """Status and JSON."""
+    """Return status and JSON."""
     try:
         with urllib.request.urlopen(url, timeout=10) as answer:
             return answer.status, json.loads(answer.read())
@@ -75,7 +75,7 @@ def asked(url: str) -> tuple[int, Any]:
 
 
 def strict(schema: Any) -> Any:
-    """The same, but an object has no fields that aren't named."""
+    """Return the same schema without any further fields in its objects."""
     if isinstance(schema, list):
         return [strict(each) for each in schema]
     if not isinstance(schema, dict):
@@ -87,12 +87,12 @@ def strict(schema: Any) -> Any:
 
 
 def check(value: Any, schema: dict[str, Any]) -> None:
-    """Raises what is wrong with it."""
+    """Raise the validation error if the value doesn't match the schema."""
     Draft202012Validator({**strict(schema), "components": {"schemas": strict(SCHEMAS)}}).validate(value)
 
 
 def schema_of(path: str, status: int) -> dict[str, Any]:
-    """The schema of an answer of this path."""
+    """Return the schema of an answer of this path."""
     found: dict[str, Any] = PATHS[path]["get"]["responses"][str(status)]["content"]["application/json"]["schema"]
     return found
 
@@ -110,7 +110,7 @@ def schema_of(path: str, status: int) -> dict[str, Any]:
     ],
 )
 def test_answers_are_as_described(url: str, path: str, asks: str, status: int) -> None:
-    """With the fields that are named, and no others."""
+    """An answer has the described fields, and no others."""
     found, body = asked(url + asks)
     assert found == status
     assert body, "an empty list would pass for anything"
@@ -118,7 +118,7 @@ def test_answers_are_as_described(url: str, path: str, asks: str, status: int) -
 
 
 def test_a_group_that_waits_says_for_whom(url: str) -> None:
-    """With the words that explain has, for the page."""
+    """A group that waits shows for whom, in the words of `tenure explain`, for the page."""
     assert asked(f"{url}groups/g%2F1")[1]["waiting"] is None
     waiting = asked(f"{url}groups/waits")[1]["waiting"]
     assert [member["client_id"] for member in waiting["members"]] == ["absent"]
@@ -127,24 +127,24 @@ def test_a_group_that_waits_says_for_whom(url: str) -> None:
 
 
 def test_a_takeover_is_not_counted_as_a_restart(url: str) -> None:
-    """Of the two that looked like one."""
+    """Of two replacements that look like restarts, the takeover doesn't count as one."""
     (counted,) = [group for group in asked(f"{url}overview")[1] if group["group_id"] == "g/1"]
     assert counted["static_restarts"] == 1
 
 
 def test_every_kind_of_entry_is_described() -> None:
-    """Those that a real server is hard to bring to."""
+    """Every kind of entry is described, also the kinds that a real server hardly produces."""
     common: dict[str, Any] = {"version": 1, "at_ms": 1, "node": 1}
     gap = common | {"type": "events_dropped", "group": None, "events": 3, "first_ms": 1, "last_ms": 2}
     deleted = common | {"type": "group_deleted", "group": "g", "generation": 3, "offsets": 1, "expired": False}
     loaded = common | {"type": "group_loaded", "group": "g", "generation": 3, "state": "Stable", "members": 2}
-    told = [gap, loaded, deleted, loaded | {"write_failed": True}]
-    told_entries = Timeline("g").add_all(told).entries
-    entries = [entry | {"text": ["words"]} for entry in told_entries]
+    events = [gap, loaded, deleted, loaded | {"write_failed": True}]
+    timeline_entries = Timeline("g").add_all(events).entries
+    entries = [entry | {"text": ["words"]} for entry in timeline_entries]
     assert [entry["type"] for entry in entries] == ["gap", "loaded", "deleted", "loaded"]
     shown = [run_json(run) for run in found([replaced(at_ms) for at_ms in range(NOW_MS - 10, NOW_MS)])]
     assert all(run["finding"] for run in shown)
-    drawn = [lane_json(name, lane) for name, lane in lanes_of(told_entries, [], ["m-1"]).items()]
+    drawn = [lane_json(name, lane) for name, lane in lanes_of(timeline_entries, [], ["m-1"]).items()]
     assert drawn
     check(
         {"group_id": "g", "timeline": entries, "runs": shown, "lanes": drawn},
@@ -153,20 +153,20 @@ def test_every_kind_of_entry_is_described() -> None:
 
 
 def test_the_document_has_the_paths_that_are_served() -> None:
-    """Each of them, and no other."""
-    server: Any = SimpleNamespace()
-    routes = Site(server, server, server, server, lambda: 0).routes()
+    """The document has each path that the server serves, and no other."""
+    server: Any = SimpleNamespace(http_hosts=(), http_max_connections=1, http_idle_timeout_ms=1)
+    routes = Site(server, server, server, server, server, server).routes()
     assert {route.path.replace(":path}", "}") for route in routes} == set(PATHS)
 
 
 def test_a_mistake_of_ours_is_described_for_every_path() -> None:
-    """Any of them may come upon one (test_site.py brings it about)."""
+    """Every path describes status 500, because any of them may fail (test_site.py makes one fail)."""
     for path in PATHS:
         check({"error": "the server's own fault"}, schema_of(path, 500))
 
 
 def test_the_document_is_in_order(url: str) -> None:
-    """Schemas that JSON Schema knows, references that lead somewhere, the program's own version."""
+    """Its schemas are valid JSON Schema, its references have targets, and its version is the program's."""
     found = asked(f"{url}openapi.json")[1]
     assert found == json.loads(json.dumps(document(version("tenure"))))
     assert found["openapi"].startswith("3.1")

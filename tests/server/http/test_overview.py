@@ -16,7 +16,7 @@ NEW: dict[str, Any] = {"member_id": "new", "client_id": "c", "client_host": "/h"
 
 
 def test_what_is_counted_is_what_timelines_tell() -> None:
-    """For each group, with starts and ends in any order, and with one of the two missing."""
+    """The overview counts what the timelines show, with starts and ends in any order, or with one of them missing."""
     common = {"version": 1, "node": 1}
     kinds: list[dict[str, Any]] = [
         {"type": "rebalance_started", "generation": 1, "cause": CAUSE},
@@ -36,25 +36,28 @@ def test_what_is_counted_is_what_timelines_tell() -> None:
         ]
         entries = Timeline("one").add_all(events).entries
         for since_ms in (0, 26):
-            told = [entry["type"] for entry in entries if entry["at_ms"] >= since_ms]
+            types = [entry["type"] for entry in entries if entry["at_ms"] >= since_ms]
             counted = churn(events, since_ms, 50).get("one", Churn())
-            assert counted == (told.count("rebalance"), told.count("static_restart"), 0)
+            assert counted == (types.count("rebalance"), types.count("static_restart"), 0)
 
 
 def test_restarts_that_no_healthy_member_makes_are_counted_by_themselves() -> None:
-    """Of the last hour; beside those of a seat that is in order, and of other groups."""
+    """Restarts within the last hour that no healthy member makes have a count of their own."""
     swaps = [replaced(NOW_MS - 90_000 + 3_000 * number, "xy"[number % 2]) for number in range(20)]
     before = [each | {"at_ms": each["at_ms"] - HOUR_MS} for each in swaps]
     rolled = replaced(NOW_MS - 1_000, seat="other")
     events = [*before, *swaps, rolled, rolled | {"group": "two"}]
     assert churn(events, NOW_MS - HOUR_MS, NOW_MS) == {"g": Churn(0, 1, 20), "two": Churn(0, 1, 0)}
     listed = [ListedGroup("g", "classic", "consumer", "Stable")]
-    told, _ = overview(listed, events, NOW_MS)
-    assert (told["group_id"], told["static_restarts"], told["suspect_restarts"]) == ("g", 1, 20)
+    group, _ = overview(listed, events, NOW_MS)
+    assert (group["group_id"], group["static_restarts"], group["suspect_restarts"]) == ("g", 1, 20)
 
 
-def test_a_group_that_is_not_listed_is_told_of_as_long_as_there_are_events_of_it() -> None:
-    """As deleted only if that is the last that was heard of it; what it was for is not forgotten with that."""
+def test_a_group_that_is_not_listed_stays_while_there_are_events_of_it() -> None:
+    """A group that isn't listed stays in the overview while it has events, with its purpose.
+
+    It is shown as deleted only if its last event says that.
+    """
     ended = {"type": "rebalance_ended", "protocol_type": "connect"}
     deleted: dict[str, Any] = {"type": "group_deleted"}
     events = [

@@ -1,4 +1,4 @@
-"""The page of a server that real clients use, in a real browser: what a person sees of restarts and rebalances."""
+"""The page of a server with real clients, in a real browser: what a person sees of restarts and rebalances."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TEXT_SIZES = (
     "[...document.querySelectorAll('svg text')]"
     ".map((e) => parseFloat(getComputedStyle(e).fontSize) * e.getScreenCTM().a)"
 )
-"""Of each text of the drawing, pixels on the screen."""
+"""The size in pixels on the screen of each text of the drawing."""
 
 SCROLLERS = (
     "[...document.querySelectorAll('body *')].filter((e) => e.scrollHeight > e.clientHeight && e.clientHeight > 0"
@@ -48,18 +48,18 @@ class Group:
         self.consumers: dict[str, Consumer] = {}
 
     def start(self, name: str, *, static: bool = False) -> None:
-        """A consumer, until all have partitions."""
+        """Start a consumer and wait until all have partitions."""
         own = {"group.instance.id": name} if static else {"client.id": name}
         self.consumers[name] = Consumer({**self._settings, **own})
         self.consumers[name].subscribe(["orders"])
         self.settle()
 
     def stop(self, name: str) -> None:
-        """A consumer goes; a static one keeps its seat."""
+        """Stop a consumer; a static one keeps its seat."""
         self.consumers.pop(name).close()
 
     def settle(self) -> None:
-        """Poll until each has partitions."""
+        """Poll until each consumer has partitions."""
 
         def all_have() -> bool:
             self.poll()
@@ -68,21 +68,21 @@ class Group:
         wait_until(all_have, "every consumer has partitions", WITHIN_S)
 
     def poll(self) -> None:
-        """Let each do what it has to."""
+        """Let each consumer poll once."""
         for consumer in self.consumers.values():
             consumer.poll(0.05)
 
     def close(self) -> None:
-        """All go."""
+        """Stop all consumers."""
         for name in list(self.consumers):
             self.stop(name)
 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server in which three static consumers were rolled, and of two dynamic ones one left.
+    """Yield a server on which three static consumers were rolled, and one of two dynamic ones left.
 
-    Two more groups have seats that programs share, or were deleted.
+    In another group programs share seats; a third group was deleted.
     """
     settings = {"group.initial.rebalance.delay.ms": 0}
     directory = tmp_path_factory.mktemp("page")
@@ -103,7 +103,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         moved.settle()
         found: str = line["url"]
         for name, group in (("rolled", rolled), ("moved", moved)):
-            wait_until(partial(is_told, found, name, group), f"what happened to {name} is told", WITHIN_S)
+            wait_until(partial(has_all_events, found, name, group), f"the events of {name} are there", WITHIN_S)
         play_twins(server.port)
         one = Member(server.port, "gone", "one", 5)
         settle(one)
@@ -117,7 +117,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def play_twins(port: int) -> None:
-    """A group in which two programs take a seat in turn, and two with the same client id another."""
+    """Let two programs take a seat in turn, and two others with one client id take another seat in turn."""
     seats = {
         "in-turns": [Member(port, "twins", name, 5, instance="in-turns") for name in ("one", "two")],
         "in-a-loop": [Member(port, "twins", "same", 5, instance="in-a-loop") for _ in range(2)],
@@ -135,15 +135,15 @@ def play_twins(port: int) -> None:
 
 
 def read(url: str) -> Any:
-    """The JSON of an address."""
+    """Return the JSON of an address."""
     with urllib.request.urlopen(url, timeout=10) as answer:
         return json.load(answer)
 
 
-def is_told(url: str, group: str, members: Group) -> bool:
-    """Whether the last rebalance of the group is over, and events show all restarts.
+def has_all_events(url: str, group: str, members: Group) -> bool:
+    """Return whether the group's last rebalance is over, and the events show all restarts.
 
-    Who has partitions may have to give them up yet, and does so only while it polls.
+    A member with partitions may have to give them up yet, and does so only while it polls.
     """
     members.poll()
     with urllib.request.urlopen(f"{url}groups/{group}/events", timeout=10) as answer:
@@ -155,7 +155,7 @@ def is_told(url: str, group: str, members: Group) -> bool:
 
 
 def shown(browser: Browser, url: str, group: str) -> None:
-    """Open the page at a group and wait until its events are there; at "" until groups are."""
+    """Open the page at a group and wait for its events; at "" wait for the list of groups."""
     browser.requests.clear()
     browser.errors.clear()
     browser.open("about:blank")
@@ -165,7 +165,7 @@ def shown(browser: Browser, url: str, group: str) -> None:
 
 
 def lanes(browser: Browser, kind: str) -> list[str]:
-    """The members on whose lanes there is something of that kind, in the order of lanes."""
+    """Return the members that have something of that kind on their lanes, in the order of the lanes."""
     found: list[str] = browser.evaluate(
         f"[...document.querySelectorAll('svg .{kind}')].map((each) => each.dataset.member)"
     )
@@ -174,7 +174,7 @@ def lanes(browser: Browser, kind: str) -> list[str]:
 
 @pytest.mark.browser
 def test_a_roll_of_static_members_is_a_mark_on_each_lane(browser: Browser, url: str) -> None:
-    """Three lanes without a break, three restarts, and the rebalances of the beginning only."""
+    """A roll of static members is three unbroken lanes with one restart each, and only the first rebalances."""
     shown(browser, url, "rolled")
     names = ["orders-0", "orders-1", "orders-2"]
     assert lanes(browser, "restart") == names
@@ -189,7 +189,7 @@ def test_a_roll_of_static_members_is_a_mark_on_each_lane(browser: Browser, url: 
 
 @pytest.mark.browser
 def test_a_dynamic_member_that_leaves_ends_its_lane(browser: Browser, url: str) -> None:
-    """Every rebalance has its cause in words."""
+    """A dynamic member that leaves ends its lane, and every rebalance shows its cause in words."""
     shown(browser, url, "moved")
     assert len(lanes(browser, "seat")) == 2
     said = browser.evaluate("[...document.querySelectorAll('#entries li')].map((each) => each.innerText)")
@@ -200,7 +200,7 @@ def test_a_dynamic_member_that_leaves_ends_its_lane(browser: Browser, url: str) 
 
 @pytest.mark.browser
 def test_restarts_that_no_healthy_member_makes_are_one_mark_that_says_so(browser: Browser, url: str) -> None:
-    """With their number, the colour of a problem, and advice; none of them is shown as harmless."""
+    """Restarts of programs that share a seat are one mark, with their number, a problem's colour and advice."""
     shown(browser, url, "twins")
     assert lanes(browser, "suspect") == ["in-a-loop", "in-turns"]
     assert lanes(browser, "restart") == []
@@ -229,7 +229,7 @@ def test_restarts_that_no_healthy_member_makes_are_one_mark_that_says_so(browser
 
 @pytest.mark.browser
 def test_marks_that_would_touch_are_one_with_their_number(browser: Browser, url: str) -> None:
-    """Of one kind, however they come; those that are apart stay so."""
+    """Marks of one kind that would touch become one mark with their number; marks that are apart stay apart."""
     shown(browser, url, "rolled")
     mark = "({from_ms: at, until_ms: at, times: 1, kind, text: [kind]})"
     marks = f"[[0, 'a'], [5, 'b'], [10, 'a'], [20, 'a'], [60, 'a']].map(([at, kind]) => {mark})"
@@ -241,7 +241,7 @@ def test_marks_that_would_touch_are_one_with_their_number(browser: Browser, url:
 
 @pytest.mark.browser
 def test_a_group_that_was_deleted_is_listed_with_what_happened(browser: Browser, url: str) -> None:
-    """As deleted, behind all that are there."""
+    """The list has a deleted group as deleted, behind all existing groups, with its events."""
     shown(browser, url, "gone")
     name = browser.names("link")[-1]
     assert name.startswith("gone deleted · last hour: 2 rebalances begun")
@@ -250,7 +250,7 @@ def test_a_group_that_was_deleted_is_listed_with_what_happened(browser: Browser,
 
 @pytest.mark.browser
 def test_the_page_loads_nothing_from_elsewhere_and_complains_of_nothing(browser: Browser, url: str) -> None:
-    """No error, no policy that had to refuse anything."""
+    """The page loads nothing from other servers, logs no error, and its policy blocks nothing."""
     shown(browser, url, "rolled")
     assert browser.errors == []
     assert all(each.startswith((url, "data:,", "about:")) for each in browser.requests)
@@ -258,7 +258,7 @@ def test_the_page_loads_nothing_from_elsewhere_and_complains_of_nothing(browser:
 
 @pytest.mark.browser
 def test_the_page_can_be_used_by_keys_and_by_ear(browser: Browser, url: str) -> None:
-    """Groups are links with their state; Enter opens one; the drawing says in words what it draws."""
+    """Groups are links with their state; Enter opens one; the drawing describes itself in words."""
     shown(browser, url, "rolled")
     (billing,) = [name for name in browser.names("link") if name.startswith("moved")]
     assert "Stable" in billing
@@ -271,7 +271,7 @@ def test_the_page_can_be_used_by_keys_and_by_ear(browser: Browser, url: str) -> 
 
 @pytest.mark.browser
 def test_times_are_those_of_the_command_line(browser: Browser, url: str) -> None:
-    """UTC, wherever the person is, as in whom a group waits for; each place that has a time."""
+    """All times are UTC as on the command line, wherever the person is."""
     browser.live_in("Asia/Kolkata")
     shown(browser, url, "rolled")
     with urllib.request.urlopen(f"{url}groups/rolled/events", timeout=10) as answer:
@@ -290,7 +290,7 @@ def test_times_are_those_of_the_command_line(browser: Browser, url: str) -> None
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_can_be_read_on_a_telephone(browser: Browser, url: str, scheme: str) -> None:
-    """Nothing is wider than the window, no text of the drawing is small, and it is the page alone that scrolls."""
+    """On a telephone nothing is wider than the window, no text of the drawing is small, and only the page scrolls."""
     browser.resize(390, 300, mobile=True)
     browser.prefer(scheme)
     for group in ("rolled", ""):
@@ -306,7 +306,7 @@ def test_the_page_can_be_read_on_a_telephone(browser: Browser, url: str, scheme:
 
 @pytest.mark.browser
 def test_a_drawing_has_the_width_that_there_is(browser: Browser, url: str) -> None:
-    """Also when the window gets another one; its text stays as large as it was."""
+    """A drawing has the width of the window, also after a change, and its text keeps its size."""
     shown(browser, url, "rolled")
     for width in (1280, 390, 800):
         browser.resize(width, 900)
@@ -317,7 +317,7 @@ def test_a_drawing_has_the_width_that_there_is(browser: Browser, url: str) -> No
 
 @pytest.mark.browser
 def test_an_address_that_was_typed_wrong_is_a_group_that_is_not_there(browser: Browser, url: str) -> None:
-    """A per cent sign that encodes nothing stands for itself."""
+    """A per cent sign in the address that encodes nothing stands for itself."""
     browser.errors.clear()
     browser.open("about:blank")
     browser.open(f"{url}#100%")
@@ -347,7 +347,7 @@ def test_the_page_is_live(browser: Browser, url: str) -> None:
 
 @pytest.mark.browser
 def test_the_page_names_whom_a_group_waits_for(browser: Browser, url: str) -> None:
-    """It removes a name when that member is there, although no event says so while the group waits for others."""
+    """The page removes a member from the waiting list when it is there, although no event says so yet."""
     with urllib.request.urlopen(f"{url}groups/rolled", timeout=10) as answer:
         port = json.load(answer)["coordinator"]["port"]
     try:
@@ -372,14 +372,14 @@ def test_the_page_names_whom_a_group_waits_for(browser: Browser, url: str) -> No
 
 
 def test_the_page_is_served_with_a_policy(url: str) -> None:
-    """It may run its own script and nothing else."""
+    """The policy lets the page run its own script and nothing else."""
     with urllib.request.urlopen(url, timeout=10) as answer:
         assert "default-src 'none'; script-src 'self'" in answer.headers["content-security-policy"]
         assert answer.headers["content-type"] == "text/html; charset=utf-8"
 
 
 def test_events_are_streamed(url: str) -> None:
-    """As server-sent events, each with a number; from behind the last one that a listener had."""
+    """Events come as server-sent events, each with an id, from behind the last id of the listener."""
     request = urllib.request.Request(f"{url}events?group=rolled")
     with urllib.request.urlopen(request, timeout=10) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
@@ -387,7 +387,7 @@ def test_events_are_streamed(url: str) -> None:
 
 
 def test_the_files_of_the_page_are_installed() -> None:
-    """They are named as package data."""
+    """The package data names the files of the page."""
     root = Path(__file__).parents[3]
     text = (root / "pyproject.toml").read_text()
     for file in (root / "coordinator" / "server" / "http").glob("page.*"):

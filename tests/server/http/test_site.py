@@ -1,4 +1,4 @@
-"""HTTP beside a server that runs, asked over sockets, with real members in its groups."""
+"""HTTP beside a running server, asked over sockets, with real members in its groups."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.server.harness import memory
 
 
 class Asked:
-    """A server with HTTP, asked from threads while it runs."""
+    """A server with HTTP that threads ask while it runs."""
 
     def __init__(self, server: Server, url: str, log: Path) -> None:
         self.server = server
@@ -32,12 +32,12 @@ class Asked:
         self._log = log
 
     def lines(self, event: str) -> list[dict[str, Any]]:
-        """The log lines of this event; all lines are objects."""
+        """Return the log lines of this event; all lines are objects."""
         lines = [json.loads(line) for line in self._log.read_text().splitlines()]
         return [line for line in lines if line["event"] == event]
 
     async def get(self, path: str) -> tuple[int, str]:
-        """Status and text."""
+        """Return status and text."""
         return await asyncio.to_thread(self._get, path)
 
     def _get(self, path: str) -> tuple[int, str]:
@@ -49,7 +49,7 @@ class Asked:
                 return error.code, error.read().decode()
 
     async def metric(self, name: str, **labels: str) -> float:
-        """A sample of a scrape; 0 if there is none."""
+        """Return a sample of a scrape, 0 without one."""
         _, text = await self.get("metrics")
         return sum(
             sample.value
@@ -59,7 +59,7 @@ class Asked:
         )
 
     def join(self, group: str, member_id: str = "", instance_id: str | None = None, **more: Any) -> JoinGroupResponse:
-        """One request of a member."""
+        """Send one JoinGroup of a member."""
         protocols = [JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"\0\0\0\0\0\0\0\0\0\0")]
         request = JoinGroupRequest(
             group_id=group, member_id=member_id, group_instance_id=instance_id, session_timeout_ms=10_000,
@@ -70,13 +70,13 @@ class Asked:
         return answer
 
     def client(self) -> Client:
-        """Of Kafka's protocol."""
+        """Return a client of Kafka's protocol."""
         return Client(str(Address(*self.server.address)))
 
 
 @pytest.fixture
 async def asked(tmp_path: Path) -> Any:
-    """A server in this loop."""
+    """Yield a server in this loop."""
     sets = ["listeners=PLAINTEXT://127.0.0.1:0", "tenure.http=127.0.0.1:0", "group.initial.rebalance.delay.ms=0"]
     config, _ = load(sets=[*sets, "tenure.log.format=json", "tenure.events.enable=false", f"log.dirs={tmp_path}"])
     with (tmp_path / "lines").open("w") as log:
@@ -90,7 +90,7 @@ async def asked(tmp_path: Path) -> Any:
 
 
 async def test_a_server_says_whether_it_lives_and_whether_it_is_ready(asked: Asked) -> None:
-    """Not ready while it loads; to be restarted when its log can't be written."""
+    """The server is alive but not ready while it loads, and not alive when its log can't be written."""
     assert await asked.get("healthz") == (200, "ok\n")
     assert await asked.get("readyz") == (200, "ok\n")
     asked.server.loaded.clear()
@@ -102,7 +102,7 @@ async def test_a_server_says_whether_it_lives_and_whether_it_is_ready(asked: Ask
 
 
 async def test_groups_are_shown_as_the_command_shows_them(asked: Asked) -> None:
-    """Also one whose name is no name for a path."""
+    """HTTP shows a group as the command does, also if its name needs escapes in a path."""
     for group in ("orders", "a/b c%2F"):
         answer = await asyncio.to_thread(asked.join, group, instance_id="i-1")
         assert not answer.error_code
@@ -118,7 +118,7 @@ async def test_groups_are_shown_as_the_command_shows_them(asked: Asked) -> None:
 
 
 async def test_a_cluster_without_events_says_so(asked: Asked) -> None:
-    """It was told to keep none; the rest goes on."""
+    """A cluster without events answers so, and everything else works."""
     for path in ("events", "groups/g/events"):
         status, text = await asked.get(path)
         assert status == 404
@@ -127,13 +127,13 @@ async def test_a_cluster_without_events_says_so(asked: Asked) -> None:
 
 
 async def test_a_group_that_is_not_there_is_said(asked: Asked) -> None:
-    """With the status that a program looks at."""
+    """For a group that doesn't exist the status is 404."""
     assert await asked.get("groups/none") == (404, '{"error":"no such group"}')
     assert (await asked.get("nothing"))[0] == 404
 
 
 async def test_a_mistake_of_ours_is_a_log_line(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line in the usual form, with the trace; the client gets an error like any other."""
+    """An error in our code is one log line with the trace; the client gets an error like any other."""
 
     async def break_down(_: Metrics) -> list[Metric]:
         raise ZeroDivisionError
@@ -148,7 +148,7 @@ async def test_a_mistake_of_ours_is_a_log_line(asked: Asked, monkeypatch: pytest
 
 
 async def test_what_is_no_http_is_a_log_line(asked: Asked) -> None:
-    """Such as a client of Kafka's that was told the wrong port."""
+    """Bytes that aren't HTTP are a log line, for example from a Kafka client with the wrong port."""
     host, _, port = asked.url.removeprefix("http://").rstrip("/").rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(b"\x00\x00\x00\x10\x00\x12\x00\x03" + b"\x00" * 20)
@@ -159,7 +159,7 @@ async def test_what_is_no_http_is_a_log_line(asked: Asked) -> None:
 
 
 async def test_what_the_disk_does_is_scraped(tmp_path: Path) -> None:
-    """Of groups, whose records are durable before they are answered, and of topics, where events are kept."""
+    """A scrape has the disk times of the group log and of the topics' logs, where the server keeps events."""
     sets = ["listeners=PLAINTEXT://127.0.0.1:0", "tenure.http=127.0.0.1:0", "group.initial.rebalance.delay.ms=0"]
     config, _ = load(sets=[*sets, "tenure.log.format=json", f"log.dirs={tmp_path / 'data'}"])
     with (tmp_path / "lines").open("w") as log:
@@ -181,9 +181,9 @@ async def test_what_the_disk_does_is_scraped(tmp_path: Path) -> None:
                     assert not client.request(request).error_code
 
             await asyncio.to_thread(sync)
-            told = asyncio.Event()
-            server.events.stop(told.set)
-            await told.wait()
+            stopped = asyncio.Event()
+            server.events.stop(stopped.set)
+            await stopped.wait()
             for kind, topic in (("topics", "__rebalance_events"), ("groups", "__consumer_offsets")):
                 size = sum(path.stat().st_size for path in (tmp_path / "data").glob(f"{topic}-*/*.log"))
                 assert await asked.metric("tenure_log_appended_bytes_total", log=kind) == size > 0
@@ -194,7 +194,7 @@ async def test_what_the_disk_does_is_scraped(tmp_path: Path) -> None:
 
 
 async def test_what_is_counted_is_scraped(asked: Asked) -> None:
-    """Fifty rebalances between two scrapes; answers with and without an error, heartbeats of the short way too."""
+    """A scrape counts fifty rebalances, answers with and without an error, and repeated heartbeats."""
     member_id = (await asyncio.to_thread(asked.join, "g", instance_id="i-1")).member_id
     generation = 1
 

@@ -1,4 +1,4 @@
-"""Events over HTTP, and what is counted of them, of a server that is killed and started again."""
+"""Events over HTTP, and the counts made of them, over a kill and a restart of the server."""
 
 from __future__ import annotations
 
@@ -24,31 +24,33 @@ SETTINGS = {"group.initial.rebalance.delay.ms": "0", "tenure.http": "127.0.0.1:0
 
 @pytest.fixture
 def server() -> Iterator[Tenure]:
-    """With HTTP."""
+    """Yield a server with HTTP."""
     with Tenure(SETTINGS) as server:
         yield server
         hang_up()
 
 
 def url_of(server: Tenure) -> str:
-    """Where its HTTP is now."""
+    """Return the server's current HTTP address."""
     found: str = server.events("http_listening")[-1]["url"]
     return found
 
 
 @contextmanager
 def stream(server: Tenure, last: str = "") -> Iterator[HTTPResponse]:
-    """/events, from behind an id on."""
+    """Open /events behind an id."""
     headers = {"Last-Event-ID": last} if last else {}
-    with urllib.request.urlopen(urllib.request.Request(f"{url_of(server)}events", headers=headers), timeout=30) as told:
-        assert told.readline() == b": events follow\n"
-        yield told
+    with urllib.request.urlopen(
+        urllib.request.Request(f"{url_of(server)}events", headers=headers), timeout=30
+    ) as response:
+        assert response.readline() == b": events follow\n"
+        yield response
 
 
-def message(told: HTTPResponse) -> dict[str, str]:
-    """The next message, by field; comments are passed over, but for that there is none."""
+def message(response: HTTPResponse) -> dict[str, str]:
+    """Return the next message by field; a message of comments alone doesn't count."""
     fields: dict[str, str] = {}
-    while (line := told.readline().decode().rstrip("\n")) or not fields:
+    while (line := response.readline().decode().rstrip("\n")) or not fields:
         assert line != ": nothing new", "it would come by now"
         name, _, value = line.partition(": ")
         if name:
@@ -56,20 +58,20 @@ def message(told: HTTPResponse) -> dict[str, str]:
     return fields
 
 
-def groups_in(told: HTTPResponse, count: int) -> list[str]:
-    """The groups of the next `count` events."""
-    return [json.loads(message(told)["data"])["group"] for _ in range(count)]
+def groups_in(response: HTTPResponse, count: int) -> list[str]:
+    """Return the groups of the next `count` events."""
+    return [json.loads(message(response)["data"])["group"] for _ in range(count)]
 
 
 def test_a_listener_goes_on_where_it_was_after_the_server_was_killed(server: Tenure) -> None:
-    """With what the former run told after its id and with all of the new one's; or with the id that it came with."""
-    with stream(server) as told:
-        begins = message(told)["id"]
+    """A listener gets the former run's events behind its id and then all events of the new run."""
+    with stream(server) as response:
+        begins = message(response)["id"]
         settle(Member(server.port, "one", "c", 5))
-        first = message(told)
+        first = message(response)
         assert json.loads(first["data"])["group"] == "one"
         settle(Member(server.port, "two", "c", 5))
-        assert groups_in(told, 1) == ["two"]
+        assert groups_in(response, 1) == ["two"]
     hang_up()
     server.kill()
     server.start()
@@ -78,31 +80,31 @@ def test_a_listener_goes_on_where_it_was_after_the_server_was_killed(server: Ten
         (first["id"], ["two", "one", "two", "three"]),
         (begins, ["one", "two", "one", "two", "three"]),
     ):
-        with stream(server, last) as told:
-            assert message(told) == {"id": last}
-            assert sorted(groups_in(told, len(groups))) == sorted(groups)
+        with stream(server, last) as response:
+            assert message(response) == {"id": last}
+            assert sorted(groups_in(response, len(groups))) == sorted(groups)
 
 
-def test_a_listener_with_an_id_of_nobody_is_told_of_a_gap(server: Tenure) -> None:
-    """And gets all there is."""
+def test_a_listener_with_an_unknown_id_gets_a_gap(server: Tenure) -> None:
+    """A listener with an unknown id gets a gap and then all kept events."""
     settle(Member(server.port, "one", "c", 5))
-    with stream(server, "7-3") as told:
-        assert list(message(told)) == ["id"]
-        gap = message(told)
+    with stream(server, "7-3") as response:
+        assert list(message(response)) == ["id"]
+        gap = message(response)
         assert gap["event"] == "gap"
         assert "may be missing" in json.loads(gap["data"])["text"]
-        assert groups_in(told, 1) == ["one"]
+        assert groups_in(response, 1) == ["one"]
 
 
 def counted(server: Tenure, group: str) -> tuple[int, list[str | None]]:
-    """The overview's rebalances, and the outcomes of those of the timeline."""
+    """Return the overview's number of rebalances, and the outcomes of the timeline's rebalances."""
     (found,) = [each for each in asked(f"{url_of(server)}overview")[1] if each["group_id"] == group]
     timeline: list[dict[str, Any]] = asked(f"{url_of(server)}groups/{group}/events")[1]["timeline"]
     return found["rebalances"], [entry["outcome"] for entry in timeline if entry["type"] == "rebalance"]
 
 
 def test_a_rebalance_counts_from_its_beginning_whatever_comes_of_it(server: Tenure) -> None:
-    """One that is under way, and one that nobody saw the end of."""
+    """A rebalance counts from its beginning, also if it is under way or its end was never recorded."""
     one = Member(server.port, "g", "one", 5)
     settle(one)
     Member(server.port, "g", "two", 5).send_join()
@@ -114,9 +116,9 @@ def test_a_rebalance_counts_from_its_beginning_whatever_comes_of_it(server: Tenu
 
 
 def test_events_of_a_group_that_never_was(server: Tenure) -> None:
-    """404 as the group itself; one that is deleted has its events, one that is there may have none yet.
+    """The events of an unknown group are 404; a deleted group has its events, an existing one may have none.
 
-    The overview has both that are or were, as who looks for one that is gone knows its name at best.
+    The overview lists both, because a person who looks for a deleted group knows at best its name.
     """
     only = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
     topics = [OffsetCommitRequest.OffsetCommitRequestTopic(name=EVENTS_TOPIC, partitions=[only])]
@@ -133,7 +135,7 @@ def test_events_of_a_group_that_never_was(server: Tenure) -> None:
         settle(member)
         member.leave()
         assert connection.ask(DeleteGroupsRequest(groups_names=["gone"]), 1).results[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
-    wait_until(lambda: "deleted" in types(server, "gone"), "it is told that the group is deleted", WITHIN_S)
+    wait_until(lambda: "deleted" in types(server, "gone"), "the timeline has the deletion", WITHIN_S)
     assert asked(f"{url}groups/gone")[0] == 404
     assert [group["group_id"] for group in asked(f"{url}groups")[1]] == ["quiet"]
     quiet, gone = asked(f"{url}overview")[1]
@@ -144,5 +146,5 @@ def test_events_of_a_group_that_never_was(server: Tenure) -> None:
 
 
 def types(server: Tenure, group: str) -> list[str]:
-    """Of the entries of a group's timeline; none as long as nothing is known of it."""
+    """Return the types of a group's timeline entries; none while the group is unknown."""
     return [entry["type"] for entry in asked(f"{url_of(server)}groups/{group}/events")[1].get("timeline", [])]

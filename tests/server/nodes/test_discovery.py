@@ -12,7 +12,7 @@ from coordinator.config import configs_of_workers
 from coordinator.group.client import Client
 from coordinator.group.partition import partition_for
 from coordinator.log.segments.segment import OFFSETS_TOPIC
-from coordinator.log.store import dealt
+from coordinator.log.store import node_in_turn
 from coordinator.log.topics.list import Topic
 from coordinator.server.nodes.discovery import (
     Discovery,
@@ -42,7 +42,7 @@ def cluster_of(*settings: str) -> list[Discovery]:
     configs = configs_of_workers(config_of(*settings))
     nodes = [node_addresses(each, {one.name: (one.host, one.port) for one in each.listeners}) for each in configs]
     topics = Topics({"orders": Topic("orders", UUID(int=5), 3)}, lambda _, __: None)
-    owners = partial(dealt, node_ids=[each.node_id for each in configs])
+    owners = partial(node_in_turn, node_ids=[each.node_id for each in configs])
     return [Discovery(each, "cluster", topics, nodes, owners) for each in configs]
 
 

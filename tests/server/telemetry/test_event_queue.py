@@ -1,4 +1,4 @@
-"""The queue of events: which notes become events, also when the disk is slow, full or dead."""
+"""The queue of events decides which notes become events, also when the disk is slow, full or dead."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ STUCK = notes.RebalanceStuck("g", 1)
 
 
 class Disk:
-    """Where events go: each writing waits until `land` says what became of it."""
+    """The place of events: each write waits until `land` ends it."""
 
     def __init__(self) -> None:
         self.writings: list[tuple[list[TimedNote | Gap], WriteDone]] = []
 
     def write(self, events: Sequence[TimedNote | Gap], written: WriteDone) -> None:
-        """See WriteEvents."""
+        """Keep the write; see WriteEvents."""
         self.writings.append((list(events), written))
 
     def land(self, failed: int = 0, problem: Exception | None = None) -> list[TimedNote | Gap]:
-        """The oldest writing is over; what it was to write."""
+        """End the oldest write; returns its events."""
         events, written = self.writings.pop(0)
         written(failed, problem)
         return events
 
     def notes(self) -> list[notes.Note]:
-        """The notes of the oldest writing, which succeeds."""
+        """End the oldest write with success; returns its notes."""
         return [event.note for event in self.land() if isinstance(event, TimedNote)]
 
 
 class Bench:
-    """A queue of events, with time and disk in the hand of the test. open: clients whose connection is open."""
+    """A queue of events whose time and disk the test controls. open: clients whose connection is open."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -63,18 +63,18 @@ class Bench:
         self.events.start(self.disk.write, lambda client: any(client is each for each in self.open))
 
     def take(self, *happened: notes.Note) -> None:
-        """The core says so."""
+        """Pass these notes to the queue, as the core does."""
         self.events.take([Noted(0, self.clock.wall_ms(), happened)])
 
     def written(self, *happened: notes.Note) -> list[notes.Note]:
-        """The notes that are written when these happen."""
+        """Return the notes that the queue writes when these notes come."""
         self.take(*happened)
         self.clock.advance(LINGER_MS)
         return self.disk.notes() if self.disk.writings else []
 
 
 def ended(members: int) -> notes.RebalanceEnded:
-    """The end of a rebalance with that many members."""
+    """Return the end of a rebalance with that many members."""
     one = Snapshot("m", None, "c", "/h", b"")
     return notes.RebalanceEnded(
         "g",
@@ -99,7 +99,7 @@ def ended(members: int) -> notes.RebalanceEnded:
 
 
 def test_events_are_written_together_a_little_later() -> None:
-    """Nothing is written while whoever took the notes is at work; what belongs together takes one write."""
+    """The queue writes events a little later and together, after the code that passed the notes is done."""
     bench = Bench()
     deleted = notes.GroupDeleted("g", 1, 0)
     bench.take(STUCK)
@@ -123,12 +123,12 @@ def test_one_writing_at_a_time() -> None:
 
 
 def test_notes_that_nobody_asks_for_are_no_events() -> None:
-    """Log lines have them."""
+    """Notes that only log lines need don't become events."""
     assert not Bench().written(notes.GroupEmptied("g", 1), notes.MemberJoined("g", 1, "m", None, "c", "/h"))
 
 
-def test_loads_of_groups_that_have_members_are_told_up_to_a_number() -> None:
-    """A start with a hundred thousand groups doesn't fill the topic; one without members is nobody's concern."""
+def test_loads_of_groups_that_have_members_are_events_up_to_a_number() -> None:
+    """A load makes events of a limited number of groups with members; a group without members makes none."""
     bench = Bench()
     loaded = notes.GroupLoaded("g", 1, "Stable", 2)
     assert bench.written(notes.GroupLoaded("h", 1, "Empty", 0), loaded) == [loaded]
@@ -137,8 +137,8 @@ def test_loads_of_groups_that_have_members_are_told_up_to_a_number() -> None:
     assert bench.events.dropped == 0
 
 
-def test_a_load_after_a_failed_write_is_told_whatever_the_group_has() -> None:
-    """Its members, if it has any, were refused; of a group that goes there is nothing to say."""
+def test_a_load_after_a_failed_write_is_an_event_for_any_group() -> None:
+    """After a failed write each load is an event, of any group, and an unload never is one."""
     again, gone = notes.GroupLoaded("g", 2, "Empty", 0, True), notes.GroupLoaded("h", 0, "Dead", 0, True)
     assert Bench().written(notes.GroupUnloaded("h", 1), again, gone) == [again, gone]
 
@@ -154,26 +154,26 @@ def test_a_member_id_that_is_used_at_once_is_no_event() -> None:
 
 
 def test_a_member_id_that_lapses_at_once_is_none_either() -> None:
-    """Neither its beginning nor its end."""
+    """An id that expires at once makes no event at its beginning and none at its end."""
     assert not Bench().written(
         notes.MemberPending("g", 1, "m", "c", "/h", 5), notes.PendingExpired("g", 1, "m", left=True)
     )
 
 
-def test_a_rebalance_that_is_over_at_once_is_told_once() -> None:
-    """Its end has its start and all causes; a longer rebalance has events while it goes on."""
+def test_a_rebalance_that_is_over_at_once_is_one_event() -> None:
+    """The end event of a short rebalance has its start and all causes; a longer rebalance has further events."""
     bench = Bench()
     cause, end = notes.RebalanceCause("g", 1, CAUSE), ended(2)
     assert bench.written(STARTED, cause, end) == [end]
     assert bench.written(STARTED, cause) == [STARTED, cause]
     assert bench.written(end, STARTED) == [end, STARTED], "the next one has begun"
-    assert bench.written(STARTED, cause, STARTED) == [STARTED, cause, STARTED], "the end of the first is not told"
+    assert bench.written(STARTED, cause, STARTED) == [STARTED, cause, STARTED], "the end of the first is no event"
     other = notes.RebalanceStarted("h", 1, "Stable", CAUSE)
     assert bench.written(other, end) == [end, other], "of another group"
 
 
-def test_further_causes_are_told_up_to_a_number() -> None:
-    """Of each rebalance anew; its end tells all."""
+def test_further_causes_are_events_up_to_a_number() -> None:
+    """Each rebalance makes a limited number of events about further causes; its end event has all causes."""
     bench = Bench()
     causes = [notes.RebalanceCause("g", 1, CAUSE)] * (LIVE_CAUSES_MAX + 5)
     assert len(bench.written(STARTED, *causes)) == 1 + LIVE_CAUSES_MAX
@@ -184,7 +184,7 @@ def test_further_causes_are_told_up_to_a_number() -> None:
 
 
 def kind_of(bench: Bench, note: notes.MemberFenced) -> str:
-    """Whether the one event that it makes is of a conflict."""
+    """Return the kind of conflict in the note's one event."""
     bench.take(note)
     bench.clock.advance(LINGER_MS)
     (event,) = bench.disk.land()
@@ -194,12 +194,12 @@ def kind_of(bench: Bench, note: notes.MemberFenced) -> str:
 
 
 def fenced(client: Client | None, current: Client | None, *, waited: bool = False) -> notes.MemberFenced:
-    """A fencing of the one by the other."""
+    """Return the note that the client `current` fenced the client `client`."""
     return notes.MemberFenced("g", 1, "m-1", "m-2", "i", "heartbeat", client, current, waited)
 
 
 def test_two_programs_with_one_instance_id_are_a_conflict() -> None:
-    """A program that still uses the old id differs from the one with the new id, though they look alike."""
+    """A program that uses a fenced id is another program than the new member, although both look alike."""
     one, other = Client("c", "/h"), Client("c", "/h")
     assert one is not other
     assert kind_of(Bench(), fenced(one, other)) == "conflict"
@@ -207,14 +207,17 @@ def test_two_programs_with_one_instance_id_are_a_conflict() -> None:
 
 
 def test_a_client_that_meets_itself_is_no_conflict() -> None:
-    """Both ids came through one connection."""
+    """If both ids came through one connection, there is no conflict."""
     one = Client("c", "/h")
     assert kind_of(Bench(), fenced(one, one)) == "self"
     assert kind_of(Bench(), fenced(one, one, waited=True)) == "self"
 
 
 def test_a_request_that_waited_is_a_conflict_if_somebody_waits_for_its_answer() -> None:
-    """A process that is gone, or a client that gave up, has closed its connection."""
+    """A waiting request is a conflict only if its connection is open.
+
+    A process that ended, or a client that gave up, has closed its connection.
+    """
     bench = Bench()
     one, other = Client("c", "/h"), Client("c", "/h")
     assert kind_of(bench, fenced(one, other, waited=True)) == "self"
@@ -223,8 +226,8 @@ def test_a_request_that_waited_is_a_conflict_if_somebody_waits_for_its_answer() 
     assert kind_of(bench, fenced(one, other, waited=True)) == "conflict"
 
 
-def test_a_fenced_member_is_told_once() -> None:
-    """A client that understands no fencing goes on for ever."""
+def test_a_fenced_member_is_one_event() -> None:
+    """The fencing of one member is one event, although the client repeats its request without end."""
     bench = Bench()
     note = fenced(Client("c", "/h"), None)
     assert bench.written(note, note) == [note]
@@ -235,7 +238,7 @@ def test_a_fenced_member_is_told_once() -> None:
 
 
 def test_whatever_waits_has_its_limit() -> None:
-    """Also what may turn out not to be worth a record; what does leaves room for others."""
+    """Notes that may become no event count against the limit too; as soon as that is decided, others have room."""
     bench = Bench()
     bench.take(STUCK)
     bench.clock.advance(LINGER_MS)
@@ -252,13 +255,13 @@ def test_whatever_waits_has_its_limit() -> None:
 
 
 def gap_of(events: Sequence[TimedNote | Gap]) -> Gap:
-    """The gap among what was written."""
+    """Return the gap among the written events."""
     (gap,) = [event for event in events if isinstance(event, Gap)]
     return gap
 
 
 def test_a_disk_that_hangs_costs_events_and_leaves_a_gap() -> None:
-    """The queue has an end; what comes behind it is counted, and told as soon as there is room."""
+    """If the disk hangs, the queue fills up, counts the further events, and writes a gap when it has room."""
     bench = Bench()
     bench.take(STUCK)
     bench.clock.advance(LINGER_MS)
@@ -279,7 +282,7 @@ def test_a_disk_that_hangs_costs_events_and_leaves_a_gap() -> None:
 
 
 def test_members_weigh_as_events_do() -> None:
-    """A rebalance of thousands is not one of many small things."""
+    """An event with many members takes as much of the queue as many small events."""
     bench = Bench()
     bench.take(ended(WEIGHT_MAX - 1))
     bench.take(STUCK)
@@ -287,7 +290,7 @@ def test_members_weigh_as_events_do() -> None:
 
 
 def test_a_write_that_fails_is_a_gap() -> None:
-    """All of it, or what wasn't written; a gap that wasn't written is part of the next."""
+    """A failed write becomes a gap of all events that weren't written, with the gap that they may contain."""
     bench = Bench()
     bench.take(STUCK, STUCK, STUCK)
     bench.clock.advance(LINGER_MS)
@@ -304,7 +307,7 @@ def test_a_write_that_fails_is_a_gap() -> None:
 
 
 def test_what_was_dropped_adds_up() -> None:
-    """Since the start: events, not the gap's record; each new drop has a new log line."""
+    """The total of dropped events since the start grows without the gap's own record; each drop has a log line."""
     bench = Bench()
     for lost in (1, 2):
         bench.take(*[STUCK] * lost)
@@ -319,7 +322,7 @@ def test_what_was_dropped_adds_up() -> None:
 
 
 def test_nothing_is_written_of_nothing() -> None:
-    """No alarm goes off for a server at rest."""
+    """Without events the queue writes nothing and arms no alarm."""
     bench = Bench()
     bench.events.flush()
     bench.clock.advance(10 * LINGER_MS)
@@ -327,7 +330,7 @@ def test_nothing_is_written_of_nothing() -> None:
 
 
 def test_the_end_waits_for_what_is_to_be_written() -> None:
-    """Also for what came while something was being written; not for a disk that fails."""
+    """The end of the queue waits for all events, also those that come during a write, but not for a failing disk."""
     bench = Bench()
     ends: list[str] = []
     bench.take(STUCK)

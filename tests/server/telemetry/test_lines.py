@@ -1,4 +1,4 @@
-"""Log lines."""
+"""The format of log lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HOSTILE = 'a\nfake line\r\x1b[2J\u2028"end'
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
 def test_one_call_is_one_line_whatever_it_says(log_format: str) -> None:
-    """Text from a client can't start a line of its own, nor reach the terminal as a command."""
+    """One call is one line: text from a client can't start a new line or send a command to the terminal."""
     stream = io.StringIO()
     Lines(stream, log_format, 1, ManualClock()).write(Level.WARN, "something", HOSTILE, group=HOSTILE)
     line = stream.getvalue()
@@ -25,14 +25,14 @@ def test_one_call_is_one_line_whatever_it_says(log_format: str) -> None:
 
 
 def test_a_text_line_looks_like_a_brokers() -> None:
-    """Time, level, who, what."""
+    """A text line has time, level, logger and text, as a broker's line has."""
     stream = io.StringIO()
     Lines(stream, "text", 7, ManualClock()).info("something", "It happened")
     assert stream.getvalue().rstrip().endswith("] INFO [GroupCoordinator 7]: It happened")
 
 
 def test_a_json_line_is_an_object() -> None:
-    """It has ts in UTC with milliseconds, level, event, node, the fields and the text."""
+    """A JSON line is an object with ts in UTC with milliseconds, level, event, node, the fields and the text."""
     stream = io.StringIO()
     Lines(stream, "json", 1, ManualClock()).error("something", "It happened", partition=3, names=("a", "b"))
     assert json.loads(stream.getvalue()) == {
@@ -47,7 +47,7 @@ def test_a_json_line_is_an_object() -> None:
 
 
 def test_a_supervisors_lines_are_of_no_node() -> None:
-    """A node in them is one that they are about."""
+    """A supervisor's line has no node of its own; a node in it is its subject."""
     text, objects = io.StringIO(), io.StringIO()
     Lines(text, "text", None, ManualClock()).info("something", "It happened")
     Lines(objects, "json", None, ManualClock()).info("something", "It happened")
@@ -56,7 +56,7 @@ def test_a_supervisors_lines_are_of_no_node() -> None:
 
 
 def test_a_line_that_can_not_be_written_is_let_go() -> None:
-    """A closed pipe or a full disk is nobody's failure."""
+    """A line that can't be written, because of a closed pipe or a full disk, is dropped without an error."""
     stream = io.StringIO()
     stream.close()
     Lines(stream, "text", 1, ManualClock()).info("event", "text")

@@ -20,7 +20,7 @@ FIELDS: dict[str, Any] = {
 
 
 def line_of(name: str) -> dict[str, Any]:
-    """The line of a report about the log orders-0."""
+    """Return the line of a report about the log orders-0."""
     stream = io.StringIO()
     report(Lines(stream, "json", 1, ManualClock()), name, "orders-0", **FIELDS)
     line: dict[str, Any] = json.loads(stream.getvalue() or "{}")
@@ -29,7 +29,7 @@ def line_of(name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", REPORTS)
 def test_each_report_is_a_line(name: str) -> None:
-    """With its name, its level, all fields, and words."""
+    """The line has the report's name, its level, all fields, and words."""
     line = line_of(name)
     assert (line["event"], line["level"]) == (name, REPORTS[name].level.value)
     assert {field: line[field] for field in FIELDS} == FIELDS
@@ -37,12 +37,12 @@ def test_each_report_is_a_line(name: str) -> None:
 
 
 def test_words_name_the_log_and_what_is_wrong() -> None:
-    """Of a few."""
+    """The words name the log and the problem."""
     assert line_of("compacted")["message"] == "orders-0: compacted from 9 to 3 bytes in 0.5 s"
     assert line_of("topic_not_shrunk")["message"] == "tenure.topics: more has 5 partitions already, not 3"
     assert "7 bytes from 40 of 00.log" in line_of("tail_cut")["message"]
 
 
 def test_what_another_line_says_has_none() -> None:
-    """The runtime says itself that a partition is damaged, with what it does about it."""
+    """A report of damage makes no line, because the runtime logs the damage and its own reaction."""
     assert line_of("partition_damaged") == {}

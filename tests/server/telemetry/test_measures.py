@@ -1,4 +1,4 @@
-"""Measures: each note counts once, under the right name; groups are counted when somebody asks."""
+"""Measures count each note once, under the right name, and count groups only for a scrape."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ HEARTBEAT = API_KEYS["Heartbeat"]
 
 
 def changed(note: notes.Note, **fields: Any) -> notes.Note:
-    """The same note with other fields."""
+    """Return the same note with other fields."""
     return type(note)(**dict(zip(note.FIELDS, note, strict=True)) | fields)
 
 
 def started(group: str, **cause: Any) -> notes.RebalanceStarted:
-    """A rebalance that begins."""
+    """Return the start of a rebalance."""
     return notes.RebalanceStarted(group, 1, "Stable", CAUSE._replace(**cause), 2)
 
 
 def test_rebalances_add_up_by_cause_and_by_group() -> None:
-    """Fifty of them: whatever they are split by, the sum is fifty."""
+    """Fifty rebalances add up to fifty, by cause and by group."""
     measures = Measures()
     measures.take([started(f"g-{number % 3}") for number in range(30)])
     measures.take([started("g-0", kind=CauseKind.MEMBER_LEFT, reason="", join_reason=None) for _ in range(20)])
@@ -43,14 +43,14 @@ def test_rebalances_add_up_by_cause_and_by_group() -> None:
 
 
 def test_a_further_cause_is_no_further_rebalance() -> None:
-    """It came into one that had begun."""
+    """A further cause of a rebalance that has begun doesn't count as another rebalance."""
     measures = Measures()
     measures.take([started("g"), notes.RebalanceCause("g", 1, CAUSE)])
     assert measures.rebalances.total() == 1
 
 
 def test_groups_that_somebody_makes_up_make_up_no_series() -> None:
-    """Those beyond the limit are counted together; a deleted group gives its place to the next."""
+    """Groups beyond the limit share one series; a deleted group frees its series for the next group."""
     measures = Measures()
     measures.take([started(f"g-{number}") for number in range(GROUPS_MAX + 50)])
     assert len(measures.by_group) == GROUPS_MAX + 1
@@ -61,7 +61,7 @@ def test_groups_that_somebody_makes_up_make_up_no_series() -> None:
 
 
 def test_how_a_rebalance_ended_and_how_long_its_phases_took() -> None:
-    """One that never got to its second phase counts in the first alone."""
+    """A rebalance counts by its outcome; if it ends in its first phase, the second phase has no duration."""
     measures = Measures()
     measures.take([ENDED, changed(ENDED, outcome=Outcome.EMPTIED, preparing_ms=2_000, completing_ms=None)])
     assert measures.ended == {Outcome.COMPLETED: 1, Outcome.EMPTIED: 1}
@@ -71,7 +71,7 @@ def test_how_a_rebalance_ended_and_how_long_its_phases_took() -> None:
 
 
 def test_what_else_is_counted() -> None:
-    """Members by how they went, restarts by whether they rebalanced, fencings by operation."""
+    """The measures count restarts by their rebalance, fencings by operation, dropped members and removed offsets."""
     measures = Measures()
     replaced = notes.MemberReplaced("g", 5, "m-2", "m-1", "i-1", "Stable", "client", "/h")
     measures.take(
@@ -91,7 +91,7 @@ def test_what_else_is_counted() -> None:
 
 
 def test_answers_are_counted_by_the_error_on_top() -> None:
-    """OffsetCommit has none there."""
+    """Answers count by their top-level error; OffsetCommit has none there."""
     measures = Measures()
     measures.answered(HEARTBEAT, HeartbeatResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
     measures.answered(HEARTBEAT, HeartbeatResponse())
@@ -100,7 +100,7 @@ def test_answers_are_counted_by_the_error_on_top() -> None:
 
 
 def test_answers_with_errors_inside() -> None:
-    """A LeaveGroup of members, of which one is unknown; an OffsetCommit that is refused."""
+    """Errors inside an answer count too: of one unknown member in LeaveGroup, or of a refused OffsetCommit."""
     measures = Measures()
     left = [LeaveGroupResponse.MemberResponse(error_code=each) for each in (0, ErrorCode.UNKNOWN_MEMBER_ID)]
     measures.answered(API_KEYS["LeaveGroup"], LeaveGroupResponse(members=left))
@@ -116,7 +116,7 @@ def test_answers_with_errors_inside() -> None:
 
 
 def test_recent_loads_are_of_the_last_half_minute() -> None:
-    """All of them stay in the histogram."""
+    """Loads count as recent for half a minute; the histogram keeps all."""
     loads = Loads()
     loads.add(1_000, 10)
     loads.add(20_000, 30)
@@ -126,7 +126,7 @@ def test_recent_loads_are_of_the_last_half_minute() -> None:
 
 
 async def test_a_census_of_very_many_groups_lets_the_loop_go_on() -> None:
-    """Other callbacks have their turn in between, and nothing is counted twice or left out."""
+    """Other callbacks run while the census counts very many groups, and it counts each group once."""
     groups = {str(number): Group(str(number), 0) for number in range(3 * COUNTED_AT_ONCE)}
     coordinator: Any = SimpleNamespace(groups=groups)
     loop, turns = asyncio.get_running_loop(), 0

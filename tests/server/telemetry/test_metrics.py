@@ -1,4 +1,4 @@
-"""A scrape says what was counted, in a text that Prometheus's own parser reads."""
+"""A scrape has all counts, in a text that Prometheus's own parser reads."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 def made(measures: Measures) -> list[Metric]:
-    """All metrics."""
+    """Return all metrics."""
     return [*families(measures, NOW), *server_families(SERVER), *log_families(measures.logs)]
 
 
 def samples(measures: Measures, accept: str = "") -> Samples:
-    """Every value of a scrape, by name and labels."""
+    """Return every value of a scrape, by name and labels."""
     text, content_type = exposition(made(measures), accept)
     read = parse_openmetrics if "openmetrics" in content_type else parse
     return {
@@ -48,7 +48,7 @@ def samples(measures: Measures, accept: str = "") -> Samples:
 
 
 def test_rebalances_by_cause_add_up() -> None:
-    """Between two scrapes fifty begin: the counter grows by fifty."""
+    """If fifty rebalances begin between two scrapes, the counter grows by fifty."""
     measures = Measures()
     measures.take([started("g-0")])
     before = samples(measures)
@@ -64,7 +64,7 @@ def test_rebalances_by_cause_add_up() -> None:
 
 
 def test_what_there_is() -> None:
-    """Groups by state under Kafka's names, members, and the groups with series of their own."""
+    """A scrape has groups by state under Kafka's names, members, and the groups with series of their own."""
     found = samples(Measures())
     assert found["kafka_coordinator_group_groupmetadatamanager_numgroups", ()] == 3
     assert found["kafka_coordinator_group_groupmetadatamanager_numgroupsstable", ()] == 2
@@ -78,8 +78,8 @@ def test_what_there_is() -> None:
     assert found["tenure_group_generation", (("group", "g-0"),)] == 9
 
 
-def test_every_note_and_answer_is_told_in_both_formats() -> None:
-    """One of each kind; histograms add up and end with all of them."""
+def test_every_note_and_answer_is_in_both_formats() -> None:
+    """Every note and answer is in both formats, and a histogram's last bucket has all its values."""
     measures = Measures()
     measures.take([*EVENTS.values(), ENDED])
     measures.answered(API_KEYS["JoinGroup"], JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED))
@@ -95,7 +95,7 @@ def test_every_note_and_answer_is_told_in_both_formats() -> None:
 
 
 def test_what_logs_cost() -> None:
-    """Of groups and of topics; buckets hold what is no larger than their end."""
+    """A scrape has the costs of the group log and the topics' logs; a bucket includes its upper end."""
     measures = Measures()
     measures.logs["groups"].appended(1_000, 0.004, 0.003)
     measures.logs["groups"].appended(500, 0.2, 0.1)
@@ -117,8 +117,8 @@ def test_what_logs_cost() -> None:
     assert found["kafka_log_logcleanermanager_max_dirty_percent", ()] == 25
 
 
-def test_loads_are_told_as_kafka_tells_them() -> None:
-    """The longest and the mean of the last ones, in ms; without any there is no number."""
+def test_loads_have_kafkas_figures() -> None:
+    """Load times are the longest and the mean of the recent loads in ms; without loads the number is missing."""
     found = samples(Measures())
     assert found["kafka_server_group_coordinator_metrics_partition_load_time_max", ()] == 40
     assert found["kafka_server_group_coordinator_metrics_partition_load_time_avg", ()] == 30
@@ -131,14 +131,14 @@ def test_loads_are_told_as_kafka_tells_them() -> None:
 
 
 def test_a_scrape_has_the_process_too() -> None:
-    """CPU, memory and files, as every Prometheus dashboard expects them."""
+    """A scrape has the process's CPU, memory and files, as every Prometheus dashboard expects."""
     found = samples(Measures())
     assert found["process_resident_memory_bytes", ()] > 1e6
     assert found["process_open_fds", ()] > 0
 
 
 def test_the_page_about_metrics_has_all_of_them() -> None:
-    """By name, and no other."""
+    """The page about metrics names each metric, and no other."""
     page = (Path(__file__).parents[3] / "docs" / "http.md").read_text()
-    told = {name.removesuffix("_total") for name in re.findall(r"^\| `(\w+)", page, re.MULTILINE)}
-    assert told == {family.name for family in made(Measures())}
+    documented = {name.removesuffix("_total") for name in re.findall(r"^\| `(\w+)", page, re.MULTILINE)}
+    assert documented == {family.name for family in made(Measures())}

@@ -69,7 +69,7 @@ EVENTS = {
 
 
 def line_of(note: notes.Note) -> dict[str, Any]:
-    """The JSON line of a note on partition 12."""
+    """Return the JSON line of a note on partition 12."""
     stream = io.StringIO()
     NoteLines(Lines(stream, "json", 1, ManualClock())).take([Noted(12, 0, [note])])
     line: dict[str, Any] = json.loads(stream.getvalue())
@@ -77,7 +77,7 @@ def line_of(note: notes.Note) -> dict[str, Any]:
 
 
 def test_every_note_is_here() -> None:
-    """The table of this file has every kind of note, under the name that it has in the log."""
+    """The table of this file has every kind of note, under its name in the log."""
     kinds = {kind for kind in vars(notes).values() if isinstance(kind, type) and issubclass(kind, notes.Note)}
     assert {type(note) for note in EVENTS.values()} == kinds - {notes.Note}
     assert {event_name(type(note).__name__): note for note in EVENTS.values()} == EVENTS
@@ -85,7 +85,7 @@ def test_every_note_is_here() -> None:
 
 @pytest.mark.parametrize("name", EVENTS)
 def test_a_json_line_has_all_fields_of_its_note(name: str) -> None:
-    """Name, partition and each field as it is."""
+    """A JSON line has the note's name, the partition and each field unchanged."""
     note = EVENTS[name]
     line = line_of(note)
     assert line["event"] == name
@@ -98,7 +98,7 @@ def test_a_json_line_has_all_fields_of_its_note(name: str) -> None:
 
 
 def test_what_a_note_has_of_others_is_an_object() -> None:
-    """Members that are waited for, clients and pending ids have names; those before and after are counted."""
+    """Members that the group waits for, clients and pending ids are objects; members before and after are counts."""
     line = line_of(ENDED)
     assert (line["outcome"], line["before"], line["after"], line["late"]) == ("completed", 1, 2, ["m-2"])
     assert line["waited_for"] == {"member_id": "m-1", "phase": "preparing", "ms": 20}
@@ -110,7 +110,7 @@ def test_what_a_note_has_of_others_is_an_object() -> None:
 
 
 def test_a_cause_is_an_object() -> None:
-    """With the client, its request, and whether the client gave the reason."""
+    """A cause is an object with the client, its request, and whether the client gave the reason."""
     assert line_of(EVENTS["rebalance_started"])["cause"] == {
         "kind": "member_joined",
         "member_ids": ["m-1"],

@@ -1,4 +1,4 @@
-"""Metrics as datagrams: what they say, that they arrive, and that it is no matter if they don't."""
+"""Metrics as datagrams: their text, their arrival, and a sink that is missing."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from tests.server.harness import config_of, memory
 
 
 def answers(count: float, group: str = "g") -> Metric:
-    """A counter with labels."""
+    """Return a counter with labels."""
     family = CounterMetricFamily("answers", "", labels=["api", "group"])
     family.add_metric(["Heartbeat", group], count)
     return family
 
 
 def lines(datagrams: list[bytes]) -> list[str]:
-    """All of them."""
+    """Return the lines of all datagrams."""
     return [line for datagram in datagrams for line in datagram.decode().split("\n")]
 
 
 def test_a_counter_is_sent_by_what_it_grew() -> None:
-    """And not at all if it didn't."""
+    """A counter is sent with its growth, and not at all without growth."""
     made = Datagrams(1, has_tags=True)
     assert lines(made.of([answers(5)])) == ["answers_total:5|c|#node:1,api:Heartbeat,group:g"]
     assert lines(made.of([answers(7)])) == ["answers_total:2|c|#node:1,api:Heartbeat,group:g"]
@@ -40,7 +40,7 @@ def test_a_counter_is_sent_by_what_it_grew() -> None:
 
 
 def test_a_counter_that_begins_anew_is_sent_from_0() -> None:
-    """As a group's does that was deleted and is back, whether somebody looked meanwhile or not."""
+    """The counter of a group that was deleted and came back starts from 0, with or without a send in between."""
     made = Datagrams(1, has_tags=True)
     made.of([answers(5)])
     assert lines(made.of([answers(1)])) == ["answers_total:1|c|#node:1,api:Heartbeat,group:g"]
@@ -49,7 +49,7 @@ def test_a_counter_that_begins_anew_is_sent_from_0() -> None:
 
 
 def test_a_gauge_is_sent_as_it_is() -> None:
-    """Each time; one that has no value is left out."""
+    """A gauge is sent each time with its value; a gauge without a value isn't sent."""
     made = Datagrams(1, has_tags=True)
     gauges = [GaugeMetricFamily("members", "", value=3), GaugeMetricFamily("load", "", value=nan)]
     for _ in range(2):
@@ -57,7 +57,7 @@ def test_a_gauge_is_sent_as_it_is() -> None:
 
 
 def test_a_histogram_is_counters() -> None:
-    """Its buckets, the number of its values, and their sum."""
+    """A histogram is sent as counters: its buckets, the number of its values, and their sum."""
     family = HistogramMetricFamily("wait_seconds", "")
     family.add_metric([], [("0.5", 1), ("+Inf", 2)], 1.25)
     assert lines(Datagrams(1, has_tags=True).of([family])) == [
@@ -69,20 +69,20 @@ def test_a_histogram_is_counters() -> None:
 
 
 def test_without_tags_labels_are_parts_of_the_name() -> None:
-    """Nodes and labels that a plain StatsD can tell apart."""
+    """Without tags, node and labels become parts of the name, so that a plain StatsD keeps them apart."""
     assert lines(Datagrams(2, has_tags=False).of([answers(5, "")])) == ["node-2.answers_total.Heartbeat._:5|c"]
 
 
 @pytest.mark.parametrize("has_tags", [True, False])
 def test_a_group_cant_make_up_a_metric(*, has_tags: bool) -> None:
-    """Its id may have any characters."""
+    """A group id with any characters can't inject a metric."""
     (line,) = lines(Datagrams(1, has_tags=has_tags).of([answers(1, "a\nb:1|c|#x,y.z")]))
     assert line.count("|") == (2 if has_tags else 1)
     assert line.count(":") == (4 if has_tags else 1)
 
 
 def test_lines_share_datagrams_as_far_as_they_fit() -> None:
-    """None is cut; one that is too long goes alone."""
+    """Lines share datagrams as far as they fit; no line is cut, and one that is too long goes alone."""
     counters = [answers(1, f"group-{number}") for number in range(100)]
     long = answers(1, "x" * 2 * DATAGRAM_BYTES)
     datagrams = Datagrams(1, has_tags=True).of([*counters, long])
@@ -92,7 +92,7 @@ def test_lines_share_datagrams_as_far_as_they_fit() -> None:
 
 
 class Received(asyncio.DatagramProtocol):
-    """A sink: keeps the lines, and lets who waits look again."""
+    """A sink that keeps the lines, and wakes the test for each."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -103,7 +103,7 @@ class Received(asyncio.DatagramProtocol):
         self.news.set()
 
     async def until(self, holds: Callable[[list[str]], bool]) -> None:
-        """Wait."""
+        """Wait until it holds."""
         async with asyncio.timeout(10):
             while not holds(self.lines):
                 self.news.clear()
@@ -112,7 +112,7 @@ class Received(asyncio.DatagramProtocol):
 
 @asynccontextmanager
 async def sending(tmp_path: Path, sink: str, log: StringIO) -> AsyncIterator[Server]:
-    """A server that sends metrics to `sink`."""
+    """Yield a server that sends metrics to `sink`."""
     config = config_of(
         "listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={tmp_path}", f"tenure.statsd={sink}",
         "tenure.statsd.interval.ms=100", "tenure.events.enable=false", "tenure.log.format=json",
@@ -126,7 +126,7 @@ async def sending(tmp_path: Path, sink: str, log: StringIO) -> AsyncIterator[Ser
 
 
 async def test_a_servers_metrics_arrive(tmp_path: Path) -> None:
-    """By a real socket, again and again, and once more at the end; what a counter grew adds up."""
+    """A server's metrics arrive through a real socket, repeatedly and once more at the end, and counters add up."""
     loop = asyncio.get_running_loop()
     transport, sink = await loop.create_datagram_endpoint(Received, local_addr=("127.0.0.1", 0))
     port = transport.get_extra_info("sockname")[1]
@@ -147,7 +147,7 @@ async def test_a_servers_metrics_arrive(tmp_path: Path) -> None:
 
 
 async def test_a_sink_that_is_gone_is_no_matter(tmp_path: Path) -> None:
-    """The server answers, and says nothing."""
+    """Without a sink the server answers and logs nothing."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as gone:
         gone.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{gone.getsockname()[1]}"
@@ -159,8 +159,8 @@ async def test_a_sink_that_is_gone_is_no_matter(tmp_path: Path) -> None:
     assert "statsd" not in log.getvalue()
 
 
-async def test_a_sink_whose_name_nobody_knows_is_told_once(tmp_path: Path) -> None:
-    """With the reason."""
+async def test_a_sink_with_an_unknown_name_is_logged_once(tmp_path: Path) -> None:
+    """If the sink's name is unknown, one log line gives the reason."""
     log = StringIO()
     async with sending(tmp_path, "no-such-host.invalid:8125", log) as server:
         assert server._statsd is not None
@@ -170,7 +170,7 @@ async def test_a_sink_whose_name_nobody_knows_is_told_once(tmp_path: Path) -> No
 
 
 async def test_what_was_counted_meanwhile_is_sent_when_the_name_is_known(tmp_path: Path) -> None:
-    """Nothing counts as sent before there is somewhere to send it to."""
+    """While the name is unknown nothing counts as sent; when it is known, everything is sent."""
     loop = asyncio.get_running_loop()
     transport, sink = await loop.create_datagram_endpoint(Received, local_addr=("127.0.0.1", 0))
     counter = "tenure_partition_load_seconds_count:{}|c|#node:1"

@@ -2,19 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from coordinator.group.client import Client
-from coordinator.server.wire.call import Call, gather, ring
+from coordinator.server.runtime.pace import Pace
+from coordinator.server.wire.call import Call, Steps, gather, ring
 from protocol.messages import HeartbeatResponse
-from tests.server.harness import endless_pace
+from tests.server.harness import ManualClock, endless_pace
 
 
-def call_of() -> Call:
+def call_of(pace: Pace | None = None) -> Call:
     """The call of a Heartbeat."""
-    return Call(12, 0, 1, Client("c", "/h"), "PLAINTEXT", "127.0.0.1", lambda _: None, lambda *_: None, endless_pace())
+    client = Client("c", "/h")
+    return Call(12, 0, 1, client, "PLAINTEXT", "127.0.0.1", lambda _: None, lambda *_: None, pace or endless_pace())
+
+
+class Turns:
+    """A loop with a pace, whose turns the test calls. did: the steps of each turn so far; each takes 1 ms."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.next: list[Callable[[], None]] = []
+        self.pace = Pace(self.clock, self.next.append)
+        self.did: list[int] = []
+
+    def steps(self, count: int, then: Callable[[], None]) -> Steps:
+        """So many steps, and `then` at the end."""
+        for _ in range(count):
+            self.did[-1:] = [self.did[-1] + 1]
+            self.clock.advance(1)
+            yield
+        then()
+
+    def turn(self) -> None:
+        """Call back what waits for the next turn."""
+        now, self.next[:] = list(self.next), []
+        self.did.append(0)
+        for callback in now:
+            callback()
 
 
 def test_an_answer_at_once_is_taken_and_one_later_is_sent() -> None:
@@ -87,3 +115,57 @@ def test_gather_hands_on_everything_in_order_once_it_is_there() -> None:
     assert got == [["a", "b", "c"]]
     assert not list(gather(0, got.append))
     assert got[-1] == []
+
+
+def test_work_pauses_when_the_turn_has_no_time() -> None:
+    """Each turn does some steps, further turns do the rest, and the answer comes with the last step."""
+    turns, sent = Turns(), list[Any]()
+    call = call_of(turns.pace)
+    turns.did.append(0)
+    call.work(turns.steps(20, lambda: call.answer(HeartbeatResponse())))
+    assert call.take(sent.append) is None
+    assert 0 < turns.did[0] < 5
+    while turns.next:
+        turns.turn()
+    assert sum(turns.did) == 20
+    assert max(turns.did) < 5
+    assert len(sent) == 1
+
+
+def test_a_closed_connection_ends_work() -> None:
+    """The generator is closed before its next step; nothing is answered and nothing raised."""
+    turns, sent, ends = Turns(), list[Any](), list[str]()
+    call = call_of(turns.pace)
+    turns.did.append(0)
+
+    def steps() -> Steps:
+        try:
+            yield from turns.steps(20, lambda: ends.append("done"))
+        finally:
+            ends.append("ended")
+
+    call.work(steps())
+    assert call.take(sent.append) is None
+    call.close()
+    before = sum(turns.did)
+    while turns.next:
+        turns.turn()
+    assert (sum(turns.did) - before, ends, sent) == (0, ["ended"], [])
+
+
+def test_an_error_in_a_later_turn_reaches_the_connection() -> None:
+    """`send` gets the exception of a step; the turn goes on with other work."""
+    turns, sent, others = Turns(), list[Any](), list[str]()
+    call = call_of(turns.pace)
+    turns.did.append(0)
+
+    def fail() -> None:
+        raise KeyError("ours")
+
+    call.work(turns.steps(5, fail))
+    assert call.take(sent.append) is None
+    turns.pace.later(lambda: others.append("done"))
+    while turns.next:
+        turns.turn()
+    assert [type(outcome) for outcome in sent] == [KeyError]
+    assert others == ["done"]

@@ -12,7 +12,15 @@ from coordinator.log.memory import MemoryEngine
 from coordinator.server.runtime.pace import TURN_MAX_MS
 from coordinator.server.timers import LEFTOVERS_MIN
 from coordinator.server.wire.call import Call
-from coordinator.server.wire.connection import QUEUED_BYTES_MAX, WRITE_BYTES, Connection, java_host, plain_address
+from coordinator.server.wire.connection import (
+    QUEUED_BYTES_MAX,
+    WRITE_BYTES,
+    Connection,
+    java_host,
+    pieces,
+    plain_address,
+)
+from protocol.connection import SIZE_BYTES
 from protocol.header import encode_request, encode_response
 from protocol.messages import (
     API_KEYS,
@@ -24,7 +32,7 @@ from protocol.messages import (
     MetadataRequest,
 )
 from schemas.errors import ErrorCode
-from tests.server.harness import heartbeat_request, join_request, seat, serving, sync_request
+from tests.server.harness import Serving, heartbeat_request, join_request, seat, serving, sync_request
 
 
 def frame(content: bytes) -> bytes:
@@ -224,6 +232,133 @@ async def test_a_client_that_does_not_read_is_not_read_from() -> None:
         for _ in range(count):
             assert await peer.receive_frame() is not None
         assert connection.queued_bytes == 0
+
+
+# Large answers.
+
+
+def test_parts_become_pieces() -> None:
+    """Small parts are joined, a larger part is cut without a copy, and the bytes are the same in the same order."""
+    large = bytes(range(256)) * 1_000
+    parts = [b"ab", b"", b"cd", large, b"ef", b"x" * WRITE_BYTES, b"y" * (WRITE_BYTES - 1), b"z", b"end"]
+    found = list(pieces(parts))
+    assert b"".join(found) == b"".join(parts)
+    assert all(0 < len(piece) < 2 * WRITE_BYTES for piece in found)
+    assert found[0] == b"abcd"
+    views = [piece for piece in found if isinstance(piece, memoryview)]
+    assert {id(view.obj) for view in views} == {id(large)}
+    assert list(pieces([])) == []
+
+
+class LargeAnswers:
+    """A dispatch that answers each Metadata in many parts, as `pieces` gets them."""
+
+    def __init__(self, server: Serving) -> None:
+        self.parts = [struct.pack(">i", 4 + 2_000 * 30_000), b"part", *([b"p" * 30_000] * 2_000)]
+        self.calls = 0
+        self._dispatch = server.server.connections.dispatch
+        server.server.connections.dispatch = self.answer
+
+    def answer(self, connection: Connection, frame: bytes) -> bytes | list[bytes] | None:
+        if frame.startswith(struct.pack(">h", API_KEYS["Metadata"])):
+            self.calls += 1
+            return list(self.parts)
+        return self._dispatch(connection, frame)
+
+
+async def test_a_large_answer_is_written_as_the_client_takes_it() -> None:
+    """The rest of the answer waits here, and so do further requests; all answers arrive, in order and whole."""
+    async with serving() as server:
+        large = LargeAnswers(server)
+        peer = await server.peer()
+        joined = await seat(peer, "g", "i")
+        beat = heartbeat_request("g", joined, "i")
+        assert (await peer.ask(beat, 4)).error_code == ErrorCode.NONE
+        await peer.send(MetadataRequest(topics=[]), 4)
+        await server.until(lambda: large.calls == 1)
+        (connection,) = server.connections()
+        await server.until(lambda: not connection._writable)
+        assert connection._rest is not None
+        transport = connection._transport
+        assert transport is not None
+        assert transport.get_write_buffer_size() < 4 * WRITE_BYTES
+        await peer.send(beat, 4)  # a repeated one, which would be answered before dispatch
+        await peer.send(MetadataRequest(topics=[]), 4)
+        await server.barrier()
+        assert large.calls == 1
+        for expected in (b"".join(large.parts)[SIZE_BYTES:], None, b"".join(large.parts)[SIZE_BYTES:]):
+            frame = await peer.receive_frame()
+            assert frame is not None
+            assert len(frame) < 100 if expected is None else frame == expected
+        assert large.calls == 2
+        await server.until(lambda: connection._rest is None and connection.queued_bytes == 0)
+
+
+async def test_a_large_answer_is_cut_by_the_turn() -> None:
+    """If the client takes all, the answer still takes many turns, and no heartbeat's answer comes into its middle."""
+    async with serving() as server:
+        large = LargeAnswers(server)
+        peer = await server.peer()
+        joined = await seat(peer, "g", "i")
+        beat = heartbeat_request("g", joined, "i")
+        assert (await peer.ask(beat, 4)).error_code == ErrorCode.NONE
+        (connection,) = server.connections()
+        transport = Taking(server)
+        connection._transport = transport  # type: ignore[assignment]
+        connection.data_received(peer.frame(MetadataRequest(topics=[]), 4))
+        assert connection._rest is not None
+        assert connection._writable
+        at_once = len(transport.written)
+        connection.data_received(peer.frame(beat, 4))
+        assert len(transport.written) == at_once < 10
+        await server.until(lambda: connection._rest is None and not connection.queued_bytes)
+        whole = b"".join(transport.written)
+        assert whole[: len(whole) - 16].startswith(b"".join(large.parts))
+        assert len(whole) - len(b"".join(large.parts)) < 100
+
+
+class Taking:
+    """A transport that takes all at once; each write takes half a turn."""
+
+    def __init__(self, server: Serving) -> None:
+        self.written: list[bytes] = []
+        self._clock = server.clock
+
+    def write(self, data: bytes) -> None:
+        self.written.append(bytes(data))
+        self._clock.advance(TURN_MAX_MS // 2)
+
+    def abort(self) -> None:
+        """Nothing is open."""
+
+    close = abort
+
+
+async def test_a_client_that_leaves_in_the_middle_of_a_large_answer_leaves_nothing_behind() -> None:
+    """The rest of the answer is dropped with the connection, without a log line."""
+    async with serving() as server:
+        LargeAnswers(server)
+        peer = await server.peer()
+        await peer.send(MetadataRequest(topics=[]), 4)
+        await server.until(lambda: bool(server.connections()) and not server.connections()[0]._writable)
+        (connection,) = server.connections()
+        before = len(server.events())
+        peer.close()
+        await server.until(lambda: len(server.connections()) == 0)
+        assert connection._rest is None
+        assert server.events()[before:] == []
+
+
+async def test_a_server_that_stops_finishes_a_large_answer() -> None:
+    """`close` hands the rest to the transport, which closes behind it."""
+    async with serving() as server:
+        large = LargeAnswers(server)
+        peer = await server.peer()
+        await peer.send(MetadataRequest(topics=[]), 4)
+        await server.until(lambda: bool(server.connections()) and not server.connections()[0]._writable)
+        server.connections()[0].close()
+        assert await peer.receive_frame() == b"".join(large.parts)[SIZE_BYTES:]
+        assert await peer.is_closed()
 
 
 async def test_a_mistake_of_ours_costs_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -210,6 +210,23 @@ async def test_a_client_cannot_make_us_remember_ever_more(monkeypatch: pytest.Mo
             assert max(map(len, (*kept._young, *kept._old))) < BYTES_MAX
 
 
+async def test_a_member_has_one_remembered_heartbeat_however_many_client_ids_it_comes_under() -> None:
+    """Each client id makes another request; the last one replaces the one before, before and after a rotation."""
+    async with serving() as server:
+        peer = await server.peer()
+        request = heartbeat_request("g", await seat(peer, "g", "i"))
+        kept = server.server._api.heartbeats_of(ANONYMOUS)
+        for number in range(200):
+            if number == 100:
+                kept._rotate()
+                assert kept._old
+            data = encode_request(request, 3, number, f"client-{number}")
+            await peer.send_bytes(data)
+            assert await peer.receive_frame() == encode_response(12, 3, number, HeartbeatResponse())[4:]
+            assert beats(server)(data) is not None
+            assert set(kept._young) | set(kept._old) == {data[:8] + data[12:]}
+
+
 @pytest.mark.parametrize("version", range(5))
 async def test_what_is_remembered_of_a_heartbeat_answers_as_dispatch_does(version: int) -> None:
     """The short cut answers only the same bytes with any correlation id, not changed, longer or shorter bytes."""

@@ -1,0 +1,174 @@
+"""What protects the server from clients of HTTP: a limit on connections, timeouts, and the check of the Host header.
+
+HTTP shares the process's files and its event loop with Kafka's clients, so it has limits of its own. A connection above
+`tenure.http.max.connections` is closed at once. A connection is closed too if no request came for
+`tenure.http.idle.timeout.ms`, or if its client took nothing of an answer for as long.
+
+The Host header must name this server. Otherwise a web page could give its own name the address of this server (DNS
+rebinding) and read all groups through the browser of somebody who can reach it. Allowed are addresses, `localhost`, and
+the names in `tenure.http.hosts`.
+
+House rule: no route knows of this.
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import JSONResponse
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from coordinator.server.clock import Alarm
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Collection
+
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from coordinator.server.clock import Clock
+    from coordinator.server.telemetry.lines import Lines
+
+REFUSALS_MS = 60_000
+"""A further line about refused connections comes this long after the last."""
+
+
+class Guard:
+    """The connections of HTTP. connections_max, idle_ms: see the module."""
+
+    def __init__(self, clock: Clock, lines: Lines, connections_max: int, idle_ms: int) -> None:
+        self._clock = clock
+        self._lines = lines
+        self._max = connections_max
+        self._idle_ms = idle_ms
+        self._open: set[GuardedProtocol] = set()
+        self._alarm: Alarm[GuardedProtocol] = Alarm(clock, lambda protocol: protocol.cut())
+        self._refused = 0
+        self._said_ms: int | None = None
+
+    @property
+    def count(self) -> int:
+        """How many connections are open."""
+        return len(self._open)
+
+    def protocol(self, **arguments: Any) -> GuardedProtocol:
+        """A connection, for uvicorn."""
+        return GuardedProtocol(self, **arguments)
+
+    def admit(self, protocol: GuardedProtocol) -> bool:
+        """Whether a new connection may stay."""
+        if len(self._open) < self._max:
+            self._open.add(protocol)
+            return True
+        self._refused += 1
+        now_ms = self._clock.ms()
+        if self._said_ms is None or now_ms - self._said_ms >= REFUSALS_MS:
+            text = f"HTTP: closed {self._refused} connections: tenure.http.max.connections, {self._max}, is reached"
+            self._lines.warn("http_refused", text, refused=self._refused, limit=self._max)
+            self._said_ms, self._refused = now_ms, 0
+        return False
+
+    def remove(self, protocol: GuardedProtocol) -> None:
+        """A connection has closed."""
+        self._open.discard(protocol)
+        self._alarm.cancel(protocol)
+
+    def wait(self, protocol: GuardedProtocol) -> None:
+        """The client must do something within the idle timeout."""
+        self._alarm.arm(protocol, self._clock.ms() + self._idle_ms)
+
+    def go_on(self, protocol: GuardedProtocol) -> None:
+        """The client did it."""
+        self._alarm.cancel(protocol)
+
+
+class GuardedProtocol(H11Protocol):
+    """A connection under a Guard."""
+
+    def __init__(self, guard: Guard, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._guard = guard
+        self._is_admitted = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """As Protocol."""
+        super().connection_made(transport)
+        self._is_admitted = self._guard.admit(self)
+        if self._is_admitted:
+            self._guard.wait(self)
+        else:
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """As Protocol."""
+        self._guard.remove(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """As Protocol."""
+        if not self._is_admitted:
+            return
+        super().data_received(data)
+        self._go_on()
+
+    def on_response_complete(self) -> None:
+        """As H11Protocol: an answer is written."""
+        self._guard.wait(self)
+        super().on_response_complete()
+        self._go_on()  # if the next request was in the buffer
+
+    def pause_writing(self) -> None:
+        """As Protocol: the client takes nothing."""
+        super().pause_writing()
+        self._guard.wait(self)
+
+    def resume_writing(self) -> None:
+        """As Protocol: the client takes the answer again."""
+        super().resume_writing()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Wait for the client no longer, if it is the server's turn: an answer is being made or written."""
+        cycle: object = self.cycle  # None before the first request, though uvicorn doesn't say so
+        if cycle is not None and not self.cycle.response_complete and not self.flow.write_paused:
+            self._guard.go_on(self)
+
+    def cut(self) -> None:
+        """Close the connection: its client did nothing for too long."""
+        self.transport.abort()
+
+
+class HostCheck:
+    """Lets a request through to `app` if its Host header names this server. names: beside addresses and localhost."""
+
+    def __init__(self, app: ASGIApp, names: Collection[str]) -> None:
+        self._app = app
+        self._names = {"localhost", *map(str.lower, names)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As ASGI."""
+        if scope["type"] == "http":
+            hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+            if not all(self._is_ours(host) for host in hosts):
+                text = f"this server is not called {hosts[0][:200]!r}; tenure.http.hosts names further hosts"
+                await JSONResponse({"error": text}, 421)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    def _is_ours(self, host: str) -> bool:
+        name = host_name(host)
+        if name.lower().removesuffix(".") in self._names:
+            return True
+        try:
+            ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+
+def host_name(host: str) -> str:
+    """The name or address in a Host header, without its port and brackets."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0] if host.count(":") <= 1 else host

@@ -1,0 +1,179 @@
+"""Clients of HTTP that hold connections, don't read, or come under another's name: they cost themselves alone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator.config import load
+from coordinator.server.app import Server
+from coordinator.server.http import site
+from coordinator.server.http.guard import host_name
+from coordinator.timeline.entries import Timeline
+from tests.server.harness import memory
+
+WITHIN_S = 20.0
+
+
+class Web:
+    """The HTTP side of a server in this loop."""
+
+    def __init__(self, server: Server, log: Path) -> None:
+        assert server._site is not None
+        self.guard = server._site._guard
+        self._log = log
+        self.port = int(self.lines("http_listening")[0]["url"].rstrip("/").rpartition(":")[2])
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Let the server go on until something holds."""
+        async with asyncio.timeout(WITHIN_S):
+            while not holds():  # noqa: ASYNC110 - in the server, which runs in this loop
+                await asyncio.sleep(0)
+
+    def lines(self, event: str) -> list[dict[str, Any]]:
+        """The log lines of this event."""
+        return [line for line in map(json.loads, self._log.read_text().splitlines()) if line["event"] == event]
+
+    def connect(self, buffer_bytes: int | None = None) -> socket.socket:
+        """A connection; buffer_bytes: of what it has not read yet."""
+        sock = socket.socket()
+        if buffer_bytes is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
+        sock.settimeout(WITHIN_S)
+        sock.connect(("127.0.0.1", self.port))
+        return sock
+
+    async def status(self, host: str | None, path: str = "/healthz") -> int:
+        """The status of a request with this Host header."""
+        line = f"Host: {host}\r\n" if host is not None else ""
+        version = "1.1" if host is not None else "1.0"
+        answer = await asyncio.to_thread(self._ask, f"GET {path} HTTP/{version}\r\n{line}Connection: close\r\n\r\n")
+        return int(answer.split(b" ", 2)[1])
+
+    def _ask(self, request: str) -> bytes:
+        with self.connect() as sock:
+            sock.sendall(request.encode())
+            return sock.recv(65_536)
+
+
+@asynccontextmanager
+async def serving(folder: Path, *sets: str, events: bool = False) -> AsyncIterator[Web]:
+    """A server with HTTP and these settings."""
+    config, _ = load(
+        sets=[
+            "listeners=PLAINTEXT://127.0.0.1:0",
+            "tenure.http=127.0.0.1:0",
+            "tenure.log.format=json",
+            f"tenure.events.enable={str(events).lower()}",
+            f"log.dirs={folder / 'data'}",
+            *sets,
+        ]
+    )
+    with (folder / "lines").open("w") as log:
+        server = Server(config, log=log) if events else Server(config, opened=memory(config), log=log)
+        await server.start()
+        await server.loaded.wait()
+        yield Web(server, folder / "lines")
+        await server.stop()
+
+
+async def ended(sock: socket.socket) -> bool:
+    """Whether the server closes a connection, after whatever it sends before."""
+
+    def read() -> bool:
+        try:
+            while sock.recv(1_048_576):
+                pass
+        except ConnectionResetError:
+            pass
+        except TimeoutError:
+            return False
+        return True
+
+    return await asyncio.to_thread(read)
+
+
+async def test_connections_above_the_limit_are_closed(tmp_path: Path) -> None:
+    """One line says so. When another connection ends, a new one is served."""
+    async with serving(tmp_path, "tenure.http.max.connections=2") as web:
+        held = [web.connect() for _ in range(2)]
+        for _ in range(5):
+            with web.connect() as further:
+                assert await ended(further)
+        (line,) = web.lines("http_refused")
+        assert line["limit"] == 2
+        for sock in held:
+            sock.close()
+        await web.until(lambda: web.guard.count < 2)
+        assert await web.status("localhost") == 200
+
+
+async def test_a_connection_without_a_request_is_closed(tmp_path: Path) -> None:
+    """Neither silence nor half a request keeps it open."""
+    async with serving(tmp_path, "tenure.http.idle.timeout.ms=100") as web:
+        with web.connect() as silent, web.connect() as half:
+            half.sendall(b"GET /healthz HTTP/1.1\r\nHost: local")
+            assert await ended(silent)
+            assert await ended(half)
+
+
+async def test_a_client_that_does_not_read_is_cut(tmp_path: Path) -> None:
+    """It asks for much and takes nothing: the server closes the connection and frees the answers."""
+    async with serving(tmp_path, "tenure.http.idle.timeout.ms=300") as web:
+        with web.connect(buffer_bytes=4_096) as slow:
+            await asyncio.to_thread(slow.sendall, b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 500)
+            await web.until(lambda: web.guard.count == 1)
+            await web.until(lambda: web.guard.count == 0)
+        assert await web.status("localhost") == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:8080", 200),
+        ("10.1.2.3", 200),
+        ("[::1]:8080", 200),
+        ("localhost", 200),
+        ("LOCALHOST:1", 200),
+        ("tenure.internal:8080", 200),
+        (None, 200),
+        ("evil.example", 421),
+        ("evil.example:8080", 421),
+        ("localhost.evil.example", 421),
+        ("", 421),
+    ],
+)
+async def test_the_host_header_names_this_server(tmp_path: Path, host: str | None, status: int) -> None:
+    """A page of another site that has rebound its name to this address gets nothing."""
+    async with serving(tmp_path, "tenure.http.hosts=tenure.internal,other") as web:
+        for path in ("/healthz", "/groups", "/"):
+            assert await web.status(host, path) == status
+
+
+def test_the_name_in_a_host_header() -> None:
+    """It stands before the port, and an IPv6 address in brackets."""
+    assert [host_name(each) for each in ("a:1", "a", "[::1]:8", "::1", "")] == ["a", "a", "::1", "::1", ""]
+
+
+async def test_many_requests_for_one_timeline_make_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They share its body."""
+    made: list[str] = []
+
+    class Counted(Timeline):
+        def __init__(self, group_id: str) -> None:
+            super().__init__(group_id)
+            made.append(group_id)
+
+    monkeypatch.setattr(site, "SHARED_MS", 3_600_000)
+    monkeypatch.setattr(site, "Timeline", Counted)
+    async with serving(tmp_path, events=True) as web:
+        statuses = await asyncio.gather(*(web.status("localhost", "/groups/g/events") for _ in range(20)))
+        assert set(statuses) == {404}  # there is no such group, and that is one answer for all of them
+        assert made == ["g"]

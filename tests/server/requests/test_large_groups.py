@@ -1,0 +1,280 @@
+"""Large requests about groups: the loop gets its turns in between, and the answers are those of small requests.
+
+Work is counted in calls of functions between two questions to the pace, so a busy machine changes nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from coordinator.server.runtime.pace import Pace
+from protocol.header import decode_response
+from protocol.messages import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    Message,
+    OffsetDeleteRequest,
+    OffsetFetchRequest,
+    SyncGroupRequest,
+)
+from schemas.errors import ErrorCode
+from tests.server.harness import Peer, join_request, serving, sync_request
+from tests.server.requests.test_groups import commit_request, errors_of, offsets_of
+
+MANY = 6_000
+PARTITIONS = 3_000
+WORK_MAX = 15_000
+"""Calls between two questions: an event of 1,000 topic partitions makes about 6,000."""
+TURN = 300
+"""Questions in a turn: then the rest of the work waits for the next one."""
+
+
+class Work:
+    """most: calls of functions between two questions to the pace. whole: all of them. turns: how often it said no."""
+
+    def __init__(self) -> None:
+        self.most = self.whole = self.turns = self._since = self._questions = 0
+
+    def count(self, _frame: FrameType, event: str, _argument: object) -> None:
+        """A profile function."""
+        if event in ("call", "c_call"):
+            self._since += 1
+            self.whole += 1
+
+    def asked(self) -> bool:
+        """A question: whether this turn goes on."""
+        self.most = max(self.most, self._since)
+        self._since = 0
+        self._questions += 1
+        self.turns += self._questions % TURN == 0
+        return self._questions % TURN != 0
+
+
+@contextmanager
+def counted() -> Iterator[Work]:
+    """Count the work of this thread, and end turns."""
+    work, has_time = Work(), Pace.has_time
+
+    def asked(pace: Pace) -> bool:
+        return has_time(pace) and work.asked()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Pace, "has_time", asked)
+        sys.setprofile(work.count)
+        try:
+            yield work
+        finally:
+            sys.setprofile(None)
+    work.asked()
+
+
+async def ask(peer: Peer, request: Message, version: int) -> Any:
+    """The answer to a large request, which never holds the loop."""
+    assert request.API_KEY is not None
+    data = peer.frame(request, version)
+    peer._due.pop()
+    with counted() as work:
+        await peer.send_bytes(data)
+        frame = await peer.receive_frame()
+    assert frame is not None
+    assert work.most < WORK_MAX, f"{work.most} of {work.whole} calls in one piece"
+    assert work.turns > 0
+    return decode_response(request.API_KEY, version, frame)[1]
+
+
+def identities(*member_ids: str) -> list[LeaveGroupRequest.MemberIdentity]:
+    """Members that leave."""
+    return [LeaveGroupRequest.MemberIdentity(member_id=each) for each in member_ids]
+
+
+async def test_groups_are_described_once_and_answered_as_often_as_they_are_named() -> None:
+    """Repeated names get repeated answers, in the order of the request."""
+    async with serving() as server:
+        peer = await server.peer()
+        joined = await peer.join("g", version=3)
+        ids = [name for n in range(MANY // 3) for name in ("g", "", f"absent-{n}")]
+        answer = await ask(peer, DescribeGroupsRequest(groups=ids, include_authorized_operations=True), 5)
+        assert [group.group_id for group in answer.groups] == ids
+        first = answer.groups[0]
+        assert [member.member_id for member in first.members] == [joined.member_id]
+        assert first.authorized_operations > 0
+        assert all(group == first for group in answer.groups[::3])
+        assert {group.group_state for group in answer.groups[1::3]} == {"Dead"}
+
+
+async def test_many_groups_are_deleted() -> None:
+    """Each has one answer, however often it is named."""
+    async with serving() as server:
+        peer = await server.peer()
+        await peer.ask(commit_request("g", {("orders", 0): 5}), 8)
+        ids = ["g", *(f"absent-{n}" for n in range(MANY)), "g"]
+        answer = await ask(peer, DeleteGroupsRequest(groups_names=ids), 2)
+        assert [each.group_id for each in answer.results] == ids[:-1]
+        assert {each.error_code for each in answer.results[1:]} == {ErrorCode.GROUP_ID_NOT_FOUND}
+        assert answer.results[0].error_code == ErrorCode.NONE
+
+
+async def test_what_a_request_changes_is_changed_although_its_client_is_gone() -> None:
+    """A DeleteGroups in several turns goes on when the connection closes, as in Kafka."""
+    async with serving("tenure.request.max.elements=100000") as server:
+        peer, other = await server.peer(), await server.peer()
+        await other.ask(commit_request("last", {("orders", 0): 5}), 8)
+        ids = [*(f"absent-{n}" for n in range(500)), "last"]
+        with counted():
+            await peer.send(DeleteGroupsRequest(groups_names=ids), 2)
+            peer.close()
+            await server.until(lambda: not any(part.coordinator.groups for part in server.server.runtime.partitions))
+
+
+@pytest.mark.parametrize("states", [["Stable", "x"], ["sTABLE"], ["x", "y"], []])
+async def test_many_filters_and_groups_are_listed(states: list[str]) -> None:
+    """Unknown states let no group pass, however many they are."""
+    async with serving("offsets.topic.num.partitions=1") as server:
+        peer = await server.peer()
+        await peer.join("member", version=3)
+        for n in range(5):
+            await peer.ask(commit_request(f"g{n}", {("orders", 0): 5}), 8)
+        coordinator = server.server.runtime.partitions[0].coordinator
+        for n in range(MANY):
+            coordinator.groups[f"copy-{n}"] = coordinator.groups["g0"]
+        listed = await ask(peer, ListGroupsRequest(states_filter=states * (MANY // (len(states) or 1))), 4)
+        ids = [group.group_id for group in listed.groups]
+        assert len(ids) == (0 if states else MANY + 6)
+        listed = await ask(peer, ListGroupsRequest(states_filter=["CompletingRebalance", *(["z"] * MANY)]), 4)
+        assert [group.group_id for group in listed.groups] == ["member"]
+
+
+async def test_many_offsets_are_committed_fetched_and_deleted() -> None:
+    """All versions answer as they do for few; the group goes with its last offset, and that is no error."""
+    offsets = {("orders", n): n for n in range(PARTITIONS)}
+    async with serving(f"tenure.topics=orders:{PARTITIONS},other:1") as server:
+        peer = await server.peer()
+        commit = commit_request("g", offsets | {("other", 0): 7, ("orders", PARTITIONS): 1, ("none", 0): 1})
+        commit.topics[0].partitions[3].committed_metadata = "x" * 5_000
+        answer = await ask(peer, commit, 8)
+        odd = {
+            ("orders", 3): ErrorCode.OFFSET_METADATA_TOO_LARGE,
+            ("orders", PARTITIONS): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ("none", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        }
+        assert errors_of(answer) == {**dict.fromkeys(offsets, 0), ("other", 0): 0, **odd}
+        assert [topic.name for topic in answer.topics] == ["orders", "other", "none"]
+
+        stored = {key: n for key, n in offsets.items() if key != ("orders", 3)} | {("other", 0): 7}
+        for version in (2, 7):
+            answer = await ask(peer, OffsetFetchRequest(group_id="g", topics=None), version)
+            assert offsets_of(answer.topics) == stored
+            assert [topic.name for topic in answer.topics] == ["orders", "other"]
+        for version in (1, 7):
+            wanted = [
+                OffsetFetchRequest.OffsetFetchRequestTopic(name=name, partition_indexes=indexes)
+                for name, indexes in (("none", []), ("orders", [*range(PARTITIONS), 3, 5]), ("other", [1, 0]))
+            ]
+            answer = await ask(peer, OffsetFetchRequest(group_id="g", topics=wanted), version)
+            assert [
+                (topic.name, [(each.partition_index, each.committed_offset) for each in topic.partitions])
+                for topic in answer.topics
+            ] == [
+                ("orders", [(n, -1 if n == 3 else n) for n in (*range(PARTITIONS), 3, 5)]),
+                ("other", [(1, -1), (0, 7)]),
+            ]
+        group = OffsetFetchRequest.OffsetFetchRequestGroup
+        asked = [group(group_id="g", topics=None), group(group_id="absent", topics=None)] * 20
+        answer = await ask(peer, OffsetFetchRequest(groups=asked), 8)
+        assert [each.group_id for each in answer.groups] == ["g", "absent"] * 20
+        assert all(each == answer.groups[0] for each in answer.groups[::2])
+        assert offsets_of(answer.groups[0].topics) == stored
+
+        topics = [
+            OffsetDeleteRequest.OffsetDeleteRequestTopic(
+                name=name,
+                partitions=[OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=n) for n in indexes],
+            )
+            for name, indexes in (("other", [0]), ("orders", [*range(PARTITIONS + 1), *range(PARTITIONS)]))
+        ]
+        answer = await ask(peer, OffsetDeleteRequest(group_id="g", topics=topics), 0)
+        assert answer.error_code == ErrorCode.NONE
+        assert errors_of(answer) == {
+            **dict.fromkeys(offsets, 0),
+            ("other", 0): 0,
+            ("orders", PARTITIONS): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        }
+        assert [(topic.name, len(topic.partitions)) for topic in answer.topics] == [
+            ("other", 1),
+            ("orders", 2 * PARTITIONS + 1),
+        ]
+        answer = await ask(peer, OffsetDeleteRequest(group_id="g", topics=topics), 0)
+        assert (answer.error_code, answer.topics) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
+
+
+async def test_a_large_commit_is_stored_whole_or_not_at_all() -> None:
+    """A batch that would be too large, or a group that refuses, stores nothing; each topic partition has the error."""
+    offsets = {("orders", n): n for n in range(PARTITIONS)}
+    settings = (f"tenure.topics=orders:{PARTITIONS}", "message.max.bytes=150000")
+    async with serving(*settings) as server:
+        peer = await server.peer()
+        answer = await ask(peer, commit_request("g", offsets), 8)
+        assert set(errors_of(answer).values()) == {ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
+        answer = await ask(peer, commit_request("g" * 200, offsets), 8)
+        assert set(errors_of(answer).values()) == {ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
+        fetched = await peer.ask(OffsetFetchRequest(group_id="g", topics=None), 7)
+        assert offsets_of(fetched.topics) == {}
+        joined = await peer.join("members", version=3)
+        commit = commit_request("members", offsets)
+        answer = await ask(peer, commit, 8)
+        assert set(errors_of(answer).values()) == {ErrorCode.UNKNOWN_MEMBER_ID}
+        commit.generation_id_or_member_epoch, commit.member_id = joined.generation_id + 1, joined.member_id
+        answer = await ask(peer, commit, 8)
+        assert set(errors_of(answer).values()) == {ErrorCode.ILLEGAL_GENERATION}
+
+
+async def test_many_members_leave() -> None:
+    """Each has its error, and a member among them is gone."""
+    async with serving() as server:
+        peer = await server.peer()
+        joined = await peer.join("g", version=3)
+        ids = [f"ghost-{n}" for n in range(MANY)]
+        ids[MANY // 2] = joined.member_id
+        answer = await ask(peer, LeaveGroupRequest(group_id="g", members=identities(*ids)), 5)
+        assert answer.error_code == ErrorCode.NONE
+        assert [each.member_id for each in answer.members] == ids
+        assert [each.member_id for each in answer.members if not each.error_code] == [joined.member_id]
+        described = await peer.ask(DescribeGroupsRequest(groups=["g"]), 5)
+        assert described.groups[0].group_state == "Empty"
+        answer = await ask(peer, LeaveGroupRequest(group_id="", members=identities(*ids)), 5)
+        assert (answer.error_code, answer.members) == (ErrorCode.INVALID_GROUP_ID, [])
+
+
+async def test_many_protocols_and_assignments() -> None:
+    """Members with long lists share a group; a leader may assign to members that don't exist."""
+    async with serving() as server:
+        peer, other = await server.peer(), await server.peer()
+        protocol = JoinGroupRequest.JoinGroupRequestProtocol
+        first, second = join_request("g"), join_request("g")
+        first.protocols = [*(protocol(name=f"a{n}", metadata=b"") for n in range(MANY)), *first.protocols]
+        second.protocols = [*(protocol(name=f"b{n}", metadata=b"") for n in range(MANY)), *second.protocols]
+        joined = await ask(peer, first, 3)
+        assert joined.protocol_name == "a0"
+        data = other.frame(second, 3)
+        await other.send_bytes(data)
+        await server.barrier()
+        first.member_id = joined.member_id
+        joined = await ask(peer, first, 3)
+        follower = await other.receive()
+        assert (joined.protocol_name, follower.protocol_name) == ("range", "range")
+        sync = sync_request("g", joined)
+        ghosts = [
+            SyncGroupRequest.SyncGroupRequestAssignment(member_id=f"ghost-{n}", assignment=b"x") for n in range(MANY)
+        ]
+        sync.assignments = [*ghosts, *sync.assignments]
+        answer = await ask(peer, sync, 3)
+        assert answer.assignment == sync.assignments[MANY].assignment

@@ -1,0 +1,269 @@
+"""A large request holds nobody up: every API, every field that a client can make large, beside another client's member.
+
+Work is counted, not time: `Work` counts the lines that the server runs on the loop's thread, and the server's clock
+shows that count. So a turn of the loop is as long on any machine, and `Pace` cuts it by work. What must hold beside
+each request:
+
+- no turn of the loop has more than TURN_LINES_MAX lines;
+- the other member's heartbeats are answered meanwhile, with NONE;
+- the request gets an answer, or its connection ends with one log line, which blames the client.
+
+The requests come from the definitions (tests/support/large.py). It is short in every run. `make fuzz` takes more
+numbers of elements, and sends requests of any size, up to the largest frame, to a real server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from protocol.connection import SIZE_BYTES
+from protocol.messages import HeartbeatResponse, JoinGroupResponse
+from schemas.errors import ErrorCode
+from tests.protocol.strategies import share
+from tests.server import harness
+from tests.server.harness import ManualClock, Serving, heartbeat_request, join_request, seat, serving, sync_request
+from tests.support.large import (
+    CONTENT,
+    EMPTY,
+    HEADER,
+    LONG,
+    TAGS,
+    TEXT_MAX,
+    Shape,
+    elements_of,
+    fitting,
+    request,
+    shapes,
+)
+from tests.support.raw import Connection
+from tests.support.tenure import Tenure
+
+LINES_PER_MS = 250
+"""Lines of the server that take a millisecond of its clock."""
+
+TURN_LINES_MAX = 2_500
+"""The most lines of a turn: five times as many as `Pace` gives to it, because a step is not cut."""
+
+LONG_TEXT_LINES = 2 * 2 * TEXT_MAX
+"""Lines of a step with a text of TEXT_MAX bytes, for which Java's hash takes two lines a byte; and of half a step."""
+
+ELEMENTS_MAX = 100_000
+"""See tenure.request.max.elements."""
+
+LONG_RUN = settings.default is not None and settings.default.max_examples > 1_000
+"""Whether the profile is one of the long ones."""
+
+COUNTS = (10, 1_000, 3_000, ELEMENTS_MAX // 2) if LONG_RUN else (3_000,)
+"""Elements: more than a turn could handle, if each took one line."""
+
+PATIENCE_S = 120.0
+"""How long a client waits: counting makes the server slow."""
+
+FRAME_BYTES_MAX = 100 * 1024 * 1024 if LONG_RUN else 300_000
+"""The largest request to a real server; in a long run it is socket.request.max.bytes."""
+
+MEMORY_FACTOR, MEMORY_BYTES = 4, 64 * 1024 * 1024
+"""A request may take this many times its size, and this many bytes besides."""
+
+SESSION_MS = 6_000
+"""The shortest that a server allows by default: a server that stops for longer costs the member its seat."""
+
+SHAPES = list(shapes())
+
+GROUP, INSTANCE = "large", "instance"
+"""The group of the client that sends large requests, and its instance there."""
+
+
+class Work:
+    """Counts the lines of the server that run on this thread, in each turn of the loop.
+
+    lines: so far. turns: the lines of each turn since `begin`.
+    """
+
+    def __init__(self) -> None:
+        self.lines = 0
+        self.turns: list[int] = []
+        self._turn_began = 0
+        self._is_counted: dict[str, bool] = {}
+        self._counting = False
+
+    def begin(self) -> None:
+        """Count from here on."""
+        self.turns.clear()
+        self._turn_began = self.lines
+        self._counting = True
+        sys.settrace(self._called)
+        asyncio.get_running_loop().call_soon(self._turn)
+
+    def end(self) -> None:
+        """Count no further."""
+        sys.settrace(None)
+        self._counting = False
+
+    def _turn(self) -> None:
+        if self._counting:
+            self.turns.append(self.lines - self._turn_began)
+            self._turn_began = self.lines
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _called(self, frame: FrameType, _event: str, _argument: object) -> Any:
+        name = frame.f_code.co_filename
+        counted = self._is_counted.get(name)
+        if counted is None:
+            counted = self._is_counted[name] = is_counted(name)
+        return self._ran if counted else None
+
+    def _ran(self, _frame: FrameType, event: str, _argument: object) -> Any:
+        if event == "line":
+            self.lines += 1
+        return self._ran
+
+
+def is_counted(name: str) -> bool:
+    """Whether a file is the server's, or a compiled codec. Compiling a codec happens once, so it doesn't count."""
+    if name.endswith(("protocol/source.py", "protocol/definition.py", "protocol/compile.py")):
+        return False
+    return "/coordinator/" in name or "/protocol/" in name or name.startswith(("<decode ", "<encode "))
+
+
+class WorkClock(ManualClock):
+    """A clock that goes on with work."""
+
+    def __init__(self, work: Work) -> None:
+        super().__init__()
+        self._work = work
+
+    def ms(self) -> int:
+        """As Clock.ms."""
+        return super().ms() + self._work.lines // LINES_PER_MS
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Wait for as long as counting takes."""
+    monkeypatch.setattr(harness, "WITHIN_S", PATIENCE_S)
+    yield
+    sys.settrace(None)
+
+
+def count_of(shape: Shape, count: int) -> int:
+    """How many elements a shape may have, if others have `count`: a text of 32 KB is large, and bytes are small."""
+    if shape.kind == CONTENT:
+        return 500 * count
+    if shape.kind == LONG:
+        return max(1, count // 30)
+    return max(1, min(count, (ELEMENTS_MAX - len(shape.path)) // elements_of(shape)))
+
+
+async def beside(server: Serving, work: Work, shape: Shape, count: int) -> bytes | None:
+    """Send a request beside a member of another group, and assert that nobody is held up; the answer, if any."""
+    victim, sender, other = await server.peer(), await server.peer(), await server.peer()
+    joined = await seat(victim, "g", "i")
+    own = await seat(other, GROUP, INSTANCE)
+    beat = heartbeat_request("g", joined, "i")
+    assert (await victim.ask(beat, 4)).error_code == ErrorCode.NONE
+    values: dict[str, str | int | None] = {
+        "member_id": own.member_id,
+        "generation_id": own.generation_id,
+        "generation_id_or_member_epoch": own.generation_id,
+        "group_instance_id": INSTANCE,
+    }
+    frame = request(shape, count, values)
+    await server.barrier()
+    before = len(server.events())
+    work.begin()
+    try:
+        sending = asyncio.ensure_future(sender.send_bytes(frame))
+        receiving = asyncio.ensure_future(sender.receive_frame())
+        beats = 0
+        while not receiving.done():
+            assert (await victim.ask(beat, 4)).error_code == ErrorCode.NONE
+            beats += 1
+    finally:
+        work.end()
+    await asyncio.gather(sending, return_exceptions=True)
+    answer = receiving.result()
+    await server.barrier()
+    events = server.events()[before:]
+    assert [each for each in events if each["level"] == "error"] == []
+    closed = [each for each in events if each["event"] == "connection_closed"]
+    assert len(closed) == (answer is None)
+    most, all_of_it = max(work.turns), sum(work.turns)
+    allowed = TURN_LINES_MAX + (LONG_TEXT_LINES if shape.kind == LONG else 0)
+    assert most <= allowed, f"a turn of {most} lines"
+    assert beats >= all_of_it // (2 * allowed), f"{beats} heartbeats beside {all_of_it} lines"
+    return answer
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+async def test_a_large_request_holds_nobody_up(shape: Shape, count: int) -> None:
+    """Neither decoding nor handling nor answering it makes a turn long."""
+    work = Work()
+    async with serving(clock=WorkClock(work)) as server:
+        await beside(server, work, shape, count_of(shape, count))
+
+
+@pytest.mark.parametrize("shape", [each for each in SHAPES if each.kind in {EMPTY, TAGS, HEADER}], ids=str)
+async def test_more_elements_than_allowed_cost_the_connection(shape: Shape) -> None:
+    """One element more than the limit, or as many tagged fields, and the connection ends with one log line."""
+    work = Work()
+    async with serving(clock=WorkClock(work)) as server:
+        assert await beside(server, work, shape, ELEMENTS_MAX + 1) is None
+
+
+def peak_bytes(pid: int) -> int:
+    """The most memory of a process since the last call; it is what the process has, if there was none."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert found
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+    return int(found[1]) * 1024
+
+
+@given(shape=st.sampled_from(SHAPES), bits=st.floats(13, FRAME_BYTES_MAX.bit_length()))
+@settings(share(100), suppress_health_check=[HealthCheck.too_slow])
+def test_a_large_request_to_a_real_server_costs_nobody_a_seat(shape: Shape, bits: float) -> None:
+    """Heartbeats of the other member are answered in its session; memory is bounded by the request's size."""
+    data = fitting(shape, min(int(2**bits), FRAME_BYTES_MAX), ELEMENTS_MAX)
+    with Tenure({"tenure.topics": "orders:3", "offsets.topic.num.partitions": 4}) as tenure:
+        victim = Connection(tenure.port)
+        joined = victim.ask(join_request("g", instance="i", session_ms=SESSION_MS), 5)
+        assert isinstance(joined, JoinGroupResponse)
+        assert victim.ask(sync_request("g", joined, "i"), 5).error_code == 0  # type: ignore[attr-defined]
+        mark = tenure.mark()
+        peak_bytes(tenure.pid)
+        before = peak_bytes(tenure.pid)
+        sending = threading.Thread(target=until_answered, args=(tenure.port, data))
+        sending.start()
+        while sending.is_alive():
+            answer = victim.ask(heartbeat_request("g", joined, "i"), 4)
+            assert isinstance(answer, HeartbeatResponse)
+            assert answer.error_code == ErrorCode.NONE
+        sending.join()
+        assert [event for event in tenure.events(since=mark) if event["level"] == "error"] == []
+        assert peak_bytes(tenure.pid) - before <= MEMORY_FACTOR * len(data) + MEMORY_BYTES
+        victim.close()
+        assert tenure.stop() == 0
+
+
+def until_answered(port: int, data: bytes) -> None:
+    """Send a request, and return when the server has answered it or has closed the connection."""
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as client, suppress(ConnectionError):
+        client.sendall(data)
+        size = client.recv(SIZE_BYTES, socket.MSG_WAITALL)
+        left = int.from_bytes(size)
+        while left > 0 and (got := client.recv(min(left, 1 << 20))):
+            left -= len(got)
