@@ -1,0 +1,343 @@
+"""Large requests about topics, settings and records are handled in steps, with the same answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from coordinator.group.client import Now
+from coordinator.group.coordinator import Coordinator
+from coordinator.group.effects import Effects
+from coordinator.group.events import Event, RemoveOffsets
+from coordinator.server.requests.records import PLAIN_MAX
+from coordinator.server.runtime.pace import Pace
+from coordinator.server.wire.call import Call
+from protocol.messages import (
+    AlterConfigsRequest,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteRecordsRequest,
+    DeleteTopicsRequest,
+    DescribeConfigsRequest,
+    FetchRequest,
+    FindCoordinatorRequest,
+    IncrementalAlterConfigsRequest,
+    ListOffsetsRequest,
+    Message,
+    MetadataRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    OffsetForLeaderEpochRequest,
+    ProduceRequest,
+    TxnOffsetCommitRequest,
+)
+from tests.server.harness import serving
+from tests.server.requests.test_records import ONE
+
+MANY = PLAIN_MAX + 100
+
+NAMES = [*["orders"] * 20, *[""] * 20, *(f"t{index}" for index in range(MANY - 40))]
+"""Equal, empty and distinct names; only the first exists."""
+
+
+def metadata() -> Message:
+    """By name."""
+    return MetadataRequest(
+        topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in NAMES], allow_auto_topic_creation=False
+    )
+
+
+def create_topics() -> Message:
+    """Some are created, some refused."""
+    return CreateTopicsRequest(
+        topics=[
+            CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in NAMES
+        ],
+        timeout_ms=1_000,
+    )
+
+
+def create_topic_of_many_settings() -> Message:
+    """One topic, whose settings are many."""
+    config = CreateTopicsRequest.CreatableTopicConfig(name="retention.ms", value="7")
+    topic = CreateTopicsRequest.CreatableTopic(
+        name="one", num_partitions=1, replication_factor=1, configs=[config] * MANY
+    )
+    return CreateTopicsRequest(topics=[topic], timeout_ms=1_000)
+
+
+def create_topic_with_an_assignment() -> Message:
+    """One topic, each of whose partitions is assigned by hand."""
+    assignments = [
+        CreateTopicsRequest.CreatableReplicaAssignment(partition_index=index, broker_ids=[1]) for index in range(MANY)
+    ]
+    topic = CreateTopicsRequest.CreatableTopic(
+        name="one", num_partitions=-1, replication_factor=-1, assignments=assignments
+    )
+    return CreateTopicsRequest(topics=[topic], timeout_ms=1_000)
+
+
+def create_partitions() -> Message:
+    """Of one topic that exists, and of many that don't."""
+    names = ["orders", *NAMES[20:]]
+    return CreatePartitionsRequest(
+        topics=[CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=5, assignments=None) for name in names],
+        timeout_ms=1_000,
+        validate_only=False,
+    )
+
+
+def describe_configs() -> Message:
+    """Of topics, most of which don't exist."""
+    return DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsRequest.DescribeConfigsResource(
+                resource_type=2, resource_name=name, configuration_keys=["retention.ms"]
+            )
+            for name in NAMES
+        ]
+    )
+
+
+def alter_configs() -> Message:
+    """One topic's settings are valid, the others are not there."""
+    config = AlterConfigsRequest.AlterableConfig(name="retention.ms", value="7")
+    return AlterConfigsRequest(
+        resources=[
+            AlterConfigsRequest.AlterConfigsResource(resource_type=2, resource_name=name, configs=[config])
+            for name in ["orders", *NAMES[20:]]
+        ],
+        validate_only=False,
+    )
+
+
+def incremental_alter_configs() -> Message:
+    """The same, one by one; and many names of settings in one resource."""
+    config = IncrementalAlterConfigsRequest.AlterableConfig(name="retention.ms", config_operation=0, value="7")
+    others = [
+        IncrementalAlterConfigsRequest.AlterableConfig(name=name, config_operation=1, value=None) for name in NAMES[40:]
+    ]
+    return IncrementalAlterConfigsRequest(
+        resources=[
+            IncrementalAlterConfigsRequest.AlterConfigsResource(
+                resource_type=2, resource_name="orders", configs=[config, *others]
+            )
+        ],
+        validate_only=False,
+    )
+
+
+def list_offsets() -> Message:
+    """Many partitions of one topic."""
+    partitions = [ListOffsetsRequest.ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(MANY)]
+    return ListOffsetsRequest(
+        replica_id=-1, topics=[ListOffsetsRequest.ListOffsetsTopic(name="orders", partitions=partitions)]
+    )
+
+
+def delete_records() -> Message:
+    """Many partitions of one topic."""
+    partitions = [DeleteRecordsRequest.DeleteRecordsPartition(partition_index=index, offset=0) for index in range(MANY)]
+    topic = DeleteRecordsRequest.DeleteRecordsTopic(name="orders", partitions=partitions)
+    return DeleteRecordsRequest(topics=[topic], timeout_ms=1_000)
+
+
+def offset_for_leader_epoch() -> Message:
+    """Many partitions of one topic."""
+    partitions = [
+        OffsetForLeaderEpochRequest.OffsetForLeaderPartition(partition=index, leader_epoch=0) for index in range(MANY)
+    ]
+    topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic="orders", partitions=partitions)
+    return OffsetForLeaderEpochRequest(topics=[topic])
+
+
+def commit_in_transaction() -> Message:
+    """Many partitions of one topic."""
+    partitions = [
+        TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(
+            partition_index=index, committed_offset=1, committed_metadata=""
+        )
+        for index in range(MANY)
+    ]
+    topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name="orders", partitions=partitions)
+    return TxnOffsetCommitRequest(transactional_id="t", group_id="g", producer_id=1, producer_epoch=0, topics=[topic])
+
+
+def produce() -> Message:
+    """Valid batches and unknown partitions."""
+    partitions = [ProduceRequest.PartitionProduceData(index=index, records=ONE) for index in range(MANY)]
+    return ProduceRequest(
+        transactional_id=None,
+        acks=-1,
+        timeout_ms=1_000,
+        topic_data=[ProduceRequest.TopicProduceData(name="orders", partition_data=partitions)],
+    )
+
+
+def fetch() -> Message:
+    """Partitions that exist and partitions that don't; it doesn't wait."""
+    partitions = [
+        FetchRequest.FetchPartition(partition=index % 6, fetch_offset=0, partition_max_bytes=1_000)
+        for index in range(2 * MANY)
+    ]
+    return FetchRequest(
+        max_wait_ms=0, min_bytes=0, topics=[FetchRequest.FetchTopic(topic="orders", partitions=partitions)]
+    )
+
+
+CASES: dict[str, tuple[Callable[[], Message], int]] = {
+    "Metadata": (metadata, 9),
+    "FindCoordinator": (lambda: FindCoordinatorRequest(key_type=0, coordinator_keys=NAMES), 4),
+    "CreateTopics": (create_topics, 7),
+    "CreateTopics, settings": (create_topic_of_many_settings, 7),
+    "CreateTopics, assignment": (create_topic_with_an_assignment, 7),
+    "CreatePartitions": (create_partitions, 3),
+    "DeleteTopics": (lambda: DeleteTopicsRequest(topic_names=NAMES[19:], timeout_ms=1_000), 5),
+    "DescribeConfigs": (describe_configs, 4),
+    "AlterConfigs": (alter_configs, 2),
+    "IncrementalAlterConfigs": (incremental_alter_configs, 1),
+    "ListOffsets": (list_offsets, 6),
+    "DeleteRecords": (delete_records, 2),
+    "OffsetForLeaderEpoch": (offset_for_leader_epoch, 4),
+    "TxnOffsetCommit": (commit_in_transaction, 3),
+    "Produce": (produce, 9),
+    "Fetch": (fetch, 12),
+}
+
+
+@contextmanager
+def pausing(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Every turn ends with its second step. Yields the number of steps before the first answer, and so on."""
+    pauses = [0]
+    has_time, answer = Pace.has_time, Call.answer
+    with monkeypatch.context() as patch:
+
+        def seldom(pace: Pace) -> bool:
+            has_time(pace)
+            pauses[-1] += 1
+            return pauses[-1] % 2 == 1
+
+        def answered(call: Call, body: Message, **version: Any) -> None:
+            pauses.append(pauses[-1])
+            answer(call, body, **version)
+
+        patch.setattr(Pace, "has_time", seldom)
+        patch.setattr(Call, "answer", answered)
+        yield pauses
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_a_large_request_pauses_and_its_answer_is_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It pauses once for each element or more, and that before the answer is encoded."""
+    make, version = CASES[name]
+    async with serving() as server:
+        peer = await server.peer()
+        answer = await peer.ask(make(), version)
+        in_one_turn = repr(answer).replace(f"port={server.server.address[1]}", "")
+    # Decoding in steps would count too, so no request is large for it.
+    monkeypatch.setattr("coordinator.server.wire.api.STEPS_ABOVE", 1_000_000)
+    async with serving() as server:
+        peer = await server.peer()
+        with pausing(monkeypatch) as pauses:
+            answer = await peer.ask(make(), version)
+        assert repr(answer).replace(f"port={server.server.address[1]}", "") == in_one_turn
+        assert pauses[0] >= MANY - 40
+        # An answer in steps: its encoding paused too.
+        assert pauses[-1] > pauses[0]
+
+
+async def test_a_small_produce_and_a_small_fetch_have_no_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are the most frequent requests about records, so they cost no more than their work."""
+    worked: list[int] = []
+    monkeypatch.setattr(Call, "work", lambda call, _: worked.append(call.api_key))
+    async with serving() as server:
+        peer = await server.peer()
+        part = ProduceRequest.PartitionProduceData(index=0, records=ONE)
+        topic = ProduceRequest.TopicProduceData(name="orders", partition_data=[part])
+        request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=1_000, topic_data=[topic])
+        assert (await peer.ask(request, 9)).responses[0].partition_responses[0].base_offset == 0
+        wanted = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000)
+        request_of_one = FetchRequest(
+            max_wait_ms=0, min_bytes=0, topics=[FetchRequest.FetchTopic(topic="orders", partitions=[wanted])]
+        )
+        assert (await peer.ask(request_of_one, 12)).responses[0].partitions[0].records
+    assert worked == []
+
+
+async def test_metadata_of_all_topics_pauses_within_a_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request of 20 bytes may name 10,000 partitions in one topic."""
+    async with serving("tenure.topics=wide:3000") as server:
+        peer = await server.peer()
+        with pausing(monkeypatch) as pauses:
+            answer = await peer.ask(MetadataRequest(topics=None), 9)
+        assert pauses[0] >= 3_000
+        wide = answer.topics[1]
+        assert [each.partition_index for each in wide.partitions] == list(range(3_000))
+
+
+async def test_a_topic_that_is_named_several_times_is_shown_once() -> None:
+    """By name or by id, as on Kafka; else a small request could ask for any amount."""
+    async with serving() as server:
+        peer = await server.peer()
+        (_, orders) = (await peer.ask(MetadataRequest(topics=None), 12)).topics
+        by_id = MetadataRequest.MetadataRequestTopic(name=None, topic_id=orders.topic_id)
+        answer = await peer.ask(MetadataRequest(topics=[by_id] * 3, allow_auto_topic_creation=False), 12)
+        assert [topic.name for topic in answer.topics] == ["orders"]
+
+
+async def test_metadata_creates_no_more_than_create_topics_can() -> None:
+    """With 4,000 partitions each, two topics; the client's next request creates the others."""
+    async with serving("num.partitions=4000") as server:
+        peer = await server.peer()
+        topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in "abc"]
+        for known in (0, 2, 3):
+            answer = await peer.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=True), 9)
+            assert sum(not topic.error_code for topic in answer.topics) == known
+
+
+async def test_a_name_that_is_taken_while_a_request_pauses_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two large CreateTopics at once with the same names: each topic is created by one of them."""
+    async with serving() as server:
+        first, second = await server.peer(), await server.peer()
+        with pausing(monkeypatch):
+            await first.send(create_topics(), 7)
+            await second.send(create_topics(), 7)
+            answers = [
+                {topic.name: topic.error_code for topic in (await each.receive()).topics} for each in (first, second)
+            ]
+        fresh = NAMES[40:]
+        assert sorted({(answers[0][name], answers[1][name]) for name in fresh}) in ([(0, 36)], [(36, 0)])
+
+
+async def test_the_offsets_of_a_deleted_topic_go_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer to DeleteTopics comes when they are gone; meanwhile the loop pauses."""
+    count = 3_000
+    async with serving("tenure.topics=wide:3000") as server:
+        await server.loaded()
+        peer = await server.peer()
+        partitions = [
+            OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=index, committed_offset=1)
+            for index in range(count)
+        ]
+        topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="wide", partitions=partitions)
+        answer = await peer.ask(OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, topics=[topic]), 6)
+        assert not any(each.error_code for each in answer.topics[0].partitions)
+        removed: list[int] = []
+        handle = Coordinator.handle
+
+        def counting(coordinator: Coordinator, event: Event, now: Now) -> Effects:
+            if isinstance(event, RemoveOffsets):
+                removed.append(sum(map(len, event.topic_partitions.values())))
+            return handle(coordinator, event, now)
+
+        monkeypatch.setattr(Coordinator, "handle", counting)
+        with pausing(monkeypatch) as pauses:
+            answer = await peer.ask(DeleteTopicsRequest(topic_names=["wide"], timeout_ms=1_000), 5)
+        assert [each.error_code for each in answer.responses] == [0]
+        assert removed == [1_000] * 3
+        assert pauses[0] > count  # its partitions, and the events
+        fetched = await peer.ask(OffsetFetchRequest(group_id="g", topics=None), 5)
+        assert fetched.topics == []
