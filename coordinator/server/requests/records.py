@@ -24,7 +24,7 @@ from coordinator.server.nodes.discovery import LEADER_EPOCH
 from coordinator.server.nodes.topics import INTERNAL_TOPICS
 from coordinator.server.requests.texts import short
 from coordinator.server.requests.topics import NO_TRANSACTIONS
-from coordinator.server.wire.call import at_once, count, gather
+from coordinator.server.wire.call import at_once, gather
 from protocol.errors import ProtocolError
 from protocol.messages import (
     DeleteRecordsResponse,
@@ -125,9 +125,13 @@ def _answering(call: Call, body: Message) -> Callable[[Exception | None], None]:
 
 def list_offsets(services: Services, call: Call, request: ListOffsetsRequest) -> Steps:
     """ListOffsets: where logs start and end, or the first record from a time on."""
-    counts = yield from count(
-        (topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
-    )
+    counts: dict[tuple[str, int], int] = {}
+    for topic in request.topics:
+        for each in topic.partitions:
+            key = topic.name, each.partition_index
+            counts[key] = counts.get(key, 0) + 1
+            yield
+        yield
     topics = []
     asked_of: list[tuple[ListOffsetsResponse.ListOffsetsPartitionResponse, TopicPartition, int]] = []
     for topic in request.topics:
@@ -511,6 +515,7 @@ def _fetch(services: Services, call: Call, request: FetchRequest) -> Steps:
         call.answer(FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, session_id=NO_SESSION, responses=[]))
         return
     wanted: list[_Wanted] = []
+    keys: list[tuple[UUID, int]] = []
     refused = 0
     responses = []
     for topic in request.topics:
@@ -527,6 +532,8 @@ def _fetch(services: Services, call: Call, request: FetchRequest) -> Steps:
                 assert known is not None
                 topic_partition = services.data.topic_partition(known, asked.partition)
                 wanted.append(_Wanted(topic_partition, asked.fetch_offset, asked.partition_max_bytes, answer))
+                if len(keys) < WATCHED_MAX:
+                    keys.append(topic_partition.key)
             elif error not in {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}:
                 refused += 1
         response = FetchResponse.FetchableTopicResponse(partitions=answers)
@@ -542,14 +549,23 @@ def _fetch(services: Services, call: Call, request: FetchRequest) -> Steps:
         return
     # Kafka waits only if no topic partition that it knows has an error.
     may_wait = not refused and request.max_wait_ms > 0
-    _Fetch(services, call, request, body, wanted).look(may_wait=may_wait)
+    _Fetch(services, call, request, body, wanted, keys).look(may_wait=may_wait)
 
 
 class _Fetch:
-    """A Fetch under way: it reads; if there are too few records, it waits for more and reads again."""
+    """A Fetch under way: it reads; if there are too few records, it waits for more and reads again.
+
+    keys: of the topic partitions that end its wait.
+    """
 
     def __init__(
-        self, services: Services, call: Call, request: FetchRequest, body: FetchResponse, wanted: list[_Wanted]
+        self,
+        services: Services,
+        call: Call,
+        request: FetchRequest,
+        body: FetchResponse,
+        wanted: list[_Wanted],
+        keys: list[tuple[UUID, int]],
     ) -> None:
         self._services = services
         self._call = call
@@ -557,7 +573,7 @@ class _Fetch:
         self._wanted = wanted
         self._absent = ErrorCode.UNKNOWN_TOPIC_ID if call.api_version >= 13 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         self._is_large = len(wanted) > PLAIN_MAX
-        self._keys: list[tuple[UUID, int]] = [each.topic_partition.key for each in wanted[:WATCHED_MAX]]
+        self._keys = keys
         self._min_bytes = request.min_bytes
         self._max_bytes = min(request.max_bytes, services.config.fetch_max_bytes)
         self._until_ms = services.clock.ms() + request.max_wait_ms
