@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
 from typing import NamedTuple
 from uuid import UUID
 
@@ -110,24 +112,33 @@ class Topics:
         other = self._plain_names.get(plain(name))
         return other if other != name else None
 
-    def taken(self, topics: Iterable[Topic]) -> dict[str, str]:
-        """The topics that can't be created, because another topic has their name: by name, that topic."""
-        names = {plain(topic.name): topic.name for topic in topics}
-        return {names[each]: self._plain_names[each] for each in names.keys() & self._plain_names.keys()}
-
     def create(self, topics: Sequence[Topic], done: ChangeDone) -> None:
-        """Create topics whose names are free in this list; `done` gets the result."""
+        """Create topics; `done` gets the result."""
         self.change(Change(created=topics), done)
 
     def change(self, change: Change, done: ChangeDone) -> None:
-        """Make a change durable as a whole; `done` gets the result. Topics deleted meanwhile are skipped."""
-        names = {plain(topic.name): topic.name for topic in change.created}
-        assert len(names) == len(change.created)
-        assert names.keys().isdisjoint(self._plain_names)
-        self._plain_names.update(names)
+        """Make a change durable as a whole; `done` gets the result.
+
+        Topics deleted meanwhile are skipped. A topic whose name is taken is not created.
+        """
         self._do(self._take(change, done))
 
     def _take(self, change: Change, done: ChangeDone) -> Iterator[None]:
+        created: list[Topic] = []
+        taken: dict[str, str] = {}
+        for topic in change.created:
+            other = self._plain_names.get(plain(topic.name))
+            if other is None:
+                self._plain_names[plain(topic.name)] = topic.name
+                created.append(topic)
+            else:
+                taken[topic.name] = other
+            yield
+        if taken:
+            change, done = change._replace(created=created), partial(_with_taken, done, taken)
+            if not any(change):
+                done({})
+                return
         for altered in change.altered:
             self._coming.setdefault(altered.topic_id, deque()).append(altered)
             yield
@@ -213,7 +224,7 @@ class Topics:
     def _write_waiting(self) -> None:
         self._writing, self._waiting = self._waiting, []
         parts = zip(*(change for change, _ in self._writing), strict=True)
-        self._write(Change(*([each for part in parts_of for each in part] for parts_of in parts)), self._written)
+        self._write(Change(*(list(chain.from_iterable(parts_of)) for parts_of in parts)), self._written)
 
     def _written(self, outcome: ChangeResult) -> None:
         self._do(self._show(outcome))
@@ -222,7 +233,11 @@ class Topics:
         """Show the changes that were written, and write those that came meanwhile."""
         for change, _ in self._writing:
             if not isinstance(outcome, EngineError) and not self._is_shared:
-                created = [topic for topic in change.created if topic.name not in outcome]
+                created = []
+                for topic in change.created:
+                    if topic.name not in outcome:
+                        created.append(topic)
+                    yield
                 yield from self._apply(change._replace(created=created))
             for topic in change.created:
                 if topic.name not in self._by_name and self._plain_names.get(plain(topic.name)) == topic.name:
@@ -257,6 +272,11 @@ def changed(topics: Iterable[Topic], change: Change) -> Iterator[Topic]:
     for topic_id in change.deleted:
         altered.pop(topic_id, None)
     yield from altered.values()
+
+
+def _with_taken(done: ChangeDone, taken: Mapping[str, str], outcome: ChangeResult) -> None:
+    """Hand over the result of a change without the topics in `taken`, whose names others have."""
+    done(outcome if isinstance(outcome, EngineError) else {**taken, **outcome})
 
 
 def _at_once(steps: Iterable[None]) -> None:

@@ -192,11 +192,9 @@ def _create_missing(services: Services, topics: list[MetadataResponse.MetadataRe
             missing[plain(name)] = Topic(name, UUID(services.fresh_id()), partitions)
             if (len(missing) + 1) * partitions > CREATE_PARTITIONS_MAX:
                 break
-    taken = store.taken(missing.values())
-    created = [topic for topic in missing.values() if topic.name not in taken]
-    if created:
+    if missing:
         # If it fails, a log line says why, and the client finds the topic unknown again.
-        store.create(created, lambda _: None)
+        store.create(list(missing.values()), lambda _: None)
 
 
 # DescribeCluster.
@@ -353,19 +351,14 @@ def create_topics(services: Services, call: Call, request: CreateTopicsRequest) 
             if times > 1:
                 results.append(_failed(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
             yield
-    # Another request may have taken a name meanwhile.
-    taken = services.discovery.topics.taken(created)
-    free = [topic for topic in created if topic.name not in taken]
 
     def answer(outcome: ChangeResult) -> None:
-        call.work(
-            _created(call, results, created, outcome if isinstance(outcome, EngineError) else {**taken, **outcome})
-        )
+        call.work(_created(call, results, outcome))
 
-    if request.validate_only or not free:
+    if request.validate_only or not created:
         answer({})
     else:
-        services.discovery.topics.create(free, in_time(services, call, request.timeout_ms, answer))
+        services.discovery.topics.create(created, in_time(services, call, request.timeout_ms, answer))
 
 
 def _partition_count(services: Services, asked: CreateTopicsRequest.CreatableTopic) -> int:
@@ -373,21 +366,17 @@ def _partition_count(services: Services, asked: CreateTopicsRequest.CreatableTop
     return len(asked.assignments) or default
 
 
-def _created(
-    call: Call,
-    results: list[CreateTopicsResponse.CreatableTopicResult],
-    created: list[Topic],
-    outcome: ChangeResult,
-) -> Steps:
-    """Answer a CreateTopics. results: as if all of `created` had been created. outcome: of the change."""
-    failures: dict[str, tuple[ErrorCode, str]] = {}
-    if isinstance(outcome, EngineError):
-        failures = dict.fromkeys([topic.name for topic in created], (error_of(outcome), str(outcome)))
-    else:
-        failures = {name: _taken(name, other) for name, other in outcome.items()}
+def _created(call: Call, results: list[CreateTopicsResponse.CreatableTopicResult], outcome: ChangeResult) -> Steps:
+    """Answer a CreateTopics. results: as if each topic without a problem had been created. outcome: of the change."""
     topics = []
     for result in results:
-        topics.append(_failed(result.name, *failures[result.name]) if result.name in failures else result)
+        name = result.name
+        if result.error_code != ErrorCode.NONE:
+            topics.append(result)
+        elif isinstance(outcome, EngineError):
+            topics.append(_failed(name, error_of(outcome), str(outcome)))
+        else:
+            topics.append(_failed(name, *_taken(name, outcome[name])) if name in outcome else result)
         yield
     call.answer(CreateTopicsResponse(topics=topics))
 

@@ -84,10 +84,17 @@ def test_a_topic_that_can_not_be_written_does_not_exist() -> None:
 
 
 def test_a_name_is_taken_once() -> None:
-    """A caller has to check the name first."""
-    topics = Topics({"a": topic("a")}, Disk().write)
-    with pytest.raises(AssertionError):
-        topics.create([topic("a")], lambda _: None)
+    """Only free names are written, and the result names the others; the same holds for two names in one change."""
+    disk = Disk()
+    topics = Topics({"a": topic("a", 1)}, disk.write)
+    outcomes: list[object] = []
+    topics.create([topic("a", 2)], outcomes.append)
+    assert (outcomes, disk.written) == ([{"a": "a"}], [])
+    topics.create([topic("a", 3), topic("b.c", 4), topic("b_c", 5)], outcomes.append)
+    disk.go()
+    assert outcomes[1:] == [{"a": "a", "b_c": "b.c"}]
+    assert disk.written == [["b.c"]]
+    assert [each.topic_id.int for each in topics] == [1, 4]
 
 
 def test_a_name_collides_while_it_is_being_created() -> None:
