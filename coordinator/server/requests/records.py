@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Sized
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from coordinator.log.engine import EngineError
@@ -80,12 +81,8 @@ WATCHED_MAX = 2_000
 
 def _is_large(partitions: Iterable[Sized]) -> bool:
     """Whether a Produce or Fetch is handled in steps. partitions: of each topic."""
-    size = 0
-    for each in partitions:
-        size += 1 + len(each)
-        if size > PLAIN_MAX:
-            return True
-    return False
+    sizes = list(map(len, islice(partitions, PLAIN_MAX + 1)))
+    return len(sizes) + sum(sizes) > PLAIN_MAX
 
 
 Look = Callable[["TopicPartition"], "View"]
