@@ -134,8 +134,7 @@ def test_missing_package_is_named(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stdout) == (2, "")
     advice = "`make install` in a clone of Tenure installs it (the extra `audit`)"
-    assert done.stderr == f"tenure: the audit needs pyarrow: {advice}
-"
+    assert done.stderr == f"tenure: the audit needs pyarrow: {advice}\n"
     for name in ("--help", "log"):
         assert subprocess.run([sys.executable, "-c", hide, name], capture_output=True, check=False).returncode in {0, 2}
 
