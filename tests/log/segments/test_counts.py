@@ -20,7 +20,7 @@ def opened(disk: Disk, folder: Path, counts: Counts) -> PartitionLog:
 
 
 def test_bytes_and_writes_are_those_on_the_disk(tmp_path: Path) -> None:
-    """Two appends that share a write count as one write; a flush takes no longer than the append that it is part of."""
+    """Two appends that share a write count as one write; a flush takes at most the time of its append."""
     counts = Counts()
     log = opened(Disk(), tmp_path / "p", counts)
     assert log.append([[record(1)], [record(2)]]) == 2
