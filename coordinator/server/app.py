@@ -396,8 +396,8 @@ def bind_all(config: Config) -> Bound:
         except OSError as error:
             for _, listening in bound:
                 listening.close()
-            setting = "listeners" if listener.name != HTTP else "tenure.http"
-            raise StartFailed(f"{setting}: {listener}: {reason(error)}") from error
+            where = f"tenure.http: {listener.address}" if listener.name == HTTP else f"listeners: {listener}"
+            raise StartFailed(f"{where}: {reason(error)}") from error
     return bound
 
 
