@@ -235,6 +235,11 @@ class Server:
             if listener.name == HTTP:
                 await self._open_http(listening, services)
 
+    @property
+    def failing_logs(self) -> int:
+        """How many topic partitions can't be written, by the last try."""
+        return 0 if self.data is None else len(self.data.failing)
+
     def _connections_max(self) -> int:
         """How many connections may be open: the setting, or what the process's limit on files allows."""
         config = self._config

@@ -1,4 +1,4 @@
-"""Plays clients of a server, and checks that the server that follows it has all that they were acknowledged.
+"""Plays clients of a server, and checks that the next server has everything that this one acknowledged.
 
 A Player plays all members of some groups, with one connection a member: it lets them join and sync, restarts static
 members, commits and deletes offsets, lets all leave, deletes groups, creates topics. It notes each change when the

@@ -266,7 +266,7 @@ class TestFullDisk:
         return outcome
 
     def halves(self, folder: Path) -> int:
-        """Write twenty segments, the end of each supersedes half of it; return the offset behind them."""
+        """Write twenty segments whose ends supersede half of each; return the offset behind them."""
         halves = [[[put(at, bytes(self.SIZE // 2))], [put(100 + at, bytes(self.SIZE // 2))]] for at in range(20)]
         return write(folder, *halves, [[put(100 + at)] for at in range(20)])
 

@@ -26,6 +26,7 @@ class Caller:
     def __init__(self, data_dir: Path, disk: Disk | None = None, now_s: Callable[[], float] = time.monotonic) -> None:
         self.hops: SimpleQueue[Callable[[], object]] = SimpleQueue()
         self.failed: list[tuple[str, str]] = []
+        self.works: list[str] = []
         self.strayed: list[tuple[str, str]] = []
         self.died: SimpleQueue[str] = SimpleQueue()
         self.compacted: SimpleQueue[Compacted] = SimpleQueue()
@@ -34,6 +35,7 @@ class Caller:
             data_dir,
             self.hand_over,
             failed=lambda *what: self.failed.append(what),
+            works=self.works.append,
             strayed=lambda *what: self.strayed.append(what),
             died=self.died.put,
             compacted=self.compacted.put,

@@ -150,6 +150,27 @@ def test_a_failed_sync_of_an_opening_is_not_forgotten(tmp_path: Path) -> None:
     caller.logs.close()
 
 
+def test_a_log_that_can_not_be_written_is_reported_once(tmp_path: Path) -> None:
+    """The first failed write makes a report, and each one counts; the first write that works again makes one more."""
+    disk = FailingDisk()
+    caller = Caller(tmp_path, disk)
+    caller.append(part(), 0)
+    caller.ask(lambda: None)
+    disk.fails = lambda name, _number: OSError(28, "No space left on device") if name == "write" else None
+    for number in range(1, 4):
+        caller.append(part(), number)
+        caller.ask(lambda: None)
+        assert (len(caller.failed), caller.counts.failures) == (1, number)
+    assert caller.failed[0][1] == "No space left on device"
+    assert caller.works == []
+    disk.fails = lambda _name, _number: None
+    for number in (4, 5):
+        caller.append(part(), number)
+        caller.ask(lambda: None)
+    assert caller.works == [caller.failed[0][0]]
+    caller.logs.close()
+
+
 def test_a_topic_that_is_deleted_leaves_nothing(tmp_path: Path) -> None:
     """A deleted topic leaves no file, and a new topic of its name starts empty."""
     caller = Caller(tmp_path)

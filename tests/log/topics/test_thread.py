@@ -34,7 +34,7 @@ def test_calls_see_what_was_appended_before_them(caller: Caller) -> None:
 
 
 def test_outcomes_do_not_wait_for_work_that_takes_long(tmp_path: Path) -> None:
-    """The thread hands over outcomes before its next slow call, and outcomes of fast calls together."""
+    """The thread hands over slow calls' outcomes one by one, each before the next call, and fast calls' together."""
     for step_s, hops in ((0.0, 1), (1.0, 3)):
         now_s = 0.0
 
