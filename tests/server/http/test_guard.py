@@ -35,7 +35,7 @@ class Web:
         """Let the server go on until something holds."""
         async with asyncio.timeout(WITHIN_S):
             while not holds():  # noqa: ASYNC110 - in the server, which runs in this loop
-                await asyncio.sleep(0)
+                await asyncio.to_thread(bool)
 
     def lines(self, event: str) -> list[dict[str, Any]]:
         """The log lines of this event."""
