@@ -75,6 +75,9 @@ AT_ONCE = 1_000
 DELETED_AT_ONCE = 250
 """The same for offsets to delete. Each has a tombstone, and its place in a log line: together they take longer."""
 
+PROTOCOLS_MAX = 1_000
+"""Protocols in a JoinGroup. A client has about ten at most."""
+
 STATES = {state.value.lower() for state in State}
 KINDS = {kind.value for kind in Kind}
 
@@ -122,23 +125,15 @@ def parts(items: list[Item]) -> Iterator[list[Item]]:
     return (items[at : at + AT_ONCE] for at in range(0, len(items), AT_ONCE))
 
 
-def join_group(services: Services, call: Call, request: JoinGroupRequest) -> Steps | None:
-    """JoinGroup."""
+def join_group(services: Services, call: Call, request: JoinGroupRequest) -> None:
+    """JoinGroup. A request with more protocols than PROTOCOLS_MAX is refused."""
     # Only a member without an id needs a fresh one, and making one takes time.
     fresh_id = "" if request.member_id else services.fresh_id()
     event = JoinGroup(call, call.api_version, call.client, request, fresh_id)
-    if len(request.protocols) > AT_ONCE:
-        return _join_with_many_protocols(services, event)
-    services.runtime.submit(request.group_id, event)
-    return None
-
-
-def _join_with_many_protocols(services: Services, event: JoinGroup) -> Steps:
-    event.protocols = []
-    for protocol in event.body.protocols:
-        event.protocols.append((protocol.name, protocol.metadata))
-        yield
-    services.runtime.submit(event.body.group_id, event)
+    if len(request.protocols) > PROTOCOLS_MAX:
+        call.answer(refuse(event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    else:
+        services.runtime.submit(request.group_id, event)
 
 
 def sync_group(services: Services, call: Call, request: SyncGroupRequest) -> Steps | None:
