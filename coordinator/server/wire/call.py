@@ -40,7 +40,7 @@ Send = Callable[[Outcome], None]
 WHOLE_BYTES_MAX = 64 * 1024
 """A larger answer stays in parts, of which the connection writes as many as the client takes."""
 
-PARTS_AT_ONCE = 1_000
+PARTS_AT_ONCE = 100
 """Parts of an answer that are joined if they have WHOLE_BYTES_MAX at most."""
 
 Steps = Generator[None, None, None]
