@@ -170,13 +170,14 @@ class Side:
 
 async def server_with(folder: Path, events: str, log: TextIO) -> Server:
     """Make a server with events, or without ("true", "false")."""
-    flags = {
-        "log.dirs": str(folder / events),
-        "listeners": "PLAINTEXT://127.0.0.1:0",
-        "group.initial.rebalance.delay.ms": str(INITIAL_DELAY_MS),
-        "tenure.events.enable": events,
-    }
-    config, _ = load(flags=flags, sets=[], environment={}, properties="", file_name="")
+    config, _ = load(
+        sets=[
+            f"log.dirs={folder / events}",
+            "listeners=PLAINTEXT://127.0.0.1:0",
+            f"group.initial.rebalance.delay.ms={INITIAL_DELAY_MS}",
+            f"tenure.events.enable={events}",
+        ]
+    )
     server = Server(config, log=log)
     await server.start()
     await server.loaded.wait()

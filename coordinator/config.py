@@ -61,9 +61,13 @@ class Listener(NamedTuple):
     host: str
     port: int
 
+    @property
+    def address(self) -> str:
+        """HOST:PORT."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.name}://{host}:{self.port}"
+        return f"{self.name}://{self.address}"
 
 
 def topic_name_problem(name: str) -> str | None:
@@ -96,8 +100,10 @@ def _read_listeners(text: str) -> tuple[Listener, ...]:
     listeners: list[Listener] = []
     for part in _read_names(text):
         match = re.fullmatch(r"(?i)([a-z][a-z0-9_-]*)://(?:\[([0-9a-f:.%\w]*)\]|([^\s:/\[\]]*)):(\d{1,5})", part)
-        if match is None or int(match[4]) > PORT_MAX:
+        if match is None:
             raise ValueError(f"{part!r} is not NAME://HOST:PORT")
+        if int(match[4]) > PORT_MAX:
+            raise ValueError(f"{part!r}: a port is at most {PORT_MAX}")
         if any(other.name == match[1].upper() for other in listeners):
             raise ValueError(f"{match[1].upper()} stands there twice")
         listeners.append(Listener(match[1].upper(), match[2] or match[3] or "", int(match[4])))
@@ -112,7 +118,7 @@ def _read_http(text: str) -> tuple[Listener, ...]:
     try:
         return tuple(listener._replace(name=HTTP) for listener in _read_listeners(f"HTTP://{text}"))
     except ValueError as error:
-        raise ValueError(f"{text!r} is not HOST:PORT") from error
+        raise ValueError(str(error).replace("HTTP://", "").replace("NAME://", "")) from error
 
 
 def _read_sink(text: str) -> tuple[str, int] | None:
@@ -642,7 +648,7 @@ class _Value(NamedTuple):
 
 def load(
     *,
-    flags: Mapping[str, str] | None = None,
+    flags: Mapping[str, tuple[str, str]] | None = None,
     sets: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
     properties: str = "",
@@ -650,7 +656,7 @@ def load(
 ) -> tuple[Config, list[str]]:
     """Make a `Config` of all sources, and the warnings to log.
 
-    flags: setting's name -> text. sets: NAME=VALUE. properties: the text of the file `file_name`.
+    flags: setting's name -> flag and text. sets: NAME=VALUE. properties: the text of the file `file_name`.
 
     Raises:
         ConfigError: names the setting, what is wrong and where it stands.
@@ -662,9 +668,10 @@ def load(
         (file_name, parse_properties(properties)),
         ("environment", _from_environment(environment, passed_over)),
         ("--set", _from_sets(sets)),
-        ("command line", flags or {}),
     ):
         _merge(values, where, given, passed_over)
+    for name, (flag, text) in (flags or {}).items():
+        _merge(values, flag, {name: text}, passed_over)
     config = _build(values)
     _check(config)
     warnings = [f"not used here, although Kafka knows it: {', '.join(sorted(set(passed_over)))}"] if passed_over else []
@@ -693,7 +700,8 @@ def _build(values: Mapping[str, _Value]) -> Config:
         try:
             value = setting.read(text)
         except ValueError as error:
-            raise ConfigError(f"{name}: {error} (from {where})") from None
+            is_flag = where.startswith("--") and where != "--set"
+            raise ConfigError(f"{where}: {error}" if is_flag else f"{name}: {error} (from {where})") from None
         if setting.attribute == "fixes":
             if value:
                 fixes.add(name.removeprefix("tenure.fix."))

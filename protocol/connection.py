@@ -22,6 +22,10 @@ from io import BytesIO
 from protocol.errors import ProtocolError
 
 SIZE_BYTES = 4
+HTTP_METHODS = frozenset({b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PATC", b"CONN", b"PRI "})
+"""The first bytes of a request in HTTP."""
+TLS_HANDSHAKE, TLS_MAJOR = 0x16, 3
+"""The first two bytes of a connection with TLS."""
 LARGE_BYTES = 64 * 1024
 """A frame of this size or more is collected for itself, if it doesn't come whole."""
 
@@ -88,7 +92,8 @@ class FrameReader:
             return None
         (size,) = _unpack_size(buffer, self._start)
         if not 0 < size <= self.frame_size_max:
-            raise ProtocolError(f"a frame of {size} bytes; 1 to {self.frame_size_max} are allowed")
+            allowed = f"1 to {self.frame_size_max} are allowed{_other_protocol(size)}"
+            raise ProtocolError(f"a frame of {size} bytes; {allowed}")
         end = start + size
         if end > len(buffer):
             if size >= LARGE_BYTES:
@@ -105,3 +110,13 @@ class FrameReader:
             self._start = end
         piece = buffer[start:end]
         return piece if piece.__class__ is bytes else bytes(piece)
+
+
+def _other_protocol(size: int) -> str:
+    """What else a client may speak whose first four bytes are this size; "" if nothing is known."""
+    first = size.to_bytes(4, signed=True)
+    if first in HTTP_METHODS:
+        return f'; "{first.decode()}" looks like HTTP'
+    if first[0] == TLS_HANDSHAKE and first[1] == TLS_MAJOR:
+        return "; it looks like TLS, and this listener speaks none"
+    return ""

@@ -160,7 +160,8 @@ def _refuse(context: typer.Context, names: tuple[str, ...], why: str) -> None:
 
 
 def _miss(error: ModuleNotFoundError) -> NoReturn:
-    fail(ExitCode.USAGE, f"the audit needs {error.name}: pip install 'tenure[audit]'")
+    advice = "`make install` in a clone of Tenure installs it (the extra `audit`)"
+    fail(ExitCode.USAGE, f"the audit needs {error.name}: {advice}")
 
 
 def _on_spark(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import inf, nan
 from typing import Annotated
 
 import typer
@@ -22,8 +23,31 @@ BootstrapServer = Annotated[
     str,
     typer.Option("--bootstrap-server", metavar="HOST:PORT", help="A server of the cluster, Tenure or Apache Kafka."),
 ]
+TIMEOUT_MIN_S = 0.1
+
+
+def seconds(text: str) -> float:
+    """Turn a timeout into a number."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = nan
+    if not TIMEOUT_MIN_S <= found < inf:
+        raise typer.BadParameter(f"{text!r} is not a number of seconds, {TIMEOUT_MIN_S} or more")
+    return found
+
+
+def output_form(text: str) -> Output:
+    """Turn the name of a form into an Output."""
+    try:
+        return Output(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is none of {', '.join(Output)}") from None
+
+
 Timeout = Annotated[
-    float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long to try before giving up.")
+    float,
+    typer.Option("--timeout", metavar="SECONDS", parser=seconds, help="How long to try before giving up."),
 ]
 UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -54,7 +78,9 @@ Since = Annotated[
         help="Only what happened since so long ago: 90s, 15m, 2h, 7d.",
     ),
 ]
-OutputForm = Annotated[Output, typer.Option("--output", help="Columns, or JSON.")]
+OutputForm = Annotated[
+    Output, typer.Option("--output", metavar="table|json", parser=output_form, help="Columns, or JSON.")
+]
 
 DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
 DEFAULT_TIMEOUT = TIMEOUT

@@ -112,7 +112,7 @@ def describe_command(
         lines = {} if members or state else _offset_lines(client, groups)
     if output is Output.JSON:
         print_json([_group_json(group, lines.get(group.group_id)) for group in groups])
-    else:
+    elif groups or not failures:
         for group in groups:
             _remark(group)
         if state:

@@ -67,6 +67,10 @@ def remove_command(
 def _remove(client: Client, group_id: str, instance_ids: list[str], output: Output) -> dict[str, int]:
     """Remove the members and print what happened to each; returns error codes by instance id."""
     errors = remove_members(client, group_id, instance_ids)
+    if all(error == ErrorCode.UNKNOWN_MEMBER_ID for error in errors.values()):
+        group = describe_groups(client, [group_id])[group_id]  # Kafka gives a group that doesn't exist the same code
+        if isinstance(group, Refused):
+            fail(*group_failure(group_id, group))
     if output is Output.JSON:
         print_json(
             [

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from coordinator.cli.exit_codes import ExitCode, fail
-from coordinator.config import Config, ConfigError, load
+from coordinator.config import PORT_MAX, Config, ConfigError, load
 from coordinator.server.app import StartFailed
 from coordinator.server.process import run
 
@@ -73,19 +73,22 @@ def _parser() -> ArgumentParser:
 
 
 def _configure(options: Namespace) -> tuple[Config, list[str]]:
-    flags: dict[str, str] = {}
+    flags: dict[str, tuple[str, str]] = {}
     if options.listen is not None:
-        if not options.listen.rpartition(":")[2].isdecimal() or ":" not in options.listen:
+        _, colon, port = options.listen.rpartition(":")
+        if not colon or not port.isdecimal():
             raise ConfigError(f"--listen: {options.listen!r} is not HOST:PORT, as in 127.0.0.1:9092")
-        flags["listeners"] = f"PLAINTEXT://{options.listen}"
-    if options.data_dir is not None:
-        flags["log.dirs"] = options.data_dir
-    if options.workers is not None:
-        flags["tenure.workers"] = options.workers
-    if options.http is not None:
-        flags["tenure.http"] = options.http
-    if options.log_format is not None:
-        flags["tenure.log.format"] = options.log_format
+        if int(port) > PORT_MAX:
+            raise ConfigError(f"--listen: {options.listen!r}: a port is at most {PORT_MAX}")
+        flags["listeners"] = ("--listen", f"PLAINTEXT://{options.listen}")
+    for flag, text, name in (
+        ("--data-dir", options.data_dir, "log.dirs"),
+        ("--workers", options.workers, "tenure.workers"),
+        ("--http", options.http, "tenure.http"),
+        ("--log-format", options.log_format, "tenure.log.format"),
+    ):
+        if text is not None:
+            flags[name] = (flag, text)
     properties = ""
     if options.config is not None:
         try:

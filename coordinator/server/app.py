@@ -235,6 +235,11 @@ class Server:
             if listener.name == HTTP:
                 await self._open_http(listening, services)
 
+    @property
+    def failing_logs(self) -> int:
+        """How many topic partitions can't be written, by the last try."""
+        return 0 if self.data is None else len(self.data.failing)
+
     def _connections_max(self) -> int:
         """How many connections may be open: the setting, or what the process's limit on files allows."""
         config = self._config
@@ -396,8 +401,8 @@ def bind_all(config: Config) -> Bound:
         except OSError as error:
             for _, listening in bound:
                 listening.close()
-            setting = "listeners" if listener.name != HTTP else "tenure.http"
-            raise StartFailed(f"{setting}: {listener}: {reason(error)}") from error
+            where = f"tenure.http: {listener.address}" if listener.name == HTTP else f"listeners: {listener}"
+            raise StartFailed(f"{where}: {reason(error)}") from error
     return bound
 
 

@@ -12,7 +12,8 @@ Each file has:
 Field names, types, versions and numbers are facts of Kafka's protocol, as in its JSON definitions for release 3.9
 (clients/src/main/resources/common/message), or later where a version says so.
 
-House rule: data and no imports. To change a message, change its file here and nothing else.
+House rule: data and no imports. To change a message, change its file here; `python -m protocol.stub` then writes the
+types anew (protocol/messages.pyi).
 """
 
 from __future__ import annotations

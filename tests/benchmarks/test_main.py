@@ -32,7 +32,7 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def unwrapped(text: str) -> str:
-    """What stands in a box, in one line."""
+    """Return the text of a box as one line."""
     return " ".join(text.replace("\N{BOX DRAWINGS LIGHT VERTICAL}", " ").split())
 
 

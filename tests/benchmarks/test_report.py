@@ -102,7 +102,7 @@ def test_failures_are_named_with_how_often() -> None:
 
 
 def test_a_page_gets_its_table_between_the_markers() -> None:
-    """What stands before and behind stays, and writing twice changes nothing."""
+    """The report keeps the text before and behind the markers; a second rewrite changes nothing."""
     page = f"before\n{report.BEGIN}old\n{report.END}behind\n"
     once = report.rewritten(page, "about", "| table |\n")
     assert once == f"before\n{report.BEGIN}\nabout\n\n| table |\n\n{report.END}behind\n"

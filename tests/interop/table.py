@@ -5,8 +5,9 @@
     python -m tests.interop.table --client sarama kafkajs      these clients only
 
 Each client has a pytest of its own for each server, with a server of its own, and several run at once: most of what a
-scenario does is to wait for a timeout. Clients whose toolchain is missing are named, and left out. What else in
-tests/interop needs a toolchain runs beside them, and has no place in the table. The exit code is 1 if anything failed.
+scenario does is to wait for a timeout. The run names clients whose toolchain is missing, and leaves them out. Other
+tests in tests/interop that need a toolchain run beside them, and aren't in the table. The exit code is 1 if anything
+failed.
 
 Rows of the table are scenarios, columns are clients. It is made of the reports in build/interop/reports, the latest of
 each client on each server, and the page is written once all of them are there, by a run on both servers.

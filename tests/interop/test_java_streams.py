@@ -95,7 +95,7 @@ class Application:
         return sum(event["count"] for event in self._instances[instance].events if event["event"] == "restored")
 
     def counts(self) -> Counter[str]:
-        """What the stores of all instances hold."""
+        """Return the contents of all instances' stores."""
         found: Counter[str] = Counter()
         for instance, process in self._instances.items():
             before = len(process.events)

@@ -1,8 +1,8 @@
 """Kafka's own command line on both servers: the same commands, one after the other, print the same.
 
-What may differ are names that a server makes up (ids, its address), times, the order of lines where Kafka's is that of
-its hash tables, and what docs/clients.md says. Kafka's formatter reads committed offsets from `__consumer_offsets`, and
-its tool for log files finds nothing wrong with Tenure's.
+The output may differ in names that a server makes up (ids, its address), times, the order of lines where Kafka's is
+that of its hash tables, and what docs/clients.md says. Kafka's formatter reads committed offsets from
+`__consumer_offsets`, and its tool for log files finds nothing wrong with Tenure's.
 
 House rule: both servers are new, and every command is run on both.
 """

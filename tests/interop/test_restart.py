@@ -23,7 +23,7 @@ def test_members_outlive_the_coordinator(broker: Broker, fleet: Fleet, client: s
     """Static and dynamic members alike go on where they were, past a whole session timeout.
 
     The same generation, member ids and partitions, no rebalance; the member id of a seat that was restarted just before
-    is the one that counts (KAFKA-9659). What was committed before is there, and commits go on with the old generation.
+    is the one that counts (KAFKA-9659). Committed offsets stay, and commits go on with the old generation.
     """
     cannot = CLIENTS[client].cannot
     session_timeout_ms = broker.restart_session_timeout_ms

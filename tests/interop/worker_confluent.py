@@ -89,7 +89,7 @@ class ConfluentConsumer:
         return Membership(generation, member_id.decode(), _numbers(self._consumer.assignment()))
 
     def high_watermarks(self) -> Mapping[int, int | None]:
-        """What the last Fetch said."""
+        """Return the high watermarks of the last Fetch."""
         found: dict[int, int | None] = {}
         for topic_partition in self._consumer.assignment():
             _low, high = self._consumer.get_watermark_offsets(topic_partition, cached=True)

@@ -758,7 +758,7 @@ def test_static_laggard_within_its_session_needs_no_rebalance() -> None:
 
 
 def test_session_timeout_alone_removes_a_silent_static_member() -> None:
-    """A static member that missed a join phase stays until its session ends, and no longer.
+    """A static member that missed a join phase stays exactly until its session ends.
 
     As in Kafka, the end of a join phase renews the sessions of all members, also of those that did not join.
     """

@@ -1,8 +1,8 @@
-"""A process that appends for ever, to be killed: `python -m tests.log.appender DATA_DIR FIRST [KEYS]`.
+"""Appends for ever until somebody kills it: `python -m tests.log.appender DATA_DIR FIRST [KEYS]`.
 
-Numbered records from FIRST on go to partition 0, WINDOW of them under way at a time; the number of each that is durable
-is a line on standard output. A pipe keeps those, however the process ends. With KEYS, there are so many keys, which the
-records take in turn, and the log is compacted all the time.
+It appends numbered records from FIRST on to partition 0, WINDOW of them at a time. It prints the number of each durable
+record as one line. The pipe keeps these lines, however the process ends. With KEYS, the records take that many keys in
+turn, and the engine compacts the log all the time.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ WINDOW = 50
 
 
 def keyed(number: int, keys: int) -> Record:
-    """The record of that number, of one of `keys` keys."""
+    """Return the record of that number, which has one of `keys` keys."""
     return record(number, number % 300)._replace(key=b"key-%d" % (number % keys))
 
 
 def main(data_dir: Path, first: int, keys: int) -> None:
-    """Append."""
+    """Append until the process is killed."""
     cleaning = Cleaning(backoff_ms=1, min_cleanable_ratio=0.1) if keys else None
     engine = EmbeddedEngine(data_dir, 3, 1, segment_size=20_000, cleaning=cleaning)
     engine.start(lambda _partition, _node_id, _epoch: None)

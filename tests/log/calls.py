@@ -1,4 +1,4 @@
-"""An engine's calls, made and waited for: what a test wants to write in one line.
+"""Calls an engine and waits for the outcome, so that a test needs one line for a call.
 
 House rule: no test waits for time to pass; PATIENCE_S only ends a test that would wait for ever.
 """
@@ -14,23 +14,23 @@ from protocol.records.batch import Record
 PATIENCE_S = 60.0
 
 Appending = SimpleQueue[Fenced | Unavailable | None]
-"""Where the outcome of an append arrives."""
+"""The outcome of an append arrives here."""
 
 
 def record(number: int, size: int = 10) -> Record:
-    """A record that is told from others by its number; its value has about `size` bytes."""
+    """Return a record with a number of its own and a value of about `size` bytes."""
     return Record(b"key-%d" % number, b"%0*d" % (size, number), 1_700_000_000_000 + number)
 
 
 def acquire(engine: Engine, partition: int) -> Ownership | EngineError:
-    """What acquire comes to."""
+    """Acquire a partition; return the ownership or the error."""
     outcome: SimpleQueue[Ownership | EngineError] = SimpleQueue()
     engine.acquire(partition, outcome.put)
     return outcome.get(timeout=PATIENCE_S)
 
 
 def load(engine: Engine, own: Ownership) -> tuple[list[Record], EngineError | None]:
-    """The records that load hands over, and what it comes to."""
+    """Load a partition; return its records and the error, None if there is none."""
     records: list[Record] = []
     outcome: SimpleQueue[EngineError | None] = SimpleQueue()
     engine.load(own, records.extend, outcome.put)
@@ -40,43 +40,43 @@ def load(engine: Engine, own: Ownership) -> tuple[list[Record], EngineError | No
 def append_batch(
     engine: Engine, own: Ownership, records: list[Record], told: Callable[[Fenced | Unavailable | None], object]
 ) -> None:
-    """Append one batch; `told` what it comes to."""
+    """Append one batch; put its outcome into `told`."""
 
     def done(durable: int, error: Fenced | Unavailable | None) -> None:
-        assert durable == (error is None)  # of one
+        assert durable == (error is None)  # the append has one batch
         told(error)
 
     engine.append(own, [records], done)
 
 
 def begin_append(engine: Engine, own: Ownership, records: list[Record]) -> Appending:
-    """Append without waiting."""
+    """Append without waiting; return the queue that gets the outcome."""
     outcome: Appending = SimpleQueue()
     append_batch(engine, own, records, outcome.put)
     return outcome
 
 
 def append(engine: Engine, own: Ownership, *records: Record) -> Fenced | Unavailable | None:
-    """What the append of one batch comes to."""
+    """Append one batch; return its error, None if it is durable."""
     return begin_append(engine, own, list(records)).get(timeout=PATIENCE_S)
 
 
 def release(engine: Engine, own: Ownership) -> EngineError | None:
-    """What release comes to."""
+    """Release an ownership; return the error, None if there is none."""
     outcome: SimpleQueue[EngineError | None] = SimpleQueue()
     engine.release(own, outcome.put)
     return outcome.get(timeout=PATIENCE_S)
 
 
 def owned(engine: Engine, partition: int = 0) -> Ownership:
-    """The ownership of a partition that can be acquired."""
+    """Acquire a partition; fail if the engine refuses."""
     own = acquire(engine, partition)
     assert not isinstance(own, EngineError)
     return own
 
 
 def opened(engine: Engine, partition: int = 0) -> tuple[Ownership, list[Record]]:
-    """A partition that can be acquired and loaded, and its records."""
+    """Acquire and load a partition; return the ownership and the records."""
     own = owned(engine, partition)
     records, error = load(engine, own)
     assert error is None
@@ -84,21 +84,21 @@ def opened(engine: Engine, partition: int = 0) -> tuple[Ownership, list[Record]]
 
 
 class Events(list[tuple[str, dict[str, object]]]):
-    """A report of the embedded engine that keeps what it is told: (name, fields)."""
+    """A report of the embedded engine that keeps all it gets: (name, fields)."""
 
     def __call__(self, name: str, /, **fields: object) -> None:
-        """Take note."""
+        """Keep one report."""
         self.append((name, fields))
 
     def names(self) -> list[str]:
-        """What happened, without the details."""
+        """Return the names of the reports without their fields."""
         return [name for name, _ in self]
 
 
 class Client:
-    """Appends numbered records as a runtime would: after a refusal, the partition is acquired and loaded anew first.
+    """Appends numbered records as a runtime does: after a refusal, it first acquires and loads the partition again.
 
-    durable: the numbers that were acknowledged, which are what each load has to find.
+    durable: the acknowledged numbers; each load has to find them.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -107,7 +107,7 @@ class Client:
         self.durable: list[int] = []
 
     def append(self, number: int, size: int = 10) -> bool:
-        """Whether it was acknowledged."""
+        """Append a record; return whether the engine acknowledged it."""
         if self._own is None:
             own = acquire(self._engine, 0)
             if isinstance(own, EngineError):
@@ -125,5 +125,5 @@ class Client:
 
 
 def numbers_of(records: list[Record]) -> list[int]:
-    """What `record` made them from."""
+    """Return the numbers that `record` got for these records."""
     return [int(found.key.removeprefix(b"key-")) for found in records]

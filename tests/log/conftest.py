@@ -1,4 +1,4 @@
-"""What all tests of the log share."""
+"""Fixtures that all tests of the log share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OPEN_FILES = Path("/proc/self/fd")
 
 @pytest.fixture(autouse=True)
 def abandoned_files_are_closed() -> Iterator[None]:
-    """A test kills a log by letting go of it; the system would close the files of a process that was killed."""
+    """Close files that a test leaves open to play a killed process; the system closes those of a real one."""
     before = open_segments()
     yield
     for descriptor in open_segments() - before:
@@ -22,7 +22,7 @@ def abandoned_files_are_closed() -> Iterator[None]:
 
 
 def open_segments() -> set[int]:
-    """The descriptors of all segments that this process has open; none are known without /proc."""
+    """Return the descriptors of all segments that this process has open; an empty set without /proc."""
     found = set()
     with suppress(FileNotFoundError):
         for name in os.listdir(OPEN_FILES):  # noqa: PTH208 - the listing's own descriptor is gone when it is looked at

@@ -1,8 +1,8 @@
-"""Disks that fail, lose and tear, on real files.
+"""Disks on real files that fail, lose bytes and tear writes.
 
-FailingDisk raises where a test says so. CrashingDisk keeps in memory, beside the real files, what a power cut would
-leave of them and of their names, and treats a failed fdatasync as Linux does: the pages count as clean though they
-never got to the disk.
+FailingDisk raises where a test says so. CrashingDisk keeps in memory, beside the real files, the bytes and names that
+survive a power cut. It treats a failed fdatasync as Linux does: the pages count as clean though they never got to the
+disk.
 
 House rule: chance comes from a seed that the test hands in.
 """
@@ -31,20 +31,20 @@ PAGE_SIZE = 4096
 
 
 def fail_one(name: str, number: int, error: int = errno.EIO) -> Callable[[str, int], OSError | None]:
-    """A `fails` for one call of one method."""
+    """Return a `fails` for one call of one method."""
     return lambda called, at: OSError(error, os.strerror(error)) if (called, at) == (name, number) else None
 
 
 class Killed(BaseException):
-    """The process ended inside this call."""
+    """The process ends inside this call."""
 
 
 class FailingDisk(Disk):
     """Raises what `fails(name, number)` returns before the `number`-th call, from 1, of its method `name`.
 
-    That is an OSError, or Killed, which ends the process. A write that fails writes half of its bytes before, if it
-    `tears`. Nothing is really synced, as no test cuts the power. calls: how often each method was called, by whatever
-    threads. descriptors: what is open.
+    `fails` returns an OSError, or Killed, which ends the process. If the disk `tears`, a failing write first writes
+    half of its bytes. The disk really syncs nothing, because no test cuts the real power. calls: how often threads
+    called each method. descriptors: the open files.
     """
 
     def __init__(self, fails: Callable[[str, int], BaseException | None] = lambda _name, _number: None) -> None:
@@ -74,7 +74,7 @@ class FailingDisk(Disk):
         return descriptor
 
     def close(self, descriptor: int) -> None:
-        super().close(descriptor)  # the system closes it, whatever it says
+        super().close(descriptor)  # the system closes it, whatever error it returns
         self.descriptors.remove(descriptor)
         self._count("close")
 
@@ -132,7 +132,7 @@ class FailingDisk(Disk):
 
 
 class SharedDisk(Disk):
-    """Another disk for several threads: one call at a time."""
+    """Lets several threads use another disk: one call at a time."""
 
     def __init__(self, disk: Disk) -> None:
         guard = threading.Lock()
@@ -157,7 +157,7 @@ class _File:
 
 
 class _Change(NamedTuple):
-    """A name came (`new`), went (`old`) or was changed; what it took away had this content in the cache."""
+    """A name came (`new`), went (`old`) or changed; the file that it took away had this content in the cache."""
 
     old: Path | None
     new: Path | None
@@ -167,10 +167,9 @@ class _Change(NamedTuple):
 
 
 class CrashingDisk(FailingDisk):
-    """Keeps what the disk really has, beside the real files, which stand for the cache.
+    """Keeps the durable bytes, beside the real files, which stand for the cache.
 
     in_order: pages get to the disk from the front; otherwise in any order until they are synced.
-    garbles: a page whose write-back failed is zeros on the disk; otherwise it is as it was, or as it should be.
     """
 
     def __init__(self, chance: Random, *, in_order: bool = True, garbles: bool = False) -> None:
@@ -253,14 +252,14 @@ class CrashingDisk(FailingDisk):
         self._changes.append(_Change(path, None, None, lost, content))
 
     def kill(self) -> None:
-        """End the process: what it wrote stays in the cache."""
+        """End the process: the cache keeps the bytes that it wrote."""
         for descriptor in list(self._paths):
             del self._paths[descriptor]
             self.descriptors.remove(descriptor)
             os.close(descriptor)
 
     def crash(self) -> None:
-        """Cut the power, as far as files can tell: what was not synced may be there or not, in part or as a whole."""
+        """Cut the power: unsynced bytes and names may be there or not, in part or as a whole."""
         self.kill()
         for change in reversed(self._changes):
             if self._chance.random() < 0.5:
@@ -268,19 +267,19 @@ class CrashingDisk(FailingDisk):
         self._changes.clear()
         for path, file in self._files.items():
             self._write_back_some(file, path.read_bytes())
-            with path.open("r+b") as cache:  # not "wb": ext4 would really write a file that is replaced so
+            with path.open("r+b") as cache:  # not "wb": ext4 would really write a file that is replaced in this way
                 cache.write(file.durable)
                 cache.truncate()
             file.dirty.clear()
 
     def _known(self, path: Path) -> _File:
-        """The file of that name; what wasn't made through this disk is durable."""
+        """Return the file of that name; a file that this disk didn't make is durable."""
         if path not in self._files:
             self._files[path] = _File(path.read_bytes())
         return self._files[path]
 
     def _undo(self, change: _Change) -> None:
-        """Take a change of names back, if nothing that stays is built on it."""
+        """Take a change of names back, unless a change that stays needs it."""
         if change.new is not None and change.file is None:
             shutil.rmtree(change.new, ignore_errors=True)
             self._files = {path: file for path, file in self._files.items() if change.new not in path.parents}

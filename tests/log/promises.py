@@ -1,14 +1,14 @@
-"""What a server has acknowledged to its clients, and whether the server that follows it still holds to it.
+"""Plays clients of a server, and checks that the next server has everything that this one acknowledged.
 
 A Player plays all members of some groups, with one connection a member: it lets them join and sync, restarts static
-members, commits and deletes offsets, lets all leave, deletes groups, creates topics. Each change is noted when its
-request goes out, and again when the answer says that it was made. A server that is killed in between may have made it
-or not; of several changes of one group that were under way, it has made none that follows one it hasn't made. So what
-is found afterwards has to be the acknowledged state with the first few of these changes, all of them or none.
+members, commits and deletes offsets, lets all leave, deletes groups, creates topics. It notes each change when the
+request goes out, and again when the answer confirms it. A server that is killed in between may have made the change or
+not. If several changes of one group are under way, the server makes none before the changes that precede it. So the
+next server has to have the acknowledged state with none, some or all of these changes, counted from the first.
 
-Sessions are long and nobody falls silent: nothing changes by itself.
+Sessions are long and no member falls silent, so nothing changes by itself.
 
-House rule: what a player knows is what it was told; only `check` reads anything back.
+House rule: a player knows only the answers that it got; only `check` reads anything back.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ SESSION_MS = 1_000_000
 MEMBERS_MAX = 3
 PARTITIONS = 4
 TOPICS = f"a:{PARTITIONS},b:{PARTITIONS}"
-"""What the server has to have, as tenure.topics."""
+"""The topics that the server has to have, as tenure.topics."""
 
 GROUPS = 4
-"""Of a player."""
+"""Each player has this many groups."""
 
 
 class Seat(NamedTuple):
-    """A member; its id is "" while the answer to a static restart, which gives it a new one, isn't there."""
+    """A member; its id is "" from a static restart until the answer, which brings a new one."""
 
     member_id: str
     instance_id: str | None
@@ -66,14 +66,14 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class Kept:
-    """What has to be found of a group: its last synced generation, 0 if it never had one, its seats, its offsets."""
+    """A group's expected state: its last synced generation, 0 if it never had one, its seats, its offsets."""
 
     generation: int = 0
     seats: tuple[Seat, ...] = ()
     offsets: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def settle(self, found: Found) -> Kept | None:
-        """What is known if `found` is this; None if it isn't."""
+        """Return the state that fits `found`, None if `found` contradicts this one."""
         expected = "Stable" if self.seats else "Empty" if self.generation or self.offsets else "Dead"
         if (found.state, found.offsets) != (expected, self.offsets):
             return None
@@ -85,7 +85,7 @@ class Kept:
 
 
 class Promises:
-    """Of one group: kept[0] is what was acknowledged, each of the others has one more change that is under way."""
+    """A group's promises: kept[0] is acknowledged; each of the others has one more change that is under way."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -93,23 +93,26 @@ class Promises:
 
     @property
     def now(self) -> Kept:
-        """Everything acknowledged; nothing may be under way."""
+        """Return the acknowledged state; no change may be under way."""
         (kept,) = self.kept
         return kept
 
     def attempt(self, **changes: Any) -> None:
-        """A request goes out that changes this."""
+        """Note the changes of a request that goes out."""
         self.kept.append(replace(self.kept[-1], **changes))
 
     def acknowledged(self, **learned: Any) -> None:
-        """The answer to the first of them came."""
+        """Note the answer to the first change that is under way."""
         del self.kept[0]
         if learned:
             self.kept[0] = replace(self.kept[0], **learned)
 
 
 class Player:
-    """See the module; `name` tells its groups and topics from other players'. answered: called after each answer."""
+    """Plays some groups; `name` sets its groups and topics apart from other players'.
+
+    answered: called after each answer.
+    """
 
     def __init__(self, name: str, chance: Random, answered: Callable[[], None]) -> None:
         self.groups = [Promises(f"{name}-{number}") for number in range(GROUPS)]
@@ -122,7 +125,7 @@ class Player:
         self._connections: list[Connection] = []
 
     def play(self, port: int) -> None:
-        """Change whatever may be changed, for ever; raises Closed or OSError once the server is gone."""
+        """Change the groups by chance, for ever; raise Closed or OSError once the server is gone."""
         self._connections = []
         try:
             self._connections += [Connection(port) for _ in range(MEMBERS_MAX)]
@@ -133,7 +136,7 @@ class Player:
                 connection.close()
 
     def check(self, connection: Connection) -> None:
-        """Everything that was acknowledged holds; what was under way is looked up, and acknowledged from now on."""
+        """Check that everything acknowledged holds; take the changes that were under way as the server shows them."""
         for group in self.groups:
             found = _read(connection, group.group_id)
             settled = [known for kept in group.kept if (known := kept.settle(found)) is not None]
@@ -180,17 +183,17 @@ class Player:
         return answer
 
     def _rebalance(self, group: Promises) -> None:
-        """All rejoin, perhaps with a new one, and the leader hands out new assignments."""
+        """All members rejoin, perhaps with a new one, and the leader hands out new assignments."""
         kept = group.now
         members = [(seat.member_id, seat.instance_id) for seat in kept.seats]
         is_larger = not members or (len(members) < MEMBERS_MAX and self._chance.random() < 0.5)
         if is_larger:
             members.append(("", f"i{next(self._number)}" if self._chance.random() < 0.7 else None))
         at = list(zip(self._connections, members, strict=False))
-        # Never the same twice, so that a join is a reason to rebalance, whoever joins first.
+        # Each join has a new subscription, so any member's join is a reason to rebalance.
         requests = [_join(group.group_id, *member, b"%d" % next(self._number)) for member in members]
         if is_larger:
-            # Who is new comes first: the others could complete the rebalance among themselves.
+            # The new member joins first: the others could complete the rebalance among themselves.
             newcomer, request = self._connections[len(members) - 1], requests.pop()
             if request.group_instance_id is None:
                 pending: Any = newcomer.ask(request, 9)
@@ -219,7 +222,7 @@ class Player:
         self._answered()
 
     def _restart(self, group: Promises) -> None:
-        """A static member joins without its id, and gets a new one with the assignment that it has."""
+        """A static member joins without its id; the answer gives it a new one with the assignment that it has."""
         kept = group.now
         seat = self._chance.choice([seat for seat in kept.seats if seat.instance_id])
         others = tuple(other for other in kept.seats if other is not seat)
@@ -233,7 +236,7 @@ class Player:
         assert (synced.error_code, synced.assignment) == (ErrorCode.NONE, seat.assignment)
 
     def _commit(self, group: Promises) -> None:
-        """Up to eight commits, one behind the other, without waiting for the answers."""
+        """Send up to eight commits, one behind the other, without waiting for the answers."""
         kept = group.now
         seat = self._chance.choice(kept.seats) if kept.seats else Seat("", None, b"")
         connection = self._connections[0]
@@ -286,7 +289,7 @@ class Player:
         group.acknowledged()
 
     def _leave(self, group: Promises) -> None:
-        """All at once."""
+        """All members leave at once."""
         group.attempt(seats=())
         members = [
             LeaveGroupRequest.MemberIdentity(member_id=seat.member_id, group_instance_id=seat.instance_id)
@@ -324,7 +327,7 @@ def _join(group_id: str, member_id: str, instance_id: str | None, user_data: byt
 
 
 def _sync(group_id: str, generation: int, seat: Seat, seats: Sequence[Seat]) -> SyncGroupRequest:
-    """Of the member on `seat`; `seats` has what everybody gets, if it leads."""
+    """Build the SyncGroup of the member on `seat`; a leader's carries the assignments of all `seats`."""
     return SyncGroupRequest(
         group_id=group_id,
         generation_id=generation,
@@ -340,7 +343,7 @@ def _sync(group_id: str, generation: int, seat: Seat, seats: Sequence[Seat]) -> 
 
 
 def _ask(connection: Connection, request: Message, version: int) -> Any:
-    """The answer, once the partition is loaded."""
+    """Send a request until the partition is loaded; return the answer."""
     while True:
         answer: Any = connection.ask(request, version)
         told = answer.groups[0] if isinstance(request, DescribeGroupsRequest) else answer

@@ -1,4 +1,4 @@
-"""A server over files, in the test's process."""
+"""Runs a server over files in the test's process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.server.harness import ManualClock, Peer, Serving, config_of
 
 @asynccontextmanager
 async def running(data_dir: Path, *settings: str) -> AsyncIterator[tuple[Serving, Peer]]:
-    """One on that folder, with a single partition, which is loaded or refused; and a client."""
+    """Serve that folder, with a single partition, until it is loaded or refused; yield the server and a client."""
     log, clock = io.StringIO(), ManualClock()
     server = Server(
         config_of(f"log.dirs={data_dir}", "offsets.topic.num.partitions=1", *settings), clock=clock, log=log

@@ -1,4 +1,4 @@
-"""What every engine must do, shown on each engine there is."""
+"""Tests the contract of an engine, on each engine there is."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ NODE_ID = 7
 
 
 class Store(ABC):
-    """Where an engine keeps its records, and how it is made to fail.
+    """An engine's storage, and a way to make it fail.
 
-    engine: the one that runs over it. changes: what on_ownership was told, by all engines over it.
+    engine: the one that runs over it. changes: the calls of on_ownership by all engines over it.
     """
 
     engine: Engine
@@ -35,12 +35,12 @@ class Store(ABC):
         self.changes: list[tuple[int, int | None, int]] = []
 
     def tell(self, partition: int, node_id: int | None, epoch: int) -> None:
-        """The on_ownership of the engines."""
+        """Keep one call of on_ownership."""
         self.changes.append((partition, node_id, epoch))
 
     @abstractmethod
     def start(self) -> None:
-        """Start an engine; the one before was closed."""
+        """Start an engine; the former one was closed."""
 
     @abstractmethod
     def fail_next_append(self) -> None:
@@ -64,7 +64,7 @@ class EmbeddedStore(Store):
 
 
 class CompactingStore(EmbeddedStore):
-    """Files in a folder, compacted all the time."""
+    """Files in a folder, which the engine compacts all the time."""
 
     def start(self) -> None:
         self.engine = EmbeddedEngine(
@@ -94,7 +94,7 @@ class MemoryStore(Store):
 
 @pytest.fixture(params=[EmbeddedStore, CompactingStore, MemoryStore])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    """A store with an engine running over it."""
+    """Yield a store with an engine running over it."""
     made: Store = request.param(tmp_path / "data")
     made.start()
     yield made
@@ -109,16 +109,16 @@ def restart(store: Store) -> Engine:
 
 
 def state(records: list[Record]) -> dict[bytes, bytes]:
-    """What remains of records: the last value per key."""
+    """Return the last value of each key."""
     last = {record.key: record.value for record in records}
     return {key: value for key, value in last.items() if value is not None}
 
 
 class TestOwnership:
-    """Who may write."""
+    """At most one ownership of a partition is valid."""
 
     def test_told_from_the_start(self, store: Store) -> None:
-        """Each partition is told once as it is found, before any change; then each change with its epoch."""
+        """An engine reports each partition once as it finds it, before any change; then each change with its epoch."""
         own = owned(store.engine, 1)
         assert store.changes == [(0, None, -1), (1, None, -1), (2, None, -1), (1, NODE_ID, own.epoch)]
         release(store.engine, own)
@@ -128,7 +128,7 @@ class TestOwnership:
     def test_what_other_nodes_own_is_theirs_from_the_start(
         self, tmp_path: Path, kind: type[EmbeddedEngine | MemoryEngine]
     ) -> None:
-        """Of several nodes each is told whose the partitions are; its own are nobody's until it acquires them."""
+        """Each of several nodes reports the owner of each partition; its own have no owner until it acquires them."""
         changes: list[tuple[int, int | None, int]] = []
         owners = [NODE_ID, NODE_ID + 1, NODE_ID]
         engine = (
@@ -156,7 +156,7 @@ class TestOwnership:
         assert epochs[0] >= 0
 
     def test_former_owner_is_fenced(self, store: Store) -> None:
-        """Once a newer ownership is given out, the older one isn't valid, and nothing can be done with it."""
+        """Once a newer ownership is given out, the older one isn't valid, and the engine refuses it everything."""
         former, _ = opened(store.engine)
         assert former.valid()
         newer, _ = opened(store.engine)
@@ -170,7 +170,7 @@ class TestOwnership:
         assert load(store.engine, newer)[0] == [record(2)]
 
     def test_released_is_over(self, store: Store) -> None:
-        """A released ownership is like a fenced one; releasing it again does nothing."""
+        """An engine treats a released ownership like a fenced one; releasing it again does nothing."""
         own, _ = opened(store.engine)
         assert release(store.engine, own) is None
         assert not own.valid()
@@ -179,17 +179,17 @@ class TestOwnership:
         assert release(store.engine, own) is None
 
     def test_close_ends_all(self, store: Store) -> None:
-        """No ownership outlives its engine."""
+        """A close ends all ownerships of the engine."""
         owns = [owned(store.engine, partition) for partition in range(PARTITION_COUNT)]
         restart(store)
         assert not any(own.valid() for own in owns)
 
 
 class TestAppend:
-    """What is told durable is there."""
+    """An engine keeps everything that it reports as durable."""
 
     def test_loaded_by_the_next_owner(self, store: Store) -> None:
-        """What was appended is loaded, last value per key, by the next ownership and after a restart."""
+        """The next ownership loads the appended records, last value per key; a restarted engine does as well."""
         own, records = opened(store.engine)
         assert records == []
         batches = [[record(1), record(2)], [Record(b"key-1", None, 5)], [record(3)], [Record(b"key-3", b"new", 6)]]
@@ -212,7 +212,7 @@ class TestAppend:
         assert load(store.engine, own)[0][-1] == record(100)
 
     def test_partitions_are_apart(self, store: Store) -> None:
-        """Records are loaded from the partition that they were appended to."""
+        """An engine loads records from the partition that they were appended to."""
         owns = [opened(store.engine, partition)[0] for partition in range(PARTITION_COUNT)]
         for number in range(30):
             assert append(store.engine, owns[number % PARTITION_COUNT], record(number)) is None
@@ -221,7 +221,7 @@ class TestAppend:
             assert opened(store.engine, partition)[1] == expected
 
     def test_outcomes_in_order(self, store: Store) -> None:
-        """The outcomes of a partition's appends come in the order of the appends."""
+        """An engine reports the outcomes of a partition's appends in the order of the appends."""
         own, _ = opened(store.engine)
         done: SimpleQueue[tuple[int, EngineError | None]] = SimpleQueue()
 
@@ -233,7 +233,7 @@ class TestAppend:
         assert [done.get(timeout=PATIENCE_S) for _ in range(500)] == [(number, None) for number in range(500)]
 
     def test_batches_together(self, store: Store) -> None:
-        """Several batches in one append: they are all there, in their order, and told of once."""
+        """An engine keeps all batches of one append in their order, and reports them once."""
         own, _ = opened(store.engine)
         told: SimpleQueue[tuple[int, EngineError | None]] = SimpleQueue()
         batches = [[record(0)], [record(1), record(2)], [record(3)]]
@@ -244,7 +244,7 @@ class TestAppend:
         assert opened(restart(store))[1] == [record(number) for number in range(5)]
 
     def test_close_writes_what_was_appended(self, store: Store) -> None:
-        """When close returns, all that was appended has been reported, and is there."""
+        """Before close returns, the engine writes and reports everything that was appended."""
         own, _ = opened(store.engine)
         done: SimpleQueue[EngineError | None] = SimpleQueue()
         for number in range(200):
@@ -270,10 +270,10 @@ class TestAppend:
 
 
 class TestFailure:
-    """A failed append closes the partition, and only that."""
+    """A failed append closes its partition and no other."""
 
     def test_refused_until_loaded(self, store: Store) -> None:
-        """All appends from the failed one on are refused until a load; none of them is in the log, all others are."""
+        """The engine refuses the failed append and all behind it until a load; the log has all others only."""
         own, _ = opened(store.engine)
         other, _ = opened(store.engine, 1)
         assert append(store.engine, own, record(1)) is None
@@ -290,7 +290,7 @@ class TestFailure:
         assert opened(store.engine, 1)[1] == [record(4)]
 
     def test_batches_together(self, store: Store) -> None:
-        """Of several batches in one append that fails, what is told to be durable is there, and nothing else."""
+        """If an append of several batches fails, the log has the batches that the engine reports as durable, only."""
         own, _ = opened(store.engine)
         store.fail_next_append()
         told: SimpleQueue[tuple[int, EngineError | None]] = SimpleQueue()
@@ -300,14 +300,14 @@ class TestFailure:
         assert load(store.engine, own) == ([], None)
 
     def test_refused_before_loaded(self, store: Store) -> None:
-        """What is there must be known before anything is added: an append before the first load is refused."""
+        """The engine refuses an append before the first load, because its caller doesn't know the records yet."""
         own = owned(store.engine)
         assert isinstance(append(store.engine, own, record(1)), Unavailable)
         assert load(store.engine, own) == ([], None)
         assert append(store.engine, own, record(1)) is None
 
     def test_errors_have_one_root(self) -> None:
-        """Whoever catches EngineError has them all; Damaged says where."""
+        """An `except EngineError` catches all errors of an engine; Damaged says where the damage is."""
         assert issubclass(Fenced, EngineError)
         assert issubclass(Unavailable, EngineError)
         damaged = Damaged("file.log", 7, "torn")

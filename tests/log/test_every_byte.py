@@ -1,7 +1,7 @@
-"""A log that a server wrote, cut at each byte and changed at each byte: what the next server makes of it.
+"""Cuts and changes a server's log at each byte, and tests what the next server makes of it.
 
-Servers and clients are real, in the test's process. The log is that of clients who noted after each answer what they
-had been told, and how long the file was then.
+Servers and clients are real, in the test's process. After each answer, the clients note what they know and how long the
+file is.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SEGMENT = Path("__consumer_offsets-0", "00000000000000000000.log")
 
 
 class Told(NamedTuple):
-    """What clients know of group g: the seat of its static member, and the committed offsets by partition."""
+    """The clients' knowledge of group g: the seat of its static member, and the committed offsets by partition."""
 
     member_id: str = ""
     assignment: bytes = b""
@@ -35,14 +35,14 @@ class Told(NamedTuple):
 
 
 class History(NamedTuple):
-    """The bytes of the log, and what was told: by the length that it had then."""
+    """The bytes of the log, and the clients' knowledge by the length of the log at that time."""
 
     content: bytes
     told: dict[int, Told]
 
 
 async def commit(peer: Peer, joined: JoinGroupResponse, offsets: dict[int, int]) -> None:
-    """Commit as the member."""
+    """Commit offsets as the member."""
     partitions = [
         OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
         for partition, offset in offsets.items()
@@ -59,7 +59,7 @@ async def commit(peer: Peer, joined: JoinGroupResponse, offsets: dict[int, int])
 
 
 async def found(peer: Peer) -> Told | int:
-    """What a client is told, or the error code that it gets."""
+    """Ask for the group; return the answers, or the error code."""
     group = (await peer.ask(DescribeGroupsRequest(groups=["g"]), 5)).groups[0]
     fetched = await peer.ask(OffsetFetchRequest(group_id="g", topics=None), 7)
     assert fetched.error_code == group.error_code
@@ -73,7 +73,7 @@ async def found(peer: Peer) -> Told | int:
 
 @pytest.fixture
 async def history(tmp_path: Path) -> History:
-    """A generation, commits, a static restart, a commit, and all leave."""
+    """Write a generation, commits, a static restart, a commit, and a leave of all."""
     told: dict[int, Told] = {0: Told()}
     path = tmp_path / "history" / SEGMENT
 
@@ -106,7 +106,7 @@ async def history(tmp_path: Path) -> History:
 
 
 async def test_cut_at_each_byte(tmp_path: Path, history: History) -> None:
-    """Wherever in its last three batches the log ends, all that was acknowledged by then is there, and nothing else."""
+    """Wherever in its last three batches the log ends, the server has exactly what it had acknowledged by then."""
     ends = sorted(history.told)
     path = tmp_path / "data" / SEGMENT
     path.parent.mkdir(parents=True)
@@ -120,9 +120,9 @@ async def test_cut_at_each_byte(tmp_path: Path, history: History) -> None:
 
 
 async def test_flipped_at_each_byte(tmp_path: Path, history: History) -> None:
-    """A bit of each byte of two batches: the partition is refused, a log line names the file, no byte changes.
+    """If a bit of any byte of two batches flips, the server refuses the partition, logs the file, and changes no byte.
 
-    What is under no CRC and makes sense as it is, an offset or an epoch that still grows, changes nothing.
+    A changed offset or epoch that still grows is under no CRC and makes sense, so the server serves it.
     """
     ends = sorted(history.told)
     path = tmp_path / "data" / SEGMENT

@@ -1,7 +1,7 @@
-"""A disk that is full: refused while it is, taken again when there is space, and nothing acknowledged lost.
+"""A server refuses changes while its disk is full, takes them when there is space, and loses nothing acknowledged.
 
-A limit of the size of files shows it everywhere: the system takes a part of a write, then nothing. Where a small tmpfs
-can be mounted (by root), that is the second disk.
+A limit of the size of files works on every system: the system takes a part of a write, then nothing. Root can mount a
+small tmpfs, which is the second disk.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MakeSpace = Callable[[], None]
 
 @contextmanager
 def file_size_limit() -> Iterator[tuple[Path, MakeSpace]]:
-    """A folder whose files can't grow over 200 kB, until there is space."""
+    """Yield a folder whose files can't grow over 200 kB until the test makes space."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     with tempfile.TemporaryDirectory() as folder:
         resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, before[1]))
@@ -44,7 +44,7 @@ def file_size_limit() -> Iterator[tuple[Path, MakeSpace]]:
 
 @contextmanager
 def tmpfs(size_kb: int = 300, taken_kb: int = 100) -> Iterator[tuple[Path, MakeSpace]]:
-    """A file system of that size, of which a part is taken until there is space."""
+    """Yield a file system of that size; a part of it is taken until the test makes space."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(
             ["mount", "-t", "tmpfs", "-o", f"size={size_kb}k", "tmpfs", folder], check=True, capture_output=True
@@ -58,7 +58,7 @@ def tmpfs(size_kb: int = 300, taken_kb: int = 100) -> Iterator[tuple[Path, MakeS
 
 
 def can_mount() -> bool:
-    """Whether this process may mount."""
+    """Return whether this process may mount."""
     if os.geteuid() != 0:
         return False
     try:
@@ -74,12 +74,12 @@ if can_mount():
     DISKS.append(pytest.param(tmpfs, errno.ENOSPC, id="tmpfs"))
     SERVED_DISKS.append(pytest.param(tmpfs, 60_000, id="tmpfs"))
 SPACE = 200_000
-"""Bytes of the log that fit; with smaller segments it is compacted."""
+"""So many bytes of the log fit; the test sets smaller segments, so the server compacts it."""
 
 
 @pytest.mark.parametrize("disk,error", DISKS)
 def test_full_disk(disk: Callable[[], AbstractContextManager[tuple[Path, MakeSpace]]], error: int) -> None:
-    """Appends until it is full, and a few in vain; then there is space."""
+    """An engine refuses appends once the disk is full, and takes them when there is space."""
     events = Events()
     with disk() as (folder, make_space):
         engine = EmbeddedEngine(folder / "data", PARTITION_COUNT, 1, report=events)
@@ -106,14 +106,14 @@ def test_full_disk(disk: Callable[[], AbstractContextManager[tuple[Path, MakeSpa
 async def test_full_disk_under_a_server(
     disk: Callable[[], AbstractContextManager[tuple[Path, MakeSpace]]], segment_size: int
 ) -> None:
-    """Commits get Kafka's code while it is full, members stay, what was committed is there, compaction is put off.
+    """A server on a full disk answers commits with Kafka's code, keeps members and offsets, and puts compaction off.
 
-    When there is space again, the next commit is taken and the log is compacted. All of it is there after a restart.
+    When there is space again, it takes the next commit and compacts the log. After a restart it has all of it.
     """
     committed: dict[int, int] = {}
 
     async def commit(peer: Peer, number: int) -> int:
-        """Commit partition 0 once more, and another for the first time, if it is acknowledged; the error code."""
+        """Commit partition 0 once more, and another for the first time if that succeeds; return the error code."""
         offsets = {0: number, number: number}
         partitions = [
             OffsetCommitRequest.OffsetCommitRequestPartition(

@@ -1,7 +1,7 @@
-"""Processes are killed, over and over, at moments that they don't choose; what they acknowledged is there.
+"""Kills processes over and over, at moments of chance, and tests that they keep everything acknowledged.
 
-First whole servers under clients that do everything there is to do, with compactions under way; then an engine alone,
-which takes more records in the same time.
+First the tests kill whole servers under clients that send all kinds of requests, with compactions under way. Then they
+kill an engine alone, which takes more records in the same time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SETTINGS: dict[str, str | int] = {
 
 
 class Load:
-    """Players under whom a server is killed, and how often they were answered."""
+    """Players under whom the test kills a server, and the number of answers that they got."""
 
     def __init__(self, chance: Random) -> None:
         self._chance = chance
@@ -54,9 +54,9 @@ class Load:
             self._answered.notify()
 
     def run(self, server: Tenure, answers: int, *, compacts: bool) -> None:
-        """Let them play until they have so many more answers, and a moment longer; then kill the server.
+        """Let the players get so many more answers, and play a moment longer; then kill the server.
 
-        compacts: not before a compaction was done; otherwise one may be killed on the way.
+        compacts: wait for a finished compaction as well; otherwise kill one on the way if there is one.
         """
         end = self._answers + answers
         end_s = time.monotonic() + PATIENCE_S
@@ -79,14 +79,14 @@ class Load:
                     each.result()
 
     def check(self, server: Tenure) -> None:
-        """What they were told holds."""
+        """Check that the server keeps its promises to all players."""
         with Connection(server.port) as connection:
             for player in self.players:
                 player.check(connection)
 
 
 def kill_compaction(server: int) -> None:
-    """Kill the process that compacts for the server, if there is one, and if the system says so (Linux)."""
+    """Kill the process that compacts for the server, if there is one and the system lists processes (Linux)."""
     for path in Path(f"/proc/{server}/task").glob("*/children"):
         with suppress(OSError):
             for child in path.read_text().split():
@@ -94,10 +94,10 @@ def kill_compaction(server: int) -> None:
 
 
 def test_killed_server(tmp_path: Path) -> None:
-    """Everything that clients were told holds after each kill, be it under load or in the middle of a start.
+    """After each kill, under load or in the middle of a start, a server keeps everything it acknowledged.
 
-    Joins, static restarts, commits, leaves, deletions, topics; generations don't fall. Compactions take place all the
-    while, and are killed as well.
+    Players join, restart static members, commit, leave, delete groups, create topics; generations don't fall.
+    Compactions run all the while, and the test kills them as well.
     """
     chance = Random(7)
     load = Load(chance)
@@ -134,7 +134,7 @@ def killed_appender(data_dir: Path, first: int, lines: int, *keys: str) -> list[
 
 
 def test_killed_while_appending(tmp_path: Path) -> None:
-    """After each kill: every acknowledged record, in order, none twice; at most what was under way beyond them."""
+    """After each kill a log has every acknowledged record once, in order, and at most those under way beyond them."""
     chance = Random(3)
     found: list[int] = []
     for _ in range(ROUNDS):
@@ -152,7 +152,7 @@ def test_killed_while_appending(tmp_path: Path) -> None:
 
 
 def test_killed_while_compacting(tmp_path: Path) -> None:
-    """After each kill, with compactions under way: of each key the last acknowledged record, or one attempted later."""
+    """After each kill, a compacted log has the last acknowledged record of each key, or one attempted later."""
     chance = Random(5)
     keys = 40
     first = 0

@@ -1,4 +1,4 @@
-"""What the double adds to an engine; that it is one, test_engine.py shows."""
+"""Tests the additions of the in-memory engine; test_engine.py tests that it is an engine."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from tests.log.calls import append, append_batch, begin_append, load, opened, re
 
 
 def started() -> MemoryEngine:
-    """An engine that was started."""
+    """Return an engine that was started."""
     engine = MemoryEngine(2, 1)
     engine.start(lambda _partition, _node_id, _epoch: None)
     return engine
 
 
 def test_callbacks_come_inside_the_call() -> None:
-    """No thread: when append returns, it is done, and the records can be looked at."""
+    """The engine has no thread: when append returns, the outcome is there, and a test can look at the records."""
     engine = started()
     own, _ = opened(engine)
     outcomes: list[EngineError | None] = []
@@ -25,7 +25,7 @@ def test_callbacks_come_inside_the_call() -> None:
 
 
 def test_held_appends_wait_for_flush() -> None:
-    """While it holds, nothing is durable and nothing is told; flush does both, in order."""
+    """While the engine holds appends, none is durable and it reports none; flush does both, in order."""
     engine = started()
     own, _ = opened(engine)
     engine.hold = True
@@ -38,7 +38,7 @@ def test_held_appends_wait_for_flush() -> None:
 
 
 def test_failure_waits_for_an_append_that_is_written() -> None:
-    """fail_next meets the next append that would be written, not one that is refused anyway."""
+    """fail_next meets the next append that the engine would write, not one that it refuses anyway."""
     engine = started()
     own, _ = opened(engine)
     other, _ = opened(engine, 1)
@@ -50,7 +50,7 @@ def test_failure_waits_for_an_append_that_is_written() -> None:
 
 
 def test_records_put_there_are_loaded() -> None:
-    """A test may lay records into a partition before it is loaded."""
+    """A test may put records into a partition before an owner loads it."""
     engine = started()
     engine.records[1] = [record(1)]
     own, records = opened(engine, 1)

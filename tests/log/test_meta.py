@@ -1,4 +1,4 @@
-"""meta.properties: whose data folder it is."""
+"""Tests meta.properties, which says whose data folder it is."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.server.harness import config_of
 
 
 def test_the_cluster_id_is_made_once_and_stays(tmp_path: Path) -> None:
-    """A second start finds it; the file has Kafka's names."""
+    """A first start makes the cluster id and a second start finds it; the file has Kafka's names."""
     cluster_id, lost = claim_folder(tmp_path, config_of(), uuid4)
     assert lost == []
     content = (tmp_path / FILE_NAME).read_bytes()
@@ -37,7 +37,7 @@ def test_the_cluster_id_is_made_once_and_stays(tmp_path: Path) -> None:
 
 
 def test_what_kafka_wrote_is_kept(tmp_path: Path) -> None:
-    """A folder that was a broker's keeps its ids, and what else stands there."""
+    """A server keeps the ids of a folder that was a broker's, and the other lines of the file."""
     (tmp_path / FILE_NAME).write_text("#\n#Sat\nversion=1\ncluster.id=abc\nnode.id=1\ndirectory.id=def\nother=x\n")
     assert claim_folder(tmp_path, config_of(), uuid4) == ("abc", [])
     held = parse_properties((tmp_path / FILE_NAME).read_text())
@@ -46,7 +46,7 @@ def test_what_kafka_wrote_is_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("setting", ["node.id=2", "offsets.topic.num.partitions=5"])
 def test_a_folder_of_another_server_is_refused(tmp_path: Path, setting: str) -> None:
-    """Another node id, or another number of partitions, which would look for groups where they are not."""
+    """A server refuses a folder with another node id, or another number of partitions: it would look in wrong ones."""
     claim_folder(tmp_path, config_of(), uuid4)
     with pytest.raises(ConfigError, match=setting.partition("=")[0]):
         claim_folder(tmp_path, config_of(setting), uuid4)
@@ -54,7 +54,7 @@ def test_a_folder_of_another_server_is_refused(tmp_path: Path, setting: str) -> 
 
 @pytest.mark.parametrize("content", ["", "garbage", "version=1\nnode.id=1\n"])
 def test_a_file_that_does_not_say_whose_folder_it_is_is_refused(tmp_path: Path, content: str) -> None:
-    """By its name; neither is a new cluster id made, nor the file touched."""
+    """A server refuses a file without a cluster id and names it; it makes no new id and doesn't touch the file."""
     (tmp_path / FILE_NAME).write_text(content)
     with pytest.raises(Damaged, match=FILE_NAME):
         claim_folder(tmp_path, config_of(), uuid4)
@@ -62,7 +62,7 @@ def test_a_file_that_does_not_say_whose_folder_it_is_is_refused(tmp_path: Path, 
 
 
 def test_lost_files_are_named(tmp_path: Path) -> None:
-    """Either file, where the folder was in use; what was imported into a fresh folder has no list of topics yet."""
+    """A server names either file if it is missing in a used folder; a fresh import has no list of topics yet."""
     note_partition_count(tmp_path, 4)
     assert noted_partition_count(tmp_path) == 4
     partition_folder(tmp_path, 3).mkdir()
@@ -75,7 +75,7 @@ def test_lost_files_are_named(tmp_path: Path) -> None:
 
 
 def test_partitions_that_would_not_be_served_are_refused(tmp_path: Path) -> None:
-    """Though no file says how many there are any more: the one that is too many is named."""
+    """A server names a partition's folder above the configured number, even if no file states the number."""
     partition_folder(tmp_path, 4).mkdir()
     with pytest.raises(ConfigError, match="__consumer_offsets-4"):
         claim_folder(tmp_path, config_of("offsets.topic.num.partitions=4"), uuid4)
@@ -86,7 +86,7 @@ BROKERS = "version=1\ncluster.id=abc\nnode.id=1\ndirectory.id=def\n"
 
 
 def test_a_brokers_folder_is_refused(tmp_path: Path) -> None:
-    """With what takes its groups over, and nothing is made in it."""
+    """A server refuses a broker's folder, names the command that takes its groups over, and makes nothing in it."""
     (tmp_path / FILE_NAME).write_text(BROKERS)
     partition_folder(tmp_path, 0).mkdir()
     before = sorted(tmp_path.rglob("*"))
@@ -100,7 +100,7 @@ def test_a_brokers_folder_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["kafka-clients.jar", "orders-0", "recovery-point-offset-checkpoint", "lock-7"])
 def test_a_folder_of_other_things_is_refused(tmp_path: Path, name: str) -> None:
-    """One of them is named; that there are ids of a broker, or partitions without any, doesn't make them ours."""
+    """A server refuses a folder of other things and names one, though it has a broker's ids or partitions."""
     (tmp_path / name).touch()
     with pytest.raises(ConfigError, match=f"^{tmp_path} is no data folder and not empty, '{name}' is in it$"):
         refuse_foreign(tmp_path)
@@ -110,7 +110,7 @@ def test_a_folder_of_other_things_is_refused(tmp_path: Path, name: str) -> None:
 
 
 def test_folders_that_may_be_claimed(tmp_path: Path) -> None:
-    """None at all, an empty one, a disk's, one with ids to be used; and ours, whatever came into it or was lost."""
+    """A server may claim a missing folder, an empty one, a disk's, one with ids to use, and its own in any state."""
     refuse_foreign(tmp_path / "none")
     for name in (".gitkeep", ".lock", "lost+found"):
         (tmp_path / name).touch()

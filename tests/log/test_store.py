@@ -1,4 +1,4 @@
-"""A store is opened as one: whose the folder is, its lock, topics, and who owns what."""
+"""Tests that a store opens its parts together: the folder's ids, its lock, the topics, and the owners."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ WITHIN_S = 10
 
 
 def config_in(folder: Path, *sets: str) -> Config:
-    """A configuration of four partitions on a folder."""
+    """Return a configuration of four partitions on a folder."""
     return load(sets=["offsets.topic.num.partitions=4", f"log.dirs={folder}", *sets])[0]
 
 
 def opened(config: Config) -> Store:
-    """The store, of which nothing was asked yet."""
+    """Return the store, which had no calls yet."""
     store = open_store(config, uuid4, lambda *_, **__: None, Counts())
     store.engine.start(lambda *_: None)
     return store
 
 
 def saved(store: Store, topics: list[Topic]) -> Any:
-    """What became of a list that was to be kept."""
+    """Save a list of topics; return the outcome."""
     outcomes, there = [], threading.Event()
 
     def done(error: Any) -> None:
@@ -47,7 +47,7 @@ def saved(store: Store, topics: list[Topic]) -> Any:
 
 
 def test_a_store_outlives_the_process(tmp_path: Path) -> None:
-    """Its cluster id and its topics are those that it had."""
+    """A store has its cluster id and its topics again after a restart."""
     config = config_in(tmp_path / "data", "tenure.topics=orders:3")
     first = opened(config)
     assert [topic.partition_count for topic in first.topics.values()] == [3]
@@ -61,7 +61,7 @@ def test_a_store_outlives_the_process(tmp_path: Path) -> None:
 
 
 def test_a_store_is_one_servers(tmp_path: Path) -> None:
-    """Another one is told whose it is; when it is closed, or could not be opened whole, the next one has it."""
+    """A store refuses a second server and names the first; a close or a failed opening frees it for the next."""
     config = config_in(tmp_path)
     store = opened(config)
     with pytest.raises(ConfigError, match=r"log\.dirs: .*in use"):
@@ -73,7 +73,7 @@ def test_a_store_is_one_servers(tmp_path: Path) -> None:
 
 
 def test_a_list_that_can_not_be_kept_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also if that is a mistake of ours: whoever waits hears of it."""
+    """If a store can't keep a list, its caller gets the reason, also if the reason is a mistake of ours."""
     store = opened(config_in(tmp_path))
 
     def broken(*_: object) -> None:
@@ -85,7 +85,7 @@ def test_a_list_that_can_not_be_kept_says_why(tmp_path: Path, monkeypatch: pytes
 
 
 def test_files_that_are_gone_and_folders_of_no_topic_are_noticed(tmp_path: Path) -> None:
-    """What a person should know of a folder that was in use."""
+    """A store names the files that are missing in a used folder, and the folders that belong to no topic."""
     config = config_in(tmp_path, "tenure.topics=orders:3")
     opened(config).close()
     stray = tmp_path / "gone-0"
@@ -104,7 +104,7 @@ def test_files_that_are_gone_and_folders_of_no_topic_are_noticed(tmp_path: Path)
 
 
 def test_a_share_is_what_falls_to_a_node(tmp_path: Path) -> None:
-    """Of several workers each owns every n-th partition; the folder is locked by their supervisor."""
+    """Each of several workers owns every n-th partition; their supervisor locks the folder."""
     config = config_in(tmp_path)
     store = open_share([1, 2], "cluster", config, uuid4, lambda *_, **__: None, Counts())
     assert [store.owners(partition) for partition in range(4)] == [1, 2, 1, 2]
@@ -114,7 +114,7 @@ def test_a_share_is_what_falls_to_a_node(tmp_path: Path) -> None:
 
 
 def test_a_store_in_memory_keeps_what_is_declared() -> None:
-    """And forgets the rest with its process."""
+    """A store in memory declares the configured topics, and forgets everything else with its process."""
     config = config_in(Path("unused"), "tenure.topics=orders:3")
     engine = MemoryEngine(4, config.node_id)
     make: Callable[..., Store] = partial(in_memory, engine)

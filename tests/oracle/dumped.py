@@ -56,7 +56,7 @@ def history(records: list[DumpedRecord], group: str, members: Mapping[str, str])
 
 
 def last_payloads(records: list[DumpedRecord]) -> dict[str, dict[str, Any]]:
-    """What compaction would leave of the group records: the newest payload by group id."""
+    """Return the group records that a compaction would keep: the newest payload by group id."""
     last = {record.group: record.payload for record in records if record.key["type"] == "2"}
     return {group: payload for group, payload in last.items() if payload is not None}
 

@@ -51,7 +51,7 @@ CAST = (
 
 
 class Step(NamedTuple):
-    """What one member does: a request with what is unusual about it, or "receive"."""
+    """One member's step: a request and its unusual fields, or "receive"."""
 
     member: str
     action: str

@@ -1,6 +1,6 @@
 """Every script on Apache Kafka and on Tenure: the answers have to be the same in every field.
 
-What may differ stands in transcript.py. The restart scripts share one kill of servers of their own.
+transcript.py lists the fields that may differ. The restart scripts share one kill of servers of their own.
 """
 
 from __future__ import annotations

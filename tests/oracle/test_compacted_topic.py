@@ -122,7 +122,7 @@ class Node(NamedTuple):
 
 
 class Sent:
-    """What chance produces: keys that come again, tombstones, all codecs, with and without a producer id."""
+    """Random batches: keys that come again, tombstones, all codecs, with and without a producer id."""
 
     def __init__(self) -> None:
         self.chance = Random(3)

@@ -23,7 +23,7 @@ SEED_COUNT = int(os.environ.get("ORACLE_SEEDS", "40"))
 
 @pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + SEED_COUNT))
 def test_improvised_plays_agree(seed: int, open_kafka: ApacheKafka, open_tenure: Tenure) -> None:
-    """What members do by chance is answered as Apache Kafka answers it."""
+    """Tenure answers members' random requests as Apache Kafka does."""
     steps, expected = improvise(open_kafka, seed)
     said = "\n".join(map(str, steps))
     try:

@@ -23,7 +23,7 @@ def recorded() -> Recorded:
 
 @pytest.fixture(scope="module")
 def restarted() -> dict[str, list[str]]:
-    """What Tenure did in each restart script."""
+    """Return Tenure's answers in each restart script."""
     with Tenure({**NODES["open"], **SAME_NAME}) as tenure:
         played = play_restarts(tenure)
     return {name: answers(lines) for name, lines in played.items()}

@@ -146,3 +146,19 @@ def test_memory_is_taken_for_what_came() -> None:
         assert tracemalloc.get_traced_memory()[0] < 400_000
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("data", "named"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", "looks like HTTP"),
+        (b"POST /x HTTP/1.1\r\n\r\n", "looks like HTTP"),
+        (b"\x16\x03\x01\x02\x00\x01", "looks like TLS"),
+    ],
+)
+def test_another_protocol_is_named(data: bytes, named: str) -> None:
+    """The error of a client that speaks HTTP or TLS says so: the size of its frame would puzzle its operator."""
+    reader = FrameReader(1_000)
+    reader.receive_data(data)
+    with pytest.raises(ProtocolError, match=named):
+        reader.next_frame()

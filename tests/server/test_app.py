@@ -323,7 +323,8 @@ async def committed(peer: Peer) -> tuple[int, int]:
 async def test_a_full_disk_costs_commits_and_nothing_else(tmp_path: Path) -> None:
     """While the disk is full, commits get error 15 and heartbeats go on; with free space everything works."""
     disk = FailingDisk()
-    config = config_in(tmp_path, "offsets.topic.num.partitions=1")
+    # The test's time runs on while a load takes real time: however slow the disk is, no connection becomes idle.
+    config = config_in(tmp_path, "offsets.topic.num.partitions=1", "connections.max.idle.ms=-1")
     async with Running(config, opened=memory(config, EmbeddedEngine(tmp_path, 1, 1, disk=disk))) as server:
         peer, member = await server.peer(), await server.peer()
         joined = await seat(member, "g", "i")
@@ -346,7 +347,8 @@ async def test_a_full_disk_costs_commits_and_nothing_else(tmp_path: Path) -> Non
 async def test_a_broken_disk_takes_its_partition_until_it_works(tmp_path: Path) -> None:
     """If the failed write can't be removed either, the server answers nothing from memory until the disk works."""
     disk = FailingDisk()
-    config = config_in(tmp_path, "offsets.topic.num.partitions=1")
+    # The test's time runs on while a load takes real time: however slow the disk is, no connection becomes idle.
+    config = config_in(tmp_path, "offsets.topic.num.partitions=1", "connections.max.idle.ms=-1")
     async with Running(config, opened=memory(config, EmbeddedEngine(tmp_path, 1, 1, disk=disk))) as server:
         peer, member = await server.peer(), await server.peer()
         joined = await seat(member, "g", "i")

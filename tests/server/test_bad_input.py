@@ -133,7 +133,7 @@ def witness() -> Iterator[Witness]:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
 )
 def test_whatever_a_client_sends_the_others_go_on(witness: Witness, sent: list[tuple[bytes, int]]) -> None:
-    """Whatever a client sends, other clients go on, and its connection ends when it closes it."""
+    """A client may send any bytes: other clients go on, and its connection ends when it closes it."""
     data = b"".join((len(frame) + more).to_bytes(4, signed=True) + frame for frame, more in sent)
     client = socket.create_connection(("127.0.0.1", witness.tenure.port), timeout=ANSWER_WITHIN_S)
     with client, suppress(ConnectionResetError, BrokenPipeError):

@@ -122,6 +122,7 @@ def run_tool(main_class: str, *arguments: str, timeout_s: float = 60.0) -> subpr
     """
     log4j = BUILD / "tool-log4j.properties"
     if not log4j.exists():
+        BUILD.mkdir(parents=True, exist_ok=True)
         log4j.write_text(TOOL_LOG4J)
     return subprocess.run(
         _java((*JVM_FLAGS, TOOL_HEAP), log4j, main_class, arguments),

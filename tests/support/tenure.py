@@ -121,7 +121,7 @@ class Tenure:
         return self._process is not None and self._process.poll() is None
 
     def start(self, within_s: float = READY_WITHIN_S) -> Self:
-        """Start on the same port as before (the first time on a free one) and wait for the `ready` line."""
+        """Start on the port of the former start (the first time on a free one) and wait for the `ready` line."""
         assert not self.running, "already running"
         if not self.port and "--workers" in self.arguments:
             # With workers the server needs neighbouring ports, and a restart uses the same ones.

@@ -45,9 +45,9 @@ CHECKS: dict[str, Check] = {
     "torn_tail": Check(
         Severity.WARNING,
         "a segment ends in the middle of a batch",
-        "A segment ends in the middle of a batch. A crash leaves this at the end of the newest segment: Tenure "
-        "cuts it off at its next start, Kafka after an unclean stop. In a copy of a running broker's folder it may "
-        "be a write that was under way. In an older segment it is damage: restore the file, as for `bad_checksum`.",
+        "A segment ends in the middle of a batch. If it is the newest segment, a crash interrupted a write, and the "
+        "server cuts the rest off at its next start. In a copy of a running broker's folder the write may have been "
+        "under way. If it is an older segment, the file is damaged: restore it, as for `bad_checksum`.",
     ),
     "old_format": Check(
         Severity.WARNING,
@@ -204,10 +204,10 @@ CHECKS: dict[str, Check] = {
         Severity.WARNING,
         "a static member lost its seat in a restart",
         "A static member expired, left, or was removed by an operator, and came back within "
-        "`group.max.session.timeout.ms` (`--max-session-ms`). The log doesn't say which of the three it was. If it "
-        "was a restart, the restart takes longer than the session timeout, and the member lost its seat for "
-        "nothing. `gap_ms` is about the time that the member was away, if it expired: set `session.timeout.ms` "
-        "above it. If all members of a group go at once, as when somebody stops a service, they are one finding.",
+        "`group.max.session.timeout.ms` (`--max-session-ms`). The log doesn't say which of the three happened. If "
+        "the program only restarted, its restart takes longer than its session timeout: set `session.timeout.ms` "
+        "above `gap_ms`, about the time that the member was away. If all members of a group go at once, as when "
+        "somebody stops a service, they are one finding.",
     ),
     "orphan_offsets": Check(
         Severity.NOTICE,

@@ -4,8 +4,8 @@ Behind a damaged batch nothing marks where the next one begins. So the search tr
 header around it claims a length, and the CRC over that length decides. Bytes may be full of such headers, by chance or
 by intent, and each may claim the rest of the file. All these CRCs would take a time that grows with the square of the
 file's size. So a `Search` has an allowance of bytes, which grows with the bytes that it has passed over, and it doesn't
-try a header that claims more than the rest of the allowance. The allowance starts larger than any batch, so the search
-always tries the first header after an accident.
+try a header that claims more than the rest of the allowance. The starting allowance is larger than any batch, so the
+search always tries what an accident leaves.
 
 Messages of format 0 and 1 (Kafka before 0.11) are no batches, and no damage either. Their own CRC-32 tells them from
 anything else.

@@ -28,7 +28,7 @@ from coordinator.log.segments.segment import OFFSETS_TOPIC, list_segments
 from coordinator.log.segments.view import OutsideView, View
 from coordinator.log.topics.compactions import Compacted, Compactions
 from coordinator.log.topics.folders import deleted_folders, folder_of, is_anothers, set_aside_deleted, set_aside_stray
-from coordinator.log.topics.log import TopicLog
+from coordinator.log.topics.log import TopicLog, Written
 from coordinator.log.topics.partition import TopicPartition
 from coordinator.log.topics.producer_ids import ProducerIds
 from coordinator.log.topics.thread import Append, Done, LogThread, Result
@@ -42,7 +42,8 @@ class TopicLogs:
 
     hand_over, died: see LogThread.
     cut: called with (file, position, size) when a torn tail was cut off.
-    failed: called with (folder, reason) when a log can't be used; not again until it could be used in between.
+    failed: called with (folder, reason) when a log can't be opened or written; not again until that works in between.
+    works: called with the folder when a log that failed works again.
     strayed: called with (folder, new folder) when a folder turned out to be another topic's.
     compacted: called with the result of a compaction; twice if the disk became full: for the part that was done, and
     for the rest that was put off.
@@ -56,6 +57,7 @@ class TopicLogs:
         *,
         cut: Callable[[Path, int, int], None] = lambda _file, _position, _size: None,
         failed: Callable[[str, str], None] = lambda _folder, _reason: None,
+        works: Callable[[str], None] = lambda _folder: None,
         strayed: Callable[[str, str], None] = lambda _folder, _stray: None,
         died: Callable[[str], object] = lambda _reason: None,
         compacted: Callable[[Compacted], None] = lambda _compacted: None,
@@ -66,6 +68,7 @@ class TopicLogs:
         self._data_dir = data_dir
         self._cut = cut
         self._failed = failed
+        self._works = works
         self._strayed = strayed
         self._disk = disk or Disk()
         self._counts = counts or Counts()
@@ -77,6 +80,7 @@ class TopicLogs:
         self._logs: dict[tuple[UUID, int], TopicLog] = {}
         self._views: dict[int, OutsideView] = {}
         self._reported: set[tuple[UUID, int]] = set()
+        self._unwritable: set[tuple[UUID, int]] = set()
 
     # On any thread, one call at a time.
 
@@ -124,11 +128,10 @@ class TopicLogs:
             if log is not None:
                 log.close(str(error))
             problem = error if isinstance(error, Damaged) else Unavailable(reason(error))
-            if partition.key not in self._reported:
-                self._reported.add(partition.key)
-                self._failed(str(folder), str(problem))
+            self._has_failed(partition, str(problem))
             raise problem from error
-        self._reported.discard(partition.key)
+        if partition.key not in self._unwritable:
+            self._has_worked(partition)
         self._use(partition, log)
         return log
 
@@ -176,7 +179,8 @@ class TopicLogs:
             log = self._logs.pop(partition.key, None)
             if log is not None:
                 log.close("the topic is deleted")
-            self._reported.discard(partition.key)
+            self._unwritable.discard(partition.key)
+            self._has_worked(partition)
             self._compactions.forget(partition)
             try:
                 set_aside_deleted(self._disk, self.folder(partition), partition.topic_id)
@@ -200,13 +204,39 @@ class TopicLogs:
             log.claim()
             results = log.append_batches([each.data for each in appends], partition.limits, appends[-1].now_ms)
         except OSError as error:
+            self._counts.failed()
+            self._write_failed(partition, error)
             return [Unavailable(reason(error))] * len(appends)
-        except EngineError as error:
+        except EngineError as error:  # `log` has reported it
+            self._counts.failed()
             return [error] * len(appends)
         except Exception as error:  # noqa: BLE001 - the callers get it
             self._give_up(partition, error)
             return [error] * len(appends)
+        problem = next((result for result in results if isinstance(result, OSError)), None)
+        if problem is not None:
+            self._write_failed(partition, problem)
+        elif partition.key in self._unwritable and any(isinstance(result, Written) for result in results):
+            self._unwritable.discard(partition.key)
+            self._has_worked(partition)
         return [Unavailable(reason(result)) if isinstance(result, OSError) else result for result in results]
+
+    def _write_failed(self, partition: TopicPartition, error: OSError) -> None:
+        """A log can't be written: that it can be opened says nothing, until a write works."""
+        self._unwritable.add(partition.key)
+        self._has_failed(partition, reason(error))
+
+    def _has_failed(self, partition: TopicPartition, why: str) -> None:
+        """Report that a log fails, once until it works."""
+        if partition.key not in self._reported:
+            self._reported.add(partition.key)
+            self._failed(str(self.folder(partition)), why)
+
+    def _has_worked(self, partition: TopicPartition) -> None:
+        """Report that a log works again, if it failed."""
+        if partition.key in self._reported:
+            self._reported.discard(partition.key)
+            self._works(str(self.folder(partition)))
 
     def _give_up(self, partition: TopicPartition, error: Exception) -> None:
         """Close a log after a bug of ours; the next call reads it again."""

@@ -99,6 +99,10 @@ class Health(Protocol):
     loaded: asyncio.Event
     failed: asyncio.Event
 
+    @property
+    def failing_logs(self) -> int:
+        """How many topic partitions can't be written, by the last try."""
+
 
 class LogHandler(logging.Handler):
     """Writes uvicorn's log as lines of the server."""
@@ -187,7 +191,9 @@ class Site:
         return _state(self._trouble())
 
     async def _readyz(self, _: Request) -> Response:
-        return _state(self._trouble() or ("" if self._health.loaded.is_set() else "groups are being loaded"))
+        failing = self._health.failing_logs
+        records = f"{failing} topic partitions can't be written, see the log" if failing else ""
+        return _state(self._trouble() or ("" if self._health.loaded.is_set() else "groups are being loaded") or records)
 
     def _trouble(self) -> str:
         """The reason that the server needs a restart; empty if it needs none."""

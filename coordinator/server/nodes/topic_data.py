@@ -112,6 +112,8 @@ class TopicData:
         self._died = died
         self._counts = counts
         self._is_dead = False
+        self.failing: set[str] = set()
+        """Folders of logs that can't be used, by the last try; the logs' thread changes it."""
         self._made: TopicLogs | None = None
         self._temporary: TemporaryDirectory[str] | None = None
         self._partitions: dict[UUID, tuple[Topic, dict[int, TopicPartition]]] = {}
@@ -277,6 +279,7 @@ class TopicData:
                 self._arrived,
                 cut=self._cut,
                 failed=self._failed,
+                works=self._works,
                 strayed=self._strayed,
                 compacted=self._compacted,
                 died=lambda reason: self._hop(partial(self._has_died, reason)),
@@ -375,7 +378,12 @@ class TopicData:
         self._report_later("tail_cut", file.parent.name, file=str(file), position=position, size=size)
 
     def _failed(self, folder: str, reason: str) -> None:
+        self.failing.add(folder)
         self._report_later("topic_partition_unavailable", folder, folder=folder, reason=reason)
+
+    def _works(self, folder: str) -> None:
+        self.failing.discard(folder)
+        self._report_later("topic_partition_available", folder, folder=folder)
 
     def _strayed(self, folder: str, stray: str) -> None:
         self._report_later("topic_folder_taken", folder, folder=folder, stray=stray)

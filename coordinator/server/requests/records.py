@@ -381,6 +381,7 @@ def _produce(services: Services, call: Call, request: ProduceRequest) -> Steps:
         else:
             at_once(steps)
 
+    call.is_kept = True  # a client that wants no answer may close its connection at once
     receivers = gather(len(parts), call.reply(done).deliver if parts else done)
     for part, receive in zip(parts, receivers, strict=True):
         services.data.append(part.topic_partition, part.data, receive)

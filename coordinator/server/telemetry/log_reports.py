@@ -49,7 +49,8 @@ REPORTS = {
         ),
     ),
     "engine_failed": Report(Level.ERROR, lambda log, said: f"{log} can't be written any more: {said['error']}"),
-    "topic_partition_unavailable": Report(Level.WARN, lambda log, said: f"{log} can't be used: {said['reason']}"),
+    "topic_partition_unavailable": Report(Level.ERROR, lambda log, said: f"{log} can't be used: {said['reason']}"),
+    "topic_partition_available": Report(Level.INFO, lambda log, _: f"{log} can be written again"),
     "topic_folder_left": Report(
         Level.WARN, lambda _, said: f"a folder of a deleted topic can't be removed: {said['reason']}"
     ),

@@ -32,7 +32,7 @@ def broker(folder: Path, count: int, copied: int, *misplaced: str) -> Path:
 
 
 def test_folder_with_locks_is_tenures(tmp_path: Path) -> None:
-    """A folder with Tenure's lock files is Tenure's, and so is the folder of one of its partitions."""
+    """A folder with Tenure's lock files is Tenure's; the folder of one of its partitions is as well."""
     clean().write(tmp_path / "ours")
     clean().write(tmp_path / "theirs", 0)
     assert [is_tenures(tmp_path / "ours"), is_tenures(tmp_path / "ours" / "__consumer_offsets-0")] == [True, True]

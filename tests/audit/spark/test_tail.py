@@ -136,7 +136,7 @@ def test_compaction_in_between_repeats_nothing(tmp_path: Path, keeps_segment: bo
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cuts=st.lists(st.integers(0, 1200), max_size=12), restarts=st.sets(st.integers(0, 12)))
 def test_each_batch_is_given_once(tmp_path: Path, cuts: list[int], restarts: set[int]) -> None:
-    """Whatever is new at each look, the stream gives each batch once."""
+    """The stream gives each batch once, whichever batches are new at each look."""
     scene = made(8)
     data = b"".join(scene.batches)
     path = scene.segment_path(scene.write(tmp_path))

@@ -1,8 +1,8 @@
 """The Java programs beside this file: compiled once for a folder of jars, then run as processes.
 
 A program is one source file without a package. It is compiled against the jars that it will run with, so one source
-serves several releases. What comes of it is kept in build/oracle beside the jars, in a folder named for the source and
-the jars. A program that many tests start can be trained: the classes that a first run loads are put into an archive
+serves several releases. The classes are kept in build/oracle beside the jars, in a folder named for the source and the
+jars. A program that many tests start can be trained: the classes that a first run loads are put into an archive
 there, and a process is up after half the time (class data sharing; a JVM that can't use the archive does without).
 
 House rule: a JVM here is small, with the serial collector and the quick compiler.

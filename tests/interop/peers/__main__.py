@@ -39,7 +39,7 @@ class SpawnedService:
     pass
 """
 LEFT_OUT = {"test/__init__.py": "", "test/service.py": SERVICE}
-"""What the tests import and the release doesn't have; a service would be a server that they start themselves."""
+"""The tests import these classes, which the release lacks; a service is a server that tests start themselves."""
 OTHERWISE = {"test_kafka_version_infer": "it takes Fetch v17 for the sign of Kafka 3.9, and Tenure has v16"}
 """Tests that must fail on Tenure, and why."""
 SETTINGS = {

@@ -1,4 +1,4 @@
-"""Closed segments for tests of compaction: written, compacted by hand, read again."""
+"""Writes closed segments for tests of compaction, compacts them by hand, and reads them again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ State = dict[bytes, bytes]
 
 
 def task(end_offset: int, **fields: Any) -> Task:
-    """A compaction with the defaults, now."""
+    """Return a compaction task with the defaults and the current time."""
     return Task(
         **{
             "end_offset": end_offset,
@@ -41,12 +41,12 @@ def task(end_offset: int, **fields: Any) -> Task:
 
 
 def put(key: int, value: bytes = b"value", timestamp_ms: int = NOW_MS) -> Record:
-    """The record of a key."""
+    """Return a record of a key."""
     return Record(b"key-%d" % key, value, timestamp_ms)
 
 
 def tombstone(key: int, timestamp_ms: int = NOW_MS) -> Record:
-    """Its end."""
+    """Return a tombstone of a key."""
     return Record(b"key-%d" % key, None, timestamp_ms)
 
 
@@ -65,7 +65,7 @@ def write(folder: Path, *segments: list[list[Record]]) -> int:
 
 
 def swap(folder: Path, cleaned: Cleaned) -> None:
-    """Swap a file in: there is no other."""
+    """Swap a file in as the only one of its compaction."""
     assert list(folder.glob("*.cleaned")) == [cleaned_path(folder, cleaned.base_offset)]
     deque(swap_in(Disk(), folder, cleaned.base_offset, cleaned.next_offset), 0)
 
@@ -82,7 +82,7 @@ def compacted(folder: Path, task: Task) -> Compaction:
 
 
 def records(folder: Path) -> list[tuple[int, Record]]:
-    """The records of a log with their offsets."""
+    """Return the records of a log with their offsets."""
     return [
         (offset, record)
         for segment in list_segments(Disk(), folder)
@@ -92,7 +92,7 @@ def records(folder: Path) -> list[tuple[int, Record]]:
 
 
 def state(folder: Path) -> State:
-    """What a replay finds."""
+    """Return the state that a replay finds."""
     found: dict[bytes, bytes | None] = {}
     reader = LogReader(Disk(), folder, None, lambda *_: pytest.fail("nothing is torn here"))
     for page in reader.pages():
@@ -101,7 +101,7 @@ def state(folder: Path) -> State:
 
 
 def changed(batch: bytes, attributes: int, producer_id: int = -1) -> bytes:
-    """The batch with these attributes as well (0x08: LogAppendTime, 0x40: a delete horizon), from this producer."""
+    """Return the batch from this producer, with these attributes added (0x08: LogAppendTime, 0x40: delete horizon)."""
     from crc32c import crc32c  # noqa: PLC0415 - an implementation that isn't ours
 
     changing = bytearray(batch)
@@ -112,7 +112,7 @@ def changed(batch: bytes, attributes: int, producer_id: int = -1) -> bytes:
 
 
 def epochs(folder: Path) -> list[int]:
-    """The epoch of each batch."""
+    """Return the epoch of each batch."""
     return [
         batch.leader_epoch
         for segment in list_segments(Disk(), folder)

@@ -1,4 +1,4 @@
-"""The thread of the cleaner: a process for a round, and mistakes of ours."""
+"""Tests the cleaner's thread: one process for a round, and mistakes of ours."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tests.support.tenure import wait_until
 
 
 class TestProcess:
-    """Who does the work."""
+    """A process does the work."""
 
     def test_one_for_a_round(self, tmp_path: Path) -> None:
-        """A process does the work of a round, one log after the other, and ends with it; a swap refused ends it too."""
+        """A process does a round's work, one log after the other, and ends with it; a refused swap ends it as well."""
         partitions = [Partition(tmp_path / name) for name in "abc"]
         works: list[Work] = []
         for partition in partitions:
@@ -55,10 +55,10 @@ class TestProcess:
 
 
 class TestMistakes:
-    """Of ours, as no disk makes them."""
+    """Mistakes of ours, which no disk causes."""
 
     def test_on_its_own_thread(self, tmp_path: Path) -> None:
-        """It is told, no process is left, and the next one is done."""
+        """The thread reports a mistake, leaves no process behind, and does the next work."""
         partition = Partition(tmp_path)
         partition.append(0, 300)
         work = partition.upkeep.look(NOW_MS, is_new_round=True)

@@ -1,4 +1,4 @@
-"""The first pass: where it ends, and what it takes of memory."""
+"""Tests the first pass: where it ends, and how much memory it takes."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from tests.log.compaction.closed import (
 
 
 class TestBounds:
-    """Where a compaction ends."""
+    """The first pass ends a compaction at a limit."""
 
     def test_tiny_map(self, tmp_path: Path) -> None:
-        """With a map of few keys it takes many compactions, and each goes on where the one before ended."""
+        """With a map of few keys, a log takes many compactions, and each goes on where the one before ended."""
         chance = Random(1)
         batches = [[put(chance.randrange(50), b"%d" % at)] for at in range(400)]
         end = write(tmp_path / "p", *(batches[at : at + 20] for at in range(0, 400, 20)))
@@ -58,7 +58,7 @@ class TestBounds:
         assert 50 <= compact(Disk(), folder, task(1_000, keys_max=100), not_swapped).clean_offset <= 100
 
     def test_memory(self, tmp_path: Path) -> None:
-        """Whatever the size of a segment, and however much of it stays: some chunks in memory, beside the map."""
+        """A compaction takes some chunks of memory and the map, however large a segment is and whatever stays of it."""
         batches = [[put(number, bytes(8_000))] for number in range(4_000)]
         again = [[put(number, bytes(8_000))] for number in range(0, 4_000, 2)]
         end = write(tmp_path / "p", batches + again)
@@ -70,7 +70,7 @@ class TestBounds:
         assert peak < 8 * CHUNK_SIZE
 
     def test_lag(self, tmp_path: Path) -> None:
-        """From the first batch that is younger than the lag on, everything stays."""
+        """A compaction keeps everything from the first batch on that is younger than the lag."""
         end = write(
             tmp_path / "p",
             [[put(1, timestamp_ms=NOW_MS - 20)], [put(1, timestamp_ms=NOW_MS - 10)]],
@@ -82,7 +82,7 @@ class TestBounds:
 
 
 def test_long_keys_are_digests(tmp_path: Path) -> None:
-    """A key above 63 bytes is in the map by its digest; equal keys supersede each other, whatever their length."""
+    """The map has a key above 63 bytes by its digest; equal keys supersede each other, whatever their length."""
     keys = [b"k" * 63, b"k" * 64, b"k" * 65]
     end = write(tmp_path / "p", [[Record(key, b"old", NOW_MS) for key in keys]], [[Record(keys[1], b"new", NOW_MS)]])
     latest = Latest(Disk(), task(end))

@@ -1,4 +1,4 @@
-"""The new file of a compaction: written from the first difference on, and not at all without one."""
+"""Tests the new file of a compaction: it starts at the first difference, and without one there is no file."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tests.log.compaction.closed import (
 
 
 def output(folder: Path, free_min: int = 0) -> tuple[Output, bytes]:
-    """The file for a segment of two batches, and their bytes."""
+    """Return the file for a segment of two batches, and their bytes."""
     write(folder, [[put(1)], [put(2)]])
     segment = segment_at(folder, 0)
     return Output(Disk(), folder, segment, free_min), segment.path.read_bytes()
 
 
 def test_no_difference_no_file(tmp_path: Path) -> None:
-    """Copies of all batches in a row make no file; the size is counted."""
+    """If all batches are copied in a row, there is no file; the output counts their size."""
     made, old = output(tmp_path / "p")
     made.copy(old, 0, len(old))
     assert not made.finish(segment_at(tmp_path / "p", 0))
@@ -34,7 +34,7 @@ def test_no_difference_no_file(tmp_path: Path) -> None:
 
 
 def test_it_begins_with_what_was_the_same(tmp_path: Path) -> None:
-    """From the first difference on there is a file, and it begins with the bytes copied until then."""
+    """The first difference makes the file, which begins with the bytes copied until then."""
     made, old = output(tmp_path / "p")
     half = header_of(old).size
     made.copy(old, 0, half)
@@ -44,7 +44,7 @@ def test_it_begins_with_what_was_the_same(tmp_path: Path) -> None:
 
 
 def test_free_space_stays_free(tmp_path: Path) -> None:
-    """A write that would leave less than free_min raises OSError; `remove` leaves nothing behind."""
+    """A write that would leave less than free_min raises OSError; `remove` leaves no file behind."""
     made, old = output(tmp_path / "p", free_min=2**62)
     made.mark_changed()
     made.copy(old, 0, len(old))

@@ -1,4 +1,4 @@
-"""The process that compacts: one log after the other, one process at a log."""
+"""Tests the process that compacts: one log after the other, one process at a log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[3]
 
 
 class TestProcess:
-    """The program."""
+    """The program that the cleaner starts."""
 
     def run(self, folder: Path, task: Task) -> subprocess.Popen[bytes]:
         """Start it."""
@@ -33,13 +33,13 @@ class TestProcess:
         return process
 
     def ask(self, process: subprocess.Popen[bytes], folder: Path, task: Task) -> None:
-        """Have it compact a log."""
+        """Send it the task to compact a log."""
         assert process.stdin is not None
         process.stdin.write(json.dumps({"folder": str(folder), "task": task._asdict()}).encode() + b"\n")
         process.stdin.flush()
 
     def test_outcome(self, tmp_path: Path) -> None:
-        """It says in a line that a file is there, waits for a byte, and says what it did."""
+        """The process writes a line for each new file, waits for a byte, and writes the outcome."""
         end = write(tmp_path / "p", [[put(1)], [put(1)]])
         with self.run(tmp_path / "p", task(end)) as process:
             assert process.stdout is not None
@@ -53,7 +53,7 @@ class TestProcess:
         assert cleaned_path(tmp_path / "p", 0).stat().st_size == outcome["size_after"] < outcome["size_before"]
 
     def test_one_at_a_time(self, tmp_path: Path) -> None:
-        """Where one is at work on a partition, another refuses; another partition, of another worker, is no matter."""
+        """A process refuses a partition that another works on; a busy partition of another worker doesn't hinder it."""
         end = write(tmp_path / "p", [[put(1)], [put(1)]])
         (tmp_path / "q").mkdir()
         other = Lock(Disk(), lock_path(tmp_path / "q"))
@@ -69,7 +69,7 @@ class TestProcess:
         other.release()
 
     def test_one_after_the_other(self, tmp_path: Path) -> None:
-        """It holds no log that it is done with, however it went."""
+        """The process lets go of each log that it has finished, whatever the outcome."""
         end = write(tmp_path / "p", [[put(1)], [put(1)]])
         with self.run(tmp_path / "none", task(end)) as process:
             assert process.stdout is not None
@@ -86,7 +86,7 @@ class TestProcess:
                 Lock(Disk(), lock_path(tmp_path / folder)).release()
 
     def test_ends_with_its_parent(self, tmp_path: Path) -> None:
-        """When its standard input ends, so does it, in the middle of whatever."""
+        """The process ends when its standard input ends, even in the middle of its work."""
         folder = tmp_path / "p"
         write(folder, *([[[put(key, bytes(20_000)) for key in range(50)]]] * 40))
         with self.run(folder, task(2_000)) as process:

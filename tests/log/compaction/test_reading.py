@@ -1,4 +1,4 @@
-"""How a pass reads closed segments: damage is named, and nothing changes."""
+"""Tests how a pass reads closed segments: it names damage and changes nothing."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from tests.log.compaction.closed import (
 
 
 class TestDamage:
-    """It ends the compaction."""
+    """Damage ends a compaction."""
 
     def test_damage_is_named(self, tmp_path: Path) -> None:
-        """A flipped bit ends it, with file and position, and leaves the log as it was."""
+        """A flipped bit ends the compaction, which names file and position and leaves the log unchanged."""
         end = write(tmp_path / "p", [[put(1)], [put(1)]])
         path = segment_at(tmp_path / "p", 0).path
         content = bytearray(path.read_bytes())
@@ -39,7 +39,7 @@ class TestDamage:
 
     @pytest.mark.parametrize("dirty_offset", [0, 2, 4])
     def test_wrong_order_is_named(self, tmp_path: Path, dirty_offset: int) -> None:
-        """An offset that isn't above the one before it ends it too, be it in what is clean or dirty."""
+        """An offset that isn't above the one before it ends the compaction, in the clean and in the dirty part."""
         folder = tmp_path / "p"
         folder.mkdir()
         batch = encode_batch([put(1), put(2)], 0, 1)

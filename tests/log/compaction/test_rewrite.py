@@ -1,7 +1,7 @@
-"""Compaction: what a replay finds is the same before and after, and everything that can go leaves.
+"""A compaction removes all that it can, and a replay finds the same state before and after.
 
-The state of a log is the last value per key. Each history here compares it before and after, whatever was appended,
-however small the map, and wherever it stopped.
+The state of a log is the last value per key. Each history here compares the state before and after: with all kinds of
+appends, with small maps, and with stops anywhere.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ GOLDEN = ROOT / "tests" / "protocol" / "golden" / "record_batch"
 HISTORIES = 2_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 60
 OFFSET_KEY = b"\0\x01"
 OFFSET_VALUE = b"\0\x03"
-"""The versions that are in front of a committed offset's key and value."""
+"""The versions at the start of a committed offset's key and value."""
 
 
 class TestWhatStays:
-    """The last record of each key, where and as it was."""
+    """A compaction keeps the last record of each key unchanged, at its offset."""
 
     def test_last_record_per_key(self, tmp_path: Path) -> None:
-        """A record with a later one goes; the others keep offset, timestamp, bytes and their batch's epoch."""
+        """A compaction drops a record with a later one; the others keep offset, timestamp, bytes and batch epoch."""
         end = write(tmp_path / "p", [[put(1, b"old"), put(2)], [put(1, b"older")]], [[put(1, b"new", NOW_MS - 5)]])
         assert compacted(tmp_path / "p", task(end)).clean_offset == end
         assert records(tmp_path / "p") == [(1, put(2)), (3, put(1, b"new", NOW_MS - 5))]
@@ -81,7 +81,7 @@ class TestWhatStays:
         assert (batch.base_offset, batch.header.last_offset_delta, batch.header.record_count) == (0, 1, 1)
 
     def test_long_keys(self, tmp_path: Path) -> None:
-        """Keys that differ at their end only are different keys, however long."""
+        """Long keys that differ only at their end are different keys."""
         keys = [b"k" * size + ending for size in (62, 63, 64, 9_000) for ending in (b"", b"1", b"2")]
         folder = tmp_path / "p"
         end = write(folder, [[Record(key, value, NOW_MS)] for value in (b"old", b"new") for key in keys])
@@ -89,7 +89,7 @@ class TestWhatStays:
         assert [record for _, record in records(folder)] == [Record(key, b"new", NOW_MS) for key in dict.fromkeys(keys)]
 
     def test_closed_segments_only(self, tmp_path: Path) -> None:
-        """Segments from the end on are neither changed nor looked at: they may be written to at this moment."""
+        """A compaction neither changes nor reads the segments from the end offset on: the log may be writing there."""
         write(tmp_path / "p", [[put(1)], [put(2)]], [[put(1)]])
         active = segment_at(tmp_path / "p", 2).path
         active.write_bytes(active.read_bytes()[:-1])
@@ -98,14 +98,14 @@ class TestWhatStays:
         assert active.stat().st_size > 0
 
     def test_unchanged_is_not_written(self, tmp_path: Path) -> None:
-        """Where nothing can go, no file is written."""
+        """A compaction that can drop no record writes no file."""
         end = write(tmp_path / "p", [[put(1)]], [[put(2)]])
         size = segment_at(tmp_path / "p", 0).path.stat().st_size
         outcome = compact(Disk(), tmp_path / "p", task(end, segment_size=size), not_swapped)
         assert outcome == Compaction(end, [], 2 * size, 2 * size)
 
     def test_segments_are_joined(self, tmp_path: Path) -> None:
-        """Small segments become one, as large as a segment may be and no larger."""
+        """A compaction joins small segments into one that is at most as large as a segment may be."""
         end = write(tmp_path / "p", *([[put(key)]] for key in range(20)))
         size = segment_at(tmp_path / "p", 0).path.stat().st_size
         compacted(tmp_path / "p", task(end, segment_size=10 * size + 20))
@@ -115,7 +115,7 @@ class TestWhatStays:
         assert [record for _, record in records(tmp_path / "p")] == [put(key) for key in range(20)]
 
     def test_nothing_is_left(self, tmp_path: Path) -> None:
-        """A log of which nothing stays is an empty file that says where it ended."""
+        """A compaction that keeps no record leaves an empty file that says where the log ended."""
         old_ms = NOW_MS - DAY_MS
         end = write(tmp_path / "p", [[put(1)]], [[tombstone(1, old_ms)]])
         compacted(tmp_path / "p", task(end))
@@ -123,7 +123,7 @@ class TestWhatStays:
         assert records(tmp_path / "p") == []
 
     def test_large_offsets(self, tmp_path: Path) -> None:
-        """Segments further apart than Kafka's indexes reach aren't joined."""
+        """A compaction doesn't join segments that are further apart than Kafka's indexes reach."""
         (tmp_path / "p").mkdir()
         for base_offset in (0, 2**31, 2**31 + 5):
             segment_at(tmp_path / "p", base_offset).path.write_bytes(encode_batch([put(base_offset)], base_offset, 1))
@@ -132,17 +132,17 @@ class TestWhatStays:
 
 
 class TestTombstones:
-    """A deleted key stays deleted."""
+    """The key of a deleted record stays deleted."""
 
     @pytest.mark.parametrize(("age_ms", "stays"), [(0, True), (DAY_MS - 1, True), (DAY_MS, False)])
     def test_retention(self, tmp_path: Path, age_ms: int, stays: bool) -> None:
-        """A tombstone stays for its retention, by its own timestamp; what it deletes goes at once."""
+        """A compaction keeps a tombstone for its retention, by its own timestamp; its key's record goes at once."""
         end = write(tmp_path / "p", [[put(1)], [put(2)]], [[tombstone(1, NOW_MS - age_ms)]])
         compacted(tmp_path / "p", task(end))
         assert [offset for offset, _ in records(tmp_path / "p")] == ([1, 2] if stays else [1])
 
     def test_in_what_is_clean(self, tmp_path: Path) -> None:
-        """One that was too young goes with a later compaction, though all before it was clean by then."""
+        """A later compaction drops a tombstone that was too young before, though it is in the clean part by then."""
         end = write(tmp_path / "p", [[tombstone(1, NOW_MS)], [put(2)]], [[put(3)]])
         compacted(tmp_path / "p", task(end, dirty_offset=2, now_ms=NOW_MS + DAY_MS - 1))
         assert [offset for offset, _ in records(tmp_path / "p")] == [0, 1, 2]
@@ -150,13 +150,13 @@ class TestTombstones:
         assert [offset for offset, _ in records(tmp_path / "p")] == [1, 2]
 
     def test_superseded(self, tmp_path: Path) -> None:
-        """A tombstone with a later record goes like any other."""
+        """A compaction drops a tombstone with a later record like any other."""
         end = write(tmp_path / "p", [[put(1)], [tombstone(1)], [put(1, b"again")]])
         compacted(tmp_path / "p", task(end))
         assert records(tmp_path / "p") == [(2, put(1, b"again"))]
 
     def test_behind_the_map(self, tmp_path: Path) -> None:
-        """A tombstone that the map didn't reach stays, however old: what it deletes may still be there."""
+        """A compaction keeps a tombstone behind the map's end, however old: its deleted record may still be there."""
         end = write(tmp_path / "p", [[put(1)], [put(2)]], [[put(3)], [tombstone(1, 0)]])
         compacted(tmp_path / "p", task(end, keys_max=2))
         assert [offset for offset, _ in records(tmp_path / "p")] == [0, 1, 2, 3]
@@ -164,7 +164,7 @@ class TestTombstones:
         assert [offset for offset, _ in records(tmp_path / "p")] == [1, 2]
 
     def test_delete_horizon(self, tmp_path: Path) -> None:
-        """What Kafka's cleaner decided on a batch's tombstones holds, and survives that the batch is rewritten."""
+        """A delete horizon that Kafka's cleaner set on a batch holds, and stays when the batch is rewritten."""
         folder = tmp_path / "p"
         end = write(folder, [[tombstone(1, NOW_MS), put(2), put(3)]], [[put(2)]])
         path = segment_at(folder, 0).path
@@ -177,11 +177,14 @@ class TestTombstones:
 
 
 class TestProducers:
-    """Batches of producers are left as they are."""
+    """A compaction leaves batches of producers unchanged."""
 
     @pytest.mark.parametrize(("attributes", "is_marker"), [(0, False), (0x10, False), (0x30, True)])
     def test_untouched(self, tmp_path: Path, attributes: int, is_marker: bool) -> None:
-        """They lose no record, supersede none, and no tombstone of their keys goes; a marker's key is nobody's."""
+        """A producer's batch keeps all records, supersedes none, and keeps its keys' tombstones.
+
+        A marker's key is no record's key.
+        """
         folder = tmp_path / "p"
         folder.mkdir()
         theirs = changed(encode_batch([put(1, b"a"), put(1, b"b"), put(4, b"c")], 1, 1), attributes, producer_id=7)
@@ -193,7 +196,7 @@ class TestProducers:
 
     @pytest.mark.parametrize("attributes", [0, 0x10])
     def test_all_superseded(self, tmp_path: Path, attributes: int) -> None:
-        """They stay even if later records have all their keys, in what is dirty as in what is clean."""
+        """A producer's batch stays even if later records have all its keys, in the clean and in the dirty part."""
         folder = tmp_path / "p"
         folder.mkdir()
         theirs = changed(encode_batch([put(1, b"theirs")], 0, 1), attributes, producer_id=7)
@@ -204,7 +207,7 @@ class TestProducers:
             assert records(folder) == [(0, put(1, b"theirs")), (1, put(1))]
 
     def test_of_too_many_keys(self, tmp_path: Path) -> None:
-        """When they hold more keys than may be remembered, every tombstone behind them stays."""
+        """If producers' batches have more keys than a compaction may remember, it keeps every tombstone behind them."""
         folder = tmp_path / "p"
         folder.mkdir()
         theirs = changed(encode_batch([put(1), put(2), put(3)], 0, 1), 0x10, producer_id=7)
@@ -215,7 +218,7 @@ class TestProducers:
         assert [offset for offset, _ in records(folder)] == [0, 1, 2]
 
     def test_alone_in_a_segment(self, tmp_path: Path) -> None:
-        """A segment of theirs stays, though nothing else in there would."""
+        """A segment that keeps nothing but a producer's batch stays."""
         folder = tmp_path / "p"
         folder.mkdir()
         theirs = changed(encode_batch([put(1)], 0, 1), 0x10, producer_id=7)
@@ -226,7 +229,7 @@ class TestProducers:
 
 
 class SmallDisk(Disk):
-    """Has room for `capacity` bytes in a folder. least_free: what was left of it at the fullest."""
+    """Has room for `capacity` bytes in a folder. least_free: the smallest free space so far."""
 
     def __init__(self, folder: Path, capacity: int) -> None:
         self._folder = folder
@@ -244,7 +247,7 @@ class SmallDisk(Disk):
 
 
 def folder_size(folder: Path) -> int:
-    """Bytes of all files in there."""
+    """Return the bytes of all files in a folder."""
     return sum(path.stat().st_size for path in folder.iterdir())
 
 
@@ -252,7 +255,7 @@ class TestFullDisk:
     """A disk with little room beside the log."""
 
     SIZE = 8_000
-    """Of a segment's records, some bytes less than the segment."""
+    """The records of a segment have so many bytes, some fewer than the segment."""
 
     def compacted(self, folder: Path, room: int, task: Task) -> Compaction:
         """Compact with so many bytes of room, and swap each file in."""
@@ -263,15 +266,15 @@ class TestFullDisk:
         return outcome
 
     def halves(self, folder: Path) -> int:
-        """Write twenty segments, half of each superseded at their end; return the offset behind them."""
+        """Write twenty segments whose ends supersede half of each; return the offset behind them."""
         halves = [[[put(at, bytes(self.SIZE // 2))], [put(100 + at, bytes(self.SIZE // 2))]] for at in range(20)]
         return write(folder, *halves, [[put(100 + at)] for at in range(20)])
 
     @pytest.mark.parametrize("room", [20_000, 8_000])
     def test_room_for_a_segment(self, tmp_path: Path, room: int) -> None:
-        """It is enough for the whole log, and so is room for what is left of one: there is more after each.
+        """Room for one segment, or for a segment's remaining half, is enough to compact the whole log.
 
-        An eighth of a segment stays free all the time.
+        Each swap makes more room. An eighth of a segment stays free all the time.
         """
         folder = tmp_path / "p"
         end = self.halves(folder)
@@ -284,7 +287,7 @@ class TestFullDisk:
         assert state(folder) == expected
 
     def test_no_room(self, tmp_path: Path) -> None:
-        """Where nothing fits, but for what is to stay free, nothing changes, and what is left out is said."""
+        """If no new file fits the disk, the log stays unchanged, and the outcome says what was left out."""
         folder = tmp_path / "p"
         end = self.halves(folder)
         size, expected = folder_size(folder), state(folder)
@@ -295,7 +298,7 @@ class TestFullDisk:
         assert state(folder) == expected
 
     def test_one_does_not_fit(self, tmp_path: Path) -> None:
-        """The others are done; behind it tombstones stay, and from there on the next compaction does it again."""
+        """If one segment doesn't fit, the others are compacted, tombstones behind it stay, and the next one retries."""
         folder = tmp_path / "p"
         end = write(
             folder,
@@ -317,7 +320,7 @@ class TestFullDisk:
         assert [offset for offset, _ in records(folder)] == [1, 3, 5, 7]
 
     def test_broken_off(self, tmp_path: Path) -> None:
-        """What another error or damage breaks off leaves no file behind; what was swapped in before counts."""
+        """An error or damage that ends a compaction leaves no new file behind; the files swapped in before it count."""
         folder = tmp_path / "p"
         end = self.halves(folder)
         expected = state(folder)
@@ -341,9 +344,9 @@ class Ended(Exception):
 
 
 def test_any_history(tmp_path: Path) -> None:
-    """Appends, compactions with maps of any size and restarts in any order: a replay finds the same, to the key.
+    """After appends, compactions with maps of any size, and restarts in any order, a replay finds the same state.
 
-    So it does where segments don't fit the disk, and where a compaction ends after one of its files.
+    It does so too where segments don't fit the disk, and where a compaction ends after one of its files.
     """
     fewest = []
     left_out = ended = 0
@@ -377,7 +380,7 @@ def test_any_history(tmp_path: Path) -> None:
                     segment_at(folder, base_offset).path.write_bytes(b"".join(parts))
             else:
                 if chance.random() < 0.3:
-                    dirty_offset = 0  # a restart: nobody knows any more what is clean
+                    dirty_offset = 0  # a restart: the new process doesn't know which part is clean
                 disk = FailingDisk()
                 if chance.random() < 0.3:
                     disk.fails = lambda name, _number, chance=chance: (  # type: ignore[misc]
@@ -422,11 +425,11 @@ def test_any_history(tmp_path: Path) -> None:
 
 
 class TestBatches:
-    """Rewriting a batch."""
+    """A compaction rewrites single batches."""
 
     @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.bin")), ids=lambda path: path.stem)
     def test_what_kafka_wrote(self, path: Path) -> None:
-        """Of each batch that Kafka wrote, whatever its codec: any records may stay, and they read as before."""
+        """Any records of a batch that Kafka wrote may stay, whatever its codec, and they read the same."""
         content = path.read_bytes()
         position = 0
         for batch in decode_batches(content):
@@ -446,9 +449,9 @@ class TestBatches:
 
 @pytest.mark.oracle
 def test_kafkas_tool_reads_what_is_left(tmp_path: Path) -> None:
-    """kafka-dump-log finds every batch valid and the same last records, before and after, tombstones and all.
+    """kafka-dump-log finds every batch valid and the same last records and tombstones, before and after.
 
-    It remarks on gaps between offsets, in logs that Kafka compacted as well; that may be all it has to say.
+    The tool reports gaps between offsets, in logs that Kafka compacted as well; it may report nothing else.
     """
     chance = Random(7)
     batches = [
@@ -485,9 +488,9 @@ def test_kafkas_tool_reads_what_is_left(tmp_path: Path) -> None:
 
 @pytest.mark.oracle
 def test_kafkas_own_cleaner_leaves_the_same(tmp_path: Path) -> None:
-    """Of one log, Kafka's cleaner and ours leave the same records in the same batches.
+    """Kafka's cleaner and ours leave the same records of a log, in the same batches.
 
-    So Kafka's tool makes the same remarks on both, to the letter: it counts each gap between offsets as one.
+    So Kafka's tool reports the same on both, to the letter: it counts each gap between offsets.
     """
     settings = {
         "offsets.topic.num.partitions": "1",
@@ -521,7 +524,7 @@ def test_kafkas_own_cleaner_leaves_the_same(tmp_path: Path) -> None:
 
 
 def _commit_and_delete(port: int, chance: Random) -> None:
-    """Commit offsets without a group's membership, and delete some."""
+    """Commit offsets without a membership in the group, and delete some."""
     Partition = OffsetCommitRequest.OffsetCommitRequestPartition  # noqa: N806 - a class
     Deleted = OffsetDeleteRequest.OffsetDeleteRequestPartition  # noqa: N806 - a class
     with Connection(port) as connection:
@@ -543,7 +546,7 @@ def _commit_and_delete(port: int, chance: Random) -> None:
 
 
 def _dumped_as_one(folder: Path) -> tuple[list[tuple[str, ...]], str]:
-    """What Kafka's tool says of all segments in one: the batches, with their records, and its remarks."""
+    """Return the report of Kafka's tool on all segments together: the batches, with their records, and its remarks."""
     whole = folder.parent / "00000000000000000000.log"
     whole.write_bytes(b"".join(segment.path.read_bytes() for segment in list_segments(Disk(), folder)))
     done = dump_log_segments(whole)

@@ -1,4 +1,4 @@
-"""What both passes of a compaction agree upon."""
+"""Tests the rules that both passes of a compaction share."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from tests.log.compaction.closed import (
     ],
 )
 def test_whole_batches(attributes: int, producer_id: int, *, is_topic: bool, stays: bool) -> None:
-    """Batches of transactions and their markers stay whole; in a group's log those of any producer."""
+    """Batches of transactions and their markers stay whole; in a group's log the batches of any producer do."""
     batch = bytearray(changed(encode_batch([put(1)], 0, 1), 0, producer_id))
     batch[22] |= attributes
     assert task(1, is_topic=is_topic).keeps_whole(header_of(bytes(batch))) is stays
 
 
 def test_due_tombstones() -> None:
-    """In a group's log a tombstone is due delete_retention_ms after its timestamp; in a topic's each is looked at."""
+    """A group log's tombstone is due delete_retention_ms after its timestamp; a topic's cleaner looks at each."""
     assert task(1).due_ms == NOW_MS - DAY_MS
     assert task(1, is_topic=True).due_ms > NOW_MS

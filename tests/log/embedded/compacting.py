@@ -1,4 +1,4 @@
-"""Engines that compact, and partitions that are compacted by hand."""
+"""Runs engines that compact, and compacts single partitions by hand."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ Report = tuple[str, dict[str, object]]
 
 
 class Reports(SimpleQueue[Report]):
-    """A report that can be waited for."""
+    """A report that a test can wait for."""
 
     def __call__(self, name: str, /, **fields: object) -> None:
-        """Take note."""
+        """Keep one report."""
         self.put((name, fields))
 
     def wait_for(self, name: str) -> dict[str, object]:
-        """The fields of the next report of that name."""
+        """Return the fields of the next report of that name."""
         while True:
             found, fields = self.get(timeout=PATIENCE_S)
             if found == name:
@@ -44,7 +44,7 @@ class Reports(SimpleQueue[Report]):
 def running(
     data_dir: Path, report: Reports, cleaning: Cleaning = BUSY, segment_size: int = SEGMENT_SIZE
 ) -> Iterator[EmbeddedEngine]:
-    """An engine that compacts."""
+    """Yield an engine that compacts."""
     engine = EmbeddedEngine(data_dir, 3, 1, segment_size=segment_size, report=report, cleaning=cleaning)
     engine.start(lambda *_change: None)
     try:
@@ -54,7 +54,7 @@ def running(
 
 
 def numbered(number: int, keys: int = 7, size: int = 50) -> Record:
-    """The next value of one of a few keys."""
+    """Return the next value of one of a few keys."""
     return Record(b"key-%d" % (number % keys), b"%0*d" % (size, number), NOW_MS)
 
 
@@ -67,21 +67,21 @@ def fill(engine: EmbeddedEngine, total: int, partition: int = 0) -> dict[bytes, 
 
 
 def state(records: list[Record]) -> dict[bytes, bytes | None]:
-    """The last value per key."""
+    """Return the last value per key."""
     return {record.key: record.value for record in records}
 
 
 def folder_size(data_dir: Path, partition: int = 0) -> int:
-    """Bytes of all files of a partition."""
+    """Return the bytes of all files of a partition."""
     total = 0
     for path in partition_folder(data_dir, partition).iterdir():
-        with suppress(FileNotFoundError):  # it was swapped in, or replaced, at this moment
+        with suppress(FileNotFoundError):  # the engine swapped it in, or replaced it, at this moment
             total += path.stat().st_size
     return total
 
 
 class Partition:
-    """A partition that is looked at by hand."""
+    """A partition whose upkeep a test does by hand."""
 
     def __init__(self, folder: Path, disk: Disk | None = None, **cleaning: float) -> None:
         self.disk = disk or Disk()
@@ -91,7 +91,7 @@ class Partition:
         self.read()
 
     def read(self) -> list[Record]:
-        """Load it."""
+        """Load it; return its records."""
         return [record for page in self.log.read() for record in page]
 
     def append(self, first: int, end: int, keys: int = 7, size: int = 50) -> None:
@@ -99,7 +99,7 @@ class Partition:
         assert self.log.append([[numbered(number, keys, size)] for number in range(first, end)]) == end - first
 
     def clean(self, now_ms: int = NOW_MS) -> Compaction | None:
-        """Do what is due."""
+        """Compact if a compaction is due; return its outcome."""
         work = self.upkeep.look(now_ms, is_new_round=True)
         if work is None:
             return None
@@ -116,7 +116,7 @@ class Partition:
         return compact(self.disk, self.folder, work.task, lambda _cleaned: None).files
 
     def swap(self, work: Work, cleaned: Cleaned) -> str:
-        """Swap a file in, step by step; return why it isn't, "" if it is."""
+        """Swap a file in, step by step; return the reason if a step refuses it, else ""."""
         steps = self.upkeep.begin_swap(cleaned)
         more, reason = True, ""
         while more:

@@ -1,4 +1,4 @@
-"""Compaction in an engine that runs: it compacts what is worth it, beside everything else, and the log stays whole."""
+"""Tests compaction in a running engine: it compacts dirty logs beside all other work, and loses nothing."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ from tests.support.raw import Connection
 from tests.support.tenure import Tenure, wait_until
 
 PARTITION_OF_WORKERS = 41
-"""Where the group "workers" is, of 50."""
+"""The partition of the group "workers", of 50."""
 
 
 class SwapDisk(Disk):
-    """Keeps the names of swaps, in order, how many files wait for one, and calls something at the second."""
+    """Keeps the names of swaps in order, counts the files that wait for one, and calls something at the second."""
 
     def __init__(self) -> None:
         self.swapped: list[str] = []
@@ -72,7 +72,7 @@ class SwapDisk(Disk):
 
 
 class StepDisk(Disk):
-    """Calls something at the first swap, tells when that is done, and counts the segments that are removed after it."""
+    """Calls something at the first swap, says when that is done, and counts the segments that it removes after it."""
 
     def __init__(self) -> None:
         self.swapped = threading.Event()
@@ -91,7 +91,7 @@ class StepDisk(Disk):
 
 
 class Static:
-    """A static member of the group "workers"; `id` and `generation` are those of its seat."""
+    """A static member of the group "workers"; `id` and `generation` come from its last answers."""
 
     def __init__(self, connection: Connection, number: int) -> None:
         self.connection = connection
@@ -101,7 +101,7 @@ class Static:
         self.leads = False
 
     def join(self, member_id: str = "") -> JoinGroupRequest:
-        """With its former id, or as after a restart."""
+        """Build a JoinGroup with this member id, or without one as after a restart."""
         protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=bytes(40))
         return JoinGroupRequest(
             group_id="workers",
@@ -114,14 +114,14 @@ class Static:
         )
 
     def take_seat(self, answer: Message) -> None:
-        """Take what a JoinGroup was answered; once there is a seat, its generation stays."""
+        """Take the member id and the generation of a JoinGroup's answer."""
         joined = cast("JoinGroupResponse", answer)
         assert joined.error_code == 0
         self.leads = joined.leader == joined.member_id
         self.id, self.generation = joined.member_id, joined.generation_id
 
     def sync(self, members: list[Static]) -> SyncGroupRequest:
-        """The leader assigns the same to all."""
+        """Build the leader's SyncGroup, which assigns the same to all."""
         assigned = [
             SyncGroupRequest.SyncGroupRequestAssignment(member_id=member.id, assignment=bytes(40))
             for member in members
@@ -138,7 +138,7 @@ class Static:
         )
 
     def heartbeat(self) -> HeartbeatRequest:
-        """From its seat."""
+        """Build a heartbeat with its id and generation."""
         return HeartbeatRequest(
             group_id="workers",
             generation_id=self.generation,
@@ -148,24 +148,24 @@ class Static:
 
 
 def members_of(server: Tenure) -> int:
-    """How many members the group has."""
+    """Return how many members the group has."""
     with Connection(server.port) as connection:
         answer = connection.ask(DescribeGroupsRequest(groups=["workers"]), 0)
     return len(cast("DescribeGroupsResponse", answer).groups[0].members)
 
 
 def hearts(server: Tenure, members: list[Static]) -> set[int]:
-    """What their heartbeats are answered."""
+    """Return the error codes of the members' heartbeats."""
     with Connection(server.port) as connection:
         answers = [connection.ask(member.heartbeat(), 3) for member in members]
     return {cast("HeartbeatResponse", answer).error_code for answer in answers}
 
 
 class TestEngine:
-    """Compaction in an engine that runs."""
+    """A running engine compacts its partitions."""
 
     def test_folder_stays_small(self, tmp_path: Path) -> None:
-        """What one group's restarts append, many times over, leaves a few segments; a replay finds the same."""
+        """However often a group's members restart, its folder keeps a few segments; a replay finds the same state."""
         reports = Reports()
         value = bytes(20_000)
         with running(tmp_path, reports, segment_size=200_000) as engine:
@@ -183,7 +183,7 @@ class TestEngine:
             assert state(opened(engine)[1]) == {b"group": value + b"999"}
 
     def test_told(self, tmp_path: Path) -> None:
-        """A compaction is reported with its partition, the bytes before and after, and how long it took."""
+        """The engine reports a compaction with its partition, the bytes before and after, and its duration."""
         reports = Reports()
         with running(tmp_path, reports) as engine:
             expected = fill(engine, 300, partition=2)
@@ -200,7 +200,7 @@ class TestEngine:
             assert state(opened(engine, 2)[1]) == expected
 
     def test_other_lines(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What the interpreter or the system say on standard error before the outcome comes is no matter."""
+        """The engine ignores lines of the interpreter or the system on standard error before the outcome."""
         monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
         reports = Reports()
         with running(tmp_path, reports) as engine:
@@ -208,7 +208,7 @@ class TestEngine:
             assert reports.get(timeout=PATIENCE_S)[0] == "compacted"
 
     def test_beside_appends_and_loads(self, tmp_path: Path) -> None:
-        """While appends go on and the partition is loaded again and again, every load finds the last values."""
+        """Every load finds the last values, while the engine appends and compacts all the time."""
         reports = Reports()
         expected: dict[bytes, bytes | None] = {}
         number = 0
@@ -216,7 +216,7 @@ class TestEngine:
             for round_ in range(6):
                 own, records = opened(engine)
                 assert state(records) == expected
-                # In every other round the next load comes when it comes, and may overtake a compaction.
+                # In every other round the next load doesn't wait, and may overtake a compaction.
                 waits = round_ % 2 == 1
                 for appended in count():
                     if appended >= 150 and not (waits and reports.empty()):
@@ -229,7 +229,7 @@ class TestEngine:
                     assert reports.get()[0] == "compacted"
 
     def test_killed(self, tmp_path: Path) -> None:
-        """A process that is killed is reported, changes nothing, and another does its work later."""
+        """The engine reports a killed process, changes nothing, and lets another do the work later."""
         reports = Reports()
         with running(tmp_path, reports) as engine:
             cleaner = engine._cleaner
@@ -245,11 +245,11 @@ class TestEngine:
 
     @pytest.mark.parametrize("then", ["killed", "loaded"])
     def test_ends_after_one_of_its_files(self, tmp_path: Path, then: str) -> None:
-        """Where the process is killed, or the partition loaded, at the second swap: the first counts, no file stays."""
+        """After a kill or a load at the second swap, the first new file counts, and no other new file stays."""
         reports = Reports()
         with running(tmp_path, reports, Cleaning(backoff_ms=3_600_000)) as engine:
             own, _ = opened(engine)
-            # Of each segment half stays, so that there are several files.
+            # Half of each segment stays, so that there are several files.
             records = [numbered(number % 300 if number % 2 else 0, 300) for number in range(600)]
             appending = [begin_append(engine, own, [record]) for record in records]
             assert {outcome.get(timeout=PATIENCE_S) for outcome in appending} == {None}
@@ -289,7 +289,7 @@ class TestEngine:
         assert disk.waiting == {1}
 
     def test_closed_in_a_swap(self, tmp_path: Path) -> None:
-        """A close waits for one step of a swap, not for all the files it replaces; the next load finishes it."""
+        """A close waits for one step of a swap, not for all the files it replaces; the next load finishes the swap."""
         with running(tmp_path, Reports(), Cleaning(backoff_ms=3_600_000)) as engine:
             expected = fill(engine, 600)
         segments = len(list_segments(Disk(), partition_folder(tmp_path, 0)))
@@ -316,7 +316,7 @@ class TestEngine:
         assert left == {".log"}
 
     def test_round(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """All that is dirty at its beginning is compacted, the dirtiest first, and nothing else is looked at again."""
+        """A round compacts all partitions that are dirty when it begins, the dirtiest first, and looks at no others."""
         with running(tmp_path, Reports(), Cleaning(backoff_ms=3_600_000)) as engine:
             fill(engine, 300, partition=0)
             fill(engine, 1, partition=1)
@@ -341,7 +341,7 @@ class TestEngine:
         assert sorted(looks[3:]) == [(0, False)] * 2 + [(2, False)] * 2
 
     def test_given_up(self, tmp_path: Path) -> None:
-        """Once the partition was given up, a file is left alone: it may be the next owner's."""
+        """Once the partition was given up, the engine doesn't touch its new file: it may be the next owner's."""
         folder = partition_folder(tmp_path, 0)
         with running(tmp_path, Reports(), Cleaning(backoff_ms=3_600_000)) as engine:
             own, _ = opened(engine)
@@ -356,7 +356,7 @@ class TestEngine:
             assert len(list(folder.glob("*.cleaned"))) == len(files) > 0
 
     def test_two_on_one_partition(self, tmp_path: Path) -> None:
-        """Where the compaction of a former owner is still at work, none begins."""
+        """The engine begins no compaction of a partition while a former owner's is still at work."""
         reports = Reports()
         partition_folder(tmp_path, 0).mkdir()
         lock = Lock(Disk(), lock_path(partition_folder(tmp_path, 0)))
@@ -367,7 +367,7 @@ class TestEngine:
             reports.wait_for("compacted")
 
     def test_damage(self, tmp_path: Path) -> None:
-        """Damage that a compaction meets is reported with file and position, and left for a person to see."""
+        """The engine reports damage that a compaction meets, with file and position, and changes nothing."""
         reports = Reports()
         with running(tmp_path, reports, Cleaning(backoff_ms=3_600_000)) as engine:
             fill(engine, 300)
@@ -384,7 +384,7 @@ class TestEngine:
             assert path.read_bytes() == content
 
     def test_close_ends_it(self, tmp_path: Path) -> None:
-        """An engine that is closed in the middle of a compaction leaves no process and says nothing about it."""
+        """An engine that closes in the middle of a compaction leaves no process behind and reports nothing about it."""
         reports = Reports()
         with running(tmp_path, reports) as engine:
             cleaner = engine._cleaner
@@ -400,12 +400,12 @@ class TestEngine:
 
 
 class TestServer:
-    """A server, and the group that makes the largest records."""
+    """A server compacts the group that makes the largest records."""
 
     MEMBERS = 60
 
     def test_static_members_restart(self, tmp_path: Path) -> None:
-        """Every member restarts three times: the folder holds a few records then, and all seats, over a start too."""
+        """After every member restarts three times, the folder has a few records and all members, over a start too."""
         settings = {
             "group.initial.rebalance.delay.ms": 0,
             "log.cleaner.backoff.ms": 50,

@@ -1,7 +1,7 @@
-"""The embedded engine where it is more than an engine: its files, its locks, its thread, its disk.
+"""Tests the embedded engine's files, locks, threads and disk.
 
-That it does what every engine must, test_engine.py shows; that no failure of the disk loses anything in one partition,
-test_partition.py.
+tests/log/test_engine.py tests the contract of all engines; test_partition.py tests that no failure of the disk loses
+anything in one partition.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ POWER_CUTS = 1_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 30
 
 @contextmanager
 def running(data_dir: Path, **options: Any) -> Iterator[EmbeddedEngine]:
-    """An engine of 50 partitions, started; closed at the end."""
+    """Yield a started engine of 50 partitions; close it at the end."""
     engine = EmbeddedEngine(data_dir, 50, 1, **options)
     engine.start(lambda _partition, _node_id, _epoch: None)
     try:
@@ -55,13 +55,15 @@ def running(data_dir: Path, **options: Any) -> Iterator[EmbeddedEngine]:
 
 
 class TestFiles:
-    """What is in the data folder."""
+    """The data folder has a folder for each partition that has records."""
 
     def test_nothing_for_partitions_that_nobody_uses(self, tmp_path: Path) -> None:
-        """Taking all partitions makes no folder; the first append makes its own."""
+        """An engine that owns all partitions makes no folder; the first append makes one for its partition."""
         disk = FailingDisk()
         with running(tmp_path / "a" / "b", disk=disk) as engine:
-            assert disk.calls["sync_folder"] == 2  # the data folder and the one above it were made, and are durable
+            assert (
+                disk.calls["sync_folder"] == 2
+            )  # the engine made the data folder and the one above it, and both are durable
             owns = [opened(engine, partition)[0] for partition in range(50)]
             assert not list((tmp_path / "a" / "b").glob("__consumer_offsets-*"))
             assert append(engine, owns[7], record(1)) is None
@@ -70,7 +72,7 @@ class TestFiles:
             assert [path.name for path in folder.iterdir()] == ["00000000000000000000.log"]
 
     def test_a_log_is_read_once(self, tmp_path: Path) -> None:
-        """To acquire a partition takes no look at its segments."""
+        """An engine that acquires a partition doesn't read its segments."""
         with running(tmp_path) as engine:
             own, _ = opened(engine)
             assert append(engine, own, record(1)) is None
@@ -81,7 +83,7 @@ class TestFiles:
             assert disk.calls["read"] == 1
 
     def test_segments_roll(self, tmp_path: Path) -> None:
-        """Segments are as long as was asked for."""
+        """An engine's segments are as long as it was asked for."""
         with running(tmp_path, segment_size=500) as engine:
             own, _ = opened(engine)
             for number in range(20):
@@ -94,10 +96,10 @@ class TestFiles:
 
 
 class TestLocks:
-    """One server for a data folder, one owner for a partition."""
+    """A data folder has one server, and a partition has one owner."""
 
     def test_second_server(self, tmp_path: Path) -> None:
-        """It is told which folder, and by which process; once the first has closed, it may."""
+        """A second server's error names the folder and the first process; after the first closes, the second starts."""
         with running(tmp_path), pytest.raises(DataFolderLocked, match=str(tmp_path)) as caught:
             EmbeddedEngine(tmp_path, 50, 1).start(lambda *_change: None)
         assert caught.value.process_id == os.getpid()
@@ -106,14 +108,14 @@ class TestLocks:
             pass
 
     def test_data_folder_that_cannot_be_used(self, tmp_path: Path) -> None:
-        """A file where the folder should be: said at the start, with its name."""
+        """A server that finds a file in place of its folder names it and doesn't start."""
         (tmp_path / "file").touch()
         with pytest.raises(Unavailable, match="file"):
             EmbeddedEngine(tmp_path / "file" / "data", 50, 1).start(lambda *_change: None)
 
 
 class GatedDisk(FailingDisk):
-    """Its fdatasyncs wait until `gate` is set; `waiting` is set once the first does."""
+    """Its fdatasyncs wait until `gate` is set; the first one sets `waiting`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -127,10 +129,10 @@ class GatedDisk(FailingDisk):
 
 
 class TestThread:
-    """One thread, which writes together what came together."""
+    """One thread writes together all appends that wait together."""
 
     def test_group_commit(self, tmp_path: Path) -> None:
-        """What is appended while the disk syncs shares the next write and sync, one per partition."""
+        """Appends that arrive while the disk syncs share the next write and sync of their partition."""
         disk = GatedDisk()
         with running(tmp_path, disk=disk) as engine:
             own, _ = opened(engine)
@@ -146,7 +148,7 @@ class TestThread:
             assert (disk.calls["write"], disk.calls["fdatasync"]) == (2, 3)
 
     def test_nothing_is_told_before_the_sync(self, tmp_path: Path) -> None:
-        """An append whose bytes are written but not synced isn't durable, and isn't said to be."""
+        """The engine doesn't report an append as durable when its bytes are written but not synced."""
         disk = GatedDisk()
         with running(tmp_path, disk=disk) as engine:
             own, _ = opened(engine)
@@ -158,7 +160,7 @@ class TestThread:
             assert outcome.get(timeout=PATIENCE_S) is None
 
     def test_callbacks_come_on_one_thread_of_the_engine(self, tmp_path: Path) -> None:
-        """All of them, and none inside a call."""
+        """One thread of the engine makes all callbacks, and none inside a call."""
         threads: SimpleQueue[int] = SimpleQueue()
         done: SimpleQueue[object] = SimpleQueue()
 
@@ -182,7 +184,7 @@ class TestThread:
         assert threading.get_ident() not in seen
 
     def test_mistake_in_a_callback_is_reported(self, tmp_path: Path) -> None:
-        """An exception that nobody foresaw ends the thread, which is said, for the server must not wait for ever."""
+        """A callback's unforeseen exception ends the thread; the engine reports it, else the server would wait."""
         events = Events()
         died: SimpleQueue[object] = SimpleQueue()
         hook, threading.excepthook = threading.excepthook, died.put
@@ -202,7 +204,7 @@ class TestThread:
 
 
 class SyncingDisk(FailingDisk):
-    """Its fdatasyncs wait until as many are under way as `parties` says, once it is set."""
+    """Its fdatasyncs wait until `parties` of them are under way, once `parties` is set."""
 
     parties: threading.Barrier | None = None
 
@@ -213,7 +215,7 @@ class SyncingDisk(FailingDisk):
 
 
 def append_together(engine: EmbeddedEngine, owns: list[Ownership], *records: Record) -> list[Appending]:
-    """Append to each of the partitions, all in one window: its thread takes none before it has called back."""
+    """Append to each of the partitions in one window: the thread takes none before it has called back."""
     outcomes: list[Appending] = [SimpleQueue() for _ in owns]
 
     def appended(_outcome: object) -> None:
@@ -225,19 +227,19 @@ def append_together(engine: EmbeddedEngine, owns: list[Ownership], *records: Rec
 
 
 def all_of(outcomes: list[Appending]) -> list[Fenced | Unavailable | None]:
-    """What they come to."""
+    """Wait for the outcomes; return them in order."""
     return [outcome.get(timeout=PATIENCE_S) for outcome in outcomes]
 
 
 def pool_threads() -> list[str]:
-    """The names of the threads that write windows."""
+    """Return the names of the threads that write windows."""
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("log-sync")]
 
 
 class Windows:
-    """Windows of appends to four partitions, on a disk that fails; each is loaded anew after a refusal.
+    """Windows of appends to four partitions, on a disk that fails; after a refusal, the partition is loaded again.
 
-    durable: by partition, the numbers that were acknowledged. Ends early when the engine's thread does.
+    durable: by partition, the acknowledged numbers. The windows end early when the engine's thread does.
     """
 
     COUNT = 6
@@ -296,10 +298,10 @@ class Windows:
 
 
 class TestPool:
-    """Threads that write to the partitions of one window."""
+    """A pool of threads writes to the partitions of one window."""
 
     def test_syncs_run_at_the_same_time(self, tmp_path: Path) -> None:
-        """As many as may: none waits for the end of another."""
+        """As many syncs as the setting allows run at the same time."""
         disk = SyncingDisk()
         with running(tmp_path, disk=disk, syncs_max=3) as engine:
             owns = [opened(engine, partition)[0] for partition in range(6)]
@@ -311,7 +313,7 @@ class TestPool:
             assert [load(engine, own) for own in owns] == [([record(0), record(1)], None)] * 6
 
     def test_one_partition_takes_no_detour(self, tmp_path: Path) -> None:
-        """Threads are made when a window has several partitions, no more than may be; none outlives its engine."""
+        """The engine makes threads only for a window of several partitions, no more than it may, and ends them all."""
         with running(tmp_path, syncs_max=2) as engine:
             owns = [opened(engine, partition)[0] for partition in range(5)]
             assert [append(engine, own, record(0)) for own in owns] == [None] * 5
@@ -321,14 +323,14 @@ class TestPool:
         assert pool_threads() == []
 
     def test_one_after_the_other(self, tmp_path: Path) -> None:
-        """Where one may be written to at a time, it is on the engine's thread."""
+        """If the engine may write to one partition at a time, it writes on its own thread."""
         with running(tmp_path, syncs_max=1) as engine:
             owns = [opened(engine, partition)[0] for partition in range(5)]
             assert all_of(append_together(engine, owns, record(1))) == [None] * 5
             assert pool_threads() == []
 
     def test_told_in_order_on_the_engines_thread(self, tmp_path: Path) -> None:
-        """Whichever sync comes back first, outcomes are told in the order of the window, by one thread."""
+        """Whichever sync ends first, the engine reports outcomes in the window's order, on one thread."""
         told: SimpleQueue[tuple[int, str]] = SimpleQueue()
         with running(tmp_path) as engine:
             owns = [opened(engine, partition)[0] for partition in range(6)]
@@ -344,7 +346,7 @@ class TestPool:
             assert [told.get(timeout=PATIENCE_S) for _ in owns] == [(partition, "log") for partition in range(6)]
 
     def test_failure_of_one_partition(self, tmp_path: Path) -> None:
-        """Where one partition's write fails, it alone is Unavailable; what the others appended is there."""
+        """If one partition's write fails, it alone is Unavailable; the other partitions keep their appends."""
         events = Events()
         disk = FailingDisk()
         with running(tmp_path, disk=disk, report=events) as engine:
@@ -359,7 +361,7 @@ class TestPool:
                 assert load(engine, own) == ([record(0)] + [record(1)] * (partition != failed), None)
 
     def test_a_part_is_durable(self, tmp_path: Path) -> None:
-        """Of batches that need a segment each, those before the one that fails are told to be durable, and are."""
+        """If an append needs a segment for each batch, those before the failed one are reported as durable, and are."""
         disk = FailingDisk(fail_one("write", 3))
         told: SimpleQueue[tuple[int, EngineError | None]] = SimpleQueue()
         with running(tmp_path, disk=disk, segment_size=1) as engine:
@@ -372,7 +374,7 @@ class TestPool:
 
     @pytest.mark.parametrize("name", ["open", "write", "fdatasync", "truncate", "sync_folder", "close"])
     def test_nth_call(self, tmp_path: Path, name: str) -> None:
-        """The n-th call of whatever partition fails, for each n: what each has acknowledged is there, no more."""
+        """Whichever call of the disk fails, each partition has the records that it acknowledged and no more."""
         number = 0
         failed = True
         while failed:
@@ -392,7 +394,7 @@ class TestPool:
         assert number > 1
 
     def test_power_cut(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The power fails while threads write: each partition has what it acknowledged, and at most one record more."""
+        """After a power cut while threads write, each partition has all acknowledged records, and one more at most."""
         monkeypatch.setattr(threading, "excepthook", lambda _arguments: None)
         cut = 0
         for seed in range(POWER_CUTS):
@@ -414,11 +416,11 @@ class TestPool:
 
 
 class TestFailingDisk:
-    """The disk fails, and works again."""
+    """A disk fails, and then works again."""
 
     @pytest.mark.parametrize("name", ["open", "lock", "read", "write", "truncate", "fdatasync", "sync_folder", "close"])
     def test_nth_call(self, tmp_path: Path, name: str) -> None:
-        """The n-th call fails, for n = 1, 2, 3, ... until none does: acknowledged is durable, and service resumes."""
+        """Whichever call fails, for n = 1, 2, 3, ..., the engine keeps everything acknowledged, and serves again."""
         number = 0
         failed = True
         while failed:

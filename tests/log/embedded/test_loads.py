@@ -1,4 +1,4 @@
-"""Loads: page by page beside appends, ended by what ends an ownership; what damages a log is reported."""
+"""Tests loads: appends run between their pages, the end of an ownership ends them, and they report damage."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GOLDEN = Path(__file__).parents[2] / "protocol" / "golden" / "record_batch"
 
 
 class ReadingDisk(FailingDisk):
-    """Calls something at one of its reads: (which, what)."""
+    """Calls something at one of its reads: (number of the read, function)."""
 
     at_read: tuple[int, Callable[[], None]] = (0, lambda: None)
 
@@ -41,7 +41,7 @@ class ReadingDisk(FailingDisk):
 
 
 def test_large_load_lets_others_pass(tmp_path: Path) -> None:
-    """An append to another partition waits for no more than the chunk that a load of a large one is reading."""
+    """An append to another partition waits at most for the chunk that the load of a large one is reading."""
     disk = ReadingDisk()
     with running(tmp_path, disk=disk) as engine:
         own, _ = opened(engine)
@@ -84,7 +84,7 @@ def test_load_that_is_interrupted(tmp_path: Path) -> None:
 
 
 def test_append_between_a_load_and_its_end(tmp_path: Path) -> None:
-    """It is refused though the log was open, and not in what the load finds: its maker has yet to see that."""
+    """The engine refuses an append before the load ends, and the load doesn't find it: its maker lacks the state."""
     with running(tmp_path) as engine:
         own, _ = opened(engine)
         outcomes: SimpleQueue[EngineError | None] = SimpleQueue()
@@ -103,7 +103,7 @@ def test_append_between_a_load_and_its_end(tmp_path: Path) -> None:
 
 
 def test_others_serve(tmp_path: Path) -> None:
-    """File and position are told, to the caller and in the report; nothing of the partition is served."""
+    """A load of a damaged partition reports file and position, and serves nothing; other partitions serve."""
     events = Events()
     with running(tmp_path) as engine:
         for partition in range(3):
@@ -131,7 +131,7 @@ def test_others_serve(tmp_path: Path) -> None:
 
 
 def test_open_transaction_is_said(tmp_path: Path) -> None:
-    """How many commits wait for how many transactions; they aren't handed on."""
+    """A load reports how many commits wait for how many open transactions, and doesn't hand them on."""
     events = Events()
     segment = partition_folder(tmp_path, 1) / "00000000000000000042.log"
     segment.parent.mkdir()
@@ -142,7 +142,7 @@ def test_open_transaction_is_said(tmp_path: Path) -> None:
 
 
 def test_progress_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """How far a load is: by segments, and by bytes in each."""
+    """A load reports its progress: by segments, and by bytes in each."""
     events = Events()
     with running(tmp_path, segment_size=1) as engine:
         own, _ = opened(engine, 1)

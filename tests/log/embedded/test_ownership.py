@@ -1,4 +1,4 @@
-"""Ownerships: epochs that only rise, whatever is lost, and one owner for a partition."""
+"""Tests ownerships: epochs only rise, even after a loss of files, and a partition has one owner."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.log.embedded.test_engine import running
 
 
 def test_epoch_of_the_owner_is_in_its_batches(tmp_path: Path) -> None:
-    """partitionLeaderEpoch is the epoch of the ownership that wrote the batch."""
+    """A batch's partitionLeaderEpoch is the epoch of the ownership that wrote it."""
     epochs = []
     with running(tmp_path) as engine:
         for number in range(3):
@@ -33,7 +33,7 @@ def test_epoch_of_the_owner_is_in_its_batches(tmp_path: Path) -> None:
 
 
 def test_epoch_without_lock_files(tmp_path: Path) -> None:
-    """If what the lock files say is lost, the epoch is still higher than that of every batch."""
+    """If the lock files lose their contents, the next epoch is still higher than that of every batch."""
     with running(tmp_path) as engine:
         owned(engine)
         own, _ = opened(engine)
@@ -55,7 +55,7 @@ def test_epoch_without_lock_files(tmp_path: Path) -> None:
 
 
 def test_last_epoch(tmp_path: Path) -> None:
-    """After the highest epoch there is none: refused, not wrapped around."""
+    """After the highest epoch, the engine refuses to acquire the partition; the epoch doesn't wrap around."""
     with running(tmp_path) as engine:
         own, _ = opened(engine)
         assert append(engine, own, record(1)) is None
@@ -76,7 +76,7 @@ def test_last_epoch(tmp_path: Path) -> None:
 
 
 def test_second_owner(tmp_path: Path) -> None:
-    """Of two workers under one supervisor, one owns a partition; the other gets it when it was released."""
+    """Of two workers under one supervisor, one owns a partition; the other gets it after a release."""
     with running(tmp_path, lock_folder=False) as first, running(tmp_path, lock_folder=False) as second:
         own, _ = opened(first)
         assert append(first, own, record(1)) is None

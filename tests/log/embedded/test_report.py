@@ -1,4 +1,4 @@
-"""Reports: where a tail was cut, and once, from when to when the disk fails."""
+"""Tests reports of a torn tail, and of the beginning and the end of a disk's failures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.log.embedded.test_engine import running
 
 
 def test_torn_tail_is_said(tmp_path: Path) -> None:
-    """Where, and how much was cut."""
+    """The report of a torn tail says where it was cut, and how many bytes."""
     events = Events()
     with running(tmp_path) as engine:
         own, _ = opened(engine, 3)
@@ -35,7 +35,7 @@ def test_torn_tail_is_said(tmp_path: Path) -> None:
 
 
 def test_said_once_until_it_works(tmp_path: Path) -> None:
-    """Unavailable is reported when it begins, not at each attempt, and so is the end of it."""
+    """The engine reports once that a partition is Unavailable, not at each attempt, and once that it works again."""
     events = Events()
     disk = FailingDisk()
     with running(tmp_path, disk=disk, report=events) as engine:

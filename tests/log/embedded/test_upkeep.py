@@ -1,4 +1,4 @@
-"""The upkeep of a partition: what is compacted and when, and when a new file takes its place."""
+"""Tests the upkeep of a partition: what is compacted and when, and when a new file takes its place."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.log.embedded.compacting import (
 
 
 class TestPolicy:
-    """What is due, and when."""
+    """The policy decides which segments a compaction covers, and when."""
 
     def test_ratio(self, tmp_path: Path) -> None:
         """After a compaction the next is due when more than the ratio of the closed bytes is dirty, not before."""
@@ -44,7 +44,7 @@ class TestPolicy:
         assert state(partition.read()) == state([numbered(at, 100) for at in range(number)])
 
     def test_quiet_and_dirty_is_rolled(self, tmp_path: Path) -> None:
-        """An active segment that holds most of a log is closed once nothing was appended between two looks."""
+        """The upkeep closes an active segment that holds most of a log once no append came between two looks."""
         partition = Partition(tmp_path / "p")
         partition.append(0, 1, size=70_000)
         assert partition.clean() is None
@@ -58,7 +58,7 @@ class TestPolicy:
         assert partition.read() == [numbered(0, size=70_000), numbered(1, size=65_536 - 200)]
 
     def test_busy_or_small_is_not_rolled(self, tmp_path: Path) -> None:
-        """One that grows between looks stays open, and so does a small one."""
+        """The upkeep leaves a segment open that grows between looks, and a small one as well."""
         partition = Partition(tmp_path / "p")
         for number in range(5):
             partition.append(number, number + 1)
@@ -67,7 +67,7 @@ class TestPolicy:
         assert len(list_segments(Disk(), partition.folder)) == 1
 
     def test_old_is_rolled(self, tmp_path: Path) -> None:
-        """A segment whose first record is as old as log.roll.ms is closed, however small."""
+        """The upkeep closes a segment whose first record is as old as log.roll.ms, however small it is."""
         partition = Partition(tmp_path / "p", roll_ms=1_000)
         partition.append(0, 8)
         assert partition.clean(NOW_MS + 999) is None
@@ -79,7 +79,7 @@ class TestPolicy:
         assert partition.clean(NOW_MS + 9_000) is None
 
     def test_damaged_is_left_alone(self, tmp_path: Path) -> None:
-        """A segment whose first bytes are no batch isn't closed, and stops nobody: the next load is to tell."""
+        """The upkeep leaves a segment whose first bytes are no batch, and goes on; the next load reports it."""
         partition = Partition(tmp_path / "p", roll_ms=0)
         partition.append(0, 1)
         (segment,) = list_segments(Disk(), partition.folder)
@@ -88,7 +88,7 @@ class TestPolicy:
         assert partition.log.size > 0
 
     def test_too_young(self, tmp_path: Path) -> None:
-        """With a lag, what is younger waits, and it isn't looked at all the time meanwhile."""
+        """With a lag, younger records wait, and meanwhile the upkeep doesn't look at them all the time."""
         partition = Partition(tmp_path / "p", min_compaction_lag_ms=1_000)
         partition.append(0, 100)
         assert partition.clean(NOW_MS + 999) == Compaction(0, [], 0, 0)
@@ -98,7 +98,7 @@ class TestPolicy:
         assert compaction.files
 
     def test_failed_is_left_alone(self, tmp_path: Path) -> None:
-        """After a failure what was written is removed, and it is tried again later."""
+        """After a failure the upkeep removes the new files, and compacts again later."""
         partition = Partition(tmp_path / "p", backoff_ms=1)
         partition.append(0, 100)
         work = partition.upkeep.look(NOW_MS, is_new_round=True)
@@ -110,7 +110,7 @@ class TestPolicy:
         assert partition.clean(NOW_MS + 40) is not None
 
     def test_removed_from_a_closed_log_too(self, tmp_path: Path) -> None:
-        """What was written goes when the log was closed meanwhile, as by a full disk: the load may be long."""
+        """The upkeep also removes the new files of a log that closed meanwhile: the next load may be long."""
         partition = Partition(tmp_path / "p")
         partition.append(0, 100)
         work = partition.upkeep.look(NOW_MS, is_new_round=True)
@@ -121,7 +121,7 @@ class TestPolicy:
         assert all(path.suffix == ".log" for path in partition.folder.iterdir())
 
     def test_left_out_is_done_later(self, tmp_path: Path) -> None:
-        """Where a part was left as it is, the rest counts, and it is tried again later, from there on."""
+        """If a compaction leaves a part out, the rest counts, and a later compaction starts there."""
         partition = Partition(tmp_path / "p", backoff_ms=1)
         partition.append(0, 100)
         work = partition.upkeep.look(NOW_MS, is_new_round=True)
@@ -137,7 +137,7 @@ class TestConsent:
     """A swap happens only in the log that was compacted."""
 
     def test_read_anew_or_closed(self, tmp_path: Path) -> None:
-        """Once the partition was closed, or loaded again, nothing of the compaction is used."""
+        """If the partition closed or loaded again meanwhile, the upkeep uses nothing of the compaction."""
         partition = Partition(tmp_path / "p")
         partition.append(0, 100)
         for round_, then in enumerate((lambda: partition.log.close("it was given up"), partition.read)):
@@ -151,7 +151,7 @@ class TestConsent:
             assert state(partition.read()) == state([numbered(at) for at in range(100)])
 
     def test_between_two_steps(self, tmp_path: Path) -> None:
-        """Appends are taken between any two steps; after a load there no other step is, and the load did them all."""
+        """A log takes appends between any two steps; a load finishes all steps, so none follows it."""
         for stop_at in count(1):
             partition = Partition(tmp_path / f"{stop_at}")
             partition.append(0, 100)
@@ -179,9 +179,9 @@ class TestConsent:
     @pytest.mark.parametrize("name", ["rename", "remove", "sync_folder"])
     @pytest.mark.parametrize("number", [1, 2])
     def test_failed_swap(self, tmp_path: Path, name: str, number: int, finished_by: str) -> None:
-        """A swap that the disk breaks off is finished by the next load or, without one, when it is tried again.
+        """The next load finishes a swap that the disk broke off; without a load, the next attempt does.
 
-        Till then there is no other, and appends go on.
+        Until then no other swap begins, and appends go on.
         """
         disk = FailingDisk()
         partition = Partition(tmp_path / "p", disk, backoff_ms=1)

@@ -1,4 +1,4 @@
-"""What a log costs is counted where it is done, by every thread, and as the disk has it."""
+"""A log counts its costs where they arise, on every thread, and as the disk has them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tests.log.disks import FailingDisk, fail_one
 
 
 def opened(disk: Disk, folder: Path, counts: Counts) -> PartitionLog:
-    """A log that takes appends."""
+    """Return a log that takes appends."""
     log = PartitionLog(disk, folder, 0, 10_000, lambda *_: None, counts)
     assert list(log.read()) == []
     return log
 
 
 def test_bytes_and_writes_are_those_on_the_disk(tmp_path: Path) -> None:
-    """Two appends that share a write are one write; a flush is no longer than the append that it is part of."""
+    """Two appends that share a write count as one write; a flush takes at most the time of its append."""
     counts = Counts()
     log = opened(Disk(), tmp_path / "p", counts)
     assert log.append([[record(1)], [record(2)]]) == 2
@@ -34,7 +34,7 @@ def test_bytes_and_writes_are_those_on_the_disk(tmp_path: Path) -> None:
 
 
 def test_a_failed_append_is_a_failure_and_no_append(tmp_path: Path) -> None:
-    """Nothing of it counts as appended."""
+    """A failed append counts as a failure; none of its bytes count as appended."""
     counts = Counts()
     disk = FailingDisk(fail_one("fdatasync", 1))
     log = opened(disk, tmp_path / "p", counts)
@@ -43,7 +43,7 @@ def test_a_failed_append_is_a_failure_and_no_append(tmp_path: Path) -> None:
 
 
 def test_threads_that_append_at_once_are_all_counted() -> None:
-    """None is lost."""
+    """The counts have every append of threads that append at once."""
     counts = Counts()
 
     def append() -> None:
@@ -61,7 +61,7 @@ def test_threads_that_append_at_once_are_all_counted() -> None:
 
 
 def test_a_value_falls_into_one_bucket() -> None:
-    """At its upper end it still belongs to it; what is above all ends has a bucket of its own."""
+    """A value at a bucket's upper end belongs to it; a value above all ends has a bucket of its own."""
     histogram = Histogram((1.0, 2.0))
     for value in (0.5, 1.0, 1.5, 2.0, 3.0):
         histogram.add(value)

@@ -1,4 +1,4 @@
-"""What stands behind damage is found wherever it is, and nothing is taken for a batch that is none."""
+"""A search finds a batch behind damage wherever it is, and takes nothing else for a batch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BATCH = encode_batch([Record(b"key", b"value" * 30, 1)], 7, 3)
 
 
 def behind(path: Path, content: bytes, size: int | None = None, lowest: int = 0) -> int | None:
-    """Where in a file with that content a batch begins, behind the first byte."""
+    """Return where a batch begins behind the first byte of a file with that content."""
     path.write_bytes(content)
     disk = Disk()
     descriptor = disk.open(path)
@@ -32,7 +32,7 @@ def behind(path: Path, content: bytes, size: int | None = None, lowest: int = 0)
 
 
 def old_in(path: Path, content: bytes) -> OldMessages | None:
-    """The messages of an older format that a file with that content begins with."""
+    """Return the messages of an older format that a file with that content begins with."""
     path.write_bytes(content)
     disk = Disk()
     descriptor = disk.open(path)
@@ -45,7 +45,7 @@ def old_in(path: Path, content: bytes) -> OldMessages | None:
 @pytest.mark.parametrize("zipped", [False, True])
 @pytest.mark.parametrize("magic", [0, 1])
 def test_messages_of_an_older_format_are_known(tmp_path: Path, magic: int, zipped: bool) -> None:
-    """All that follow each other, up to a batch or to bytes that are neither; by the CRC that they have."""
+    """The search knows messages by their own CRC, up to a batch or to bytes that are neither."""
     path = tmp_path / "file"
     messages = old_messages(magic, 3, zipped=zipped)
     for behind in (b"", BATCH, b"\0" * 99, messages[:20]):
@@ -59,7 +59,7 @@ def test_messages_of_an_older_format_are_known(tmp_path: Path, magic: int, zippe
 
 
 def test_mixed_formats_are_one_stretch(tmp_path: Path) -> None:
-    """Named for the first: a broker that was upgraded has both."""
+    """A stretch of both old formats, as an upgraded broker has it, is one, named for the first."""
     messages = old_messages(0) + old_messages(1, first=1)
     found = old_in(tmp_path / "file", messages + BATCH)
     assert found == (len(messages), 0)
@@ -83,12 +83,12 @@ CHUNK_ENDS = range(CHUNK_SIZE - HEADER_SIZE - 1, CHUNK_SIZE + 3, 16)
     [*((before, b"\0") for before in (1, 60, *CHUNK_ENDS, 3 * CHUNK_SIZE + 1)), (1, b"\2"), (60, b"\2"), (999, b"\2")],
 )
 def test_batch_is_found_wherever_it_is(tmp_path: Path, before: int, filler: bytes) -> None:
-    """Across the end of a chunk too, and behind bytes that all could be a magic."""
+    """The search finds a batch across the end of a chunk too, and behind bytes that all could be a magic."""
     assert behind(tmp_path / "file", filler * before + BATCH) == before
 
 
 def test_only_what_makes_sense_is_a_batch(tmp_path: Path) -> None:
-    """A wrong CRC, an end behind that of the file, and what the caller has no use for."""
+    """The search passes over a wrong CRC, an end behind the file's end, and a header that its caller rejects."""
     path = tmp_path / "file"
     assert behind(path, b"\0" + BATCH[:-1] + b"x") is None
     assert behind(path, b"\0" + BATCH, len(BATCH)) is None
@@ -98,7 +98,7 @@ def test_only_what_makes_sense_is_a_batch(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("at", "expected"), [(0, True), (9, True), (16, True), (17, False), (80, False)])
 def test_batch_with_another_frame_is_whole(tmp_path: Path, at: int, expected: bool) -> None:
-    """Whatever its length and magic say, the CRC decides, over all that is left."""
+    """A batch with a wrong length or magic is whole if the CRC over all bytes up to the end is right."""
     changed = bytearray(BATCH)
     changed[at] ^= 1
     path = tmp_path / "file"
@@ -113,7 +113,7 @@ def test_batch_with_another_frame_is_whole(tmp_path: Path, at: int, expected: bo
 
 
 def test_header_is_handed_to_who_asks(tmp_path: Path) -> None:
-    """With what stands there."""
+    """The search hands a header that it finds to its caller's function."""
     seen: list[Header] = []
 
     def take_note(header: Header) -> bool:
@@ -130,7 +130,7 @@ def test_header_is_handed_to_who_asks(tmp_path: Path) -> None:
 
 
 def lying(count: int) -> bytes:
-    """Headers behind each other that make sense, each of which claims all that follows and has the wrong CRC."""
+    """Return headers that make sense one behind the other; each claims all that follows and has the wrong CRC."""
     left = count * HEADER_SIZE
     heads = []
     while left:
@@ -140,7 +140,7 @@ def lying(count: int) -> bytes:
 
 
 def test_time_is_linear_in_what_is_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Headers that lie are not worth a CRC each; and what wasn't tried is said, as it may be a batch."""
+    """A search doesn't compute a CRC for each false header, and says what it didn't try: it may be a batch."""
     taken = 0
 
     def counting(data: bytes, crc: int = 0) -> int:
@@ -166,13 +166,13 @@ def test_time_is_linear_in_what_is_searched(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_batch_behind_headers_that_lie_is_found(tmp_path: Path) -> None:
-    """They use up what large batches may cost, and a small one is tried all the same."""
+    """False headers use up the allowance for large batches, and the search still tries a small one."""
     content = lying(8_000)
     assert behind(tmp_path / "file", content + BATCH) == len(content)
 
 
 def test_what_random_bytes_say_makes_no_sense() -> None:
-    """And what a broker or Tenure writes does."""
+    """Headers of random bytes make no sense; headers that a broker or Tenure writes do."""
     chance = random.Random(1)
     assert makes_sense(peek_header(BATCH))
     heads = (bytearray(chance.randbytes(HEADER_SIZE)) for _ in range(2_000))

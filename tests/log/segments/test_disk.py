@@ -1,4 +1,4 @@
-"""The calls to the system, and writing all of what the system takes in parts."""
+"""Tests the calls to the system, and writes that the system takes in parts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SlowDisk(Disk):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 def test_all_is_written_however_little_is_taken(tmp_path: Path, size: int) -> None:
-    """Parts of any size, empty ones too, arrive whole and at their place."""
+    """Parts of any size, empty ones too, arrive whole and at their position, however little a call takes."""
     disk = SlowDisk(size)
     descriptor = disk.open(tmp_path / "file", create=True)
     write_all(disk, descriptor, [b"head"], 0)
@@ -34,7 +34,7 @@ def test_all_is_written_however_little_is_taken(tmp_path: Path, size: int) -> No
 
 
 def test_a_disk_that_takes_nothing_is_an_error(tmp_path: Path) -> None:
-    """No endless loop where a write returns 0."""
+    """A write that returns 0 raises an error instead of an endless loop."""
     disk = SlowDisk(0)
     descriptor = disk.open(tmp_path / "file", create=True)
     with pytest.raises(OSError, match="no more") as caught:
@@ -44,7 +44,7 @@ def test_a_disk_that_takes_nothing_is_an_error(tmp_path: Path) -> None:
 
 
 def test_more_parts_than_the_system_takes(tmp_path: Path) -> None:
-    """The number of parts has no limit."""
+    """A disk takes any number of parts in one write."""
     disk = Disk()
     descriptor = disk.open(tmp_path / "file", create=True)
     parts = [b"%07d\n" % number for number in range(PARTS_MAX * 2 + 3)]
@@ -54,7 +54,7 @@ def test_more_parts_than_the_system_takes(tmp_path: Path) -> None:
 
 
 def test_calls(tmp_path: Path) -> None:
-    """What the rest relies on: creation only on request, reads at the end, no folder, locks that exclude."""
+    """A disk creates files only on request, reads up to the end, lists a missing folder as empty; locks exclude."""
     disk = Disk()
     path = tmp_path / "a" / "b" / "file"
     assert disk.list_folder(path.parent) == []
@@ -84,7 +84,7 @@ def test_calls(tmp_path: Path) -> None:
 
 
 def test_what_went_wrong_fits_a_line() -> None:
-    """The system's words and its file; of a mistake of ours, the exception."""
+    """An error's text has the system's words and the file; for a mistake of ours, it has the exception."""
     error = OSError(28, "No space left on device")
     assert reason(error) == describe(error) == "No space left on device"
     error.filename = "a.log"

@@ -1,4 +1,4 @@
-"""Lock files: one holder, and a number that the next holder finds."""
+"""Tests lock files: one holder at a time, and a number that the next holder finds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.log.disks import FailingDisk
 
 
 def test_one_holder(tmp_path: Path) -> None:
-    """As long as it is held, nobody else gets it; afterwards, the next one does."""
+    """A lock has one holder; after its release, the next one gets it."""
     disk, path = FailingDisk(), tmp_path / ".lock"
     lock = Lock(disk, path)
     with pytest.raises(BlockingIOError):
@@ -27,7 +27,7 @@ def test_one_holder(tmp_path: Path) -> None:
 
 
 def test_number_stays(tmp_path: Path) -> None:
-    """The number is there for the next holder, and for one who asks without holding it."""
+    """The next holder finds the number, and so does a reader that doesn't hold the lock."""
     disk, path = Disk(), tmp_path / ".lock"
     lock = Lock(disk, path)
     assert lock.read_number() is None
@@ -42,7 +42,7 @@ def test_number_stays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 11, b"12x", b"\xff" * 10])
 def test_lost_number_is_none(tmp_path: Path, content: bytes) -> None:
-    """What a crash of the machine left of the file is no number, and no error."""
+    """A lock file that a crash of the machine damaged has no number, and raises no error."""
     path = tmp_path / ".lock"
     path.write_bytes(content)
     lock = Lock(Disk(), path)
@@ -51,7 +51,7 @@ def test_lost_number_is_none(tmp_path: Path, content: bytes) -> None:
 
 
 def test_a_data_folder_is_made_and_says_who_has_it(tmp_path: Path) -> None:
-    """Its folders are durable before it is used; who comes second is told by which process."""
+    """A data folder's folders are durable before use; a second server's error names the first process."""
     disk, folder = FailingDisk(), tmp_path / "some" / "data"
     lock = lock_data_folder(disk, folder)
     assert disk.calls["sync_folder"] == 2
@@ -73,13 +73,13 @@ sys.stdin.read()
 
 
 def record_lock(path: Path) -> subprocess.Popen[str]:
-    """A process that tries to lock the file as a JVM does."""
+    """Start a process that tries to lock the file as a JVM does."""
     command = [sys.executable, "-c", RECORD_LOCK, str(path)]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def test_a_broker_and_a_server_keep_each_other_out(tmp_path: Path) -> None:
-    """Kafka locks the `.lock` of its folder by a record lock: the folder is not taken from it, nor by it."""
+    """A broker and a server can't use one folder at a time: both take a record lock of Kafka's `.lock`."""
     with record_lock(tmp_path / ".lock") as broker:
         assert broker.stdout is not None
         assert broker.stdout.readline() == "held\n"

@@ -1,4 +1,4 @@
-"""A log from outside: found in each kind of folder, read as it was at one moment, and on behind damage."""
+"""Reads a log from outside: finds it in each kind of folder, as of one moment, and reads on behind damage."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ def data_dir(tmp_path: Path) -> Path:
 
 
 def read(path: Path) -> list[Frame | NoBatch]:
-    """What is found in the last segment of a log."""
+    """Return the batches and the gaps of a log's last segment."""
     (log,) = find_logs(path)
     with opened(log) as segments:
         return list(read_segment(segments[-1]))
 
 
 def positions(path: Path) -> list[tuple[str, int]]:
-    """What is found in a file, and where."""
+    """Return the kinds and the positions of all that a file has."""
     return [("batch" if isinstance(found, Frame) else "gap", found.position) for found in read(path)]
 
 
 def names(log: Log) -> list[str]:
-    """The segments of a log."""
+    """Return the names of a log's segments."""
     with opened(log) as segments:
         return [segment.path.name for segment in segments]
 
 
 def test_logs_are_found_in_each_kind_of_path(data_dir: Path) -> None:
-    """A data folder has its partitions in order; a partition's folder and a segment are logs by themselves."""
+    """A data folder lists its partitions in order; a partition's folder and a segment are logs by themselves."""
     (data_dir / "orders-0").mkdir()
     (data_dir / "__consumer_offsets-1" / "00000000000000000000.index").touch()
     assert [log.partition for log in find_logs(data_dir)] == [0, 1, 2, 3]
@@ -63,7 +63,7 @@ def test_logs_are_found_in_each_kind_of_path(data_dir: Path) -> None:
 
 
 def test_where_there_is_no_log_the_system_says_so(tmp_path: Path) -> None:
-    """A path that isn't there, and a folder without a partition, raise OSError."""
+    """A missing path, and a folder without a partition, raise OSError."""
     with pytest.raises(FileNotFoundError):
         find_logs(tmp_path / "absent")
     with pytest.raises(FileNotFoundError, match="no __consumer_offsets"):
@@ -71,7 +71,7 @@ def test_where_there_is_no_log_the_system_says_so(tmp_path: Path) -> None:
 
 
 def test_reading_goes_on_behind_damage(tmp_path: Path) -> None:
-    """A flipped bit hides its own batch only, in a length too."""
+    """A flipped bit, even in a length, hides its own batch only."""
     first, second, _third = map(len, BATCHES)
     for position in (first + 40, first + 9):
         path = write_segment(tmp_path, 0, BATCHES)
@@ -84,7 +84,7 @@ def test_reading_goes_on_behind_damage(tmp_path: Path) -> None:
 
 
 def test_torn_tail_is_told_from_a_whole_batch(tmp_path: Path) -> None:
-    """At the end of a file: a cut batch is torn, one whose length alone is wrong is whole."""
+    """At the end of a file, a cut batch is torn, and a batch with only its length wrong is whole."""
     path = write_segment(tmp_path, 0, [*BATCHES[:2], BATCHES[2][:-1]])
     *_, torn = read(path)
     assert isinstance(torn, NoBatch)
@@ -98,7 +98,7 @@ def test_torn_tail_is_told_from_a_whole_batch(tmp_path: Path) -> None:
 
 @given(st.lists(st.binary(max_size=80) | st.sampled_from(BATCHES), max_size=6))
 def test_all_bytes_are_covered_once(tmp_path_factory: pytest.TempPathFactory, parts: list[bytes]) -> None:
-    """Whatever a file holds, batches and gaps follow each other without a hole, and nothing is raised."""
+    """Batches and gaps cover any file without a hole, and the reader raises nothing."""
     path = write_segment(tmp_path_factory.mktemp("random"), 0, parts)
     at = 0
     for found in read(path):
@@ -108,7 +108,7 @@ def test_all_bytes_are_covered_once(tmp_path_factory: pytest.TempPathFactory, pa
 
 
 def test_compaction_that_was_interrupted_is_taken_as_finished(data_dir: Path) -> None:
-    """At each step of a swap the same batches are read: those of the new file, once it is decided on."""
+    """At each step of a swap the reader finds the same batches, and the new file's once the swap is decided."""
     folder = data_dir / "__consumer_offsets-2"
     log = Log(2, folder)
     first, second, last = (segment_at(folder, offset).path for offset in (0, 4, 8))
@@ -127,7 +127,7 @@ def test_compaction_that_was_interrupted_is_taken_as_finished(data_dir: Path) ->
 
 
 def test_segments_are_of_one_moment(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A swap while files are being opened is never seen by halves; what is open stays readable after the next one."""
+    """A reader never sees half a swap while it opens files; open files stay readable after the next swap."""
     folder = data_dir / "__consumer_offsets-2"
     log = Log(2, folder)
     before = [each.data for each in read(folder) if isinstance(each, Frame)]
@@ -137,7 +137,7 @@ def test_segments_are_of_one_moment(data_dir: Path, monkeypatch: pytest.MonkeyPa
         nonlocal opened_files
         descriptor = os.open(path, os.O_RDONLY)
         opened_files += 1
-        if opened_files == 1:  # the first segment is open, and both are replaced before the second is
+        if opened_files == 1:  # the first segment is open, and the test replaces both before the second is
             for base_offset, next_offset in ((0, 4), (4, 8)):
                 cleaned_path(folder, base_offset).write_bytes(encode_batch([offset_of("new")], base_offset, 9))
                 assert list(swap_in(Disk(), folder, base_offset, next_offset))
@@ -154,7 +154,7 @@ def test_segments_are_of_one_moment(data_dir: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_folder_that_never_rests_is_told(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is an end of attempts, and no descriptor is left open."""
+    """The reader gives up on a folder that changes at each attempt, and leaves no descriptor open."""
     log = Log(2, data_dir / "__consumer_offsets-2")
     monkeypatch.setattr(outside, "OPEN_ATTEMPTS", 3)
     held: list[int] = []
@@ -174,7 +174,7 @@ def test_folder_that_never_rests_is_told(data_dir: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("at_end", [False, True])
 def test_messages_of_an_older_format_are_named(tmp_path: Path, at_end: bool) -> None:
-    """They are no torn end, wherever they stand, and what follows is read."""
+    """The reader names messages of an older format wherever they are, not as a torn end, and reads on."""
     old = old_messages(1, 2)
     batches = [BATCHES[0], old, *([] if at_end else BATCHES[1:])]
     path = write_segment(tmp_path, 0, batches)

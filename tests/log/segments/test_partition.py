@@ -1,7 +1,7 @@
-"""The log of one partition: appending, rolling, and every way in which a disk can fail or a machine can crash.
+"""Tests the log of one partition: appends, new segments, all failures of a disk and crashes of a machine.
 
-The promise under test: what was said to be durable is read back, in order, whatever happens; what was refused is not in
-the log, unless a crash came before it could be cut off; and a disk that works again is worked with again.
+The log promises: it reads back everything that it reported as durable, in order, whatever happens; it has no refused
+append, unless a crash came before it could cut it off; and it uses a disk that works again.
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ SEGMENT_SIZE = 600
 ERRORS = (errno.ENOSPC, errno.EIO)
 FAILING = {"write", "fdatasync", "truncate", "open", "sync_folder", "read"}
 HISTORIES = 2_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 60
-"""Of failures and crashes, for each test."""
+"""Each test runs so many histories of failures and crashes."""
 
 
 def open_log(disk: Disk, folder: Path, epoch: int = 0, segment_size: int = SEGMENT_SIZE) -> PartitionLog:
-    """A log that wasn't read yet."""
+    """Return a log that hasn't read its files yet."""
     return PartitionLog(disk, folder, epoch, segment_size, lambda _file, _position, _size: None)
 
 
 def read(log: PartitionLog) -> list[Record]:
-    """All records of a log."""
+    """Return all records of a log."""
     return [found for page in log.read() for found in page]
 
 
 def numbers(first: int, end: int, size: int = 10) -> list[list[Record]]:
-    """Appends of one record each."""
+    """Return appends of one record each."""
     return [[record(number, size)] for number in range(first, end)]
 
 
 def flat(appends: list[list[Record]]) -> list[Record]:
-    """Their records."""
+    """Return the records of these appends."""
     return [found for records in appends for found in records]
 
 
 class TestAppending:
-    """On a disk that works."""
+    """A log takes appends on a disk that works."""
 
     def test_nothing_is_created_before_the_first_append(self, tmp_path: Path) -> None:
-        """Fifty partitions that nobody uses cost nothing: reading an empty log leaves no trace."""
+        """A log that reads an empty partition creates no file: fifty unused partitions cost nothing."""
         log = open_log(Disk(), tmp_path / "p")
         assert read(log) == []
         assert log.closed_because == ""
@@ -92,7 +92,7 @@ class TestAppending:
         assert segments[1][1] > 5_000
 
     def test_offsets_far_from_the_first(self, tmp_path: Path) -> None:
-        """A segment ends where Kafka's indexes can't reach, as gaps may bring about."""
+        """A log starts a new segment where gaps would take offsets out of reach of Kafka's indexes."""
         (tmp_path / "p").mkdir()
         last = 2**31 - 2
         (tmp_path / "p" / "00000000000000000000.log").write_bytes(encode_batch([record(0)], last - 1, 0))
@@ -114,12 +114,12 @@ class TestAppending:
         assert [(batch.base_offset, batch.leader_epoch) for batch in batches] == [(0, 0), (1, 1), (2, 2)]
 
     def test_one_write_and_one_sync(self, tmp_path: Path) -> None:
-        """However many batches are appended at once: one write, one fdatasync; folders are synced for a new file."""
+        """A log appends any number of batches with one write and one fdatasync; a new file syncs folders."""
         disk = FailingDisk()
         log = open_log(disk, tmp_path / "p", segment_size=1 << 20)
         read(log)
         log.append(numbers(0, 1))
-        assert disk.calls["sync_folder"] == 2  # the partition's, and the one that it is in
+        assert disk.calls["sync_folder"] == 2  # the partition's, and its parent
         disk.calls.clear()
         log.append(numbers(1, 500))
         assert disk.calls == {"write": 1, "fdatasync": 1}
@@ -138,9 +138,9 @@ class TestAppending:
 
 
 class Trial:
-    """A history on a disk that fails: appends, and reads whenever the log is closed, until all `appends` are durable.
+    """Appends on a disk that fails, and reads whenever the log is closed, until all `appends` are durable.
 
-    durable: the appends that were said to be, in order.
+    durable: the appends that the log reported as durable, in order.
     """
 
     def __init__(self, disk: Disk, folder: Path) -> None:
@@ -149,7 +149,7 @@ class Trial:
         self.durable: list[list[Record]] = []
 
     def run(self, window: int = 3, total: int = 16) -> None:
-        """Do it: two owners, one after the other, the same amount each."""
+        """Run two owners, one after the other; each makes half of the appends."""
         for epoch in range(2):
             log = open_log(self._disk, self._folder, epoch)
             end = total * (epoch + 1) // 2
@@ -165,7 +165,7 @@ class Trial:
             log.close("it was given up")
 
     def _read(self, log: PartitionLog) -> None:
-        """Read the log: nothing may be there but what is durable."""
+        """Read the log, which must have the durable appends and no others."""
         try:
             assert read(log) == flat(self.durable)
         except OSError as error:
@@ -173,7 +173,7 @@ class Trial:
 
 
 class TestNthCallFails:
-    """Each call of the system fails once, and from there on for a while: everything else must go its way."""
+    """A call of the system fails once, or again for a while, and the log keeps its promises."""
 
     @pytest.mark.parametrize("tears", [True, False])
     @pytest.mark.parametrize("name", [name for name in CALLS if name not in {"lock", "rename", "remove"}])
@@ -181,7 +181,7 @@ class TestNthCallFails:
     def test_each(self, tmp_path: Path, name: str, lasting: int, tears: bool) -> None:
         """The n-th call of a kind fails, and the next ones too, for n = 1, 2, 3, ... until a run meets no failure.
 
-        The fourth write fails anyway, so that there is always something to cut.
+        The fourth write always fails, so that the log always has bytes to cut.
         """
         number = 0
         failed = True
@@ -211,7 +211,7 @@ class TestNthCallFails:
 class Machine:
     """A disk, and processes that own a partition one after the other, on a machine that may crash.
 
-    durable: what was said to be. attempted: what was appended since the log was last read, beyond that.
+    durable: the records that were reported so. attempted: the further ones since the log was last read.
     """
 
     def __init__(self, folder: Path, seed: int, *, in_order: bool, garbles: bool) -> None:
@@ -250,14 +250,14 @@ class Machine:
 
 
 class TestCrashes:
-    """Random histories of failures and crashes; the seed is the test."""
+    """The log keeps its promises in random histories of failures and crashes; the seed is the test."""
 
     machine_class: type[Machine] = Machine
 
     def run(self, folder: Path, seed: int, *, in_order: bool = True, garbles: bool = False) -> int:
-        """Return how many records were durable in the end; raises Damaged if it is refused.
+        """Return how many records were durable in the end; raise Damaged if the log refuses to load.
 
-        A process isn't killed after a failure that it hasn't mended yet: partition.py says why.
+        No kill follows a failure that the process hasn't mended yet: partition.py says why.
         """
         machine = self.machine_class(folder, seed, in_order=in_order, garbles=garbles)
         chance = machine.chance
@@ -308,12 +308,12 @@ class TestCrashes:
 
     @pytest.mark.parametrize("garbles", [False, True])
     def test_nothing_durable_is_lost(self, tmp_path: Path, garbles: bool) -> None:
-        """Failures, kills and power cuts in any order: what was durable is read, what was refused is not."""
+        """After failures, kills and power cuts in any order, the log has all durable records and no refused ones."""
         durable = [self.run(tmp_path / f"{seed}", seed, garbles=garbles) for seed in range(HISTORIES)]
         assert max(durable) > 50
 
     def test_refused_is_cut_at_once(self, tmp_path: Path) -> None:
-        """A failed append that could be cut off doesn't come back, though the power fails before anything else."""
+        """A failed append that the log could cut off doesn't come back, even if the power fails right after."""
         for seed in range(20):
             for name in ("write", "fdatasync"):
                 machine = self.machine_class(tmp_path / f"{name}-{seed}", seed, in_order=True, garbles=False)
@@ -328,13 +328,13 @@ class TestCrashes:
                 machine.read()
 
     def test_pages_in_any_order(self, tmp_path: Path) -> None:
-        """A disk that writes later pages first may leave a hole before what is whole: refused perhaps, never lost."""
+        """A disk that writes later pages first may leave a hole: the log may refuse to load, and loses nothing."""
         refused = []
         for seed in range(HISTORIES):
             try:
                 self.run(tmp_path / f"{seed}", seed, in_order=False)
             except Damaged as damaged:
                 refused.append(damaged.reason)
-        # Before a whole batch, or before all of one but the start of its header.
+        # The hole is before a whole batch, or before all of one but the start of its header.
         assert all("a batch follows" in reason or "the batch is whole" in reason for reason in refused)
         assert len(refused) < HISTORIES

@@ -1,4 +1,4 @@
-"""Reading a log back: every crash is survived, and whatever else happened to it is said and never served."""
+"""A log survives every crash when it is read back; it reports all other damage and never serves it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ GOLDEN = Path(__file__).parents[2] / "protocol" / "golden" / "record_batch"
 EPOCH = 3
 OFFSET_AND_EPOCH = {*range(8), *range(12, 16)}
 LENGTH_AND_MAGIC = {*range(8, 12), 16}
-"""Bytes of a batch under no CRC."""
+"""The bytes of a batch that no CRC covers."""
 
 
 class Log:
-    """A log of one folder, written by hand, and what became of it when it was read.
+    """A log in one folder that a test writes by hand and reads.
 
-    records, cuts: what the last `read` gave: all records, and (file, position, size) of what was cut.
+    records, cuts: what the last `read` gave: all records, and (file, position, size) of each cut.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -37,7 +37,7 @@ class Log:
         folder.mkdir()
 
     def path(self, base_offset: int = 0) -> Path:
-        """The file of a segment."""
+        """Return the path of a segment."""
         return segment_at(self.folder, base_offset).path
 
     def write(self, *parts: bytes | bytearray, base_offset: int = 0) -> None:
@@ -45,11 +45,11 @@ class Log:
         self.path(base_offset).write_bytes(b"".join(parts))
 
     def size(self) -> int:
-        """Bytes of all segments."""
+        """Return the bytes of all segments."""
         return sum(path.stat().st_size for path in self.folder.iterdir())
 
     def read(self, durable: Durable | None = None, disk: Disk | None = None) -> LogReader:
-        """Read it all."""
+        """Read the whole log."""
         self.records, self.cuts = [], []
         reader = LogReader(disk or Disk(), self.folder, durable, lambda *cut: self.cuts.append(cut))
         for page in reader.pages():
@@ -57,7 +57,7 @@ class Log:
         return reader
 
     def damage(self, durable: Durable | None = None) -> Damaged:
-        """Read it, in vain; nothing in the files may change."""
+        """Read the log, which must raise Damaged and change no file."""
         before = {path: path.read_bytes() for path in self.folder.iterdir()}
         with pytest.raises(Damaged) as caught:
             self.read(durable)
@@ -68,12 +68,12 @@ class Log:
 
 @pytest.fixture
 def log(tmp_path: Path) -> Log:
-    """An empty folder of a partition."""
+    """Return the log of an empty folder."""
     return Log(tmp_path / "__consumer_offsets-0")
 
 
 def batches(sizes: Sequence[int], first: int = 0, epoch: int = EPOCH) -> list[bytes]:
-    """A batch of as many records as each size says, from the offset `first` on; a record's number is its offset."""
+    """Return a batch of as many records as each size says, from offset `first` on; a record's number is its offset."""
     made = []
     for size in sizes:
         made.append(encode_batch([record(number) for number in range(first, first + size)], first, epoch))
@@ -82,22 +82,22 @@ def batches(sizes: Sequence[int], first: int = 0, epoch: int = EPOCH) -> list[by
 
 
 def records(first: int, end: int) -> list[Record]:
-    """The records of `batches` at these offsets."""
+    """Return the records of `batches` at these offsets."""
     return [record(number) for number in range(first, end)]
 
 
 def at_offset(batch: bytes, offset: int) -> bytes:
-    """The same batch elsewhere."""
+    """Return the same batch at another offset."""
     return offset.to_bytes(8, "big") + batch[8:]
 
 
 def with_crc(batch: bytes | bytearray) -> bytes:
-    """The same batch with the CRC that it should have."""
+    """Return the same batch with the right CRC."""
     return bytes(batch[:17] + crc32c(batch[21:]).to_bytes(4, "big") + batch[21:])
 
 
 class TestWhole:
-    """Logs without damage."""
+    """A log without damage reads whole."""
 
     def test_empty(self, log: Log) -> None:
         """No folder, no segment and an empty segment are logs without records."""
@@ -111,7 +111,7 @@ class TestWhole:
         assert log.read().segment is None
 
     def test_end(self, log: Log) -> None:
-        """All segments are read in order, and the reader knows where the log ends."""
+        """The reader reads all segments in order, and knows where the log ends."""
         first, second = batches([2, 1, 3]), batches([1, 4], first=6, epoch=EPOCH + 1)
         log.write(*first)
         log.write(*second, base_offset=6)
@@ -129,7 +129,7 @@ class TestWhole:
         assert log.records == [record(3), record(10), record(11), record(25)]
 
     def test_kafkas_batches(self, log: Log) -> None:
-        """A compressed batch and a cleaned one are read; the marker of a transaction is passed over."""
+        """The reader reads a compressed and a compacted batch, and passes over a transaction's marker."""
         log.write((GOLDEN / "gzip.bin").read_bytes(), base_offset=42)
         assert log.read().next_offset == 46
         assert [found.key for found in log.records] == [b"first", b"tombstone", b"headers", b"large"]
@@ -139,7 +139,7 @@ class TestWhole:
         assert [found.key for found in log.records] == [b"tombstone", b"headers"]
 
     def test_memory_is_bounded(self, log: Log) -> None:
-        """However long the log: what is held back is about PAGE_SIZE bytes, and records with about PAGE_KEYS keys."""
+        """The reader holds back at most PAGE_SIZE bytes, about, and records with about PAGE_KEYS keys, of any log."""
         log.write(*(encode_batch([record(number, 8_000)], number, 0) for number in range(2_000)))
         log.write(*(encode_batch([record(number)], number, 0) for number in range(2_000, 22_000)), base_offset=2_000)
         pages = list(LogReader(Disk(), log.folder, None, lambda *_cut: None).pages())
@@ -151,11 +151,11 @@ class TestWhole:
         assert PAGE_SIZE - CHUNK_SIZE < max(large) < PAGE_SIZE + CHUNK_SIZE
         small = [len(page) for page in pages if page and page[0].key >= b"key-2000"]
         assert PAGE_KEYS < max(small) < PAGE_KEYS + CHUNK_SIZE // 70
-        # Whoever takes the pages gets a turn for each chunk.
+        # The caller gets a turn for each chunk.
         assert len(pages) >= log.size() / (CHUNK_SIZE + 8_100)
 
     def test_compressed_records_are_not_held_back(self, log: Log) -> None:
-        """What a compressed batch unpacks to may be large, so it is handed on with the chunk that it was in."""
+        """The reader hands on records of a compressed batch with its chunk, because they may unpack to a lot."""
         packed = (GOLDEN / "gzip.bin").read_bytes()
         plain = [encode_batch([record(number, 100_000)], number, 7) for number in range(46, 60)]
         log.write(packed, *plain, base_offset=42)
@@ -164,13 +164,13 @@ class TestWhole:
         assert len(pages[0]) < 8
 
     def test_last_record_of_each_key(self, log: Log) -> None:
-        """Records that others supersede soon are not handed on at all."""
+        """The reader doesn't hand on records that others supersede soon."""
         log.write(*(encode_batch([record(number % 10, 1_000 + number)], number, 0) for number in range(2_000)))
         log.read()
         assert sorted(log.records) == sorted(record(number % 10, 1_000 + number) for number in range(1_990, 2_000))
 
     def test_every_file_is_closed(self, log: Log) -> None:
-        """Whether it was read to its end, left halfway, or refused."""
+        """The reader closes every file of a log that it read to the end, left halfway, or refused."""
         log.write(*batches([1] * 10))
         log.write(*batches([1], first=5), base_offset=10)
         disk = FailingDisk()
@@ -185,10 +185,10 @@ class TestWhole:
 
 
 class TestDamage:
-    """What no crash explains refuses the partition, with file and position, and changes no byte."""
+    """A log refuses to load with damage that no crash explains; it names file and position, and changes no byte."""
 
     def test_each_bit_before_the_last_batch(self, log: Log) -> None:
-        """Each bit of a batch that others follow, in the newest segment: found, wherever it is."""
+        """The reader finds each flipped bit of a batch that others follow, in the newest segment."""
         whole = batches([2, 1, 3])
         for bit in range(len(whole[1]) * 8):
             flipped = bytearray(whole[1])
@@ -202,26 +202,26 @@ class TestDamage:
             assert damaged.position in expected
 
     def test_segments_overlap(self, log: Log) -> None:
-        """A segment that starts at an offset which the one before it has."""
+        """The reader refuses a segment that starts at an offset that the one before it has."""
         log.write(*batches([4]))
         log.write(*batches([1], first=3), base_offset=3)
         damaged = log.damage()
         assert (damaged.file, damaged.position) == (str(log.path(3)), 0)
 
     def test_batch_before_its_segment(self, log: Log) -> None:
-        """A batch whose offset is lower than its file's name."""
+        """The reader refuses a batch whose offset is lower than its file's name."""
         log.write(*batches([1], first=4), base_offset=5)
         assert "offset 4, expected 5" in log.damage().reason
 
     def test_offset_that_no_segment_reaches(self, log: Log) -> None:
-        """An offset so far from the file's name that Kafka couldn't index it was never written there."""
+        """The reader refuses an offset so far from the file's name that Kafka couldn't index it."""
         log.write(*batches([1], first=7), *batches([1], first=7 + 2**31 - 2), base_offset=7)
         assert log.read().next_offset == 7 + 2**31 - 1
         log.write(*batches([1], first=7), *batches([1], first=7 + 2**31 - 1), base_offset=7)
         assert "too far" in log.damage().reason
 
     def test_epoch_falls(self, log: Log) -> None:
-        """A batch of a former owner behind one of a later owner, in one segment and across two."""
+        """The reader refuses a former owner's batch behind a later owner's, in one segment and across two."""
         log.write(*batches([1]), *batches([1], first=1, epoch=EPOCH - 1))
         assert "epoch 2" in log.damage().reason
         log.write(*batches([1]))
@@ -229,7 +229,7 @@ class TestDamage:
         assert log.damage().file == str(log.path(1))
 
     def test_records_that_contradict_themselves(self, log: Log) -> None:
-        """A batch with a right CRC that doesn't decode was written so: refused, although it is the last."""
+        """The reader refuses a batch that has a right CRC and doesn't decode, even the last: it was written so."""
         broken = bytearray((GOLDEN / "gzip.bin").read_bytes())
         broken[100] ^= 1
         broken[17:21] = crc32c(broken[21:]).to_bytes(4, "big")
@@ -237,7 +237,7 @@ class TestDamage:
         assert "gzip" in log.damage().reason
 
     def test_marker_without_a_meaning(self, log: Log) -> None:
-        """A control record whose key is too short to say what it is about, with a right CRC, is refused."""
+        """The reader refuses a control record with a right CRC whose key is too short to have a type."""
         marker = bytearray(encode_batch([Record(b"\0\0\0", b"", 1)], 0, EPOCH))
         marker[22] = 0x30  # transactional, control
         log.write(with_crc(marker))
@@ -245,10 +245,10 @@ class TestDamage:
 
 
 class TestTransactions:
-    """Commits inside transactions count once they are committed, and in the order of their records."""
+    """Transactional commits count once their transaction commits, in the order of their records."""
 
     def test_golden_transaction(self, log: Log) -> None:
-        """Kafka's own: the records wait; behind the commit's marker they are there, behind an abort's they aren't."""
+        """In a golden log of Kafka's, records wait for their marker; a commit brings them, an abort drops them."""
         waiting, marker = (GOLDEN / "transactional.bin").read_bytes(), (GOLDEN / "control.bin").read_bytes()
         log.write(waiting, base_offset=42)
         reader = log.read()
@@ -263,7 +263,7 @@ class TestTransactions:
         assert (log.records, reader.next_offset, reader.transactions.open_count) == ([], 45, 0)
 
     def test_plain_commit_in_between(self, log: Log) -> None:
-        """A record outside of the transaction that is later than the transaction's wins, though its marker is later."""
+        """A later plain record wins over a transaction's record, though the transaction's marker is later still."""
         waiting, marker = (GOLDEN / "transactional.bin").read_bytes(), (GOLDEN / "control.bin").read_bytes()
         plain = encode_batch([Record(b"first", b"plain", 1)], 44, 7)
         log.write(waiting, plain, at_offset(marker, 45), base_offset=42)
@@ -274,7 +274,7 @@ class TestTransactions:
         assert [(found.key, found.value) for found in log.records] == [(b"first", b"value"), (b"tombstone", None)]
 
     def test_across_segments(self, log: Log) -> None:
-        """A transaction that begins in one segment and ends in the next."""
+        """A transaction may begin in one segment and end in the next."""
         waiting, marker = (GOLDEN / "transactional.bin").read_bytes(), (GOLDEN / "control.bin").read_bytes()
         log.write(waiting, base_offset=42)
         log.write(marker, base_offset=44)

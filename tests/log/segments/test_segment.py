@@ -1,4 +1,4 @@
-"""Which files are segments, and that a file is read once, in pieces, whatever lies where a piece ends."""
+"""Tests which files are segments, and that a reader reads a file once, in pieces that may end anywhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.log.disks import FailingDisk
 
 
 class CountingDisk(FailingDisk):
-    """Counts the bytes that are read, and the largest piece."""
+    """Counts the bytes that it reads, and keeps the size of the largest piece."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,14 +31,14 @@ class CountingDisk(FailingDisk):
 
 
 def write_batches(path: Path, sizes: list[int]) -> bytes:
-    """A file of batches with one record of about these sizes each."""
+    """Write a file of batches with one record of about these sizes each."""
     content = b"".join(encode_batch([record(offset, size)], offset, 1) for offset, size in enumerate(sizes))
     path.write_bytes(content)
     return content
 
 
 def test_names(tmp_path: Path) -> None:
-    """Kafka's names; other files are left alone, and the order is that of the offsets."""
+    """Segments have Kafka's names and come in the order of their offsets; other files are none."""
     folder = partition_folder(tmp_path, 7)
     assert folder == tmp_path / "__consumer_offsets-7"
     disk = Disk()
@@ -54,7 +54,7 @@ def test_names(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_same_batches_as_in_one_piece(tmp_path: Path, seed: int) -> None:
-    """Batches of all sizes, some larger than a piece: the same as when the file is decoded as a whole."""
+    """Pieces give the same batches as the file decoded as a whole, even batches larger than a piece."""
     chance = Random(seed)
     sizes = [chance.choice([10, 500, 30_000, CHUNK_SIZE - 80, CHUNK_SIZE * 2]) for _ in range(40)]
     content = write_batches(tmp_path / "log", sizes)
@@ -70,7 +70,7 @@ def test_same_batches_as_in_one_piece(tmp_path: Path, seed: int) -> None:
 
 
 def test_bytes_are_read_once(tmp_path: Path) -> None:
-    """What lies across the end of a piece is read twice, no more."""
+    """A reader reads only the bytes across the end of a piece twice, and all others once."""
     content = write_batches(tmp_path / "log", [1_000] * 5_000)
     disk = CountingDisk()
     descriptor = disk.open(tmp_path / "log")
@@ -82,7 +82,7 @@ def test_bytes_are_read_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("at", [0, 12, 16, 40, 61, 100])
 def test_position_of_damage(tmp_path: Path, at: int) -> None:
-    """Damage is told with its batch's position in the file, behind the first piece too; not if CRCs are left out."""
+    """Damage has its batch's position in the file, behind the first piece too; without CRCs, nobody sees it."""
     sizes = [5_000] * 200
     content = bytearray(write_batches(tmp_path / "log", sizes))
     positions = [batch.position for batch in decode_batches(content)]
@@ -90,7 +90,7 @@ def test_position_of_damage(tmp_path: Path, at: int) -> None:
     (tmp_path / "log").write_bytes(content)
     disk = Disk()
     descriptor = disk.open(tmp_path / "log")
-    if at in {0, 12}:  # base offset and epoch are under no CRC: recovery looks at them
+    if at in {0, 12}:  # base offset and epoch are under no CRC: recovery checks them
         assert len(list(read_frames(disk, descriptor, len(content)))) == 200
     else:
         with pytest.raises(CorruptBatch) as caught:
@@ -102,7 +102,7 @@ def test_position_of_damage(tmp_path: Path, at: int) -> None:
 
 
 def test_file_shorter_than_said(tmp_path: Path) -> None:
-    """A file that ends before the size it was said to have is damage, not an endless loop."""
+    """A file that ends before its expected size is damage, not an endless loop."""
     content = write_batches(tmp_path / "log", [10])
     disk = Disk()
     descriptor = disk.open(tmp_path / "log")

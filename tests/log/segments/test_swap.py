@@ -1,4 +1,4 @@
-"""Swapping compacted files in: whatever fails or wherever the machine stops, the old segments count or the new one."""
+"""After any failure or crash in a swap of compacted files, either the old segments count or the new one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TASK = Task(end_offset=12, dirty_offset=0, now_ms=10, lag_ms=0, retention_ms=0, 
 
 
 def write(folder: Path) -> None:
-    """Six closed segments and an active one: keys that are put, put again, and deleted; every tombstone may go."""
+    """Write six closed segments and an active one, with superseded and deleted keys; every tombstone may go."""
     folder.mkdir()
     for base_offset in range(0, 12, 2):
         key = b"key-%d" % (base_offset // 2 % 3)
@@ -51,7 +51,7 @@ def write(folder: Path) -> None:
 
 
 def state(folder: Path) -> dict[bytes, bytes]:
-    """What a replay finds."""
+    """Return the state that a replay finds."""
     found: dict[bytes, bytes | None] = {}
     reader = LogReader(Disk(), folder, None, lambda *_: pytest.fail("nothing is torn here"))
     for page in reader.pages():
@@ -73,7 +73,7 @@ EXPECTED = {b"key-0": b"second-6", b"key-9": b"x"}
 
 
 def test_swapped(tmp_path: Path) -> None:
-    """Undisturbed: the new file has the old segments' place, and nothing else is left."""
+    """After an undisturbed swap, the new file replaces the old segments, and no other file stays."""
     folder = tmp_path / "p"
     write(folder)
     before = sum(path.stat().st_size for path in folder.iterdir())
@@ -87,7 +87,7 @@ def test_swapped(tmp_path: Path) -> None:
 @pytest.mark.parametrize("error", [OSError(5, "I/O error"), Killed()], ids=["fails", "killed"])
 @pytest.mark.parametrize("name", STEPS)
 def test_interrupted_anywhere(tmp_path: Path, name: str, error: BaseException) -> None:
-    """The n-th call of any kind fails or is the process's last, for each n, and so does the recovery's: same state."""
+    """If the n-th call of any kind fails or ends the process, in the recovery too, the state is the same."""
     number = 0
     while True:
         number += 1
@@ -117,15 +117,15 @@ def test_interrupted_anywhere(tmp_path: Path, name: str, error: BaseException) -
 
 
 def cut_at(disk: CrashingDisk, calls: int) -> None:
-    """Let the process end before the call of that number from here on, whatever it is."""
+    """Let the process end before the call of that number from here on, of any method."""
     end = disk.calls.total() + calls
     disk.fails = lambda _name, _number: Killed() if disk.calls.total() == end else None
 
 
 def test_power_cut_anywhere(tmp_path: Path) -> None:
-    """Bytes and names that no sync made durable may be lost, each for itself: the state is the same.
+    """If a power cut loses any bytes and names that no sync made durable, the state is the same.
 
-    The power fails, or the process is killed, in the middle; and then the power fails in the recovery.
+    The power fails, or the process is killed, in the middle; then the power fails in the recovery.
     """
     finished = False
     calls = 0
@@ -156,7 +156,7 @@ def test_power_cut_anywhere(tmp_path: Path) -> None:
 
 
 def test_power_cut_in_a_swap(tmp_path: Path) -> None:
-    """Before each of its calls, often enough to see any sync of the folder that is left out: nothing is lost."""
+    """A power cut before any call of a swap loses nothing; enough runs show each missing sync of a folder."""
     calls, finished = 0, False
     while not finished:
         calls += 1
@@ -178,7 +178,7 @@ def test_power_cut_in_a_swap(tmp_path: Path) -> None:
 
 
 class _Renames(Disk):
-    """Keeps what was renamed to a `.swap` file, in order."""
+    """Keeps the names of the files that became `.swap` files, in order."""
 
     def __init__(self) -> None:
         self.swapped: list[str] = []
@@ -190,7 +190,7 @@ class _Renames(Disk):
 
 
 def test_oldest_first(tmp_path: Path) -> None:
-    """Of the files of one compaction, the engine lets the oldest take its place first: tombstones come later."""
+    """The engine swaps in the oldest file of a compaction first: tombstones come later."""
     disk, told = _Renames(), Events()
     engine = EmbeddedEngine(tmp_path, 1, 1, segment_size=2_000)
     engine.start(lambda *_change: None)
@@ -217,7 +217,7 @@ def test_oldest_first(tmp_path: Path) -> None:
 
 
 def test_left_over_file_is_overwritten(tmp_path: Path) -> None:
-    """What another compaction left under a `.cleaned` name, and nobody removed, is nowhere in the new segment."""
+    """A new segment has nothing of a `.cleaned` file of its name that another compaction left behind."""
     folder = tmp_path / "p"
     write(folder)
     for base_offset in range(0, 12, 2):
@@ -229,7 +229,7 @@ def test_left_over_file_is_overwritten(tmp_path: Path) -> None:
 
 
 def test_left_over_segments_stay_dead(tmp_path: Path) -> None:
-    """A segment that a swap replaces doesn't come back, though the new file holds nothing of what it held."""
+    """A segment that a swap replaces doesn't come back, even if the new file has none of its records."""
     folder = tmp_path / "p"
     write(folder)
     (cleaned, *_) = compact(Disk(), folder, TASK._replace(segment_size=10_000), lambda _cleaned: None).files
@@ -241,7 +241,7 @@ def test_left_over_segments_stay_dead(tmp_path: Path) -> None:
 
 
 def test_what_was_not_decided_on_goes(tmp_path: Path) -> None:
-    """`.cleaned` files are removed, and nothing else."""
+    """A recovery removes `.cleaned` files, whose swap was not decided, and nothing else."""
     folder = tmp_path / "p"
     write(folder)
     cleaned_path(folder, 0).write_bytes(b"half a fi")

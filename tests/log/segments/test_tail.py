@@ -1,4 +1,4 @@
-"""A torn tail: what an interrupted write leaves is cut off, and no other damage is."""
+"""A log cuts off the torn tail that an interrupted write leaves, and no other damage."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tests.log.segments.test_recovery import EPOCH, LENGTH_AND_MAGIC, Log, batch
 
 @pytest.fixture
 def log(tmp_path: Path) -> Log:
-    """An empty folder of a partition."""
+    """Return the log of an empty folder."""
     return Log(tmp_path / "__consumer_offsets-0")
 
 
 class TestTornTail:
-    """What an interrupted write leaves is cut, and only that."""
+    """A log cuts the bytes that an interrupted write leaves, and only those."""
 
     def test_each_byte_of_the_last_batches(self, log: Log) -> None:
-        """Wherever the file ends: the batches that are whole are served, the rest is cut, told, and appended over."""
+        """Wherever the file ends, the log serves the whole batches, cuts and reports the rest, and appends there."""
         whole = batches([1, 3, 2, 1, 2])
         ends = [sum(map(len, whole[: number + 1])) for number in range(len(whole))]
         counts = [1, 4, 6, 7, 9]
@@ -40,7 +40,7 @@ class TestTornTail:
                 assert (log.folder / LAST_CUT).read_bytes() == content[ends[kept] : size]
 
     def test_what_is_kept_of_a_tail_has_a_limit(self, log: Log) -> None:
-        """The first bytes of one that is large, and only those of the last."""
+        """The log keeps a copy of the first bytes of a large tail, and only the last tail's copy."""
         whole = batches([1])[0]
         log.write(whole, b"x" * (KEPT_MAX + 1))
         log.read()
@@ -52,7 +52,7 @@ class TestTornTail:
         assert (log.folder / LAST_CUT).read_bytes() == b"last"
 
     def test_a_tail_that_can_not_be_kept_is_cut(self, log: Log) -> None:
-        """On a full disk a partition has to load."""
+        """A log loads on a full disk: it cuts a tail even if it can't keep a copy."""
         whole = batches([1])[0]
         log.write(whole, b"torn")
         log.read(disk=FailingDisk(fail_one("write", 1, errno.ENOSPC)))
@@ -60,7 +60,7 @@ class TestTornTail:
         assert log.path().read_bytes() == whole
 
     def test_everything_torn(self, log: Log) -> None:
-        """A newest segment without one whole batch is cut to nothing; those before it are served."""
+        """A log cuts a newest segment without a whole batch to nothing, and serves those before it."""
         log.write(*batches([2]))
         log.write(batches([1], first=2)[0][:50], base_offset=2)
         reader = log.read()
@@ -70,7 +70,7 @@ class TestTornTail:
 
     @pytest.mark.parametrize("size", [1, 60, 61, 5_000, CHUNK_SIZE * 2])
     def test_zeros(self, log: Log, size: int) -> None:
-        """A file that grew without its bytes, as file systems leave it after a power cut, is cut there."""
+        """A log cuts a file at the zeros that some file systems leave after a power cut."""
         whole = b"".join(batches([2, 2]))
         log.write(whole, bytes(size))
         log.read()
@@ -78,7 +78,7 @@ class TestTornTail:
         assert log.cuts == [(log.path(), len(whole), size)]
 
     def test_half_written_page(self, log: Log) -> None:
-        """A last batch of full length whose end never got to the disk."""
+        """A log cuts a last batch of full length whose end never got to the disk."""
         whole = batches([2, 30])
         log.write(whole[0], whole[1][:200], bytes(len(whole[1]) - 200))
         log.read()
@@ -86,7 +86,7 @@ class TestTornTail:
         assert len(log.cuts) == 1
 
     def test_last_batch_with_a_flipped_bit_is_never_served(self, log: Log) -> None:
-        """Each bit of the last batch: cut under the CRC; elsewhere refused, or an offset or epoch that makes sense."""
+        """If a bit of the last batch flips, the log cuts or refuses it, or an offset or epoch still makes sense."""
         whole = batches([2, 1])
         for bit in range(len(whole[1]) * 8):
             flipped = bytearray(whole[1])
@@ -104,10 +104,10 @@ class TestTornTail:
 
 
 class TestNotTorn:
-    """Damage that no interrupted write explains refuses the partition, and changes no byte."""
+    """A log refuses to load with damage that no interrupted write explains, and changes no byte."""
 
     def test_tail_of_an_older_segment(self, log: Log) -> None:
-        """Part of a batch at the end of a segment that a newer one follows, be that empty."""
+        """A log refuses part of a batch at the end of a segment before the newest, even if the newest is empty."""
         whole = batches([2, 1])
         log.write(base_offset=3)
         for size in range(1, len(whole[1])):
@@ -117,7 +117,7 @@ class TestNotTorn:
             assert damaged.reason.endswith("newer segments exist")
 
     def test_whole_batch_with_a_wrong_length(self, log: Log) -> None:
-        """A last batch whose CRC is right but for its length or magic was written whole: it isn't cut."""
+        """A log doesn't cut a last batch with only its length or magic wrong: the writer wrote it whole."""
         whole = batches([2, 1])
         for at, value in ((8, b"\x7f"), (11, bytes([whole[1][11] - 1])), (11, bytes([whole[1][11] + 1])), (16, b"\1")):
             changed = bytearray(whole[1])
@@ -126,7 +126,7 @@ class TestNotTorn:
             assert "whole" in log.damage().reason
 
     def test_batch_behind_far_away(self, log: Log) -> None:
-        """A batch behind the damage is found however far it is, and wherever it lies to a piece that is read."""
+        """A log finds a batch behind the damage at any distance and any position in a piece, and refuses to load."""
         whole = batches([1, 1])
         for size in (1, 15, CHUNK_SIZE - 61, CHUNK_SIZE - 30, CHUNK_SIZE, CHUNK_SIZE * 2 + 17):
             log.write(whole[0], bytes(size), whole[1])
@@ -135,7 +135,7 @@ class TestNotTorn:
             assert f"a batch follows at byte {len(whole[0]) + size}" in damaged.reason
 
     def test_older_batch_behind(self, log: Log) -> None:
-        """Bytes behind the damage that could not follow here, by offset or epoch, don't count: the tail is cut."""
+        """A log cuts a tail with batches behind it that can't follow there, by offset or epoch: they don't count."""
         whole = batches([1, 1])
         for older in (whole[0], batches([1], first=2, epoch=EPOCH - 1)[0]):
             log.write(*whole, b"torn", older)
@@ -144,7 +144,7 @@ class TestNotTorn:
             assert len(log.cuts) == 1
 
     def test_behind_durable_bytes_only(self, log: Log) -> None:
-        """What this process knows to be durable is no torn tail, though it looks like one."""
+        """A log doesn't cut bytes that this process made durable, even if they look like a torn tail."""
         whole = batches([2, 1])
         log.write(whole[0], whole[1][:-1])
         size = len(whole[0] + whole[1])

@@ -1,4 +1,4 @@
-"""Transactional commits: which record of a key counts, against a model that looks at the whole log at once."""
+"""Tests which record of a key counts among transactional commits, against a model that sees the whole log."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from protocol.records.batch import Record
 ABORT = 0
 
 Step = tuple[str, int, bytes, Record]
-"""What happens at an offset: (plain, add, commit or abort; producer; key; record)."""
+"""A step at an offset: (plain, add, commit or abort; producer; key; record)."""
 
 
 def record(key: bytes, number: int) -> Record:
-    """A record that is told from others by its timestamp; every fifth is a tombstone."""
+    """Return a record with a timestamp of its own; every fifth is a tombstone."""
     return Record(key, None if number % 5 == 0 else b"%d" % number, number)
 
 
 def random_log(chance: Random) -> list[Step]:
-    """Plain and transactional records and markers, of few producers and keys so that they get into each other's way."""
+    """Return plain and transactional records and markers, of few producers and keys so that they interfere."""
     steps = []
     for offset in range(chance.choice([5, 20, 60])):
         kind = chance.choice(["plain", "add", "add", "add", "commit", "abort"])
@@ -31,7 +31,7 @@ def random_log(chance: Random) -> list[Step]:
 
 
 def model(log: list[Step]) -> dict[bytes, Record]:
-    """The record of each key with the highest offset among those that count; a transaction ends at its next marker."""
+    """Return each key's counting record with the highest offset; a transaction ends at its next marker."""
     last: dict[bytes, Record] = {}
     for offset, (kind, producer, key, found) in enumerate(log):
         ends = [what for what, other, _, _ in log[offset:] if what in {"commit", "abort"} and other == producer]
@@ -42,7 +42,7 @@ def model(log: list[Step]) -> dict[bytes, Record]:
 
 @pytest.mark.parametrize("seed", range(300))
 def test_random_logs(seed: int) -> None:
-    """Whatever the order, the same record counts as in the model, and what waits is no more than what is open."""
+    """The same record counts as in the model, in any order, and only records of open transactions wait."""
     log = random_log(Random(seed))
     transactions = Transactions()
     last: dict[bytes, Record] = {}
@@ -62,12 +62,12 @@ def test_random_logs(seed: int) -> None:
 
 
 def test_marker_without_a_transaction() -> None:
-    """Markers outlive the records that they were about."""
+    """A marker without a transaction is fine: markers outlive their records."""
     assert Transactions().end(7, COMMIT) == []
 
 
 def test_marker_type() -> None:
-    """A commit, an abort, and control records that are about something else; a key too short to say is no marker."""
+    """A commit and an abort have a type, other control records have none; a too short key raises ValueError."""
     assert [marker_type(bytes([0, 0, 0, number])) for number in range(4)] == [0, COMMIT, None, None]
     with pytest.raises(ValueError, match="3 bytes"):
         marker_type(bytes(3))

@@ -1,4 +1,4 @@
-"""Finding records in a log: by offset, by time, so many bytes at a time."""
+"""Finds records in a log by offset and by time, and reads a limited number of bytes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ STEP_MS = 10
 
 
 def times() -> list[int]:
-    """Of each record: they rise, but not always."""
+    """Return each record's time; times rise, but not always."""
     chance = Random(3)
     return [1_000 + at * STEP_MS + chance.randint(-40, 40) for at in range(COUNT)]
 
 
 @pytest.fixture(scope="module", params=["as written", "opened anew"])
 def view(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> View:
-    """Records of 1000 bytes, three to a batch, in several segments, each with more than one entry in its index."""
+    """Return a view of records of 1000 bytes, three to a batch, in segments with more than one index entry each."""
     folder = tmp_path_factory.mktemp("view") / "t-0"
     log = TopicLog(Disk(), folder, UUID(int=5), 0, lambda *_: None)
     log.open()
@@ -47,7 +47,7 @@ def view(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def test_each_offset_is_found(view: View) -> None:
-    """What is read begins with the batch that has it, and is as large as was asked for, within its segment."""
+    """A read begins with the batch that has the offset, and has as many bytes as it may, within its segment."""
     for offset in range(COUNT):
         data = view.read_from(offset, 10_000, whole=True)
         header = peek_header(data)
@@ -57,7 +57,7 @@ def test_each_offset_is_found(view: View) -> None:
 
 
 def test_a_batch_goes_whole_only_where_it_has_to(view: View) -> None:
-    """Otherwise nothing comes; a later batch is cut off where the bytes end."""
+    """A first batch that doesn't fit comes whole if the caller insists, else not; a later one is cut."""
     assert len(view.read_from(7, 100, whole=True)) == peek_header(view.read_from(7, 100, whole=True)).size
     assert view.read_from(7, 100, whole=False) == b""
     size = peek_header(view.read_from(7, 100, whole=True)).size
@@ -69,7 +69,7 @@ def test_a_batch_goes_whole_only_where_it_has_to(view: View) -> None:
 
 
 def test_the_end_has_nothing_and_what_is_behind_is_refused(view: View) -> None:
-    """OFFSET_OUT_OF_RANGE, as in front of the start."""
+    """An offset behind the end, or before the start, is OFFSET_OUT_OF_RANGE; the end itself has no records."""
     assert view.ends() == (0, COUNT)
     assert view.read_from(COUNT, 100, whole=True) == b""
     assert view.available(COUNT, 100) == 0
@@ -81,7 +81,7 @@ def test_the_end_has_nothing_and_what_is_behind_is_refused(view: View) -> None:
 
 
 def test_how_much_there_is(view: View) -> None:
-    """At most what was asked for; else what reads from there on bring, to the byte."""
+    """The view counts the bytes that reads from there on bring, to the byte, up to the requested limit."""
     assert view.available(0, 5_000) == 5_000
     for offset in range(0, COUNT, 7):
         there, at = 0, offset
@@ -99,7 +99,7 @@ def test_how_much_there_is(view: View) -> None:
 
 
 def test_each_time_is_found(view: View) -> None:
-    """The first record that is not older, and its time; none behind the latest."""
+    """The view finds the first record that isn't older than a time, and none behind the latest."""
     when = times()
     for asked in range(0, max(when) + 2, 7):
         first = next(((at, each) for at, each in enumerate(when) if each >= asked), None)
@@ -108,13 +108,13 @@ def test_each_time_is_found(view: View) -> None:
 
 
 def test_the_latest_time(view: View) -> None:
-    """The first of the records that have it."""
+    """The latest time is that of the first record that has it."""
     when = times()
     assert view.latest_time() == (when.index(max(when)), max(when))
 
 
 def test_an_empty_log_has_no_times() -> None:
-    """None."""
+    """An empty log has no time."""
     view = View(Disk())
     assert view.latest_time() is None
     assert view.offset_of_time(0) is None
@@ -123,7 +123,7 @@ def test_an_empty_log_has_no_times() -> None:
 
 
 def test_a_batch_that_can_not_be_looked_into_is_found_by_its_header(tmp_path: Path) -> None:
-    """Its first offset and its time: a consumer that begins there misses nothing."""
+    """The view finds a batch that doesn't unpack by its first offset and its time, so a consumer misses nothing."""
     log = TopicLog(Disk(), tmp_path / "t-0", UUID(int=5), 10_000, lambda *_: None)
     log.open()
     data = batch([(None, b"x" * UNPACKED_SIZE_MAX, 10), (None, b"", 20)], zipped=True)
@@ -132,7 +132,7 @@ def test_a_batch_that_can_not_be_looked_into_is_found_by_its_header(tmp_path: Pa
 
 
 def test_what_is_before_the_start_is_not_found_by_its_time(tmp_path: Path) -> None:
-    """DeleteRecords may leave the front of a batch behind."""
+    """A search by time finds no record before the start, even if DeleteRecords left the front of a batch."""
     log = TopicLog(Disk(), tmp_path / "t-0", UUID(int=5), 10_000, lambda *_: None)
     log.open()
     log.append_batches([batch([(None, b"", at) for at in (10, 20, 30)])], LIMITS, NOW_MS)
@@ -144,12 +144,12 @@ def test_what_is_before_the_start_is_not_found_by_its_time(tmp_path: Path) -> No
 
 
 def a_batch(number: int) -> bytes:
-    """A batch of a group's partition."""
+    """Return a batch of a group's partition."""
     return encode_batch([Record(b"key %d" % number, b"x" * 50, 1_000 + number)], number, 0)
 
 
 def seen(view: OutsideView) -> list[int]:
-    """The offsets that it has, read one by one."""
+    """Return the offsets that a view has, read one by one."""
     view.look()
     found, offset = [], view.start
     while offset < view.end:
@@ -160,7 +160,7 @@ def seen(view: OutsideView) -> list[int]:
 
 
 def test_what_somebody_else_writes_is_seen(tmp_path: Path) -> None:
-    """As it grows, batch by batch, in new segments too; a batch that is half there is not."""
+    """A view from outside sees each new batch and segment of a growing log, and no half-written batch."""
     view = OutsideView(Disk(), tmp_path)
     assert (seen(view), view.ends()) == ([], (0, 0))
     first, second = tmp_path / f"{0:020}.log", tmp_path / f"{3:020}.log"
@@ -176,7 +176,7 @@ def test_what_somebody_else_writes_is_seen(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("left", [[2], [0, 5], [], [1, 2, 3, 4, 5, 6, 8]])
 def test_what_somebody_else_compacts_is_seen_anew(tmp_path: Path, left: list[int]) -> None:
-    """Be the new file shorter than what was known of the old one, or longer."""
+    """A view reads a compacted file anew, whether it is shorter or longer than the old one."""
     view = OutsideView(Disk(), tmp_path)
     first, second = tmp_path / f"{0:020}.log", tmp_path / f"{9:020}.log"
     first.write_bytes(b"".join(a_batch(number) for number in range(3)))
@@ -187,7 +187,7 @@ def test_what_somebody_else_compacts_is_seen_anew(tmp_path: Path, left: list[int
 
 
 def test_a_segment_that_goes_while_it_is_looked_at_is_an_error(tmp_path: Path) -> None:
-    """Of the disk; the next look sees what there is."""
+    """A segment that goes during a look raises the disk's error; the next look sees the new files."""
 
     class Vanishing(Disk):
         def list_folder(self, folder: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""A caller of topics' logs, in tests: it queues calls, and takes the results on the test's thread."""
+"""A caller of topics' logs for tests: it queues calls and takes the results on the test's thread."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ WITHIN_S = 20.0
 
 
 class Caller:
-    """Asks, and takes what comes back on its own thread."""
+    """Makes calls, and runs their callbacks on its own thread."""
 
     def __init__(self, data_dir: Path, disk: Disk | None = None, now_s: Callable[[], float] = time.monotonic) -> None:
         self.hops: SimpleQueue[Callable[[], object]] = SimpleQueue()
         self.failed: list[tuple[str, str]] = []
+        self.works: list[str] = []
         self.strayed: list[tuple[str, str]] = []
         self.died: SimpleQueue[str] = SimpleQueue()
         self.compacted: SimpleQueue[Compacted] = SimpleQueue()
@@ -34,6 +35,7 @@ class Caller:
             data_dir,
             self.hand_over,
             failed=lambda *what: self.failed.append(what),
+            works=self.works.append,
             strayed=lambda *what: self.strayed.append(what),
             died=self.died.put,
             compacted=self.compacted.put,
@@ -44,7 +46,7 @@ class Caller:
         self.outcomes: list[Any] = []
 
     def hand_over(self, outcomes: list[Result]) -> None:
-        """As TopicLogs wants it."""
+        """Queue the callbacks for the caller's thread."""
         self.hops.put(lambda: [done(outcome) for done, outcome in outcomes])
 
     def append(self, partition: TopicPartition, *numbers: int) -> None:
@@ -53,7 +55,7 @@ class Caller:
             self.logs.append(partition, one(number), NOW_MS, self.outcomes.append)
 
     def ask(self, function: Callable[[], Any]) -> Any:
-        """What a call comes back with, behind all before it."""
+        """Make a call, behind all earlier ones; return its result."""
         found: list[Any] = []
         self.logs.call(function, found.append)
         while not found:
@@ -61,11 +63,11 @@ class Caller:
         return found[0]
 
     def values(self, partition: TopicPartition) -> list[bytes]:
-        """All values of a log."""
+        """Return all values of a log."""
         found: list[bytes] = self.ask(lambda: values(self.logs.log(partition)))
         return found
 
 
 def part(topic_id: int = 1, topic: str = "orders", number: int = 0) -> TopicPartition:
-    """A partition of the topic with that number."""
+    """Return a partition of the topic with that number."""
     return TopicPartition(topic, UUID(int=topic_id), number, LIMITS)

@@ -1,4 +1,4 @@
-"""What the tests of topics' logs share."""
+"""Fixtures that the tests of topics' logs share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.log.topics.caller import Caller
 
 @pytest.fixture
 def caller(tmp_path: Path) -> Iterator[Caller]:
-    """Works in a folder of the test's own."""
+    """Yield a caller that works in a folder of the test's own."""
     caller = Caller(tmp_path)
     yield caller
     caller.logs.close()

@@ -1,4 +1,4 @@
-"""Compaction of topics' logs: which log, and between which calls."""
+"""Tests compaction of topics' logs: which log the server compacts, and between which calls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KEPT = TopicPartition("kept", UUID(int=9), 0, LIMITS._replace(is_compacted=True,
 
 
 class SwapDisk(Disk):
-    """Calls something when the first compacted file begins to count, between two calls of the thread."""
+    """Calls something at the first swap of a compacted file, between two calls of the thread."""
 
     def __init__(self) -> None:
         self.at_swap: Callable[[], None] | None = None
@@ -49,12 +49,12 @@ def fill(caller: Caller, count: int = 30, partition: TopicPartition = KEPT) -> N
 
 
 def newest(caller: Caller, partition: TopicPartition = KEPT) -> dict[int, bytes]:
-    """The newest value of each key."""
+    """Return the newest value of each key."""
     return {int(value) % 3: value for value in caller.values(partition)}
 
 
 def test_a_compacted_topic_is_compacted(caller: Caller, tmp_path: Path) -> None:
-    """In a process of its own; what is left is found by who reads now and after a restart, and it isn't done again."""
+    """A process compacts a topic's log once; readers find the newest values, after a restart as well."""
     fill(caller)
     caller.logs.compact([KEPT], NOW_MS, BACKOFF_MS)
     told = caller.compacted.get(timeout=WITHIN_S)
@@ -79,7 +79,7 @@ def test_a_compacted_topic_is_compacted(caller: Caller, tmp_path: Path) -> None:
 
 
 def test_how_dirty_logs_are(caller: Caller) -> None:
-    """The dirtiest of those that are compacted, whether that is worth it or not, as of the last look."""
+    """The server counts the ratio of the dirtiest compacted log at the last look, even if it is too low to compact."""
     rarely = KEPT._replace(limits=KEPT.limits._replace(min_cleanable_ratio=1.0))
     fill(caller, partition=rarely)
     for partitions, ratio in (([rarely], 1.0), ([], 0.0)):
@@ -89,7 +89,7 @@ def test_how_dirty_logs_are(caller: Caller) -> None:
 
 
 def test_one_log_is_opened_at_a_time(tmp_path: Path) -> None:
-    """After a restart, to see whether they are to be compacted: who calls meanwhile has a turn between them."""
+    """After a restart, the thread opens one log at a time to look at it, so that other calls come in between."""
     partitions = {each.key: each for each in (KEPT._replace(number=number) for number in range(3))}
     caller = Caller(tmp_path)
     for each in partitions.values():
@@ -108,7 +108,7 @@ def test_one_log_is_opened_at_a_time(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_fills_meanwhile(caller: Caller) -> None:
-    """What was done is told, and that the rest was put off."""
+    """If the disk fills meanwhile, the server reports the finished part of the compaction, and puts off the rest."""
     for number in range(60):
         data = batch([(b"%d" % (number * (number % 2)), b"%d" % number, NOW_MS)])
         caller.logs.append(KEPT, data, NOW_MS, caller.outcomes.append)
@@ -138,7 +138,7 @@ def test_a_disk_that_fills_meanwhile(caller: Caller) -> None:
 
 
 def test_who_needs_no_compaction_has_no_thread_for_it(caller: Caller) -> None:
-    """Nor is a log opened that is too small."""
+    """A server without logs to compact has no thread for it, and doesn't open a log that is too small."""
     before = threading.active_count()
     caller.logs.compact([], NOW_MS, BACKOFF_MS)
     assert threading.active_count() == before
@@ -148,7 +148,7 @@ def test_who_needs_no_compaction_has_no_thread_for_it(caller: Caller) -> None:
 
 
 def test_appends_and_reads_between_the_steps_of_a_swap(tmp_path: Path) -> None:
-    """They see all that is left."""
+    """Appends and reads between the steps of a swap see all remaining records."""
     disk = SwapDisk()
     caller = Caller(tmp_path, disk)
     fill(caller)
@@ -168,7 +168,7 @@ def test_appends_and_reads_between_the_steps_of_a_swap(tmp_path: Path) -> None:
 
 
 def test_a_topic_is_deleted_while_it_is_compacted(tmp_path: Path) -> None:
-    """That ends it, without a word; the next topic of the name has nothing of it."""
+    """A deletion of the topic ends its compaction without a report; the name's next topic has no old records."""
     disk = SwapDisk()
     caller = Caller(tmp_path, disk)
     fill(caller)
@@ -191,7 +191,7 @@ def test_a_topic_is_deleted_while_it_is_compacted(tmp_path: Path) -> None:
 
 
 def test_a_compaction_that_can_not_begin(tmp_path: Path) -> None:
-    """Where there is no room for the note that offsets may have gaps: it is told, once, and the log serves."""
+    """If the disk is too full to note that offsets may have gaps, the server reports it once, and the log serves."""
     disk = FailingDisk()
     caller = Caller(tmp_path, disk)
     fill(caller)
@@ -209,7 +209,7 @@ def test_a_compaction_that_can_not_begin(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["rename", "remove"])
 def test_a_swap_that_fails(tmp_path: Path, name: str) -> None:
-    """It is told; all is there, and it is done later, but not at once."""
+    """After a failed swap, the server reports it, keeps all records, and compacts later, but not at once."""
     disk = FailingDisk()
     caller = Caller(tmp_path, disk)
     fill(caller)
@@ -217,7 +217,7 @@ def test_a_swap_that_fails(tmp_path: Path, name: str) -> None:
     with_name = disk.calls["rename"]
 
     def fails(called: str, number: int) -> OSError | None:
-        # The first rename is that of the note that there may be gaps, the second is the swap's.
+        # The first rename writes the note that there may be gaps, the second is the swap's.
         is_it = called == name and (name == "remove" or number == with_name + 2)
         return OSError(5, "Input/output error") if is_it else None
 
@@ -242,7 +242,7 @@ def test_a_swap_that_fails(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["list_folder", "rename", "remove"])
 def test_a_mistake_of_ours(tmp_path: Path, name: str) -> None:
-    """Wherever it is, while logs are looked at or swapped in: it is told, other logs are compacted, the server ends."""
+    """After a mistake of ours in a look or a swap, the server reports it, compacts other logs, and can end."""
     other = KEPT._replace(number=1)
     caller = Caller(tmp_path)
     fill(caller)
@@ -267,7 +267,7 @@ def test_a_mistake_of_ours(tmp_path: Path, name: str) -> None:
 
 
 def test_a_damaged_log_is_not_compacted(tmp_path: Path) -> None:
-    """It is told once, and not read again and again."""
+    """The server reports a damaged log once, and doesn't read it again and again."""
     caller = Caller(tmp_path)
     fill(caller)
     caller.logs.close()
@@ -286,7 +286,7 @@ def test_a_damaged_log_is_not_compacted(tmp_path: Path) -> None:
 
 
 def test_a_server_that_ends_ends_a_compaction(tmp_path: Path) -> None:
-    """In the middle of a swap: the next one finishes it."""
+    """A server that ends in the middle of a swap leaves it to the next one, which finishes it."""
     disk = SwapDisk()
     caller = Caller(tmp_path, disk)
     fill(caller)

@@ -1,4 +1,4 @@
-"""Folders of topic partitions: only the topic whose one is gives it up, and what is nobody's is found."""
+"""Tests folders of topic partitions: a topic gives up only its own folders, and strays are found."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OURS, THEIRS = UUID(int=1), UUID(int=2)
 
 
 def made(data_dir: Path, name: str, topic_id: UUID | None = OURS) -> Path:
-    """A folder that says whose it is, or doesn't."""
+    """Make a folder with or without its topic's id."""
     (data_dir / name).mkdir()
     if topic_id is not None:
         (data_dir / name / OWNER_NAME).write_text(f"version: 0\ntopic_id: {kafka_id(topic_id)}\n")
@@ -33,7 +33,7 @@ def made(data_dir: Path, name: str, topic_id: UUID | None = OURS) -> Path:
 
 
 def test_whose_a_folder_is(tmp_path: Path) -> None:
-    """The topic's whose id it has; nobody else's if it has none; damage is not guessed at."""
+    """A folder belongs to the topic whose id it has, or to any if it has none; a damaged id raises Damaged."""
     assert owner_of(made(tmp_path, "a-0")) == kafka_id(OURS)
     assert [is_anothers(tmp_path / "a-0", each) for each in (OURS, THEIRS)] == [False, True]
     assert owner_of(made(tmp_path, "a-1", None)) is None
@@ -45,7 +45,7 @@ def test_whose_a_folder_is(tmp_path: Path) -> None:
 
 
 def test_a_topic_gives_up_its_own_folder_only(tmp_path: Path) -> None:
-    """Its name is free then; what is there is to be removed."""
+    """A topic sets aside all of its folders for removal, and none of another topic."""
     for name, topic_id in (("a-0", OURS), ("a-1", THEIRS), ("a-2", None)):
         made(tmp_path, name, topic_id)
     for partition in range(4):
@@ -55,7 +55,7 @@ def test_a_topic_gives_up_its_own_folder_only(tmp_path: Path) -> None:
 
 
 def test_a_stray_is_kept(tmp_path: Path) -> None:
-    """However long its name is."""
+    """A stray folder is kept under another name, even if its name is long."""
     folder = made(tmp_path, "x" * 249 + "-0")
     stray = set_aside_stray(Disk(), folder)
     assert list(tmp_path.iterdir()) == [stray]
@@ -64,7 +64,7 @@ def test_a_stray_is_kept(tmp_path: Path) -> None:
 
 
 def test_strays_are_found(tmp_path: Path) -> None:
-    """Partitions of no topic, and those that a topic doesn't have; other folders are none, nor are internal topics."""
+    """The search finds folders of no topic, and partitions that a topic doesn't have, but no internal topic's."""
     for name in ("a-0", "a-2", "a-b-1", "gone-0", "__consumer_offsets-0", "note"):
         made(tmp_path, name)
     made(tmp_path, "plain-0", None)

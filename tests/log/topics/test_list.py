@@ -1,4 +1,4 @@
-"""The list of topics: kept as it was saved, the former or the new one whatever fails, and refused if damaged."""
+"""The list of topics is the former or the new one after any failure; a damaged list is refused."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ topics_strategy = st.lists(
 
 
 def test_no_file(tmp_path: Path) -> None:
-    """Before anything was saved there is no list, which is not an empty one."""
+    """Before the first save there is no list, which differs from an empty one."""
     assert TopicsFile(tmp_path).load() is None
     TopicsFile(tmp_path).save([])
     assert TopicsFile(tmp_path).load() == {}
@@ -41,7 +41,7 @@ def test_no_file(tmp_path: Path) -> None:
 
 @given(topics_strategy)
 def test_what_was_saved_is_loaded(tmp_path_factory: pytest.TempPathFactory, topics: list[Topic]) -> None:
-    """All of it, whatever the names and settings are, by another object; an earlier list leaves no trace."""
+    """Another object loads all names and settings that one saved; an earlier list leaves no trace."""
     folder = tmp_path_factory.mktemp("data")
     file = TopicsFile(folder)
     file.save([ORDERS, PAYMENTS])
@@ -51,7 +51,7 @@ def test_what_was_saved_is_loaded(tmp_path_factory: pytest.TempPathFactory, topi
 
 
 def test_damage(tmp_path: Path) -> None:
-    """Each byte changed, each byte missing at the end, a byte more: refused, with the file's name."""
+    """After any changed byte, cut end or added byte, a load refuses the list and names the file."""
     file = TopicsFile(tmp_path)
     file.save([ORDERS, PAYMENTS])
     path = tmp_path / "topics.json"
@@ -67,7 +67,7 @@ def test_damage(tmp_path: Path) -> None:
 
 
 def failing(chosen: tuple[str, int], *, lasts: bool) -> Callable[[str, int], OSError | None]:
-    """Fail one call, and all behind it if it `lasts`."""
+    """Return a `fails` for one call, and for all behind it if it `lasts`."""
     failed = False
 
     def fails(name: str, number: int) -> OSError | None:
@@ -81,7 +81,7 @@ def failing(chosen: tuple[str, int], *, lasts: bool) -> Callable[[str, int], OSE
 @pytest.mark.parametrize("name", ["open", "truncate", "write", "fdatasync", "close", "rename", "sync_folder"])
 @pytest.mark.parametrize("lasts", [True, False])
 def test_save_that_fails(tmp_path: Path, name: str, lasts: bool) -> None:
-    """Whichever call fails, and if nothing works any more from there on: the former list or the new one is loaded.
+    """If any call of a save fails, even for good, a load finds the former list or the new one.
 
     A later save succeeds.
     """
@@ -103,14 +103,14 @@ def test_save_that_fails(tmp_path: Path, name: str, lasts: bool) -> None:
 
 @pytest.mark.parametrize("name", ["open", "size", "read"])
 def test_load_that_fails(tmp_path: Path, name: str) -> None:
-    """A list that can't be read now is no empty list."""
+    """A load that fails raises an error, and doesn't return an empty list."""
     TopicsFile(tmp_path).save([ORDERS])
     with pytest.raises(Unavailable):
         TopicsFile(tmp_path, FailingDisk(failing((name, 1), lasts=False))).load()
 
 
 def test_power_cut(tmp_path: Path) -> None:
-    """Before each call of a save, and behind the last: the former list or the new one; the new one once it is saved."""
+    """If the power fails in a save, a load finds the former list or the new one; after the save, the new one."""
     for number in range(1, 20):
         for seed in range(20):
             folder = tmp_path / f"{number}-{seed}"
@@ -132,7 +132,7 @@ def test_power_cut(tmp_path: Path) -> None:
 
 
 def test_what_is_declared_is_created_or_grows() -> None:
-    """tenure.topics: topics that are missing, and more partitions of those that are there; a topic never shrinks."""
+    """tenure.topics creates missing topics, and adds partitions to existing ones; a topic never shrinks."""
     grown = Topic("grows", UUID(int=1), 2, {"retention.ms": "1"})
     more = Topic("more", UUID(int=3), 5)
     there = {"grows": grown, "stays": Topic("stays", UUID(int=2), 1), "more": more}
@@ -144,7 +144,7 @@ def test_what_is_declared_is_created_or_grows() -> None:
 
 @pytest.mark.parametrize("number", [0, 2**128 - 1, 0xF8 << 120])
 def test_ids_are_written_as_kafka_does(number: int) -> None:
-    """22 characters of base 64, none of which makes it an option of a command."""
+    """A topic id is 22 characters of base 64, and doesn't begin like an option of a command."""
     text = kafka_id(UUID(int=number))
     assert len(text) == 22
     assert not text.startswith("-")

@@ -1,7 +1,7 @@
-"""The log of a topic partition: what it takes, what it refuses, what it finds again, and what it gives up.
+"""Tests a topic partition's log: appends, refusals, restarts, and the records that it gives up.
 
-What a disk does to it is tried as for a group's partition: whatever was Written is read back, in order, and nothing
-that was refused is.
+The disk fails as in the tests of a group's partition: the log reads back everything Written, in order, and nothing that
+it refused.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ DAY_MS = 86_400_000
 
 
 def a_log(folder: Path, disk: Disk | None = None, *, limits: Limits = LIMITS) -> TopicLog:
-    """A log that is open."""
+    """Return an open log."""
     log = TopicLog(disk or Disk(), folder, UUID(int=5), limits.segment_bytes, lambda *_: None)
     log.open()
     return log
@@ -60,12 +60,12 @@ def append(log: TopicLog, *batches: bytes, limits: Limits = LIMITS) -> list[Writ
 
 
 def one(number: int, timestamp_ms: int = 1_000) -> bytes:
-    """A batch of one record."""
+    """Return a batch of one record."""
     return batch(numbered(number, 1, timestamp_ms=timestamp_ms))
 
 
 def values(log: TopicLog, start: int | None = None) -> list[bytes]:
-    """The values of all records from an offset on, read as a consumer reads them."""
+    """Return the values of all records from an offset on, read as a consumer reads them."""
     found, offset = [], log.view.start if start is None else start
     while offset < log.view.end:
         data = log.view.read_from(offset, 1, whole=True)
@@ -76,21 +76,21 @@ def values(log: TopicLog, start: int | None = None) -> list[bytes]:
 
 
 def expected(count: int) -> list[bytes]:
-    """The values of the first records."""
+    """Return the values of the first records."""
     return [b"%010d" % number for number in range(count)]
 
 
 class TestAppending:
-    """On a disk that works."""
+    """A log takes appends on a disk that works."""
 
     def test_nothing_is_created_before_the_first_append(self, tmp_path: Path) -> None:
-        """A partition that nobody writes to has no folder."""
+        """A partition without appends has no folder."""
         log = a_log(tmp_path / "t-0")
         assert log.view.ends() == (0, 0)
         assert not (tmp_path / "t-0").exists()
 
     def test_batches_get_offsets_and_are_there_after_a_restart(self, tmp_path: Path) -> None:
-        """In segments that are named for their first offset; the index is made anew."""
+        """Batches get offsets, in segments named for their first; a restart finds them and makes the index anew."""
         log = a_log(tmp_path / "t-0")
         outcomes = [append(log, *(batch(numbered(at + n * 3, 3)) for n in range(2))) for at in range(0, 24, 6)]
         assert [each for window in outcomes for each in window] == [Written(at, -1, 0) for at in range(0, 24, 3)]
@@ -104,13 +104,13 @@ class TestAppending:
         assert append(again, one(24)) == [Written(24, -1, 0)]
 
     def test_the_time_of_the_append(self, tmp_path: Path) -> None:
-        """Where the topic says so, it is told to the producer and kept with the batch."""
+        """If the topic says so, the log gives batches the append's time, and the producer's answer has it."""
         log = a_log(tmp_path / "t-0")
         assert append(log, one(0), limits=LIMITS._replace(has_append_time=True)) == [Written(0, NOW_MS, 0)]
         assert a_log(tmp_path / "t-0").view.offset_of_time(NOW_MS) == (0, NOW_MS)
 
     def test_an_old_segment_is_closed(self, tmp_path: Path) -> None:
-        """segment.ms counts from its first batch."""
+        """The log closes an active segment when segment.ms have passed since its first batch."""
         log = a_log(tmp_path / "t-0")
         append(log, one(0, NOW_MS - 2 * DAY_MS), limits=LIMITS._replace(segment_ms=DAY_MS))
         append(log, one(1, NOW_MS), limits=LIMITS._replace(segment_ms=DAY_MS))
@@ -118,7 +118,7 @@ class TestAppending:
         assert [each.base_offset for each in list_segments(Disk(), tmp_path / "t-0")] == [0, 1]
 
     def test_a_producer_that_repeats_itself(self, tmp_path: Path) -> None:
-        """It hears the former offset, in one window and after a restart; nothing is written twice."""
+        """A producer that repeats a batch gets its former offset, even after a restart; the log has it once."""
         sent = [batch(numbered(at * 2, 2), producer_id=9, producer_epoch=0, sequence=at * 2) for at in range(3)]
         log = a_log(tmp_path / "t-0")
         first = append(log, sent[0], sent[1], sent[0])
@@ -133,10 +133,10 @@ class TestAppending:
 
 
 class TestGivingUp:
-    """What is old, or isn't wanted any more."""
+    """A log gives up old and deleted records."""
 
     def test_delete_records(self, tmp_path: Path) -> None:
-        """The log starts there, for readers and after a restart; segments before it are gone, the newest stays."""
+        """A log starts where DeleteRecords says, after a restart too; it removes earlier segments but the newest."""
         log = a_log(tmp_path / "t-0")
         for number in range(20):
             append(log, one(number))
@@ -157,7 +157,7 @@ class TestGivingUp:
             assert refused.value.error is ErrorCode.OFFSET_OUT_OF_RANGE
 
     def test_retention_by_time(self, tmp_path: Path) -> None:
-        """Segments go whose newest record is too old; if all are, the log goes on with a new one."""
+        """Retention removes segments whose newest record is too old; if all are, the log goes on with a new one."""
         log = a_log(tmp_path / "t-0")
         for number in range(20):
             append(log, one(number, NOW_MS - (20 - number) * DAY_MS))
@@ -175,7 +175,7 @@ class TestGivingUp:
         assert again.view.ends() == (20, 21)
 
     def test_records_without_a_time_are_as_old_as_their_file(self, tmp_path: Path) -> None:
-        """Else they would stay for ever."""
+        """Records without a time are as old as their file; else they would stay for ever."""
         log = a_log(tmp_path / "t-0")
         for number in range(20):
             append(log, one(number, -20_000))
@@ -185,7 +185,7 @@ class TestGivingUp:
         assert log.view.ends() == (20, 20)
 
     def test_a_segment_that_can_not_be_removed_is_tried_again(self, tmp_path: Path) -> None:
-        """Its records are gone for readers; it doesn't come back as the start of the log."""
+        """A log tries a failed removal again; readers can't read its records, after a restart either."""
         disk = FailingDisk()
         log = a_log(tmp_path / "t-0", disk)
         for number in range(20):
@@ -201,7 +201,7 @@ class TestGivingUp:
         assert a_log(tmp_path / "t-0").view.ends() == (start, 20)
 
     def test_retention_by_size(self, tmp_path: Path) -> None:
-        """As many of the oldest segments go as are too many bytes."""
+        """Retention removes as many of the oldest segments as the log has too many bytes."""
         log = a_log(tmp_path / "t-0")
         for number in range(40):
             append(log, one(number, NOW_MS))
@@ -212,7 +212,7 @@ class TestGivingUp:
         assert values(log) == expected(40)[log.view.start :]
 
     def test_whose_folder_it_is(self, tmp_path: Path) -> None:
-        """Noted as Kafka notes it."""
+        """The folder has the topic's id in Kafka's file."""
         log = a_log(tmp_path / "t-0")
         assert owner_of(tmp_path / "t-0") is None
         log.claim()
@@ -222,10 +222,10 @@ class TestGivingUp:
 
 
 class TestDamage:
-    """Disks that fail, and bytes that change."""
+    """A log keeps its promises when disks fail and bytes change."""
 
     def test_a_torn_tail_is_cut(self, tmp_path: Path) -> None:
-        """At each byte of the last batch: what was before it stays, and what is cut is kept for a person."""
+        """If the last batch is torn at any byte, the log keeps all before it, and a copy of the bytes it cuts."""
         log = a_log(tmp_path / "t-0")
         append(log, one(0), one(1))
         (segment,) = list_segments(Disk(), tmp_path / "t-0")
@@ -240,7 +240,7 @@ class TestDamage:
                 assert (tmp_path / "t-0" / LAST_CUT).read_bytes() == whole[len(whole) // 2 : size]
 
     def test_damage_before_the_end_is_not_guessed_at(self, tmp_path: Path) -> None:
-        """The log is refused, and nothing is touched."""
+        """A log refuses to open with damage before the end, and changes nothing."""
         log = a_log(tmp_path / "t-0")
         append(log, one(0), one(1))
         (segment,) = list_segments(Disk(), tmp_path / "t-0")
@@ -253,7 +253,7 @@ class TestDamage:
 
     @pytest.mark.parametrize("in_the_middle", [False, True])
     def test_a_gap_is_damage(self, tmp_path: Path, *, in_the_middle: bool) -> None:
-        """A segment that is gone, or a batch, is no log that begins later; the oldest may go."""
+        """A log with a missing segment or batch is damaged; only the oldest segments may be missing."""
         log = a_log(tmp_path / "t-0")
         for number in range(20):
             append(log, one(number))
@@ -270,7 +270,7 @@ class TestDamage:
         assert a_log(tmp_path / "t-0").view.ends().end == 20
 
     def test_each_call_of_the_disk_may_fail(self, tmp_path: Path) -> None:
-        """Whatever was Written is read back, in order; what failed is not; a log that was closed opens again."""
+        """If any call of the disk fails, the log reads back everything Written, in order, no more, and opens again."""
         for name in ("write", "fdatasync", "open", "sync_folder", "truncate", "read"):
             for number in range(1, 40):
                 folder = tmp_path / f"{name}{number}-0"
@@ -296,7 +296,7 @@ class TestDamage:
 
 
 class TopicMachine(test_partition.Machine):
-    """With a log of batches as producers send them, some of which are refused."""
+    """A machine with a log of batches as producers send them; the log refuses some of them."""
 
     log: TopicLog
 
@@ -335,6 +335,6 @@ class TopicMachine(test_partition.Machine):
 
 
 class TestTopicCrashes(test_partition.TestCrashes):
-    """The same histories as for a group's partition."""
+    """A topic's log keeps its promises in the same histories as a group's partition."""
 
     machine_class = TopicMachine

@@ -1,4 +1,4 @@
-"""The logs of topics: shared syncs, failing disks, folders of topics that are gone, files that are open."""
+"""Tests topics' logs together: shared syncs, failing disks, deleted topics' folders, and open files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.log.topics.test_log import LIMITS, NOW_MS, expected
 
 
 def test_appends_that_wait_together_share_a_sync(tmp_path: Path) -> None:
-    """One for each log."""
+    """Appends to a log that wait together share one sync."""
     disk = FailingDisk()
     caller = Caller(tmp_path, disk)
     caller.append(part(), 0)
@@ -36,7 +36,7 @@ def test_appends_that_wait_together_share_a_sync(tmp_path: Path) -> None:
 
 
 def test_retention_opens_no_log_for_nothing(tmp_path: Path) -> None:
-    """Sizes and times of files say whether there may be something to give up; an open log knows itself."""
+    """Retention opens a log only if the sizes and times of its files say that a segment may be due."""
     caller = Caller(tmp_path)
     caller.append(part(), *range(20))
     caller.ask(lambda: None)
@@ -63,7 +63,7 @@ def test_retention_opens_no_log_for_nothing(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_fails_is_told_of_and_tried_again(tmp_path: Path) -> None:
-    """Unavailable for what was in the window; the next append opens the log anew."""
+    """Appends get Unavailable while the disk fails; the next append opens the log anew."""
     disk = FailingDisk()
     caller = Caller(tmp_path, disk)
     caller.append(part(), 0)
@@ -83,7 +83,7 @@ def test_a_disk_that_fails_is_told_of_and_tried_again(tmp_path: Path) -> None:
 
 
 def test_a_damaged_log_is_refused_and_the_others_serve(tmp_path: Path) -> None:
-    """It is told once."""
+    """A damaged log is refused and reported once; other logs serve."""
     caller = Caller(tmp_path)
     caller.append(part(), 0, 1)
     caller.append(part(number=1), 0)
@@ -104,7 +104,7 @@ def test_a_damaged_log_is_refused_and_the_others_serve(tmp_path: Path) -> None:
 
 
 def test_a_mistake_of_ours_costs_its_callers_only(tmp_path: Path) -> None:
-    """Who appended gets what was raised; the log is read anew, and nothing that was durable is lost."""
+    """After a mistake of ours, its callers get the exception; the log opens anew and loses nothing durable."""
     error = MemoryError("no more of it")
     disk = FailingDisk(lambda name, number: error if (name, number) == ("write", 3) else None)
     caller = Caller(tmp_path, disk)
@@ -119,7 +119,7 @@ def test_a_mistake_of_ours_costs_its_callers_only(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_does_not_say_whose_it_is(tmp_path: Path) -> None:
-    """It is refused as damaged, and the others serve."""
+    """A log whose folder has a damaged topic id is refused; other logs serve."""
     caller = Caller(tmp_path)
     caller.append(part(), 0)
     caller.ask(lambda: None)
@@ -134,7 +134,7 @@ def test_a_folder_that_does_not_say_whose_it_is(tmp_path: Path) -> None:
 
 
 def test_a_failed_sync_of_an_opening_is_not_forgotten(tmp_path: Path) -> None:
-    """The next opening writes the segment again first, and no file stays open meanwhile."""
+    """After a failed sync, the next opening writes the segment again first, and no file stays open meanwhile."""
     caller = Caller(tmp_path)
     caller.append(part(), 0)
     caller.ask(lambda: None)
@@ -150,8 +150,29 @@ def test_a_failed_sync_of_an_opening_is_not_forgotten(tmp_path: Path) -> None:
     caller.logs.close()
 
 
+def test_a_log_that_can_not_be_written_is_reported_once(tmp_path: Path) -> None:
+    """The first failed write makes a report, and each one counts; the first write that works again makes one more."""
+    disk = FailingDisk()
+    caller = Caller(tmp_path, disk)
+    caller.append(part(), 0)
+    caller.ask(lambda: None)
+    disk.fails = lambda name, _number: OSError(28, "No space left on device") if name == "write" else None
+    for number in range(1, 4):
+        caller.append(part(), number)
+        caller.ask(lambda: None)
+        assert (len(caller.failed), caller.counts.failures) == (1, number)
+    assert caller.failed[0][1] == "No space left on device"
+    assert caller.works == []
+    disk.fails = lambda _name, _number: None
+    for number in (4, 5):
+        caller.append(part(), number)
+        caller.ask(lambda: None)
+    assert caller.works == [caller.failed[0][0]]
+    caller.logs.close()
+
+
 def test_a_topic_that_is_deleted_leaves_nothing(tmp_path: Path) -> None:
-    """One of the same name begins anew."""
+    """A deleted topic leaves no file, and a new topic of its name starts empty."""
     caller = Caller(tmp_path)
     caller.append(part(), 0, 1)
     assert caller.ask(lambda: caller.logs.delete([part(), part(number=1)])) is None
@@ -161,7 +182,7 @@ def test_a_topic_that_is_deleted_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_who_deletes_a_topic_leaves_its_successor_alone(tmp_path: Path) -> None:
-    """It may have another leader, on the same folder, which has written there meanwhile."""
+    """A deletion of a topic leaves the folder of a newer one, which another leader may have written meanwhile."""
     former, successor = Caller(tmp_path), Caller(tmp_path)
     former.append(part(1), 0)
     former.ask(lambda: None)
@@ -174,7 +195,7 @@ def test_who_deletes_a_topic_leaves_its_successor_alone(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_a_former_topic_is_not_taken_over(tmp_path: Path) -> None:
-    """As a crash may leave it, between the list of topics and the folders; but kept, for who lost the list."""
+    """A new topic doesn't take over a former topic's folder, as a crash may leave it; the server keeps it aside."""
     caller = Caller(tmp_path)
     caller.append(part(1), 0, 1)
     caller.ask(lambda: None)
@@ -193,7 +214,7 @@ def test_a_folder_of_a_former_topic_is_not_taken_over(tmp_path: Path) -> None:
 
 
 def test_few_files_are_open_however_many_logs_there_are(tmp_path: Path) -> None:
-    """Whichever is used, in whatever order: each takes its appends."""
+    """However many logs there are, few files are open, and each log takes its appends in any order."""
     disk = FailingDisk()
     caller = Caller(tmp_path, disk)
     partitions = [part(number=number) for number in range(FILES_MAX + 10)]

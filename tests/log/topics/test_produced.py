@@ -1,4 +1,4 @@
-"""Batches as producers send them: each that Kafka refuses is refused, with Kafka's code."""
+"""Tests batches as producers send them: the log refuses those that Kafka refuses, with Kafka's code."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.support.batches import batch, numbered
     ],
 )
 def test_a_batch_that_can_not_be_kept(tmp_path: Path, data: bytes, error: ErrorCode) -> None:
-    """It is refused with Kafka's code, and those beside it are kept."""
+    """The log refuses a bad batch with Kafka's code, and keeps the batches beside it."""
     log = a_log(tmp_path / "t-0")
     limits = LIMITS._replace(max_message_bytes=400, segment_bytes=350)
     before, refused, behind = append(log, one(0), data, one(1), limits=limits)
@@ -47,7 +47,7 @@ def test_a_batch_that_can_not_be_kept(tmp_path: Path, data: bytes, error: ErrorC
 
 
 def test_a_compacted_topic_wants_keys(tmp_path: Path) -> None:
-    """INVALID_RECORD, packed or not."""
+    """A compacted topic refuses a record without a key as INVALID_RECORD, compressed or not."""
     log = a_log(tmp_path / "t-0")
     limits = LIMITS._replace(is_compacted=True)
     for zipped in (False, True):

@@ -1,4 +1,4 @@
-"""Producer ids: given out once, whatever is lost."""
+"""The logs give out each producer id once, even if files are lost."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.log.topics.test_log import NOW_MS
 
 
 def producer_id(caller: Caller, now_ms: int = NOW_MS) -> Callable[[], int]:
-    """A call for one."""
+    """Return a call that gives out an id."""
     return partial(caller.logs.producer_id, now_ms)
 
 
 def test_ids_of_a_folder_that_lost_them_are_not_given_out_again(tmp_path: Path) -> None:
-    """Nor those of an older copy: a new producer's first records would be taken for a repetition."""
+    """Without the file, or with an older copy, no id comes again: a new producer's records would count as repeats."""
     caller = Caller(tmp_path)
     first = caller.ask(producer_id(caller))
     caller.append(part(), 0)
@@ -37,7 +37,7 @@ def test_ids_of_a_folder_that_lost_them_are_not_given_out_again(tmp_path: Path) 
 
 
 def test_what_was_noted_in_ten_digits_counts(tmp_path: Path) -> None:
-    """As it once was."""
+    """A file with ten digits counts."""
     (tmp_path / PRODUCER_IDS_NAME).write_bytes(b"9999999000\n")
     caller = Caller(tmp_path)
     assert caller.ask(producer_id(caller, 5)) == 9_999_999_000
@@ -48,7 +48,7 @@ def test_what_was_noted_in_ten_digits_counts(tmp_path: Path) -> None:
 
 
 def test_producer_ids_are_given_out_once(tmp_path: Path) -> None:
-    """Within a server, after a restart, and by two workers of one folder."""
+    """Each id is given out once: within a server, after a restart, and by two workers of one folder."""
     ids: list[int] = []
     for _ in range(3):
         caller, other = Caller(tmp_path), Caller(tmp_path)
@@ -61,7 +61,7 @@ def test_producer_ids_are_given_out_once(tmp_path: Path) -> None:
 
 
 def test_a_producer_id_that_is_not_durable_is_not_given_out(tmp_path: Path) -> None:
-    """Nor one while another worker takes some."""
+    """A worker gives out no id that isn't durable, and none while another worker takes some."""
     disk = FailingDisk(lambda name, _number: OSError(5, "Input/output error") if name == "fdatasync" else None)
     caller = Caller(tmp_path, disk)
     assert isinstance(caller.ask(producer_id(caller)), Unavailable)

@@ -1,4 +1,4 @@
-"""Idempotent producers: what is next, what is a repetition, what is out of order (KIP-98)."""
+"""Tests idempotent producers: the next batch, a repeated one, and one out of order (KIP-98)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ INT32_MAX = 2**31 - 1
 
 
 def header(sequence: int, count: int = 1, *, producer_id: int = 7, epoch: int = 0, attributes: int = 0) -> Header:
-    """Of a batch."""
+    """Return a batch's header."""
     data = batch(
         numbered(0, count), producer_id=producer_id, producer_epoch=epoch, sequence=sequence, attributes=attributes
     )
@@ -20,7 +20,7 @@ def header(sequence: int, count: int = 1, *, producer_id: int = 7, epoch: int = 
 
 
 def after(*taken: Header) -> Producers:
-    """With these batches in the log, one record behind the other."""
+    """Return the producers of a log with these batches, one record behind the other."""
     known, offset = Producers(), 100
     for each in taken:
         assert known.check(each) is ErrorCode.NONE
@@ -37,7 +37,7 @@ def test_who_has_no_number_is_not_looked_at() -> None:
 
 
 def test_the_next_batch_follows_the_last_record() -> None:
-    """A gap, and a step back, are out of order."""
+    """The next batch follows the last record; a gap and a step back are out of order."""
     known = after(header(0, 3))
     assert known.check(header(3)) is ErrorCode.NONE
     assert known.check(header(4)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -45,7 +45,7 @@ def test_the_next_batch_follows_the_last_record() -> None:
 
 
 def test_a_batch_that_comes_again_is_known_by_its_ends() -> None:
-    """As long as it is among the last; with other ends it is no repetition."""
+    """A repeated batch is known by its first and last sequence, as long as it is among the last."""
     known = after(*(header(number * 2, 2) for number in range(BATCHES_KEPT + 1)))
     assert known.check(header(2, 2)) == DuplicateBatch(102, 1_001)
     assert known.check(header(2 * BATCHES_KEPT, 2)) == DuplicateBatch(100 + 2 * BATCHES_KEPT, 1_001)
@@ -54,12 +54,12 @@ def test_a_batch_that_comes_again_is_known_by_its_ends() -> None:
 
 
 def test_an_unknown_producer_may_begin_anywhere() -> None:
-    """Its batches may have been deleted with their segment."""
+    """An unknown producer may begin with any sequence: its batches may have gone with their segment."""
     assert Producers().check(header(55)) is ErrorCode.NONE
 
 
 def test_a_newer_epoch_begins_at_0_and_ends_the_older_one() -> None:
-    """INVALID_PRODUCER_EPOCH for who comes late."""
+    """A newer epoch begins at 0; a batch of the older one gets INVALID_PRODUCER_EPOCH."""
     known = after(header(0, 3), header(3))
     assert known.check(header(4, epoch=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert known.check(header(0, epoch=1)) is ErrorCode.NONE
@@ -69,21 +69,21 @@ def test_a_newer_epoch_begins_at_0_and_ends_the_older_one() -> None:
 
 
 def test_sequences_begin_anew_behind_the_largest() -> None:
-    """0 follows 2^31 - 1, in a batch and between two."""
+    """Sequence 0 follows 2^31 - 1, in a batch and between two."""
     known = after(header(INT32_MAX - 1, 2))
     assert known.check(header(0)) is ErrorCode.NONE
     assert last_sequence(header(INT32_MAX, 3)) == 1
 
 
 def test_markers_have_no_sequence() -> None:
-    """What a transaction coordinator wrote is passed over."""
+    """A transaction coordinator's markers have no sequence, and the producers pass over them."""
     known = Producers()
     known.take(header(-1, attributes=0x30), 5)
     assert len(known) == 0
 
 
 def test_memory_is_bounded() -> None:
-    """Who hasn't written for longest is forgotten first."""
+    """The producers forget the one first that hasn't written for longest."""
     known = Producers()
     for number in range(producers.PRODUCERS_MAX):
         known.take(header(0, producer_id=number), number)

@@ -1,4 +1,4 @@
-"""The thread of the topics' logs: order, results handed over together, and its end."""
+"""Tests the thread of the topics' logs: its order, its handing over of results together, and its end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.log.topics.test_log import expected, values
 
 
 def test_there_is_no_thread_before_the_first_call(tmp_path: Path) -> None:
-    """Nor a file."""
+    """There is no thread and no file before the first call."""
     before = threading.active_count()
     caller = Caller(tmp_path)
     caller.logs.close()
@@ -23,7 +23,7 @@ def test_there_is_no_thread_before_the_first_call(tmp_path: Path) -> None:
 
 
 def test_calls_see_what_was_appended_before_them(caller: Caller) -> None:
-    """And nothing behind."""
+    """A call sees the appends before it, and none behind it."""
     caller.append(part(), 0, 1)
     found: list[Any] = []
     caller.logs.call(lambda: values(caller.logs.log(part())), found.append)
@@ -34,7 +34,7 @@ def test_calls_see_what_was_appended_before_them(caller: Caller) -> None:
 
 
 def test_outcomes_do_not_wait_for_work_that_takes_long(tmp_path: Path) -> None:
-    """What is done is told before the next call of the window; what takes no time is told together."""
+    """The thread hands over slow calls' outcomes one by one, each before the next call, and fast calls' together."""
     for step_s, hops in ((0.0, 1), (1.0, 3)):
         now_s = 0.0
 
@@ -57,7 +57,7 @@ def test_outcomes_do_not_wait_for_work_that_takes_long(tmp_path: Path) -> None:
 
 
 def test_who_raises_hurts_nobody(caller: Caller) -> None:
-    """The caller gets it."""
+    """A call that raises gives its exception to its caller; other calls go on."""
     error = ValueError("mine")
 
     def fail() -> None:
@@ -69,7 +69,7 @@ def test_who_raises_hurts_nobody(caller: Caller) -> None:
 
 
 def test_close_does_what_was_asked_for(tmp_path: Path) -> None:
-    """Appends are durable when it returns."""
+    """All appends are durable when close returns."""
     caller = Caller(tmp_path)
     caller.append(part(), *range(10))
     caller.logs.close()
@@ -77,7 +77,7 @@ def test_close_does_what_was_asked_for(tmp_path: Path) -> None:
 
 
 def test_the_end_of_the_thread_is_reported(tmp_path: Path) -> None:
-    """Whatever it ends of: nobody would get an answer any more."""
+    """The thread reports any exception that ends it, because nobody gets an answer after it."""
 
     def end() -> None:
         raise SystemExit("of a bug")

@@ -1,6 +1,6 @@
-"""Compaction of topics' logs: what stays, what readers and producers see of it, and when it is worth it.
+"""Tests compaction of topics' logs: the remaining records, readers and producers meanwhile, and the policy.
 
-The histories hand the files over between the calls of readers and producers, as the thread of the logs does.
+The histories swap the files in between the calls of readers and producers, as the thread of the logs does.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.support.batches import Sent, batch
 HISTORIES = 2_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 40
 DAY_MS = 86_400_000
 COMPACTED = LIMITS._replace(is_compacted=True, is_deleted=False, segment_bytes=1, min_cleanable_ratio=0.0)
-"""Nothing is joined. What is appended here has a segment of its own, so all but the last may be compacted."""
+"""Compaction joins no segments. Each append here has a segment of its own, so all but the last may be compacted."""
 
 
 class SwapStopped(Exception):
@@ -41,7 +41,7 @@ class SwapStopped(Exception):
 
 
 def nothing() -> None:
-    """Between two steps."""
+    """Do nothing between two steps."""
 
 
 def cleaned(
@@ -53,7 +53,7 @@ def cleaned(
     between: Callable[[], None] = nothing,
     disk: Disk | None = None,
 ) -> Compaction | None:
-    """Compact a log if it is worth it, with something done between any two steps."""
+    """Compact a log if its policy says so, with a call between any two steps."""
     disk = disk or Disk()
     upkeep = TopicUpkeep(disk, log._folder, log, (log.topic_id, 0), keys_max)
     work = upkeep.look(limits, now_ms)
@@ -77,7 +77,7 @@ def cleaned(
 
 
 def batches(log: TopicLog) -> list[Batch]:
-    """All batches, read as a consumer reads them."""
+    """Return all batches, read as a consumer reads them."""
     found, offset = [], log.view.start
     while offset < log.view.end:
         (read,) = decode_batches(log.view.read_from(offset, 1, whole=True))
@@ -88,7 +88,7 @@ def batches(log: TopicLog) -> list[Batch]:
 
 
 def left(log: TopicLog) -> list[tuple[int, bytes, bytes | None]]:
-    """Offset, key and value of each record."""
+    """Return offset, key and value of each record."""
     return [
         (offset, record.key, record.value)
         for read in batches(log)
@@ -97,7 +97,7 @@ def left(log: TopicLog) -> list[tuple[int, bytes, bytes | None]]:
 
 
 def put(key: bytes, value: bytes | None, timestamp_ms: int = NOW_MS) -> bytes:
-    """A batch of one record."""
+    """Return a batch of one record."""
     return batch([(key, value, timestamp_ms)])
 
 
@@ -111,7 +111,7 @@ def append(log: TopicLog, *sent: bytes, limits: Limits = COMPACTED) -> list[obje
 
 
 def appended(folder: Path, *sent: bytes, limits: Limits = COMPACTED) -> TopicLog:
-    """A log of these batches and one behind them, which is in the active segment."""
+    """Return a log of these batches and one behind them, which is in the active segment."""
     log = a_log(folder, limits=limits)
     outcomes = append(log, *sent, put(b"end", b""), limits=limits)
     assert all(isinstance(outcome, Written) for outcome in outcomes)
@@ -119,10 +119,10 @@ def appended(folder: Path, *sent: bytes, limits: Limits = COMPACTED) -> TopicLog
 
 
 class TestWhatStays:
-    """The newest record of each key, as Kafka's cleaner leaves it."""
+    """A compaction keeps the newest record of each key, as Kafka's cleaner does."""
 
     def test_newest_of_each_key(self, tmp_path: Path) -> None:
-        """Where it was, with its time; a batch keeps the offsets that it spans."""
+        """The newest record of each key keeps its offset and its time; a batch keeps its range of offsets."""
         log = appended(
             tmp_path / "t-0",
             batch([(b"a", b"1", 5), (b"b", b"1", 9), (b"c", b"1", 7)]),
@@ -137,7 +137,7 @@ class TestWhatStays:
         assert log.view.ends() == (0, 6)
 
     def test_active_segment(self, tmp_path: Path) -> None:
-        """What is appended to is left alone."""
+        """A compaction doesn't touch the active segment."""
         log = a_log(tmp_path / "t-0")
         limits = COMPACTED._replace(segment_bytes=1_000)
         log.append_batches([put(b"a", b"1"), put(b"a", b"2")], limits, NOW_MS)
@@ -145,9 +145,9 @@ class TestWhatStays:
         assert len(left(log)) == 2
 
     def test_tombstone(self, tmp_path: Path) -> None:
-        """The compaction that sees it first gives its batch a horizon; the first one behind that drops it.
+        """The first compaction that sees a tombstone gives its batch a horizon; the first one after that drops it.
 
-        Its own time is no matter, and all times stay what they were.
+        The tombstone's own time doesn't matter, and all times stay the same.
         """
         limits = COMPACTED._replace(delete_retention_ms=DAY_MS)
         log = appended(
@@ -169,7 +169,7 @@ class TestWhatStays:
         assert a_log(tmp_path / "t-0").view.ends() == log.view.ends()
 
     def test_time_of_append(self, tmp_path: Path) -> None:
-        """A batch whose records have the time of their append keeps it, with a horizon as well."""
+        """A batch whose records have their append's time keeps it, with a horizon as well."""
         limits = COMPACTED._replace(has_append_time=True)
         log = appended(tmp_path / "t-0", batch([(b"a", None, 3), (b"b", b"1", 2)]), put(b"b", b"2"), limits=limits)
         cleaned(log, limits, NOW_MS + 5)
@@ -178,7 +178,7 @@ class TestWhatStays:
 
     @pytest.mark.parametrize("zipped", [False, True])
     def test_codec(self, tmp_path: Path, zipped: bool) -> None:
-        """What was packed is packed again, in the same way."""
+        """A compaction compresses a batch again with the same codec."""
         records: list[Sent] = [(b"%d" % number, bytes(500), NOW_MS) for number in range(20)]
         log = appended(tmp_path / "t-0", batch(records, zipped=zipped), put(b"3", b"new"))
         cleaned(log)
@@ -188,7 +188,7 @@ class TestWhatStays:
         assert (first.size < 1_000) == zipped
 
     def test_without_key(self, tmp_path: Path) -> None:
-        """It was appended before the topic was compacted, and goes."""
+        """A compaction drops a record without a key, appended before the topic was compacted."""
         log = a_log(tmp_path / "t-0")
         for zipped in (False, True):
             records: list[Sent] = [(b"x", b"1", 5), (None, b"1", 9)]
@@ -198,7 +198,7 @@ class TestWhatStays:
         assert left(log) == [(3, b"x", b"1"), (6, b"end", b"")]
 
     def test_producers(self, tmp_path: Path) -> None:
-        """The last batch of each stays, empty if need be: what is sent again is known, after a restart as well."""
+        """Each producer's last batch stays, if need be empty, so that the log knows a repeat after a restart too."""
         sent = [
             batch([(b"a", b"%d" % number, NOW_MS)] * 2, producer_id=7, producer_epoch=0, sequence=2 * number)
             for number in range(3)
@@ -216,7 +216,7 @@ class TestWhatStays:
         assert all(read.records for read in batches(log))
 
     def test_ends(self, tmp_path: Path) -> None:
-        """A segment ends where the next begins, though nothing is left of its last batch; and that only once."""
+        """An empty batch keeps a segment's end if its last batch is gone; the next compaction writes no file."""
         log = appended(tmp_path / "t-0", put(b"b", b"1"), put(b"a", b"1"), put(b"a", bytes(50)))
         limits = COMPACTED._replace(segment_bytes=145)
         cleaned(log, limits)
@@ -236,7 +236,7 @@ class TestWhatStays:
         assert all(read.records for read in batches(log))
 
     def test_times(self, tmp_path: Path) -> None:
-        """The largest time is one that a record has."""
+        """The largest time of a batch is one that a record has."""
         log = appended(tmp_path / "t-0", put(b"b", b"1", 500), put(b"a", b"1", NOW_MS + 5), put(b"a", b"2", 700))
         cleaned(log)
         assert log.view.latest_time() == (3, NOW_MS)
@@ -245,10 +245,10 @@ class TestWhatStays:
 
 
 class TestPolicy:
-    """When a log is compacted."""
+    """The policy decides when a log is compacted."""
 
     def test_ratio(self, tmp_path: Path) -> None:
-        """When a larger part than that is dirty; what was compacted isn't, after a restart neither."""
+        """A log is due when its dirty part is above the ratio; a compacted part isn't dirty, after a restart either."""
         limits = COMPACTED._replace(min_cleanable_ratio=0.5)
         log = appended(tmp_path / "t-0", *(put(b"%d" % number, b"") for number in range(4)))
         assert cleaned(log, limits) is not None
@@ -265,7 +265,7 @@ class TestPolicy:
         assert cleaned(log, limits) is not None
 
     def test_min_lag(self, tmp_path: Path) -> None:
-        """It ends before the first segment that has a younger record."""
+        """A compaction ends before the first segment that has a record younger than the lag."""
         limits = COMPACTED._replace(min_compaction_lag_ms=100)
         log = appended(tmp_path / "t-0", *(put(b"a", b"", NOW_MS + at) for at in (0, 1, 7, 2)))
         assert cleaned(log, limits, NOW_MS + 99) is None
@@ -275,7 +275,7 @@ class TestPolicy:
         assert [offset for offset, *_ in left(log)] == [3, 4]
 
     def test_max_lag(self, tmp_path: Path) -> None:
-        """However little is dirty, when it is older than that."""
+        """A log is due when its dirty part is older than the maximal lag, however small it is."""
         limits = COMPACTED._replace(min_cleanable_ratio=1.0, max_compaction_lag_ms=100)
         log = appended(tmp_path / "t-0", put(b"a", b""), put(b"a", b""))
         assert cleaned(log, limits, NOW_MS + 100) is None
@@ -283,7 +283,7 @@ class TestPolicy:
         assert cleaned(log, limits, NOW_MS + 1_000) is None
 
     def test_one_at_a_time(self, tmp_path: Path) -> None:
-        """What is being compacted isn't compacted."""
+        """A log has one compaction at a time."""
         log = appended(tmp_path / "t-0", put(b"a", b""), put(b"a", b""))
         beside: list[Compaction | None] = []
         assert cleaned(log, between=lambda: beside.append(cleaned(log))) is not None
@@ -291,10 +291,10 @@ class TestPolicy:
 
 
 class TestBeside:
-    """What else happens to the log."""
+    """Other changes of the log go on beside its compaction."""
 
     def test_records_are_deleted_meanwhile(self, tmp_path: Path) -> None:
-        """They can't be read from then on; their files go with the next look at what is old."""
+        """Readers can't read deleted records; the next look at old records removes their files."""
         log = appended(tmp_path / "t-0", *(put(b"%d" % number, b"") for number in range(6)), put(b"0", b"new"))
 
         def between() -> None:
@@ -310,7 +310,7 @@ class TestBeside:
 
     @pytest.mark.parametrize("zipped", [False, True])
     def test_records_are_deleted_up_to_inside_a_batch(self, tmp_path: Path, zipped: bool) -> None:
-        """Those of it that can still be read stay, if no newer ones are there."""
+        """If DeleteRecords ends inside a batch, its readable records stay unless newer ones are there."""
         sent: list[Sent] = [(b"a", b"1", NOW_MS), (b"b", b"1", NOW_MS), (b"c", b"1", NOW_MS)]
         log = appended(tmp_path / "t-0", batch(sent, zipped=zipped), put(b"c", b"2"))
         log.delete_before(1)
@@ -318,7 +318,7 @@ class TestBeside:
         assert left(log) == [(0, b"a", b"1"), (1, b"b", b"1"), (3, b"c", b"2"), (4, b"end", b"")]
 
     def test_what_nobody_may_read_goes(self, tmp_path: Path) -> None:
-        """Whole segments of it, though the topic deletes nothing by itself."""
+        """Upkeep removes whole segments before the start, though the topic deletes nothing by itself."""
         log = appended(tmp_path / "t-0", *(put(b"%d" % number, b"") for number in range(6)))
         log.begin_compaction()
         log.delete_before(3)
@@ -327,7 +327,7 @@ class TestBeside:
         assert list_segments(Disk(), log._folder)[0].base_offset == 3
 
     def test_compact_and_delete(self, tmp_path: Path) -> None:
-        """What retention gives up goes, compacted or not."""
+        """Retention removes old segments of a topic that is compacted and deleted."""
         limits = COMPACTED._replace(is_deleted=True, retention_ms=DAY_MS)
         log = appended(tmp_path / "t-0", *(put(b"%d" % (at % 2), b"", NOW_MS + at * DAY_MS) for at in range(6)))
         limits = limits._replace(segment_bytes=100)
@@ -337,7 +337,7 @@ class TestBeside:
         assert [offset for offset, *_ in left(log)] == [5, 6]
 
     def test_a_lost_segment_is_damage(self, tmp_path: Path) -> None:
-        """Gaps are inside segments only."""
+        """A lost segment is damage: compaction leaves gaps inside segments only."""
         log = appended(tmp_path / "t-0", *(put(b"%d" % (at % 3), b"") for at in range(9)))
         cleaned(log, COMPACTED._replace(segment_bytes=200))
         segments = list_segments(Disk(), log._folder)
@@ -347,7 +347,7 @@ class TestBeside:
             a_log(tmp_path / "t-0")
 
     def test_gaps_where_nothing_was_compacted(self, tmp_path: Path) -> None:
-        """They are damage."""
+        """A gap in a log without a compaction is damage."""
         log = a_log(tmp_path / "t-0")
         log.append_batches([put(b"a", b""), put(b"b", b"")], LIMITS, NOW_MS)
         path = list_segments(Disk(), log._folder)[0].path
@@ -360,7 +360,7 @@ class TestBeside:
         assert a_log(tmp_path / "t-0").view.ends() == (0, 10)
 
     def test_offset_that_the_log_lost(self, tmp_path: Path) -> None:
-        """A note of more than there is counts for nothing; one that is none is damage."""
+        """A note of an offset behind the log's end doesn't count; a malformed note is damage."""
         log = appended(tmp_path / "t-0", put(b"a", b""))
         (log._folder / CLEAN_NAME).write_text("0\n1\nt 0 9\n")
         assert a_log(tmp_path / "t-0").clean_offset == 0
@@ -372,7 +372,7 @@ class TestBeside:
 @pytest.mark.parametrize("name", ["rename", "sync_folder", "remove", "fdatasync", "write", "open", "list_folder"])
 @pytest.mark.parametrize("ends", [OSError(5, "Input/output error"), Killed()])
 def test_stopped_anywhere(tmp_path: Path, name: str, ends: BaseException) -> None:
-    """At each call of the disk: whoever opens the log then finds the newest of each key, and each reader does."""
+    """After a stop at any call of the disk, the log and every reader have the newest record of each key."""
     number = 0
     while True:
         number += 1
@@ -410,7 +410,7 @@ class _Reader:
         self.state: dict[bytes, bytes | None] = {}
 
     def read(self) -> None:
-        """A batch more, if there is one; records come in the order of their offsets."""
+        """Read one batch more, if there is one; its records come in the order of their offsets."""
         self.offset = max(self.offset, self.log.view.start)
         if self.offset == self.log.view.end:
             return
@@ -422,7 +422,7 @@ class _Reader:
 
 
 class _History:
-    """A log with chance's appends, compactions and restarts."""
+    """A log with random appends, compactions and restarts."""
 
     def __init__(self, folder: Path, chance: Random) -> None:
         self.chance = chance
@@ -441,7 +441,7 @@ class _History:
         )
 
     def append(self) -> None:
-        """A batch of anybody."""
+        """Append a batch, with or without a producer."""
         chance = self.chance
         records: list[Sent] = [
             (
@@ -488,14 +488,14 @@ class _History:
         self.compactions += cleaned(self.log, self.limits, self.now_ms, keys_max=keys_max, between=between) is not None
 
     def delete(self) -> None:
-        """Records, up to wherever it is, be it inside a batch; a producer may go with its last one."""
+        """Delete records up to any offset, even inside a batch; a producer may go with its last batch."""
         start = self.chance.randint(self.log.view.start, self.log.view.end)
         self.log.delete_before(start)
         for producer in self.producers:
             producer.last[:] = [sent for sent in producer.last if sent[1] >= start]
 
     def open(self) -> None:
-        """A restart: what is in memory is what the files say."""
+        """Restart: the new log knows from its files what the old one knew."""
         before = [part.fields() for part in self.log.view.parts]
         self.log.close("a restart")
         self.log = a_log(self.folder)
@@ -503,7 +503,7 @@ class _History:
         assert [part.fields()[:4] for part in self.log.view.parts] == [fields[:4] for fields in before]
 
     def check(self) -> None:
-        """What is left is what was sent, with the newest of each key; who sends again is known."""
+        """Check that the log has the newest sent record of each key, and knows each producer's last batch."""
         start = self.log.view.start
         found = batches(self.log)
         assert all(before.header.next_offset <= behind.base_offset for before, behind in pairwise(found))
@@ -526,7 +526,7 @@ class _History:
                 assert outcome.base_offset == base_offset
 
     def check_reader(self) -> None:
-        """Who has read all of it meanwhile has the newest of each key, but for what was deleted, or long ago."""
+        """Check that the reader has the newest of each key, except deleted records and tombstones that were due."""
         while self.reader.offset < self.log.view.end:
             self.reader.read()
         newest = {key: (offset, value) for offset, (key, value, _) in self.sent.items()}
@@ -537,7 +537,7 @@ class _History:
                 assert self.reader.state.get(key) == value
 
     def check_times(self) -> None:
-        """A question for a time has the answer that going through all of it has."""
+        """Check that a search by time finds the same record as a scan of the whole log."""
         times = [
             (offset, record.timestamp_ms)
             for read in batches(self.log)
@@ -550,7 +550,7 @@ class _History:
 
 
 def test_any_history(tmp_path: Path) -> None:
-    """Appends of all kinds, compactions with maps of any size, deletions, restarts in any order; a consumer beside."""
+    """After appends, compactions, deletions and restarts by chance, log and consumer have the newest records."""
     compactions = lost = 0
     for seed in range(HISTORIES):
         chance = Random(seed)

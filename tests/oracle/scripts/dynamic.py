@@ -441,7 +441,7 @@ def generation_grows_when_the_group_empties(stage: Stage) -> None:
 
 @script()
 def leave_by_state(stage: Stage) -> None:
-    """Leaving rebalances in every state; in CompletingRebalance waiting syncs are told to rejoin."""
+    """Leaving rebalances in every state; in CompletingRebalance, waiting syncs get REBALANCE_IN_PROGRESS."""
     a, b, c = stage.clients("a b c")
     stage.form(a, b, c, assign=False)
     b.sync()

@@ -1,4 +1,4 @@
-"""What small limits refuse: full groups, session timeouts, metadata; and the initial rebalance delay.
+"""Servers with small limits refuse members, session timeouts and metadata, and delay initial rebalances.
 
 The limited servers: group.max.size=2, group.initial.rebalance.delay.ms=500, session timeouts of 6 to 10 seconds,
 offset.metadata.max.bytes=8, message.max.bytes=5000, no topics made by themselves.
