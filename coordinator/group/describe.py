@@ -12,6 +12,7 @@ from coordinator.group import notes, offsets, records
 from coordinator.group.effects import PENDING
 from coordinator.group.state import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE
 from protocol.messages import DeleteGroupsResponse, DescribeGroupsResponse, ListGroupsResponse, alike
+from protocol.primitives import STRING_SIZE_MAX
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -111,7 +112,9 @@ def describe_absent(group_id: str, version: int) -> DescribeGroupsResponse.Descr
     described = DescribeGroupsResponse.DescribedGroup(group_id=group_id, group_state=DEAD.value, members=[])
     if version >= NOT_FOUND_SINCE:
         described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        described.error_message = f"Group {group_id} not found."
+        message = f"Group {group_id} not found."
+        # A group id may be as long as any string, so the message around it may be too long.
+        described.error_message = message if len(message.encode()) <= STRING_SIZE_MAX else "Group not found."
     return described
 
 

@@ -11,7 +11,7 @@ House rule: nobody changes an event after the core has it.
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from coordinator.group.client import NOBODY, Client
@@ -36,7 +36,7 @@ class JoinGroup:
 
     fresh_id: text of a random UUID, from which the core makes a member id (Kafka: GroupMetadata.generateMemberId); ""
     if the request has a member id.
-    protocols: (name, metadata) of each protocol, if the sender has made this long list; else the core makes it.
+    protocols: (name, metadata) of each protocol, once `joining.protocols_of` has made the list.
     """
 
     request: Hashable
@@ -44,7 +44,7 @@ class JoinGroup:
     client: Client
     body: JoinGroupRequest
     fresh_id: str
-    protocols: list[tuple[str, bytes]] | None = None
+    protocols: list[tuple[str, bytes]] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(slots=True)

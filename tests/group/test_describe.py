@@ -6,7 +6,8 @@ import pytest
 
 from coordinator.group.client import Client
 from coordinator.group.notes import GroupDeleted
-from protocol.messages import DescribeGroupsResponse
+from protocol.messages import DescribeGroupsResponse, encode
+from protocol.primitives import STRING_SIZE_MAX
 from schemas.errors import ErrorCode
 from tests.group.harness import INITIAL_DELAY_MS, RANGE, REBALANCE_MS, SESSION_MS, Bench
 
@@ -53,6 +54,15 @@ def test_an_absent_group_is_dead(version: int, error: ErrorCode) -> None:
     shown = Bench().describe(group="nowhere", version=version)
     assert (shown.response.group_state, shown.error) == ("Dead", error)
     assert shown.response.error_message == ("Group nowhere not found." if version >= 6 else None)
+
+
+def test_the_longest_group_id_fits_into_an_answer() -> None:
+    """The message about an absent group names the group only if the message fits into a string."""
+    for length in (STRING_SIZE_MAX - len("Group  not found."), STRING_SIZE_MAX - len("Group  not found.") + 1):
+        shown = Bench().describe(group="é" * (length // 2) + "x" * (length % 2), version=6)
+        assert shown.error == ErrorCode.GROUP_ID_NOT_FOUND
+        assert len((shown.response.error_message or "").encode()) <= STRING_SIZE_MAX
+        encode(shown.response, 6)
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from coordinator.group.partition import INT_MIN, java_hash, partition_for
+from coordinator.group.partition import INT_MIN, SHORT_MAX, java_hash, partition_for
 
 
 @pytest.mark.parametrize(
@@ -25,6 +25,21 @@ from coordinator.group.partition import INT_MIN, java_hash, partition_for
 def test_java_hash_is_javas(text: str, expected: int) -> None:
     """String.hashCode counts UTF-16 units and overflows into the sign bit."""
     assert java_hash(text) == expected
+
+
+@given(st.text(), st.integers(0, 700), st.booleans())
+@example("\uffff", 32_767, False)
+@example("x", SHORT_MAX, True)
+@example("x", SHORT_MAX + 1, True)
+def test_long_texts_have_javas_hash(text: str, length: int, ascii_only: bool) -> None:
+    """The hash of a long text is the sum that Java's documentation gives, whatever its length and its characters."""
+    long = (text or "a") * (1 + length // max(1, len(text))) + "é" * (not ascii_only)
+    units = long.encode("utf-16-be", "surrogatepass")
+    expected = 0
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        expected = (31 * expected + 256 * high + low) % 2**32
+    assert java_hash(long) % 2**32 == expected
+    assert INT_MIN <= java_hash(long) < -INT_MIN
 
 
 def test_smallest_hash_is_partition_zero() -> None:

@@ -38,6 +38,7 @@ from tests.server.harness import ManualClock, Serving, heartbeat_request, join_r
 from tests.support.large import (
     CONTENT,
     EMPTY,
+    EQUAL,
     HEADER,
     LONG,
     TAGS,
@@ -215,6 +216,16 @@ async def test_a_large_request_holds_nobody_up(shape: Shape, count: int) -> None
     work = Work()
     async with serving(clock=WorkClock(work)) as server:
         await beside(server, work, shape, count_of(shape, count))
+
+
+@pytest.mark.parametrize("api", ["OffsetCommit", "FindCoordinator", "JoinGroup", "DescribeGroups"])
+async def test_a_thousand_elements_in_a_few_kilobytes_hold_nobody_up(api: str) -> None:
+    """Such a request is decoded in steps, and its handler may get it without steps; a join has the most protocols."""
+    for shape in shapes(api):
+        if shape.kind in {EMPTY, EQUAL}:
+            work = Work()
+            async with serving(clock=WorkClock(work)) as server:
+                await beside(server, work, shape, 1_000)
 
 
 @pytest.mark.parametrize("shape", [each for each in SHAPES if each.kind in {EMPTY, TAGS, HEADER}], ids=str)

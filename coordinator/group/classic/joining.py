@@ -19,9 +19,9 @@ def update(turn: Turn, group: Group, member: Member, event: JoinGroup, waiting: 
 
 def protocols_of(event: JoinGroup) -> list[tuple[str, bytes]]:
     """The protocols of a join, in its order of preference."""
-    if event.protocols is not None:
-        return event.protocols
-    return [(protocol.name, protocol.metadata) for protocol in event.body.protocols]
+    if event.protocols is None:
+        event.protocols = [(protocol.name, protocol.metadata) for protocol in event.body.protocols]
+    return event.protocols
 
 
 def rebalance_timeout_of(event: JoinGroup) -> int:

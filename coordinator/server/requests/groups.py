@@ -14,7 +14,8 @@ House rule: no state. Source: Kafka's KafkaApis and GroupCoordinatorAdapter, rel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+import math
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -35,7 +36,7 @@ from coordinator.group.events import (
 from coordinator.group.refuse import refuse
 from coordinator.group.state import Kind, State
 from coordinator.server.runtime.partition import Standing
-from coordinator.server.wire.call import gather
+from coordinator.server.wire.call import at_once, gather
 from protocol.messages import (
     DeleteGroupsResponse,
     DescribeGroupsResponse,
@@ -69,11 +70,20 @@ GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
 
 NO_OFFSET = -1
 
-AT_ONCE = 1_000
-"""Topic partitions, members or groups in an event of their own, at most: about 2 ms."""
+AT_ONCE = 200
+"""Topic partitions or groups in an event of their own, at most: about 0.5 ms."""
 
-DELETED_AT_ONCE = 250
+DELETED_AT_ONCE = 100
 """The same for offsets to delete. Each has a tombstone, and its place in a log line: together they take longer."""
+
+LEAVING_AT_ONCE = 50
+"""The same for members that leave. Each has a log line, and may have a rebalance."""
+
+ASSIGNMENTS_AT_ONCE = 1_000
+"""Assignments in a SyncGroup that the coordinator reads by itself."""
+
+PROTOCOLS_MAX = 1_000
+"""Protocols in a JoinGroup. A client has about ten at most."""
 
 STATES = {state.value.lower() for state in State}
 KINDS = {kind.value for kind in Kind}
@@ -117,28 +127,29 @@ def pieces(topics: Iterable[tuple[str, list[Any]]], size: int = AT_ONCE) -> Iter
         yield Piece(piece, goes_on)
 
 
-def parts(items: list[Item]) -> Iterator[list[Item]]:
-    """Items in parts of AT_ONCE at most."""
-    return (items[at : at + AT_ONCE] for at in range(0, len(items), AT_ONCE))
+def parts(items: list[Item], size: int = AT_ONCE) -> Iterator[list[Item]]:
+    """Items in parts of `size` at most."""
+    return (items[at : at + size] for at in range(0, len(items), size))
 
 
-def join_group(services: Services, call: Call, request: JoinGroupRequest) -> Steps | None:
-    """JoinGroup."""
+def at_places(items: list[Item], places: list[int]) -> Generator[None, None, list[Item]]:
+    """The items at these places. Yields behind each part, and copies a part without a step for each item."""
+    found: list[Item] = []
+    for some in parts(places):
+        found += map(items.__getitem__, some)
+        yield
+    return found
+
+
+def join_group(services: Services, call: Call, request: JoinGroupRequest) -> None:
+    """JoinGroup. A request with more protocols than PROTOCOLS_MAX is refused."""
     # Only a member without an id needs a fresh one, and making one takes time.
     fresh_id = "" if request.member_id else services.fresh_id()
     event = JoinGroup(call, call.api_version, call.client, request, fresh_id)
-    if len(request.protocols) > AT_ONCE:
-        return _join_with_many_protocols(services, event)
-    services.runtime.submit(request.group_id, event)
-    return None
-
-
-def _join_with_many_protocols(services: Services, event: JoinGroup) -> Steps:
-    event.protocols = []
-    for protocol in event.body.protocols:
-        event.protocols.append((protocol.name, protocol.metadata))
-        yield
-    services.runtime.submit(event.body.group_id, event)
+    if len(request.protocols) > PROTOCOLS_MAX:
+        call.answer(refuse(event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    else:
+        services.runtime.submit(request.group_id, event)
 
 
 def sync_group(services: Services, call: Call, request: SyncGroupRequest) -> Steps | None:
@@ -146,7 +157,7 @@ def sync_group(services: Services, call: Call, request: SyncGroupRequest) -> Ste
     event = SyncGroup(call, call.api_version, call.client, request)
     if call.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
         call.answer(refuse(event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-    elif len(request.assignments) > AT_ONCE:
+    elif len(request.assignments) > ASSIGNMENTS_AT_ONCE:
         return _sync_with_many_assignments(services, call, event)
     else:
         services.runtime.submit(request.group_id, event)
@@ -169,7 +180,7 @@ def heartbeat(services: Services, call: Call, request: HeartbeatRequest) -> None
 
 def leave_group(services: Services, call: Call, request: LeaveGroupRequest) -> Steps | None:
     """LeaveGroup."""
-    if len(request.members) > AT_ONCE:
+    if len(request.members) > LEAVING_AT_ONCE:
         return _leave_in_parts(services, call, request)
     event = LeaveGroup(call, call.api_version, call.client, request)
     services.runtime.submit(request.group_id, event)
@@ -179,17 +190,28 @@ def leave_group(services: Services, call: Call, request: LeaveGroupRequest) -> S
 def _leave_in_parts(services: Services, call: Call, request: LeaveGroupRequest) -> Steps:
     """A LeaveGroup of many members: an event for some members at a time."""
     call.is_kept = True
-    some = list(parts(request.members))
+    some = parts(request.members, LEAVING_AT_ONCE)
+    count = math.ceil(len(request.members) / LEAVING_AT_ONCE)
 
     def answer(bodies: list[LeaveGroupResponse]) -> None:
-        failed = next((body for body in bodies if body.error_code), None)
-        members = [member for body in bodies for member in body.members]
-        call.answer(failed or LeaveGroupResponse(members=members))
+        call.work(_answer_leave(call, bodies))
 
-    for members, receive in zip(some, gather(len(some), answer), strict=True):
+    for members, receive in zip(some, gather(count, answer), strict=True):
         body = LeaveGroupRequest(group_id=request.group_id, members=members)
         services.runtime.submit(request.group_id, LeaveGroup(call.reply(receive), call.api_version, call.client, body))
         yield
+
+
+def _answer_leave(call: Call, bodies: list[LeaveGroupResponse]) -> Steps:
+    """Put the answers of parts together. An error of one is the request's."""
+    whole = LeaveGroupResponse(members=[])
+    for body in bodies:
+        if body.error_code:
+            whole = body
+            break
+        whole.members += body.members
+        yield
+    call.answer(whole)
 
 
 def commit_offsets(services: Services, call: Call, request: OffsetCommitRequest) -> Steps | None:
@@ -197,7 +219,7 @@ def commit_offsets(services: Services, call: Call, request: OffsetCommitRequest)
 
     Version 0 is for ZooKeeper. Without one, Kafka answers UNSUPPORTED_VERSION if any of the topic partitions exists.
     """
-    if call.in_steps:
+    if call.in_steps or len(request.topics) > AT_ONCE:
         return _commit_in_steps(services, call, request)
     has_partition = services.discovery.has_partition
     known: list[OffsetCommitRequest.OffsetCommitRequestTopic] = []
@@ -231,7 +253,7 @@ def commit_offsets(services: Services, call: Call, request: OffsetCommitRequest)
         return None
 
     def answer(body: OffsetCommitResponse) -> None:
-        _add(body.topics, unknown)
+        at_once(_add(body.topics, unknown))
         call.answer(body)
 
     event = CommitOffsets(call.reply(answer), call.api_version, call.client, request)
@@ -317,14 +339,18 @@ def _committed_partition(index: int, error: ErrorCode) -> OffsetCommitResponse.O
     return OffsetCommitResponse.OffsetCommitResponsePartition(partition_index=index, error_code=error)
 
 
-def _add(topics: list[Any], more: list[Any]) -> None:
+def _add(topics: list[Any], more: list[Any]) -> Steps:
     """Add topics to those of a response; a topic that is in both gets its partitions together."""
-    by_name = {topic.name: topic for topic in topics}
+    by_name: dict[str, Any] = {}
+    for topic in topics:
+        by_name[topic.name] = topic
+        yield
     for topic in more:
         if topic.name in by_name:
             by_name[topic.name].partitions.extend(topic.partitions)
         else:
             topics.append(topic)
+        yield
 
 
 def fetch_offsets(services: Services, call: Call, request: OffsetFetchRequest) -> Steps:
@@ -358,7 +384,10 @@ def _fetch_groups(services: Services, call: Call, request: OffsetFetchRequest) -
         yield
 
     def answer(bodies: list[OffsetFetchResponse.OffsetFetchResponseGroup]) -> None:
-        call.answer(OffsetFetchResponse(groups=[bodies[place] for place in places]))
+        call.work(put_together(bodies))
+
+    def put_together(bodies: list[OffsetFetchResponse.OffsetFetchResponseGroup]) -> Steps:
+        call.answer(OffsetFetchResponse(groups=(yield from at_places(bodies, places))))
 
     for group, receive in zip(asked, gather(len(asked), answer), strict=True):
         yield from _fetch_group(
@@ -395,7 +424,11 @@ def _fetch_group(
         yield
     if not some:
         some.append(Piece([], goes_on=False))
-    received = gather(len(some), partial(_receive_pieces, some, receive))
+
+    def put_together(bodies: list[OffsetFetchResponse.OffsetFetchResponseGroup]) -> None:
+        call.work(_receive_pieces(some, receive, bodies))
+
+    received = gather(len(some), put_together)
     for piece, take in zip(some, received, strict=True):
         named = [
             OffsetFetchRequest.OffsetFetchRequestTopics(name=name, partition_indexes=indexes)
@@ -420,7 +453,7 @@ def _receive_pieces(
     some: list[Piece],
     receive: Callable[[OffsetFetchResponse.OffsetFetchResponseGroup], None],
     bodies: list[OffsetFetchResponse.OffsetFetchResponseGroup],
-) -> None:
+) -> Steps:
     """Put the answers of pieces together. An error of one is the group's."""
     whole, *others = bodies
     for piece, body in zip(some[1:], others, strict=True):
@@ -430,6 +463,7 @@ def _receive_pieces(
             whole = body
         else:
             _append(whole.topics, body.topics, goes_on=piece.goes_on)
+        yield
     receive(whole)
 
 
@@ -559,7 +593,7 @@ def _answer_delete(
         _append(whole.topics, body.topics, goes_on=piece.goes_on)
         yield
     if not whole.error_code:
-        _add(whole.topics, unknown)
+        yield from _add(whole.topics, unknown)
     call.answer(whole)
 
 
@@ -577,7 +611,10 @@ def describe_groups(services: Services, call: Call, request: DescribeGroupsReque
         yield
 
     def answer(groups: list[DescribeGroupsResponse.DescribedGroup]) -> None:
-        call.answer(DescribeGroupsResponse(groups=[groups[place] for place in places]))
+        call.work(put_together(groups))
+
+    def put_together(groups: list[DescribeGroupsResponse.DescribedGroup]) -> Steps:
+        call.answer(DescribeGroupsResponse(groups=(yield from at_places(groups, places))))
 
     def take(
         receive: Callable[[DescribeGroupsResponse.DescribedGroup], None], group: DescribeGroupsResponse.DescribedGroup
@@ -634,8 +671,15 @@ def list_groups(services: Services, call: Call, request: ListGroupsRequest) -> S
             some += [(partition, group_ids) for group_ids in parts(list(groups))]
 
     def answer(listed: list[list[ListGroupsResponse.ListedGroup]]) -> None:
+        call.work(put_together(listed))
+
+    def put_together(listed: list[list[ListGroupsResponse.ListedGroup]]) -> Steps:
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading or loads() else ErrorCode.NONE
-        call.answer(ListGroupsResponse(error_code=error, groups=[group for part in listed for group in part]))
+        groups: list[ListGroupsResponse.ListedGroup] = []
+        for part in listed:
+            groups += part
+            yield
+        call.answer(ListGroupsResponse(error_code=error, groups=groups))
 
     for (partition, group_ids), receive in zip(some, gather(len(some), answer), strict=True):
         event = ListGroups(call.reply(receive), list(states), list(types), call.client, group_ids)

@@ -82,8 +82,11 @@ def refuse_api_versions(call: Call) -> None:
 Handler = Callable[[Services, Call, Any], "Steps | None"]
 """Answers a call, or begins to. A generator, if a client can make its work long."""
 
+DECODED_IN_STEPS_ABOVE = 1_000
+"""Bytes of a request. A larger one is decoded in steps: 8 KB may hold 8,000 elements, which take 1.5 ms."""
+
 STEPS_ABOVE = 8 * 1024
-"""Bytes of a request. A larger one is decoded and answered in steps."""
+"""Bytes of a request. A larger one is handled and answered in steps too."""
 
 HANDLERS = {
     API_KEYS["Produce"]: "requests.records.produce",
@@ -215,11 +218,8 @@ class Api:
         if known is None:
             known = self._handlers[api_key] = handler(api_key), request_class(api_key)
         handle, request_type = known
-        if len(frame) > STEPS_ABOVE:
-            if connection is not None:
-                connection.commit = None
-            call.in_steps = True
-            call.work(self._in_steps(handle, request_type, call, frame, offset))
+        if len(frame) > DECODED_IN_STEPS_ABOVE:
+            call.work(self._in_steps(handle, request_type, call, frame, offset, connection))
             return
         request: Any = decode(request_type, frame, call.api_version, offset)
         if api_key == OFFSET_COMMIT and connection is not None:
@@ -229,12 +229,27 @@ class Api:
             call.in_steps = True
             call.work(steps)
 
-    def _in_steps(self, handle: Handler, request_type: type[Message], call: Call, frame: bytes, offset: int) -> Steps:
+    def _in_steps(
+        self,
+        handle: Handler,
+        request_type: type[Message],
+        call: Call,
+        frame: bytes,
+        offset: int,
+        connection: Connection | None,
+    ) -> Steps:
         """Decode and handle a large request."""
         elements_max = self._services.config.request_max_elements
-        request = yield from decode_in_steps(request_type, frame, call.api_version, offset, elements_max)
+        request: Any = yield from decode_in_steps(request_type, frame, call.api_version, offset, elements_max)
+        if len(frame) > STEPS_ABOVE:
+            call.in_steps = True
+            if connection is not None:
+                connection.commit = None
+        elif call.api_key == OFFSET_COMMIT and connection is not None:
+            self._remember(connection, frame, offset, call, request)
         steps = handle(self._services, call, request)
         if steps is not None:
+            call.in_steps = True
             yield from steps
 
     def _remember(

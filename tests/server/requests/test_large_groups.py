@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.server.requests.groups import PROTOCOLS_MAX
 from coordinator.server.runtime.pace import Pace
 from protocol.header import decode_response
 from protocol.messages import (
@@ -254,14 +255,30 @@ async def test_many_members_leave() -> None:
         assert (answer.error_code, answer.members) == (ErrorCode.INVALID_GROUP_ID, [])
 
 
+@pytest.mark.parametrize("version", [0, 9])
+async def test_too_many_protocols_are_refused(version: int) -> None:
+    """A member with one protocol more than PROTOCOLS_MAX joins no group, and leaves no trace of one."""
+    async with serving() as server:
+        peer = await server.peer()
+        request = join_request("g")
+        request.protocols = [
+            JoinGroupRequest.JoinGroupRequestProtocol(name=f"a{n}", metadata=b"") for n in range(PROTOCOLS_MAX + 1)
+        ]
+        answer = await ask(peer, request, version)
+        assert (answer.error_code, answer.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
+        described = await peer.ask(DescribeGroupsRequest(groups=["g"]), 6)
+        assert described.groups[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
 async def test_many_protocols_and_assignments() -> None:
-    """Members with long lists share a group; a leader may assign to members that don't exist."""
+    """Members with PROTOCOLS_MAX protocols share a group; a leader may assign to members that don't exist."""
     async with serving() as server:
         peer, other = await server.peer(), await server.peer()
         protocol = JoinGroupRequest.JoinGroupRequestProtocol
         first, second = join_request("g"), join_request("g")
-        first.protocols = [*(protocol(name=f"a{n}", metadata=b"") for n in range(MANY)), *first.protocols]
-        second.protocols = [*(protocol(name=f"b{n}", metadata=b"") for n in range(MANY)), *second.protocols]
+        others = PROTOCOLS_MAX - len(first.protocols)
+        first.protocols = [*(protocol(name=f"a{n}", metadata=b"") for n in range(others)), *first.protocols]
+        second.protocols = [*(protocol(name=f"b{n}", metadata=b"") for n in range(others)), *second.protocols]
         joined = await ask(peer, first, 3)
         assert joined.protocol_name == "a0"
         data = other.frame(second, 3)

@@ -238,7 +238,8 @@ async def test_a_large_request_pauses_and_its_answer_is_the_same(name: str, monk
         answer = await peer.ask(make(), version)
         in_one_turn = repr(answer).replace(f"port={server.server.address[1]}", "")
     # Decoding in steps would count too, so no request is large for it.
-    monkeypatch.setattr("coordinator.server.wire.api.STEPS_ABOVE", 1_000_000)
+    for bytes_of_a_request in ("DECODED_IN_STEPS_ABOVE", "STEPS_ABOVE"):
+        monkeypatch.setattr(f"coordinator.server.wire.api.{bytes_of_a_request}", 1_000_000)
     async with serving() as server:
         peer = await server.peer()
         with pausing(monkeypatch) as pauses:

@@ -12,6 +12,7 @@ from coordinator.log.engine import Appended, Ownership, Unavailable
 from coordinator.log.memory import MemoryEngine
 from coordinator.server import app
 from coordinator.server.telemetry.measures import Measures
+from coordinator.server.wire.api import DECODED_IN_STEPS_ABOVE
 from coordinator.server.wire.repeated_commits import MARK, REMEMBERED_BYTES_MAX, UNLIKE_MAX, Commit
 from protocol.messages import (
     CreateTopicsRequest,
@@ -300,6 +301,21 @@ async def test_long_commits_are_not_remembered() -> None:
             answer = await peer.ask(request, 7)
             assert {each.error_code for each in answer.topics[0].partitions} == {ErrorCode.NONE}
             assert (connection.commit is not None) == is_remembered
+
+
+async def test_a_commit_that_is_decoded_in_steps_is_remembered() -> None:
+    """It takes the next one, as a small commit does."""
+    async with serving("tenure.topics=orders:1000") as server:
+        peer = await server.peer()
+        (connection,) = server.connections()
+        request = commit_request(*(("orders", partition, 1) for partition in range(100)))
+        assert DECODED_IN_STEPS_ABOVE < len(peer.frame(request, 7)) <= REMEMBERED_BYTES_MAX
+        peer._due.clear()
+        for _ in range(2):
+            answer = await peer.ask(request, 7)
+            assert {each.error_code for each in answer.topics[0].partitions} == {ErrorCode.NONE}
+        assert connection.commit is not None
+        assert connection.commit.is_used
 
 
 async def test_commits_that_are_never_alike_are_not_remembered_for_ever() -> None:
