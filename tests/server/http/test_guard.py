@@ -34,7 +34,7 @@ class Web:
     async def until(self, holds: Callable[[], bool]) -> None:
         """Let the server go on until something holds."""
         async with asyncio.timeout(WITHIN_S):
-            while not holds():  # noqa: ASYNC110 - in the server, which runs in this loop
+            while not holds():
                 await asyncio.to_thread(bool)
 
     def lines(self, event: str) -> list[dict[str, Any]]:
