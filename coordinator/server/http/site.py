@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import uvicorn
 from anyio import CapacityLimiter, to_thread
@@ -81,18 +81,6 @@ STOP_WITHIN_S = 1
 """How long a stop waits for answers that are being written."""
 
 
-SHARED_MS = 1_000
-"""Requests for one timeline get the same body for this long, unless another event comes."""
-
-
-class _Shared(NamedTuple):
-    """A timeline's body for several requests. newest: the id of the last event in it. until_ms: when it is too old."""
-
-    newest: str
-    until_ms: int
-    work: asyncio.Future[list[bytes]]
-
-
 class Health(Protocol):
     """The state of a server; see app.Server."""
 
@@ -135,7 +123,7 @@ class Site:
         self._handler = LogHandler(lines)
         self._feed = Feed(ask)
         self._clock = clock
-        self._timelines: dict[str, _Shared] = {}
+        self._timelines: dict[tuple[str, str], asyncio.Future[list[bytes]]] = {}
         self._limiter = CapacityLimiter(THREADS_MAX)
         self._server: uvicorn.Server | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -236,15 +224,14 @@ class Site:
         events = await self._feed.events()
         if self._feed.problem:
             return _error(404, self._feed.problem)
-        newest = events[-1].id if events else ""
-        made = self._timelines.get(group_id)
-        now_ms = self._clock.ms()
-        if made is None or made.newest != newest or now_ms >= made.until_ms:
-            for known in [each for each, other in self._timelines.items() if now_ms >= other.until_ms]:
-                del self._timelines[known]
+        # Requests that come while a timeline is made share it. It isn't kept: no client can fill the memory with it.
+        key = group_id, events[-1].id if events else ""
+        work = self._timelines.get(key)
+        if work is None:
             work = asyncio.ensure_future(self._on_thread(partial(self._timeline, group_id, events)))
-            made = self._timelines[group_id] = _Shared(newest, now_ms + SHARED_MS, work)
-        return await self._answered(asyncio.shield(made.work))
+            self._timelines[key] = work
+            work.add_done_callback(lambda _: self._timelines.pop(key))
+        return await self._answered(asyncio.shield(work))
 
     def _timeline(self, group_id: str, events: list[FeedEvent], client: Client) -> Any:
         """The body of `_group_events`, on a thread."""

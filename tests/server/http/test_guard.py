@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +21,8 @@ from coordinator.timeline.entries import Timeline
 from tests.server.harness import memory
 
 WITHIN_S = 20.0
+CLIENTS = 4
+"""Requests at the same time; each has a thread of the loop's pool, which the waits use too."""
 
 
 class Web:
@@ -28,6 +31,7 @@ class Web:
     def __init__(self, server: Server, log: Path) -> None:
         assert server._site is not None
         self.guard = server._site._guard
+        self.timelines = server._site._timelines
         self._log = log
         self.port = int(self.lines("http_listening")[0]["url"].rstrip("/").rpartition(":")[2])
 
@@ -162,18 +166,31 @@ def test_the_name_in_a_host_header() -> None:
     assert [host_name(each) for each in ("a:1", "a", "[::1]:8", "::1", "")] == ["a", "a", "::1", "::1", ""]
 
 
-async def test_many_requests_for_one_timeline_make_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They share its body."""
+async def test_requests_for_one_timeline_share_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests that come while a timeline is made get the same body; the server doesn't keep it."""
     made: list[str] = []
+    all_came = threading.Event()
 
-    class Counted(Timeline):
+    class Held(Timeline):
         def __init__(self, group_id: str) -> None:
             super().__init__(group_id)
             made.append(group_id)
+            assert all_came.wait(WITHIN_S)
 
-    monkeypatch.setattr(site, "SHARED_MS", 3_600_000)
-    monkeypatch.setattr(site, "Timeline", Counted)
+    waiting: list[Any] = []
+    answered = site.Site._answered
+
+    def counted(self: site.Site, work: Any) -> Any:
+        waiting.append(work)
+        return answered(self, work)
+
+    monkeypatch.setattr(site, "Timeline", Held)
+    monkeypatch.setattr(site.Site, "_answered", counted)
     async with serving(tmp_path, events=True) as web:
-        statuses = await asyncio.gather(*(web.status("localhost", "/groups/g/events") for _ in range(20)))
-        assert set(statuses) == {404}  # there is no such group, and that is one answer for all of them
+        asked = asyncio.gather(*(web.status("localhost", "/groups/g/events") for _ in range(CLIENTS)))
+        await web.until(lambda: len(waiting) == CLIENTS and bool(made))
+        assert len(web.timelines) == 1
+        all_came.set()
+        assert set(await asked) == {404}  # there is no such group, and that is one answer for all of them
         assert made == ["g"]
+        assert not web.timelines
