@@ -120,6 +120,7 @@ async def test_new_partitions_are_shared(broker: Broker, start: Start, group: st
     async with admin_client(broker.bootstrap) as admin:
         await admin.create_partitions({topic: NewPartitions(2 * PARTITION_COUNT)})
     await until(lambda: shared(members, partitions(topic, 2 * PARTITION_COUNT)), members)
+    assert all(member.assignment() for member in members)
 
 
 async def test_members_may_want_different_topics(broker: Broker, start: Start, group: str) -> None:
@@ -133,6 +134,7 @@ async def test_members_may_want_different_topics(broker: Broker, start: Start, g
 
     await second.stop()
     await until(lambda: first.assignment() == partitions(one), [first])
+    assert not first.assignment() & partitions(two)
 
 
 async def test_who_assigns_by_hand_commits_while_the_group_has_no_members(
@@ -178,8 +180,10 @@ async def test_a_member_that_stops_polling_leaves(broker: Broker, start: Start, 
     await produce(broker.bootstrap, topic, 1)
     idle = await start(topic, max_poll_interval_ms=1_000)
     await until(lambda: shared([idle], partitions(topic)), [])
+    mark = broker.mark()
     polling = await start(topic)
     await until(lambda: polling.assignment() == partitions(topic), [polling])
+    assert broker.rebalances(group, mark) >= 1
 
 
 @pytest.mark.parametrize("session_timeout_ms", [1_000, 3_000_000])

@@ -33,4 +33,4 @@ Path({str(ended)!r}).touch()
 subprocess.Popen([sys.executable, "-c", code, str(os.getpid())], stderr=subprocess.DEVNULL, start_new_session=True)
 """
     subprocess.run([sys.executable, "-c", inner], check=True, timeout=30)
-    wait_until(ended.exists, "consumer has ended", 30.0)
+    assert wait_until(ended.exists, "consumer has ended", 30.0)
