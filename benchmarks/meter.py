@@ -159,7 +159,7 @@ class Meter:
         )
 
     def since(self, began: Sample) -> Sample:
-        """Return the use since then."""
+        """Return the use between a sample and now."""
         now = self.sample()
         return Sample(*(after - before for after, before in zip(now, began, strict=True)))
 

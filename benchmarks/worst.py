@@ -50,11 +50,11 @@ QUIET_S = 0.02
 """How long the victim goes on behind an answer: the server may have to clean up."""
 
 GOAL_MS, GOAL_FACTOR, GOAL_BYTES = 50.0, 4, 64 * MB
-"""What one request may cost: the victim's longest heartbeat; times its size, and bytes besides."""
+"""The limits of one request: the victim's longest heartbeat in ms; memory, as a multiple of its size plus bytes."""
 
 
 class Cost(NamedTuple):
-    """What a request did. size: of its frame. beside, behind: bytes at most meanwhile, and when it was over."""
+    """The cost of a request. size: of its frame. beside, behind: bytes at most meanwhile, and when it was over."""
 
     shape: Shape
     size: int
@@ -134,7 +134,7 @@ def collector_off() -> Iterator[None]:
 
 
 def costs(api: str, size: int) -> Iterator[Cost]:
-    """What each large request of an API does, in one server."""
+    """Measure each large request of an API, in one server."""
     server_cpus, generator_cpus = cpus()
     settings = {"tenure.topics": "orders:3", "offsets.topic.num.partitions": "4"}
     with servers.tenure(settings, server_cpus) as server, servers.pinned(generator_cpus), collector_off():

@@ -71,7 +71,7 @@ class Listener(NamedTuple):
 
 
 def topic_name_problem(name: str) -> str | None:
-    """What is wrong with a topic's name; None if nothing is (Kafka: Topic.validate)."""
+    """The fault in a topic's name; None if it has none (Kafka: Topic.validate)."""
     if not name:
         return "the empty string is not allowed"
     if name in {".", ".."}:

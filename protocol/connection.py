@@ -113,7 +113,7 @@ class FrameReader:
 
 
 def _other_protocol(size: int) -> str:
-    """What else a client may speak whose first four bytes are this size; "" if nothing is known."""
+    """The protocol that a client seems to speak whose first four bytes are this size; "" if none is known."""
     first = size.to_bytes(4, signed=True)
     if first in HTTP_METHODS:
         return f'; "{first.decode()}" looks like HTTP'

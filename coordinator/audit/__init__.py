@@ -1,11 +1,11 @@
-"""What the metadata log tells about every group: whether it is right, what is odd, what happened.
+"""The audit of the metadata log: is it right, what is odd, and what happened to each group.
 
     read       files -> rows
     check      rows -> findings and stories
     show       findings and stories -> a report, a page, a summary
-    audit      all of it in one process; options: how somebody says what the coordinators allowed
-    following  what is kept of a log that grows
-    publish    all that is told of a result; words: how numbers, moments and details are said
+    audit      all of it in one process; options: the limits of the coordinators, as a user gives them
+    following  the state between two looks at a log that grows
+    publish    writes a result in every form; words: numbers, times and details as text
     spark      all of it on Spark
 
 House rule: check imports nothing of show, and read nothing of check (pyproject.toml has it as a contract).

@@ -166,7 +166,7 @@ def _markers(batches: Iterable[Row], others: Iterable[Row]) -> _Markers:
 
 
 class _Known:
-    """What the file keeps of a log beside its partitions.
+    """The state in the file that belongs to no partition.
 
     number: of the last look. limits: as the user gave them. partition_count: as the log shows it. rows: the results
     that need no history.

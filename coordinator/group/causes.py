@@ -20,7 +20,7 @@ PARTIES_MAX = 100
 
 
 class CauseKind(HashedById):
-    """What makes a group prepare a rebalance."""
+    """The kinds of causes for which a group prepares a rebalance."""
 
     MEMBER_JOINED = "member_joined"
     MEMBER_REJOINED = "member_rejoined"
@@ -100,7 +100,7 @@ class Party(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """What made a group rebalance, and how the coordinator knows it.
+    """A cause of a rebalance, and how the coordinator knows it.
 
     member_ids: the members that caused it; usually one, several when they failed to sync together.
     members: the same members with their clients, PARTIES_MAX at most, where there are several.

@@ -39,7 +39,7 @@ class Outcome(HashedById):
 
 
 class Phase(HashedById):
-    """What a rebalance waits for: members that join, then the leader's assignments."""
+    """The phases of a rebalance; it waits for members that join, then the leader's assignments."""
 
     PREPARING = "preparing"
     COMPLETING = "completing"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class TimerKind(HashedById):
-    """What a timer waits for."""
+    """The kinds of timers."""
 
     SESSION = "session"
     """The next heartbeat of a member, or the end of a new member's first join."""

@@ -70,7 +70,7 @@ class CommittedOffset(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """What a commit stores: offsets by topic partition, and their records.
+    """The content of a commit: offsets by topic partition, and their records.
 
     too_large: topic partitions whose metadata is too large; nothing of them is stored. fits: whether one batch can have
     all records; if not, `offsets` and `records` are not complete.

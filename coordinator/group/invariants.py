@@ -1,4 +1,4 @@
-"""What must hold of a group between two events: the one definition of "right".
+"""The rules that hold of a group between two events: the one definition of "right".
 
 Some rules hold of a group's record as well as of a live group: `RecordRule` names them, and one function checks both.
 The simulation checks live groups after every step (`violations`). `tenure log verify` and `tenure audit` check records

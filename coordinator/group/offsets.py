@@ -57,7 +57,7 @@ NONE = ErrorCode.NONE
 
 
 class Target(NamedTuple):
-    """What a commit stores for a topic partition, but for the offset.
+    """The content of a commit for a topic partition, except for the offset.
 
     record: makes the record from an offset and a Unix time in ms.
     """
@@ -70,7 +70,7 @@ class Target(NamedTuple):
 
 
 class CommitTemplate(NamedTuple):
-    """What a client's commits have in common: the client, and what they store, but for the offsets.
+    """The common part of a client's commits: the client, and the content without the offsets.
 
     size: the most bytes that a batch with its records takes.
     """
@@ -88,7 +88,7 @@ class Repeated(Protocol):
 
     @property
     def template(self) -> CommitTemplate:
-        """What it has in common with the earlier one."""
+        """The part that is the same as in the earlier one."""
 
     @property
     def offsets(self) -> Sequence[int]:

@@ -274,7 +274,7 @@ def _decode_group_records(records: dict[bytes, bytes]) -> Group:
 
 
 class _Found:
-    """What the records of one group have said so far."""
+    """The state of one group after the records so far."""
 
     def __init__(self) -> None:
         self.group: Group | None = None

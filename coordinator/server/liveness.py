@@ -33,7 +33,7 @@ class _State:
 
 
 class Look(NamedTuple, Generic[W]):
-    """What a look at all workers found. ask: to be asked now. silent: since this look. hung: to be ended, once."""
+    """The result of a look at all workers. ask: to be asked now. silent: since this look. hung: to be ended, once."""
 
     ask: list[W]
     silent: list[W]

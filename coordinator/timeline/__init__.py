@@ -1,1 +1,1 @@
-"""What happened to groups: events, entries, lanes, findings, and every sentence about them. Pure."""
+"""The history of groups: events, entries, lanes, findings, and every sentence about them. Pure."""

@@ -23,7 +23,7 @@ from coordinator.timeline.entries import Entry
 
 
 class TooOld(NamedTuple):
-    """What a JoinGroup below a version can't do, in words."""
+    """The feature that a JoinGroup below a version lacks, in words."""
 
     before: int
     text: str

@@ -31,7 +31,7 @@ SEEN = {
     CauseKind.ASSIGNMENT_TOO_LARGE: "the assignment by leader {who} does not fit into a record",
     CauseKind.GROUP_OVER_CAPACITY: "loaded with more members than group.max.size",
 }
-"""What the coordinator saw, for each kind of cause."""
+"""The text of each kind of cause."""
 
 SAY_NOTHING = frozenset({"", "member was removed by an admin", "removed by an admin"})
 """Reasons of a removal that give no reason: those of Kafka's KafkaAdminClient, and ours (KIP-800)."""

@@ -1,4 +1,4 @@
-"""What happened to groups, in words: for `tenure explain`, `tenure watch` and the page.
+"""The history of groups in words, for `tenure explain`, `tenure watch` and the page.
 
 Words come from entries (`entries`), and so from records alone. The first line says it all; the lines below say more. A
 member id is cut to its beginning, which a search in logs finds; the members that a group waits for have their full ids.
@@ -198,7 +198,7 @@ def _owner(name: str | None) -> str:
 
 
 def _costs(entry: Entry) -> str:
-    """What it cost that a member id took a static member's seat."""
+    """The text about a static member's seat that another member id took: its cost."""
     if entry["rebalances"]:
         return "and the group rebalances"
     return "and nothing moves" if entry["state"] == "Stable" else "while the group rebalances"

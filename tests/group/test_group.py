@@ -93,7 +93,7 @@ NAMES = st.lists(st.sampled_from("abcdef"), max_size=7).map(lambda names: ("comm
 
 @given(st.lists(NAMES.flatmap(st.permutations), min_size=1, max_size=6), st.integers(0, 5), st.lists(NAMES, max_size=2))
 def test_vote_is_the_plain_definition(lists: list[list[str]], gone: int, updates: list[tuple[str, ...]]) -> None:
-    """Whoever came, left or changed its list: the candidates are what all list, and each votes for its first one."""
+    """After members came, left or changed lists, the candidates are what all list, and each votes for its first one."""
     group = group_of(*(member(f"m{n}", *names) for n, names in enumerate(lists)))
     members = list(group.members.values())
     for each in members[1:][:gone]:

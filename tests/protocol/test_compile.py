@@ -284,7 +284,7 @@ def test_error_says_where() -> None:
 
 
 def run(steps: Generator[None, None, AnyValue]) -> tuple[AnyValue, int]:
-    """What a generator returns, and how often it yielded."""
+    """Return the result of a generator, and how often it yielded."""
     count = 0
     while True:
         try:

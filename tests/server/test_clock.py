@@ -144,7 +144,7 @@ def test_after_a_stall_the_loop_reads_before_timers_ring() -> None:
 
 
 def test_timers_ring_though_the_loop_stays_behind() -> None:
-    """A loop that is always late may put timers off for CATCH_UP_MAX_MS, and no longer."""
+    """A loop that is always late may delay timers by CATCH_UP_MAX_MS at most."""
     clock = Stalled()
     start = clock.ms()
     rung: list[int] = []

@@ -21,7 +21,7 @@ EMPTY, EQUAL, DISTINCT, LONG = "empty", "equal", "distinct", "long"
 """Elements of an array: without content, the same over and over, each another, and with texts as long as they get."""
 
 CONTENT, TAGS, HEADER = "content", "tags", "header"
-"""What is large beside arrays: a field of bytes or records, the unknown tagged fields of a struct, or of the header."""
+"""Large things beside arrays: a field of bytes or records, the unknown tagged fields of a struct, or of the header."""
 
 TEXT_MAX = 32_767
 """Bytes of the longest text."""
@@ -55,7 +55,7 @@ OPTIONAL = {"assignments"}
 
 
 class Shape(NamedTuple):
-    """What is large in a request.
+    """The large part of a request.
 
     path: of the field, or of the struct with the tagged fields. kind: of an array's elements, or CONTENT, TAGS, HEADER.
     """

@@ -228,7 +228,7 @@ CHECKS: dict[str, Check] = {
 
 
 class Finding(NamedTuple):
-    """What a check found. offset: of the record in the metadata log. detail: further facts, as JSON."""
+    """A result of a check. offset: of the record in the metadata log. detail: further facts, as JSON."""
 
     check: str
     severity: str

@@ -1,4 +1,4 @@
-"""What is kept of a group for its drawing: its steps, and a lane for each seat.
+"""The data for the drawing of a group: its steps, and a lane for each seat.
 
 House rule: everything here has a limit that doesn't depend on the size of the log.
 """

@@ -58,7 +58,7 @@ OLD_CLIENTS = {
 
 @dataclass
 class Story:
-    """What happened to a group, as far as the log and the recorded events say.
+    """The history of a group, as far as the log and the recorded events say.
 
     first_ms, last_ms: the time that its records cover, -1 if no record has a time.
     rebalances: steps of the generation from its first record on. rebalances_unseen: those without a record.

@@ -1,4 +1,4 @@
-"""What a JoinGroup says about its member; `join` and `static` share it."""
+"""The fields of a JoinGroup about its member; `join` and `static` share them."""
 
 from __future__ import annotations
 

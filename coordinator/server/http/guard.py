@@ -1,4 +1,4 @@
-"""What protects the server from clients of HTTP: a limit on connections, timeouts, and the check of the Host header.
+"""Protects the server from clients of HTTP: a limit on connections, timeouts, and the check of the Host header.
 
 HTTP shares the process's files and its event loop with Kafka's clients, so it has limits of its own. A connection above
 `tenure.http.max.connections` is closed at once. A connection is closed too if no request came for
@@ -129,7 +129,7 @@ class GuardedProtocol(H11Protocol):
         self._go_on()
 
     def _go_on(self) -> None:
-        """Wait for the client no longer, if it is the server's turn: an answer is being made or written."""
+        """Stop the timeout of the client while the server makes or writes an answer."""
         cycle: object = self.cycle  # None before the first request, though uvicorn doesn't say so
         if cycle is not None and not self.cycle.response_complete and not self.flow.write_paused:
             self._guard.go_on(self)
