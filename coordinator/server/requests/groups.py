@@ -557,11 +557,11 @@ def delete_offsets(services: Services, call: Call, request: OffsetDeleteRequest)
         if len(bodies) == len(some):
             call.work(_answer_delete(call, some, bodies, unknown))
         else:
-            call.work(go_on())
+            call.work_later(go_on())
 
     def go_on() -> Steps:
-        yield
         submit()
+        yield
 
     # One after the other: each makes a note of all that it removes.
     submit()

@@ -54,7 +54,7 @@ class Pace:
         return now_ms < self._until_ms
 
     def later(self, work: Callable[[], None]) -> None:
-        """Do `work` in one of the next turns, behind work that waits already. Only if `has_time` is false."""
+        """Do `work` in one of the next turns, behind work that waits already. `has_time` was asked in this turn."""
         assert self._until_ms is not None
         self._waiting.append(work)
 

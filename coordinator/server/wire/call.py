@@ -185,6 +185,11 @@ class Call(Reply):
         except Exception as error:  # noqa: BLE001 - it reaches the connection by another way
             self._end(error)
 
+    def work_later(self, steps: Steps) -> None:
+        """As `work`, but begin in a later turn, for steps whose end may begin such steps again: the stack would grow."""
+        self._pace.has_time()
+        self._pace.later(partial(self.work, steps))
+
     def answer_nothing(self) -> None:
         """End the call without an answer, because the client wants none (Produce, acks=0)."""
         self._end(b"")
