@@ -186,7 +186,7 @@ class Call(Reply):
             self._end(error)
 
     def work_later(self, steps: Steps) -> None:
-        """As `work`, but begin in a later turn, for steps whose end may begin such steps again: the stack would grow."""
+        """As `work`, but begin in a later turn: for steps that may begin their like, or the stack would grow."""
         self._pace.has_time()
         self._pace.later(partial(self.work, steps))
 
