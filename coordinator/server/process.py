@@ -13,6 +13,7 @@ House rule: all that concerns the whole process is here, so that `Server` can ru
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import os
 import resource
@@ -46,11 +47,14 @@ processor's cache."""
 INCREMENTAL = (3, 14) <= sys.version_info < (3, 14, 5)
 """Whether this Python's garbage collector works in small steps, some of which look at no new objects."""
 
-FREED_ONCE_BYTES = 4 * 1024 * 1024
-"""Bytes that are allocated and freed once, so that glibc keeps the heap's memory. It gives the end of the heap back to
-the system when more than twice the largest piece that was ever freed is free there (mallopt(3), M_TRIM_THRESHOLD). The
-records of a group of 500, written together, would pass that limit, and getting the pages again would be a fifth of the
-cost of a restart."""
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+HEAP_BYTES = 4 * 1024 * 1024
+"""glibc's heap holds what is smaller than this; larger pieces get pages of their own (mallopt(3)).
+
+The heap gives its end back to the system only if twice as much is free there. The records of a group of 500, written
+together, pass glibc's own limit; getting the pages again would be a fifth of the cost of a restart. Without this
+setting, glibc also raises the size, in time to 32 MB: a large frame that grows would then move once, in one turn.
+"""
 
 LEFT = 1
 """Exit code of a process that ended while a thread hung in the disk."""
@@ -127,7 +131,10 @@ def settle() -> None:
     gc.set_threshold(GC_OBJECTS)
     if not INCREMENTAL and _keep not in gc.callbacks:
         gc.callbacks.append(_keep)
-    bytes(FREED_ONCE_BYTES)
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries have none
+    if mallopt is not None:
+        mallopt(M_MMAP_THRESHOLD, HEAP_BYTES)
+        mallopt(M_TRIM_THRESHOLD, 2 * HEAP_BYTES)
 
 
 def _keep(phase: str, _info: dict[str, int]) -> None:
