@@ -156,6 +156,13 @@ def _read_ratio(text: str) -> float:
     return float(text)
 
 
+def _read_retention_ms(text: str) -> int:
+    number: int = _read_number(-1, INT64_MAX, 1)(text)
+    if number == 0:
+        raise ValueError("0 is neither -1 nor positive")
+    return number
+
+
 def _choice(*choices: str) -> Callable[[str], str]:
     def read(text: str) -> str:
         if text not in choices:
@@ -249,6 +256,8 @@ class Config:
     """All settings; those of the group core are in `group`.
 
     stated: names of the settings that some source gave.
+    topic_defaults: settings of topics that have another default since the server runs, by the topic's names. They are
+    those for which this table has no row.
     """
 
     listeners: tuple[Listener, ...] = field(
@@ -375,6 +384,7 @@ class Config:
             "How long records of a topic without its own retention.ms stay; -1: for ever.",
             low=-1,
             high=INT64_MAX,
+            read=_read_retention_ms,
         ),
     )
     log_retention_bytes: int = field(
@@ -549,6 +559,7 @@ class Config:
     )
     group: GroupConfig = GroupConfig()
     stated: frozenset[str] = frozenset()
+    topic_defaults: tuple[tuple[str, str], ...] = ()
 
     def topic_list(self) -> dict[str, int]:
         """The topics of tenure.topics with their partitions."""
@@ -708,6 +719,16 @@ def _build(values: Mapping[str, _Value]) -> Config:
         else:
             (group if setting.in_group else own)[setting.attribute] = value
     return Config(**own, group=GroupConfig(**group, fixes=frozenset(fixes)), stated=frozenset(values))
+
+
+def with_values(config: Config, texts: Mapping[str, str]) -> Config:
+    """The configuration with other values of some settings, none of which is a fix. Raises ValueError."""
+    own: dict[str, Any] = {}
+    group: dict[str, Any] = {}
+    for name, text in texts.items():
+        setting = settings()[name]
+        (group if setting.in_group else own)[setting.attribute] = setting.read(text)
+    return replace(config, **own, group=replace(config.group, **group))
 
 
 def _check(config: Config) -> None:

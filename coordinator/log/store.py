@@ -54,7 +54,8 @@ class Store(NamedTuple):
 
     topics: by name, as stored. save_topics: makes a list durable, on its own thread. folder: for records of topics;
     None: the store keeps no records of topics.
-    notices: facts for the operator, found at the start. close: waits for the disk, and closes everything.
+    notices: facts for the operator, found at the start. reconfigure: compacts the groups' log by other settings.
+    close: waits for the disk, and closes everything.
     """
 
     engine: Engine
@@ -64,6 +65,7 @@ class Store(NamedTuple):
     save_topics: Callable[[Iterable[Topic], Saved], None]
     folder: Path | None
     notices: Sequence[Notice]
+    reconfigure: Callable[[Config], None]
     close: Callable[[], None]
 
 
@@ -146,7 +148,9 @@ def open_store(config: Config, fresh_id: Callable[[], UUID], report: Report, cou
         unlock()
 
     folder = Path(config.log_dirs)
-    return Store(engine, cluster_id, lambda _: config.node_id, topics, save_topics, folder, notices, close)
+    return Store(
+        engine, cluster_id, lambda _: config.node_id, topics, save_topics, folder, notices, _cleaned_by(engine), close
+    )
 
 
 def open_share(
@@ -161,7 +165,9 @@ def open_share(
     owners = [node_in_turn(partition, node_ids) for partition in range(config.offsets_topic_num_partitions)]
     engine = _engine(config, owners, report, counts)
     folder = Path(config.log_dirs)
-    return Store(engine, cluster_id, owners.__getitem__, {}, _refuse_to_save, folder, [], engine.close)
+    return Store(
+        engine, cluster_id, owners.__getitem__, {}, _refuse_to_save, folder, [], _cleaned_by(engine), engine.close
+    )
 
 
 def in_memory(engine: Engine, config: Config, fresh_id: Callable[[], UUID], _report: Report, _counts: Counts) -> Store:
@@ -169,7 +175,7 @@ def in_memory(engine: Engine, config: Config, fresh_id: Callable[[], UUID], _rep
     declared, _ = declare({}, config.topic_list(), fresh_id)
     topics = {topic.name: topic for topic in declared}
     cluster_id = kafka_id(fresh_id())
-    return Store(engine, cluster_id, lambda _: config.node_id, topics, _at_once, None, [], engine.close)
+    return Store(engine, cluster_id, lambda _: config.node_id, topics, _at_once, None, [], lambda _: None, engine.close)
 
 
 def _engine(config: Config, owners: Sequence[int], report: Report, counts: Counts) -> EmbeddedEngine:
@@ -178,18 +184,26 @@ def _engine(config: Config, owners: Sequence[int], report: Report, counts: Count
         config.offsets_topic_num_partitions,
         config.node_id,
         segment_size=config.offsets_topic_segment_bytes,
-        cleaning=Cleaning(
-            min_cleanable_ratio=config.log_cleaner_min_cleanable_ratio,
-            min_compaction_lag_ms=config.log_cleaner_min_compaction_lag_ms,
-            delete_retention_ms=config.log_cleaner_delete_retention_ms,
-            backoff_ms=config.log_cleaner_backoff_ms,
-            roll_ms=config.log_roll_ms,
-        ),
+        cleaning=_cleaning(config),
         owners=owners,
         lock_folder=False,
         report=report,
         counts=counts,
     )
+
+
+def _cleaning(config: Config) -> Cleaning:
+    return Cleaning(
+        min_cleanable_ratio=config.log_cleaner_min_cleanable_ratio,
+        min_compaction_lag_ms=config.log_cleaner_min_compaction_lag_ms,
+        delete_retention_ms=config.log_cleaner_delete_retention_ms,
+        backoff_ms=config.log_cleaner_backoff_ms,
+        roll_ms=config.log_roll_ms,
+    )
+
+
+def _cleaned_by(engine: EmbeddedEngine) -> Callable[[Config], None]:
+    return lambda config: engine.clean_by(_cleaning(config))
 
 
 def _save(file: TopicsFile, topics: Iterable[Topic], done: Saved) -> None:

@@ -24,13 +24,14 @@ from os import urandom
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 from uuid import UUID
 
-from coordinator.config import HTTP, ConfigError, Listener, served_listeners
+from coordinator.config import HTTP, INT32_MAX, ConfigError, Listener, served_listeners
 from coordinator.log.engine import EngineError
 from coordinator.log.segments import disk
 from coordinator.log.segments.segment import OFFSETS_TOPIC
 from coordinator.log.store import open_store
 from coordinator.log.topics.folders import partitions_of
 from coordinator.server.clock import Alarm, LoopClock
+from coordinator.server.nodes.broker_settings import changed_config, changes_of
 from coordinator.server.nodes.discovery import Discovery, NodeAddresses, node_addresses
 from coordinator.server.nodes.events_topic import into_topic
 from coordinator.server.nodes.topic_data import TopicData
@@ -193,9 +194,11 @@ class Server:
             self.runtime.start()
             services = self._services(store, clock, pace, measures)
             self._api = Api(services)
+            self._topics.on_brokers = partial(self._reconfigure, services, store)
             self.connections = Connections(
                 config, clock, self._lines, self._api.dispatch, self._loop.call_soon, pace, self._connections_max()
             )
+            self._topics.on_brokers()
             events_topic = services.discovery.events
             if events_topic is not None:
                 write = into_topic(services.data, events_topic, clock, config.node_id)
@@ -220,7 +223,21 @@ class Server:
         self._topics.on_deleted = self._topics_deleted
         self._topics.work = pace.work
         waits = Alarm(clock, ring)
-        return Services(self._config, clock, self._fresh_id, self.runtime, discovery, waits, data, measures, pace)
+        return Services(
+            self._config, self._config, clock, self._fresh_id, self.runtime, discovery, waits, data, measures, pace
+        )
+
+    def _reconfigure(self, services: Services, store: Store) -> None:
+        """Put the settings into effect that were changed while a server ran on this data folder."""
+        config = self._config
+        changes = changes_of(self._topics.brokers.configs, config.node_id)
+        services.config = config = changed_config(config, changes)
+        store.reconfigure(config)
+        for user in (self.runtime, services.data, self.connections):
+            user.reconfigure(config)
+        if any(changes):
+            names = ", ".join(f"{name}={value}" for name, value in {**changes.all_nodes, **changes.node}.items())
+            self._lines.info("settings_changed", f"Settings changed while the server ran: {names}", settings=names)
 
     async def _open_listeners(self, services: Services) -> None:
         """Open the listeners for clients, then the one for browsers."""
@@ -241,17 +258,17 @@ class Server:
         return 0 if self.data is None else len(self.data.failing)
 
     def _connections_max(self) -> int:
-        """How many connections may be open: the setting, or what the process's limit on files allows."""
+        """How many connections the process's limit on files allows."""
         config = self._config
         if self._files_max is None:
-            return config.max_connections
+            return INT32_MAX
         kept = FILES_PER_PARTITION * config.offsets_topic_num_partitions + FILES_KEPT
         if config.http:
             kept += config.http_max_connections
         left = self._files_max - kept
         if left < CONNECTIONS_MIN:
             raise StartFailed(f"this process may have {self._files_max} files open (ulimit -n), it needs {kept} itself")
-        return min(config.max_connections, left)
+        return left
 
     def _loaded(self) -> None:
         self.loaded.set()
@@ -279,7 +296,7 @@ class Server:
             done({} if error is None else error)
 
         store.save_topics(
-            changed(list(self._topics), change), lambda error: self._loop.call_soon_threadsafe(saved, error)
+            changed(self._topics.kept(), change), lambda error: self._loop.call_soon_threadsafe(saved, error)
         )
 
     async def _open_http(self, listening: socket.socket, services: Services) -> None:
@@ -345,6 +362,7 @@ class Server:
         if not await at_most(saved, until - self._loop.time()):
             self._hangs("topics.json")
         if self.data is not None:
+            self._topics.on_brokers = lambda: None
             self.data.stop()
             self.events.stop(partial(self.data.idle, produced.set))
             await at_most(produced, until - self._loop.time())

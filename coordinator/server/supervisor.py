@@ -237,7 +237,7 @@ class Supervisor:
                     other.channel.close()
                 if other is not worker:
                     close_all(other.bound)
-            code = work(worker.config, worker.bound, self._nodes, self._cluster_id, self._topics.list, theirs)
+            code = work(worker.config, worker.bound, self._nodes, self._cluster_id, self._topics.list.kept(), theirs)
         except BaseException:  # noqa: BLE001 - the child must not go on with the parent's code
             traceback.print_exc()
         finally:

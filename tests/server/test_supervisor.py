@@ -22,6 +22,8 @@ from protocol.messages import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
     DescribeGroupsRequest,
     FindCoordinatorRequest,
     HeartbeatResponse,
@@ -266,6 +268,46 @@ def test_two_workers_change_one_topic(tenure: Tenure) -> None:
     saved = [json.loads(line) for line in (tenure.data_dir / "topics.json").read_text().splitlines()[1:]]
     found = {topic["name"]: (topic["partition_count"], topic["configs"]) for topic in saved}
     assert all(found[f"t{number}"] == (4, {"retention.ms": "7"}) for number in range(8))
+
+
+def test_changed_settings_of_brokers_are_known_to_all(tenure: Tenure) -> None:
+    """All workers have a change for all nodes, one worker has its own; also a new worker, and after a restart."""
+
+    def changed() -> list[dict[str, str | None]]:
+        return [
+            {each.name: each.value for each in broker_configs(port, node_id) if each.config_source in {2, 3}}
+            for node_id, port in enumerate(tenure.ports)
+        ]
+
+    for node_id, name, value in ((0, "", "7"), (1, "1", "8")):
+        set_config(tenure.ports[node_id], name, "log.segment.bytes", f"{value}000")
+    set_config(tenure.ports[1], "", "max.connections", "900")
+    meant = [{"log.segment.bytes": f"{value}000", "max.connections": "900"} for value in "78"]
+    assert changed() == meant
+    os.kill(tenure.worker_pid(1), signal.SIGKILL)
+    tenure.wait_for_event("worker_back")
+    assert changed() == meant
+    assert tenure.stop() == 0
+    start_elsewhere(tenure)
+    assert changed() == meant
+
+
+def broker_configs(port: int, node_id: int) -> list[DescribeConfigsResponse.DescribeConfigsResourceResult]:
+    """Return all settings of a node."""
+    resource = DescribeConfigsRequest.DescribeConfigsResource(resource_type=4, resource_name=str(node_id))
+    answer = ask(port, DescribeConfigsRequest(resources=[resource]), 4)
+    assert isinstance(answer, DescribeConfigsResponse)
+    return answer.results[0].configs
+
+
+def set_config(port: int, name: str, setting: str, value: str) -> None:
+    """Change a setting of a node, or of all nodes (name "")."""
+    config = IncrementalAlterConfigsRequest.AlterableConfig(name=setting, config_operation=0, value=value)
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=4, resource_name=name, configs=[config]
+    )
+    answer = ask(port, IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    assert answer.responses[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
 
 
 def test_folders_of_a_deleted_topic_go_without_their_leader(tenure: Tenure) -> None:

@@ -159,6 +159,12 @@ class Cleaner:
         """Begin a new round, at once or after the current one."""
         self._is_due.set()
 
+    def set_backoff(self, backoff_ms: int) -> None:
+        """Change the time between rounds. If it differs, a new round begins, as by `look`."""
+        if self._backoff_s != backoff_ms / 1000:
+            self._backoff_s = backoff_ms / 1000
+            self.look()
+
     def stop(self) -> None:
         """End, and end a running compaction; the thread of the logs must run until then."""
         with self._guard:

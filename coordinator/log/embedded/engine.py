@@ -126,6 +126,12 @@ class EmbeddedEngine:
         if self._cleaner is not None:
             self._cleaner.start()
 
+    def clean_by(self, cleaning: Cleaning) -> None:
+        """Compact by other settings from now on; the engine compacts already, and has started."""
+        assert self._cleaner is not None
+        self._queue.put(partial(self._set_cleaning, cleaning))
+        self._cleaner.set_backoff(cleaning.backoff_ms)
+
     def acquire(self, partition: int, done: Acquired) -> None:
         """See Engine."""
         assert 0 <= partition < self._partition_count
@@ -209,6 +215,12 @@ class EmbeddedEngine:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._syncs_max, thread_name_prefix="log-sync")
         return self._pool.map(_append_to, items)
+
+    def _set_cleaning(self, cleaning: Cleaning) -> None:
+        self._cleaning = cleaning
+        for own in self._owned.values():
+            if own.upkeep is not None:
+                own.upkeep.cleaning = cleaning
 
     def _acquire(self, partition: int, done: Acquired) -> None:
         former = self._owned.pop(partition, None)

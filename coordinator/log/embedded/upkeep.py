@@ -47,7 +47,7 @@ class Cleaning(NamedTuple):
 class Upkeep(LogUpkeep):
     """Compaction of one partition, as its owner sees it; on the engine's thread.
 
-    dirty_ratio: the dirty part of its closed segments at the last look, from 0 to 1.
+    dirty_ratio: the dirty part of its closed segments at the last look, from 0 to 1. cleaning: may change.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Upkeep(LogUpkeep):
         self.partition = partition
         self.dirty_ratio = 0.0
         self._segment_size = segment_size
-        self._cleaning = cleaning
+        self.cleaning = cleaning
         self._dirty_offset = 0
         self._seen_offset = -1
         self._not_before_ms = 0
@@ -65,7 +65,7 @@ class Upkeep(LogUpkeep):
 
     def look(self, now_ms: int, *, is_new_round: bool) -> Work | None:
         """Return the compaction that is due, if any. First close the active segment if that is due. Raises OSError."""
-        log, cleaning = self._log, self._cleaning
+        log, cleaning = self._log, self.cleaning
         if not log.is_open() or not self._is_swapped(now_ms):
             return None
         if is_new_round:
@@ -116,7 +116,7 @@ class Upkeep(LogUpkeep):
 
     def _pause(self, now_ms: int) -> None:
         """Examine the partition only after RETRY_BACKOFFS times the backoff."""
-        self._not_before_ms = now_ms + RETRY_BACKOFFS * self._cleaning.backoff_ms
+        self._not_before_ms = now_ms + RETRY_BACKOFFS * self.cleaning.backoff_ms
 
     def _roll(self, now_ms: int) -> None:
         """Close the active segment if it is old, or if it is quiet and makes the log dirty."""
@@ -126,10 +126,10 @@ class Upkeep(LogUpkeep):
         if active is None or self._log.size == 0:
             return
         size = self._log.size
-        is_dirty = size >= QUIET_SIZE_MIN and dirty + size > self._cleaning.min_cleanable_ratio * (total + size)
+        is_dirty = size >= QUIET_SIZE_MIN and dirty + size > self.cleaning.min_cleanable_ratio * (total + size)
         if not (is_quiet and is_dirty):
             try:
-                is_old = now_ms - self._first_ms(active) >= self._cleaning.roll_ms
+                is_old = now_ms - self._first_ms(active) >= self.cleaning.roll_ms
             except CorruptBatch:
                 return  # the next load reports it
             if not is_old:

@@ -106,15 +106,16 @@ class Discovery:
 
     def nodes(self, call: Reached) -> list[Node]:
         """All nodes, as the client of `call` reaches them; the first is the controller."""
-        return [self._node(node_id, call) for node_id in self.node_ids]
+        return [self.node(node_id, call, call.listener) for node_id in self.node_ids]
 
     def coordinator(self, group_id: str, call: Reached) -> Node:
         """The node that coordinates a group; NO_NODE while it doesn't answer."""
         node_id = self._owners(partition_for(group_id, self._offsets.partition_count))
-        return NO_NODE if node_id in self._silent_nodes else self._node(node_id, call)
+        return NO_NODE if node_id in self._silent_nodes else self.node(node_id, call, call.listener)
 
-    def _node(self, node_id: int, call: Reached) -> Node:
-        host, port = self._nodes[node_id].addresses[call.listener]
+    def node(self, node_id: int, call: Reached, listener: str) -> Node:
+        """A node with the address of its listener of that name."""
+        host, port = self._nodes[node_id].addresses[listener]
         return Node(node_id, call.local_host if host in EVERYWHERE else host, port)
 
     def leaders(self, topic: Topic) -> list[int]:

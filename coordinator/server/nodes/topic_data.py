@@ -122,6 +122,12 @@ class TopicData:
         self._retention_due()
         self._compaction_due()
 
+    def reconfigure(self, config: Config) -> None:
+        """Use other settings from now on."""
+        self._config, self._partitions = config, {}
+        self._compaction.cancel()
+        self._compaction_due()
+
     @property
     def folder(self) -> Path | None:
         """The folder of the logs; None for a temporary folder that isn't made yet."""

@@ -9,91 +9,138 @@ House rule: if the broker has a setting for all topics, its value is the topic's
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
-from coordinator.config import INT32_MAX, INT64_MAX
+from coordinator.config import INT32_MAX, INT64_MAX, settings
 from protocol.primitives import STRING_SIZE_MAX
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from coordinator.config import Config
     from coordinator.log.topics.list import Topic
     from coordinator.log.topics.partition import Limits
 
-BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7
+BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST = 1, 2, 3, 4, 5, 6, 7
 """Config types."""
 
-TOPIC_CONFIGS: dict[str, tuple[str, int]] = {
-    "cleanup.policy": ("delete", LIST),
-    "compression.gzip.level": ("-1", INT),
-    "compression.lz4.level": ("9", INT),
-    "compression.type": ("producer", STRING),
-    "compression.zstd.level": ("3", INT),
-    "delete.retention.ms": ("86400000", LONG),
-    "file.delete.delay.ms": ("60000", LONG),
-    "flush.messages": (str(INT64_MAX), LONG),
-    "flush.ms": (str(INT64_MAX), LONG),
-    "follower.replication.throttled.replicas": ("", LIST),
-    "index.interval.bytes": ("4096", INT),
-    "leader.replication.throttled.replicas": ("", LIST),
-    "local.retention.bytes": ("-2", LONG),
-    "local.retention.ms": ("-2", LONG),
-    "max.compaction.lag.ms": (str(INT64_MAX), LONG),
-    "max.message.bytes": ("1048588", INT),
-    "message.downconversion.enable": ("true", BOOLEAN),
-    "message.format.version": ("3.0-IV1", STRING),
-    "message.timestamp.after.max.ms": (str(INT64_MAX), LONG),
-    "message.timestamp.before.max.ms": (str(INT64_MAX), LONG),
-    "message.timestamp.difference.max.ms": (str(INT64_MAX), LONG),
-    "message.timestamp.type": ("CreateTime", STRING),
-    "min.cleanable.dirty.ratio": ("0.5", DOUBLE),
-    "min.compaction.lag.ms": ("0", LONG),
-    "min.insync.replicas": ("1", INT),
-    "preallocate": ("false", BOOLEAN),
-    "remote.log.copy.disable": ("false", BOOLEAN),
-    "remote.log.delete.on.disable": ("false", BOOLEAN),
-    "remote.storage.enable": ("false", BOOLEAN),
-    "retention.bytes": ("-1", LONG),
-    "retention.ms": ("604800000", LONG),
-    "segment.bytes": ("1073741824", INT),
-    "segment.index.bytes": ("10485760", INT),
-    "segment.jitter.ms": ("0", LONG),
-    "segment.ms": ("604800000", LONG),
-    "unclean.leader.election.enable": ("false", BOOLEAN),
+
+class TopicSetting(NamedTuple):
+    """A setting of a topic.
+
+    default: Kafka 3.9's. kind: its config type. broker: the broker's setting for all topics, "" if there is none.
+    doc: what it means. low: the smallest value, if not any number of the type will do. choices: the values that it, or
+    each item of a list, can have; none: any value of the type.
+    """
+
+    default: str
+    kind: int
+    broker: str
+    doc: str
+    low: int | None = None
+    choices: frozenset[str] = frozenset()
+
+
+_NEVER = str(INT64_MAX)
+_UNUSED = "Has no effect here."
+
+TOPIC_CONFIGS: dict[str, TopicSetting] = {
+    "cleanup.policy": TopicSetting(
+        "delete",
+        LIST,
+        "log.cleanup.policy",
+        "delete: old segments are removed. compact: each key keeps its last record.",
+        choices=frozenset({"compact", "delete"}),
+    ),
+    "compression.gzip.level": TopicSetting("-1", INT, "compression.gzip.level", _UNUSED),
+    "compression.lz4.level": TopicSetting("9", INT, "compression.lz4.level", _UNUSED),
+    "compression.type": TopicSetting(
+        "producer",
+        STRING,
+        "compression.type",
+        "Has no effect here: batches stay compressed as the producer sent them.",
+        choices=frozenset({"uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"}),
+    ),
+    "compression.zstd.level": TopicSetting("3", INT, "compression.zstd.level", _UNUSED),
+    "delete.retention.ms": TopicSetting(
+        "86400000",
+        LONG,
+        "log.cleaner.delete.retention.ms",
+        "How long a tombstone stays after the first compaction that saw it.",
+        0,
+    ),
+    "file.delete.delay.ms": TopicSetting("60000", LONG, "log.segment.delete.delay.ms", _UNUSED, 0),
+    "flush.messages": TopicSetting(
+        _NEVER, LONG, "log.flush.interval.messages", "Has no effect here: every append is flushed.", 1
+    ),
+    "flush.ms": TopicSetting(_NEVER, LONG, "log.flush.interval.ms", "Has no effect here: every append is flushed.", 0),
+    "follower.replication.throttled.replicas": TopicSetting("", LIST, "", _UNUSED),
+    "index.interval.bytes": TopicSetting("4096", INT, "log.index.interval.bytes", _UNUSED, 0),
+    "leader.replication.throttled.replicas": TopicSetting("", LIST, "", _UNUSED),
+    "local.retention.bytes": TopicSetting("-2", LONG, "log.local.retention.bytes", _UNUSED, -2),
+    "local.retention.ms": TopicSetting("-2", LONG, "log.local.retention.ms", _UNUSED, -2),
+    "max.compaction.lag.ms": TopicSetting(
+        _NEVER, LONG, "log.cleaner.max.compaction.lag.ms", "How old a record may get before it must be compacted.", 1
+    ),
+    "max.message.bytes": TopicSetting("1048588", INT, "message.max.bytes", "The largest record batch.", 0),
+    "message.downconversion.enable": TopicSetting("true", BOOLEAN, "log.message.downconversion.enable", _UNUSED),
+    "message.format.version": TopicSetting("3.0-IV1", STRING, "log.message.format.version", _UNUSED),
+    "message.timestamp.after.max.ms": TopicSetting(_NEVER, LONG, "log.message.timestamp.after.max.ms", _UNUSED, 0),
+    "message.timestamp.before.max.ms": TopicSetting(_NEVER, LONG, "log.message.timestamp.before.max.ms", _UNUSED, 0),
+    "message.timestamp.difference.max.ms": TopicSetting(
+        _NEVER, LONG, "log.message.timestamp.difference.max.ms", _UNUSED, 0
+    ),
+    "message.timestamp.type": TopicSetting(
+        "CreateTime",
+        STRING,
+        "log.message.timestamp.type",
+        "CreateTime: a record has the producer's time. LogAppendTime: it gets the server's.",
+        choices=frozenset({"CreateTime", "LogAppendTime"}),
+    ),
+    "min.cleanable.dirty.ratio": TopicSetting(
+        "0.5",
+        DOUBLE,
+        "log.cleaner.min.cleanable.ratio",
+        "A partition is compacted when more than this part of its closed segments has never been compacted.",
+    ),
+    "min.compaction.lag.ms": TopicSetting(
+        "0", LONG, "log.cleaner.min.compaction.lag.ms", "How old a record must be before compaction may remove it.", 0
+    ),
+    "min.insync.replicas": TopicSetting("1", INT, "min.insync.replicas", _UNUSED, 1),
+    "preallocate": TopicSetting("false", BOOLEAN, "log.preallocate", _UNUSED),
+    "remote.log.copy.disable": TopicSetting("false", BOOLEAN, "", _UNUSED),
+    "remote.log.delete.on.disable": TopicSetting("false", BOOLEAN, "", _UNUSED),
+    "remote.storage.enable": TopicSetting("false", BOOLEAN, "", _UNUSED),
+    "retention.bytes": TopicSetting(
+        "-1", LONG, "log.retention.bytes", "How large a partition may get before its oldest segments go; -1: no limit."
+    ),
+    "retention.ms": TopicSetting("604800000", LONG, "log.retention.ms", "How long records stay; -1: for ever.", -1),
+    "segment.bytes": TopicSetting(
+        "1073741824", INT, "log.segment.bytes", "The size at which a segment is closed and a new one begins.", 14
+    ),
+    "segment.index.bytes": TopicSetting("10485760", INT, "log.index.size.max.bytes", _UNUSED, 4),
+    "segment.jitter.ms": TopicSetting("0", LONG, "log.roll.jitter.ms", _UNUSED, 0),
+    "segment.ms": TopicSetting(
+        "604800000", LONG, "log.roll.ms", "The age of its first record at which a segment is closed.", 1
+    ),
+    "unclean.leader.election.enable": TopicSetting("false", BOOLEAN, "unclean.leader.election.enable", _UNUSED),
 }
-"""Every setting of a topic: Kafka 3.9's default, and the type."""
+"""Every setting of a topic."""
 
-CHOICES = {
-    "cleanup.policy": {"compact", "delete"},
-    "compression.type": {"uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"},
-    "message.timestamp.type": {"CreateTime", "LogAppendTime"},
-}
-"""The values that these settings, or the items of a list, can have."""
-
-LOWEST = {
-    "delete.retention.ms": 0,
-    "max.compaction.lag.ms": 1,
-    "max.message.bytes": 0,
-    "min.compaction.lag.ms": 0,
-    "min.insync.replicas": 1,
-    "retention.ms": -1,
-    "segment.bytes": 14,
-    "segment.ms": 1,
-}
-"""The smallest values of settings with an effect here that can't be just any number of their type."""
+TOPIC_CONFIG_OF = {setting.broker: name for name, setting in TOPIC_CONFIGS.items() if setting.broker}
+"""The setting of a topic for which a broker's setting is the default."""
 
 
-def topic_defaults(config: Config) -> dict[str, tuple[str, int]]:
-    """The value that each setting has if the topic sets none, and its type."""
-    return TOPIC_CONFIGS | {
-        "delete.retention.ms": (str(config.log_cleaner_delete_retention_ms), LONG),
-        "max.message.bytes": (str(config.group.message_max_bytes), INT),
-        "min.cleanable.dirty.ratio": (str(config.log_cleaner_min_cleanable_ratio), DOUBLE),
-        "min.compaction.lag.ms": (str(config.log_cleaner_min_compaction_lag_ms), LONG),
-        "retention.bytes": (str(config.log_retention_bytes), LONG),
-        "retention.ms": (str(config.log_retention_ms), LONG),
-        "segment.bytes": (str(config.log_segment_bytes), INT),
-        "segment.ms": (str(config.log_roll_ms), LONG),
+@lru_cache(maxsize=8)
+def topic_defaults(config: Config) -> Mapping[str, str]:
+    """The value that each setting has if the topic sets none."""
+    stated = {
+        TOPIC_CONFIG_OF[name]: str(setting.value_of(config))
+        for name, setting in settings().items()
+        if name in TOPIC_CONFIG_OF
     }
+    return {name: setting.default for name, setting in TOPIC_CONFIGS.items()} | stated | dict(config.topic_defaults)
 
 
 def topic_limits(config: Config, topic: Topic) -> Limits:
@@ -103,7 +150,7 @@ def topic_limits(config: Config, topic: Topic) -> Limits:
     defaults = topic_defaults(config)
 
     def said(name: str) -> str:
-        return trimmed(name, topic.configs.get(name, defaults[name][0]))
+        return trimmed(topic.configs.get(name, defaults[name]), TOPIC_CONFIGS[name].kind)
 
     policies = said("cleanup.policy").split(",")
     is_compacted = "compact" in policies
@@ -124,9 +171,9 @@ def topic_limits(config: Config, topic: Topic) -> Limits:
     )
 
 
-def trimmed(name: str, value: str) -> str:
+def trimmed(value: str, kind: int) -> str:
     """A value without the spaces around it, or around each item of a list: Kafka drops them when it reads a value."""
-    if TOPIC_CONFIGS[name][1] == LIST:
+    if kind == LIST:
         return ",".join(each.strip() for each in value.split(","))
     return value.strip()
 
@@ -137,20 +184,27 @@ def config_problem(name: str, value: str | None) -> str | None:
         return f"Unknown topic config name: {name}"
     if value is None:
         return f"Null value not supported for topic configs: {name}"
+    setting = TOPIC_CONFIGS[name]
+    return value_problem(name, value, setting.kind, setting.low, setting.choices)
+
+
+def value_problem(
+    name: str, value: str, kind: int, low: int | None = None, choices: frozenset[str] = frozenset()
+) -> str | None:
+    """The reason that a setting can't have this value; None if it can. kind, low, choices: as of TopicSetting."""
     if len(value.encode()) > STRING_SIZE_MAX:
         return f"Invalid value for configuration {name}: It has more than {STRING_SIZE_MAX} bytes"
-    kind = TOPIC_CONFIGS[name][1]
     wrong = f"Invalid value {value} for configuration {name}"
     if kind in {INT, LONG}:
         high = INT64_MAX if kind == LONG else INT32_MAX
         if not re.fullmatch(r"[+-]?[0-9]{1,1000}", value.strip()) or not -high - 1 <= int(value) <= high:
             return f"{wrong}: Not a number of type {'LONG' if kind == LONG else 'INT'}"
-        if int(value) < LOWEST.get(name, -high - 1):
-            return f"{wrong}: Value must be at least {LOWEST[name]}"
+        if low is not None and int(value) < low:
+            return f"{wrong}: Value must be at least {low}"
     elif kind == BOOLEAN and value.strip().lower() not in {"true", "false"}:
         return f"{wrong}: Expected value to be either true or false"
     elif kind == DOUBLE and not re.fullmatch(r"0|0?\.[0-9]+|0\.[0-9]*|1|1\.0*", value.strip()):
         return f"{wrong}: Expected a number from 0 to 1"
-    elif name in CHOICES and not {each.strip() for each in value.split(",")} <= CHOICES[name]:
-        return f"{wrong}: String must be one of: {', '.join(sorted(CHOICES[name]))}"
+    elif choices and not {each.strip() for each in value.split(",")} <= choices:
+        return f"{wrong}: String must be one of: {', '.join(sorted(choices))}"
     return None

@@ -10,6 +10,9 @@ An alteration names only what differs (`Altered`), so two alterations of one top
 A change may be about thousands of topics. So the list takes and shows changes in steps, one change after the other.
 Its owner sets `work`, which does the steps; the server's spreads them over turns of the loop.
 
+The list also keeps the settings of brokers that were changed while they ran, in one entry that is no topic (`BROKERS`).
+So these changes last, and reach all workers, as the changes of topics do.
+
 House rule: nothing else changes the list.
 """
 
@@ -30,6 +33,11 @@ from coordinator.timeline.schema import EVENTS_TOPIC
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, EVENTS_TOPIC})
 """Clients can neither create nor change these, nor write to them; their names are taken even where they don't exist."""
 
+BROKERS = Topic("/", UUID(int=0), 0)
+"""Keeps the changed settings of brokers: NODE/NAME is a setting of one node, /NAME one of all. No topic can have its
+name.
+"""
+
 ChangeResult = EngineError | Mapping[str, str]
 """An error if the change failed as a whole. Else the topics that were not created, each with the topic that has its
 name.
@@ -39,7 +47,7 @@ ChangeDone = Callable[[ChangeResult], None]
 
 
 class Altered(NamedTuple):
-    """A change of one topic.
+    """A change of one topic, or of BROKERS.
 
     partition_count: the new number; a smaller number than the topic's changes nothing. configs: new values by name;
     None removes the topic's value.
@@ -70,25 +78,29 @@ WriteChange = Callable[[Change, ChangeDone], None]
 class Topics:
     """All topics.
 
-    is_shared: a supervisor keeps the list, and applies each change (`apply`) before it calls back; else `write` only
-    writes.
+    topics: by name, as `kept` had them. is_shared: a supervisor keeps the list, and applies each change (`apply`)
+    before it calls back; else `write` only writes.
     on_deleted: called with topics whose deletion is durable; its steps end their use. It calls back for each topic,
-    when this node uses nothing of it. work: does steps, now or later.
+    when this node uses nothing of it. on_brokers: called when `brokers` has changed. work: does steps, now or later.
+
+    brokers: BROKERS with its settings.
     """
 
     def __init__(self, topics: Mapping[str, Topic], write: WriteChange, *, is_shared: bool = False) -> None:
         self._write = write
         self._is_shared = is_shared
         self._by_name = dict(sorted(topics.items()))
-        self._by_id = {topic.topic_id: topic for topic in topics.values()}
+        self.brokers = self._by_name.pop(BROKERS.name, BROKERS)
+        self._by_id = {topic.topic_id: topic for topic in self}
         # It also has the names of topics that are being created, and of internal topics.
-        self._plain_names = {plain(name): name for name in (*INTERNAL_TOPICS, *topics)}
+        self._plain_names = {plain(name): name for name in (*INTERNAL_TOPICS, *self._by_name)}
         self._waiting: list[tuple[Change, ChangeDone]] = []
         self._writing: list[tuple[Change, ChangeDone]] = []
         # By topic id, the changes that are not durable, in their order; None is a deletion.
         self._coming: dict[UUID, deque[Altered | None]] = {}
         self._steps: deque[Iterator[None]] = deque()
         self.on_deleted: Callable[[Sequence[Topic], Callable[[], None]], Iterable[None]] = _given_up
+        self.on_brokers: Callable[[], None] = lambda: None
         self.work: Callable[[Iterator[None]], None] = _at_once
         self._on_idle: Callable[[], None] | None = None
 
@@ -167,16 +179,28 @@ class Topics:
     def newest(self, name: str) -> Topic | None:
         """The topic with the changes that are not durable yet; None if they delete it, or there is no such topic."""
         topic = self._by_name.get(name)
-        if topic is not None:
-            for altered in self._coming.get(topic.topic_id, ()):
-                if altered is None:
-                    return None
-                topic = altered.of(topic)
+        return None if topic is None else self._newest(topic)
+
+    def newest_brokers(self) -> Topic:
+        """`brokers` with the changes that are not durable yet."""
+        brokers = self._newest(self.brokers)
+        assert brokers is not None
+        return brokers
+
+    def _newest(self, topic: Topic) -> Topic | None:
+        for altered in self._coming.get(topic.topic_id, ()):
+            if altered is None:
+                return None
+            topic = altered.of(topic)
         return topic
 
+    def kept(self) -> list[Topic]:
+        """All that lasts: the topics and BROKERS."""
+        return [*self, self.brokers]
+
     def after(self, change: Change) -> list[Topic]:
-        """The list with a change applied."""
-        return list(changed(list(self), change))
+        """`kept` with a change applied."""
+        return list(changed(self.kept(), change))
 
     def when_idle(self, callback: Callable[[], None]) -> None:
         """Call back when no change is under way; that may be at once."""
@@ -196,7 +220,10 @@ class Topics:
             yield
         for altered in change.altered:
             known = self._by_id.get(altered.topic_id)
-            if known is not None:
+            if altered.topic_id == BROKERS.topic_id:
+                self.brokers = altered.of(self.brokers)
+                self.on_brokers()
+            elif known is not None:
                 self._by_name[known.name] = self._by_id[known.topic_id] = altered.of(known)
             yield
         deleted = []
@@ -264,14 +291,14 @@ class Topics:
 
 
 def changed(topics: Iterable[Topic], change: Change) -> Iterator[Topic]:
-    """The topics after a change. Nothing is done before the first topic is asked for."""
+    """The topics, and BROKERS if it has settings, after a change. Nothing is done before the first is asked for."""
     altered: dict[UUID, Topic] = {topic.topic_id: topic for topic in (*topics, *change.created)}
     for each in change.altered:
         if each.topic_id in altered:
             altered[each.topic_id] = each.of(altered[each.topic_id])
     for topic_id in change.deleted:
         altered.pop(topic_id, None)
-    yield from altered.values()
+    yield from (topic for topic in altered.values() if topic.configs or topic.topic_id != BROKERS.topic_id)
 
 
 def _with_taken(done: ChangeDone, taken: Mapping[str, str], outcome: ChangeResult) -> None:

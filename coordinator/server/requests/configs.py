@@ -1,31 +1,42 @@
-"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: tools read settings, and change those of topics.
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: tools read and change settings of topics and brokers.
 
-A broker's settings are those of coordinator.config. A topic's are its own and the defaults (nodes.topic_settings).
-Groups have no settings, as in Kafka 3.9. Only a topic's settings can change while the server runs.
+A broker's settings are in nodes.broker_settings. A topic's are its own and the defaults (nodes.topic_settings), which
+are a broker's. Groups have no settings, as in Kafka 3.9.
 
-House rule: names, values and texts of settings come from the configuration; none is repeated here.
+House rule: names, values and texts of settings come from those tables; none is repeated here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
 
-from coordinator.config import INT64_MAX, settings, topic_name_problem
+from coordinator.config import Listener, served_listeners, topic_name_problem
 from coordinator.log.engine import EngineError
-from coordinator.log.topics.list import Topic
+from coordinator.server.nodes.broker_settings import (
+    DEFAULT_CONFIG,
+    TOPIC_CONFIG,
+    BrokerSetting,
+    Changes,
+    Value,
+    broker_settings,
+    changes_of,
+    is_read_only,
+    prefix_of,
+    setting_problem,
+    values_of,
+)
 from coordinator.server.nodes.topic_settings import (
-    BOOLEAN,
-    DOUBLE,
-    INT,
     LIST,
-    LONG,
-    STRING,
+    TOPIC_CONFIGS,
+    TopicSetting,
     config_problem,
     topic_defaults,
     trimmed,
 )
-from coordinator.server.nodes.topics import Altered, Change
+from coordinator.server.nodes.topics import BROKERS, Altered, Change
 from coordinator.server.requests.texts import short
 from coordinator.server.wire.call import count
 from protocol.messages import (
@@ -37,9 +48,10 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from coordinator.config import Config
+    from coordinator.log.topics.list import Topic
     from coordinator.server.nodes.topics import ChangeResult
     from coordinator.server.wire.call import Call, Services, Steps
     from protocol.messages import AlterConfigsRequest, DescribeConfigsRequest, IncrementalAlterConfigsRequest
@@ -47,18 +59,21 @@ if TYPE_CHECKING:
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 2, 4, 8, 16
 """Resource types. Kafka 3.9 has no settings for groups (32) yet."""
 
-TOPIC_CONFIG, STATIC_BROKER_CONFIG, DEFAULT_CONFIG = 1, 4, 5
-"""Config sources."""
-
 
 class Entry(NamedTuple):
-    """One setting of a resource."""
+    """One setting of a resource. values: from all sources, the one in effect first; none if it has no value."""
 
     name: str
-    value: str
+    value: str | None
     kind: int
-    source: int = DEFAULT_CONFIG
-    doc: str = ""
+    values: tuple[Value, ...]
+    doc: str
+    is_read_only: bool = False
+
+    @property
+    def source(self) -> int:
+        """Where its value comes from."""
+        return self.values[0].source if self.values else DEFAULT_CONFIG
 
 
 Settings = Generator[None, None, dict[str, str]]
@@ -81,8 +96,9 @@ def describe_configs(services: Services, call: Call, request: DescribeConfigsReq
     """DescribeConfigs. Resources that are alike share one result, and entries that are alike one object."""
     results = []
     known: dict[tuple[int, str, tuple[str, ...]], DescribeConfigsResponse.DescribeConfigsResult] = {}
-    shown: dict[tuple[Entry, bool], DescribeConfigsResponse.DescribeConfigsResourceResult] = {}
+    shown: dict[Entry, DescribeConfigsResponse.DescribeConfigsResourceResult] = {}
     entries_of: dict[tuple[int, str], list[Entry]] = {}
+    defaults = default_entries(services)
     for resource in request.resources:
         yield
         kind, name, keys = resource.resource_type, resource.resource_name, tuple(resource.configuration_keys or ())
@@ -97,7 +113,7 @@ def describe_configs(services: Services, call: Call, request: DescribeConfigsReq
         try:
             entries = entries_of.get((kind, name))
             if entries is None:
-                entries = entries_of[kind, name] = _entries(services, kind, name)
+                entries = entries_of[kind, name] = _entries(services, call, kind, name, defaults)
         except _BadResource as problem:
             result.error_code = problem.error
             result.error_message = problem.message
@@ -105,25 +121,25 @@ def describe_configs(services: Services, call: Call, request: DescribeConfigsReq
         wanted = set(keys)
         for entry in entries:
             if not wanted or entry.name in wanted:
-                is_broker = kind == BROKER
-                one = shown.get((entry, is_broker))
+                one = shown.get(entry)
                 if one is None:
-                    one = shown[entry, is_broker] = _shown(entry, call.api_version, request, read_only=is_broker)
+                    one = shown[entry] = _shown(entry, call.api_version, request)
                 result.configs.append(one)
     call.answer(DescribeConfigsResponse(results=results))
 
 
-def _entries(services: Services, resource_type: int, name: str) -> list[Entry]:
+def _entries(services: Services, call: Call, resource_type: int, name: str, defaults: Sequence[Entry]) -> list[Entry]:
+    """The settings of a resource. defaults: those of a topic that sets none. Raises _BadResource."""
     if resource_type == TOPIC:
-        problem = topic_name_problem(name)
-        if problem is not None:
-            raise _BadResource(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+        _check_topic_name(name)
         topic = services.discovery.topic(name)
         if topic is None:
             raise _BadResource(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
-        return topic_entries(services.config, topic)
+        return topic_entries(topic, defaults)
     if resource_type in {BROKER, BROKER_LOGGER}:
-        return _broker_entries(services.config, resource_type, name)
+        if resource_type == BROKER_LOGGER or name:
+            _check_node(services, name)
+        return [] if resource_type == BROKER_LOGGER else _broker_entries(services, call, for_all=not name)
     if resource_type == CLIENT_METRICS:
         if not name:
             raise _BadResource(ErrorCode.INVALID_REQUEST, "The name must not be empty.")
@@ -131,32 +147,99 @@ def _entries(services: Services, resource_type: int, name: str) -> list[Entry]:
     raise _BadResource(ErrorCode.INVALID_REQUEST, f"There are no resources of type {resource_type}.")
 
 
-def _broker_entries(config: Config, resource_type: int, name: str) -> list[Entry]:
-    if not name and resource_type == BROKER:
-        return []  # the settings of all brokers that were changed at run time: there are none
-    if name != str(config.node_id):
-        raise _BadResource(ErrorCode.INVALID_REQUEST, f"This is broker {config.node_id}, asked was '{name}'.")
-    if resource_type == BROKER_LOGGER:
-        return []
-    return [
-        Entry(
-            setting.name,
-            _text(setting.value_of(config)),
-            _kind(setting.default, setting.high),
-            STATIC_BROKER_CONFIG if setting.name in config.stated else DEFAULT_CONFIG,
-            setting.doc,
-        )
-        for setting in settings().values()
-    ]
+def _check_topic_name(name: str) -> None:
+    """Raise _BadResource if no topic can have this name."""
+    problem = topic_name_problem(name)
+    if problem is not None:
+        raise _BadResource(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+
+
+def _check_node(services: Services, name: str) -> None:
+    """Raise _BadResource unless this is the node of that name."""
+    if name != str(services.config.node_id):
+        raise _BadResource(ErrorCode.INVALID_REQUEST, f"This is broker {services.config.node_id}, asked was '{name}'.")
+
+
+def _broker_entries(services: Services, call: Call, *, for_all: bool) -> list[Entry]:
+    """All settings of this node; for_all: those that were changed for all nodes."""
+    changes = _changes(services)
+    if for_all:
+        changes = Changes({}, changes.all_nodes)
+    config = _addressed(services, call)
+    entries = []
+    for name, setting in broker_settings().items():
+        if not for_all or name in changes.all_nodes:
+            values = values_of(config, changes, name)
+            value = values[0].value if values else None
+            if for_all:
+                values = values[:1]
+            entries.append(Entry(name, value, setting.kind, values, setting.doc, is_read_only(name)))
+    return entries
+
+
+def _changes(services: Services) -> Changes:
+    return changes_of(services.discovery.topics.brokers.configs, services.config.node_id)
+
+
+def _addressed(services: Services, call: Call) -> Config:
+    """The configuration at the start, with the addresses and protocols that it leaves open as they are."""
+    config, listeners = services.start_config, served_listeners(services.start_config)
+    if "advertised.listeners" not in config.stated:
+        nodes = [services.discovery.node(config.node_id, call, listener.name) for listener in listeners]
+        advertised = [Listener(each.name, node.host, node.port) for each, node in zip(listeners, nodes, strict=True)]
+        config = replace(config, advertised_listeners=tuple(advertised))
+    if "listener.security.protocol.map" not in config.stated:
+        protocols = tuple((listener.name, "PLAINTEXT") for listener in listeners)
+        config = replace(config, listener_security_protocol_map=protocols)
+    return config
+
+
+class _Target(NamedTuple):
+    """A topic, or one or all brokers, whose settings change.
+
+    topic_id: the topic's, or that of BROKERS. prefix: of the names there. configs: its own settings. table: all
+    settings that it can have.
+    """
+
+    topic_id: UUID
+    prefix: str
+    configs: Mapping[str, str]
+    table: Mapping[str, TopicSetting] | Mapping[str, BrokerSetting]
+
+    def value(self, name: str, value: str | None) -> str:
+        """Check a setting; returns the value to keep. Raises _BadResource."""
+        if value is None:
+            raise _BadResource(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}")
+        if self.topic_id == BROKERS.topic_id:
+            # Kafka's code for a broker's wrong value is another than for a topic's (KAFKA-13609).
+            error = ErrorCode.INVALID_REQUEST
+            problem = setting_problem(name, value, for_all=self.prefix == prefix_of(""))
+        else:
+            error, problem = ErrorCode.INVALID_CONFIG, config_problem(name, value)
+        if problem is not None:
+            raise _BadResource(error, problem)
+        return trimmed(value, self.table[name].kind)
+
+    def listed(self, name: str, value: str, *, appends: bool) -> str:
+        """A setting that is a list, with values added or taken away. Raises _BadResource."""
+        if self.table[name].kind != LIST:
+            operation = "APPEND" if appends else "SUBTRACT"
+            message = f"Can't {operation} to key {name} because its type is not LIST."
+            raise _BadResource(ErrorCode.INVALID_CONFIG, message)
+        held = [each for each in self.configs.get(name, self.table[name].default or "").split(",") if each]
+        values = dict.fromkeys(value.split(","))
+        if appends:
+            return ",".join(dict.fromkeys([*held, *values]))
+        return ",".join(each for each in held if each not in values)
 
 
 def alter_configs(services: Services, call: Call, request: AlterConfigsRequest) -> Steps:
-    """AlterConfigs: a topic gets exactly these settings."""
+    """AlterConfigs: a topic or broker gets exactly these settings."""
 
-    def altered(topic: Topic, resource: AlterConfigsRequest.AlterConfigsResource) -> Settings:  # noqa: ARG001
+    def altered(target: _Target, resource: AlterConfigsRequest.AlterConfigsResource) -> Settings:
         configs = {}
         for config in resource.configs:
-            configs[config.name] = _value(config.name, config.value)
+            configs[config.name] = target.value(config.name, config.value)
             yield
         return configs
 
@@ -166,58 +249,35 @@ def alter_configs(services: Services, call: Call, request: AlterConfigsRequest) 
 def incremental_alter_configs(services: Services, call: Call, request: IncrementalAlterConfigsRequest) -> Steps:
     """IncrementalAlterConfigs: one setting at a time."""
 
-    def altered(topic: Topic, resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> Settings:
-        configs = dict(topic.configs)
+    def altered(target: _Target, resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> Settings:
+        configs = dict(target.configs)
         for config in resource.configs:
             yield
             name = config.name
             if config.config_operation == DELETE:
                 configs.pop(name, None)
                 continue
-            value = _value(name, config.value)
+            value = target.value(name, config.value)
             if config.config_operation in {APPEND, SUBTRACT}:
-                value = _listed(services, topic, name, value, appends=config.config_operation == APPEND)
+                value = target.listed(name, value, appends=config.config_operation == APPEND)
             elif config.config_operation != SET:
                 raise _BadResource(ErrorCode.INVALID_REQUEST, f"There is no operation {config.config_operation}.")
-            configs[name] = _value(name, value)
+            configs[name] = target.value(name, value)
         return configs
 
     return _alter(services, call, request, altered, IncrementalAlterConfigsResponse)
 
 
-def _value(name: str, value: str | None) -> str:
-    """Check a topic's setting; returns the value to keep. Raises _BadResource."""
-    if value is None:
-        raise _BadResource(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}")
-    problem = config_problem(name, value)
-    if problem is not None:
-        raise _BadResource(ErrorCode.INVALID_CONFIG, problem)
-    return trimmed(name, value)
-
-
-def _listed(services: Services, topic: Topic, name: str, value: str, *, appends: bool) -> str:
-    """A setting that is a list, with values added or taken away. Raises _BadResource."""
-    default, kind = topic_defaults(services.config)[name]
-    if kind != LIST:
-        operation = "APPEND" if appends else "SUBTRACT"
-        raise _BadResource(ErrorCode.INVALID_CONFIG, f"Can't {operation} to key {name} because its type is not LIST.")
-    held = [each for each in topic.configs.get(name, default).split(",") if each]
-    values = dict.fromkeys(value.split(","))
-    if appends:
-        return ",".join(dict.fromkeys([*held, *values]))
-    return ",".join(each for each in held if each not in values)
-
-
 def _alter(
-    services: Services, call: Call, request: Any, altered: Callable[[Topic, Any], Settings], answer_class: Any
+    services: Services, call: Call, request: Any, altered: Callable[[_Target, Any], Settings], answer_class: Any
 ) -> Steps:
     """Change each resource by itself; the answer waits until all changes are durable.
 
-    altered: all settings of a topic after a resource's changes. answer_class: the response's.
+    altered: all settings of a target after a resource's changes. answer_class: the response's.
     """
     counts = yield from count((resource.resource_type, resource.resource_name) for resource in request.resources)
     results = []
-    changed: dict[str, tuple[Altered, Any]] = {}
+    changed: list[tuple[Altered, Any]] = []
     for resource in request.resources:
         result = answer_class.AlterConfigsResourceResponse(
             resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
@@ -226,21 +286,23 @@ def _alter(
         try:
             if counts[resource.resource_type, resource.resource_name] > 1:
                 raise _BadResource(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            topic = yield from _alterable(services, resource)
-            configs: dict[str, str | None] = dict.fromkeys(topic.configs)
-            configs.update((yield from altered(topic, resource)))
-            changed[topic.name] = Altered(topic.topic_id, configs=configs), result
+            target = yield from _alterable(services, resource)
+            configs: dict[str, str | None] = dict.fromkeys(target.configs)
+            configs.update((yield from altered(target, resource)))
+            if target.prefix:
+                configs = {target.prefix + name: value for name, value in configs.items()}
+            changed.append((Altered(target.topic_id, configs=configs), result))
         except _BadResource as problem:
             result.error_code, result.error_message = problem.error, problem.message
         yield
 
     def answer(outcome: ChangeResult) -> None:
-        call.work(_altered(call, answer_class(responses=results), [each for _, each in changed.values()], outcome))
+        call.work(_altered(call, answer_class(responses=results), [each for _, each in changed], outcome))
 
     if request.validate_only or not changed:
         answer({})
     else:
-        change = Change(altered=[each for each, _ in changed.values()])
+        change = Change(altered=[each for each, _ in changed])
         services.discovery.topics.change(change, call.reply(answer).deliver)
 
 
@@ -253,45 +315,72 @@ def _altered(call: Call, body: Any, changed: list[Any], outcome: ChangeResult) -
     call.answer(body)
 
 
-def _alterable(services: Services, resource: Any) -> Generator[None, None, Topic]:
-    """The topic whose settings a resource changes. Raises _BadResource."""
-    if resource.resource_type in {BROKER, BROKER_LOGGER, CLIENT_METRICS}:
-        message = "Only settings of topics can be changed while the server runs."
+def _alterable(services: Services, resource: Any) -> Generator[None, None, _Target]:
+    """The topic or broker whose settings a resource changes. Raises _BadResource."""
+    kind, name = resource.resource_type, resource.resource_name
+    if kind in {BROKER_LOGGER, CLIENT_METRICS}:
+        message = "Only settings of topics and brokers can be changed while the server runs."
         raise _BadResource(ErrorCode.INVALID_REQUEST, message)
-    if resource.resource_type != TOPIC:
-        raise _BadResource(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
+    if kind not in {TOPIC, BROKER}:
+        raise _BadResource(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
     names = set()
     for config in resource.configs:
         names.add(config.name)
         yield
     if len(names) < len(resource.configs):
         raise _BadResource(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-    topic = services.discovery.topics.newest(resource.resource_name)
+    topics = services.discovery.topics
+    if kind == BROKER:
+        if name:
+            _check_node(services, name)
+        changes = changes_of(topics.newest_brokers().configs, services.config.node_id)
+        configs = changes.node if name else changes.all_nodes
+        return _Target(BROKERS.topic_id, prefix_of(name), configs, broker_settings())
+    if not name:
+        raise _BadResource(ErrorCode.INVALID_REQUEST, "Topics have no settings in common.")
+    _check_topic_name(name)
+    topic = topics.newest(name)
     if topic is None:
-        message = f"The topic '{resource.resource_name}' does not exist."
-        raise _BadResource(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
-    return topic
+        raise _BadResource(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+    return _Target(topic.topic_id, "", topic.configs, TOPIC_CONFIGS)
 
 
-def topic_entries(config: Config, topic: Topic) -> list[Entry]:
-    """All settings of a topic, its own and the defaults."""
-    defaults = topic_defaults(config)
+def default_entries(services: Services) -> list[Entry]:
+    """All settings of a topic that sets none."""
+    changes, values = _changes(services), topic_defaults(services.config)
     return [
-        Entry(name, topic.configs[name], kind, TOPIC_CONFIG) if name in topic.configs else Entry(name, value, kind)
-        for name, (value, kind) in defaults.items()
+        Entry(
+            name,
+            values[name],
+            setting.kind,
+            values_of(services.start_config, changes, setting.broker) if setting.broker else (),
+            setting.doc,
+        )
+        for name, setting in TOPIC_CONFIGS.items()
     ]
+
+
+def topic_entries(topic: Topic, defaults: Sequence[Entry]) -> list[Entry]:
+    """All settings of a topic, its own and the defaults."""
+    configs = topic.configs
+    return [_own(entry, configs[entry.name]) if entry.name in configs else entry for entry in defaults]
+
+
+def _own(entry: Entry, value: str) -> Entry:
+    """The setting of a topic that sets it itself."""
+    return entry._replace(value=value, values=(Value(entry.name, value, TOPIC_CONFIG), *entry.values))
 
 
 class CreatedConfigs:
     """All settings of topics as CreateTopics answers them (KIP-525). Settings that are alike are one object."""
 
-    def __init__(self, config: Config) -> None:
-        self._config = config
+    def __init__(self, services: Services) -> None:
+        self._defaults = default_entries(services)
         self._shown: dict[Entry, CreateTopicsResponse.CreatableTopicConfigs] = {}
 
     def of(self, topic: Topic) -> list[CreateTopicsResponse.CreatableTopicConfigs]:
         """Those of one topic."""
-        return [self._shown.get(entry) or self._show(entry) for entry in topic_entries(self._config, topic)]
+        return [self._shown.get(entry) or self._show(entry) for entry in topic_entries(topic, self._defaults)]
 
     def _show(self, entry: Entry) -> CreateTopicsResponse.CreatableTopicConfigs:
         shown = self._shown[entry] = CreateTopicsResponse.CreatableTopicConfigs(
@@ -301,17 +390,18 @@ class CreatedConfigs:
 
 
 def _shown(
-    entry: Entry, version: int, request: DescribeConfigsRequest, *, read_only: bool
+    entry: Entry, version: int, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse.DescribeConfigsResourceResult:
     synonyms = []
     if request.include_synonyms:
         synonyms = [
-            DescribeConfigsResponse.DescribeConfigsSynonym(name=entry.name, value=entry.value, source=entry.source)
+            DescribeConfigsResponse.DescribeConfigsSynonym(name=each.name, value=each.value, source=each.source)
+            for each in entry.values
         ]
     return DescribeConfigsResponse.DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,
-        read_only=read_only,
+        read_only=entry.is_read_only,
         is_default=version == 0 and entry.source == DEFAULT_CONFIG,
         config_source=entry.source,
         is_sensitive=False,
@@ -319,29 +409,3 @@ def _shown(
         config_type=entry.kind,
         documentation=entry.doc if request.include_documentation else None,
     )
-
-
-def _text(value: Any) -> str:
-    """A value as a properties file has it."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return str(value)
-    if isinstance(value, tuple):
-        return ",".join(
-            ":".join(str(part) for part in item if part is not None)
-            if isinstance(item, tuple) and not hasattr(item, "_fields")
-            else str(item)
-            for item in value
-        )
-    return str(value)
-
-
-def _kind(default: Any, high: int | None) -> int:
-    if isinstance(default, bool):
-        return BOOLEAN
-    if isinstance(default, int):
-        return LONG if high == INT64_MAX else INT
-    if isinstance(default, float):
-        return DOUBLE
-    return LIST if isinstance(default, tuple) else STRING

@@ -15,7 +15,7 @@ from coordinator.config import TOPIC_PARTITIONS_MAX, topic_name_problem
 from coordinator.log.engine import EngineError
 from coordinator.log.topics.list import Topic
 from coordinator.server.nodes.discovery import LEADER_EPOCH, NO_NODE, Node
-from coordinator.server.nodes.topic_settings import config_problem, trimmed
+from coordinator.server.nodes.topic_settings import TOPIC_CONFIGS, config_problem, trimmed
 from coordinator.server.nodes.topics import INTERNAL_TOPICS, Altered, Change, ChangeResult, plain
 from coordinator.server.requests.configs import CreatedConfigs
 from coordinator.server.requests.texts import short
@@ -319,7 +319,7 @@ def create_topics(services: Services, call: Call, request: CreateTopicsRequest) 
     results: list[CreateTopicsResponse.CreatableTopicResult] = []
     created: list[Topic] = []
     names: dict[str, str] = {}
-    shown = CreatedConfigs(services.config)
+    shown = CreatedConfigs(services)
     partitions = 0
     for asked in request.topics:
         yield
@@ -332,7 +332,7 @@ def create_topics(services: Services, call: Call, request: CreateTopicsRequest) 
         topic = Topic(asked.name, UUID(services.fresh_id()), _partition_count(services, asked))
         for each in asked.configs:
             if each.value is not None:
-                topic.configs[each.name] = trimmed(each.name, each.value)
+                topic.configs[each.name] = trimmed(each.value, TOPIC_CONFIGS[each.name].kind)
             yield
         created.append(topic)
         names[plain(topic.name)] = topic.name

@@ -97,6 +97,12 @@ class Runtime:
         self.partitions = [Partition(index, self) for index in range(config.offsets_topic_num_partitions)]
         self._partition_of: dict[str, Partition] = {}
 
+    def reconfigure(self, config: Config) -> None:
+        """Use other settings from now on."""
+        self.config = config
+        for partition in self.partitions:
+            partition.coordinator.config = config.group
+
     # Routing.
 
     def partition_of(self, group_id: str) -> Partition:

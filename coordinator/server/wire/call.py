@@ -54,10 +54,12 @@ ENDED = object()
 class Services:
     """The services that handlers use.
 
+    start_config: the settings that the server was started with. config: the settings in effect.
     fresh_id: the text of a fresh random UUID. waits: calls with a time at which they are answered (Fetch).
     data: the records of topics. measures: counts. pace: how much a turn of the loop does.
     """
 
+    start_config: Config
     config: Config
     clock: Clock
     fresh_id: Callable[[], str]

@@ -38,7 +38,7 @@ class Connections:
     """All connections of the server.
 
     dispatch: answers a frame, see api.Api. soon: has the loop call back.
-    open_max: the most open connections; below max.connections if the process may not open as many files.
+    open_max: how many open connections the process's limit on files allows.
     """
 
     def __init__(
@@ -76,6 +76,10 @@ class Connections:
     def has(self, client: Client) -> bool:
         """Whether the connection of `client` is open."""
         return any(connection.knows(client) for connection in self._open)
+
+    def reconfigure(self, config: Config) -> None:
+        """Use other settings for connections that come."""
+        self._config = config
 
     def connect(self, listener: str) -> Connection:
         """A fresh connection for the listener of that name."""

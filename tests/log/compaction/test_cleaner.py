@@ -54,6 +54,26 @@ class TestProcess:
         cleaner.stop()
 
 
+class TestBackoff:
+    """The time between rounds."""
+
+    def test_changes(self) -> None:
+        """Another time begins a new round at once, and is the time to the next; the same time begins none."""
+        rounds: SimpleQueue[bool] = SimpleQueue()
+        cleaner = Cleaner(
+            3_600_000,
+            find=lambda *, is_new_round: rounds.put(is_new_round),
+            finish=lambda *_: None,
+            on_thread=lambda call: call(),
+        )
+        cleaner.start()
+        cleaner.set_backoff(3_600_000)
+        assert not cleaner._is_due.is_set()
+        cleaner.set_backoff(1)
+        assert [rounds.get(timeout=PATIENCE_S) for _ in range(3)] == [True] * 3
+        cleaner.stop()
+
+
 class TestMistakes:
     """Mistakes of ours, which no disk causes."""
 

@@ -243,6 +243,15 @@ class TestEngine:
             reports.wait_for("compacted")
             assert state(opened(engine)[1]) == expected
 
+    def test_by_other_settings(self, tmp_path: Path) -> None:
+        """Settings that change while the engine runs are in effect at once: a partition is clean enough until then."""
+        reports = Reports()
+        with running(tmp_path, reports, Cleaning(backoff_ms=3_600_000, min_cleanable_ratio=1)) as engine:
+            expected = fill(engine, 300)
+            engine.clean_by(Cleaning(backoff_ms=3_600_001))
+            reports.wait_for("compacted")
+            assert state(opened(engine)[1]) == expected
+
     @pytest.mark.parametrize("then", ["killed", "loaded"])
     def test_ends_after_one_of_its_files(self, tmp_path: Path, then: str) -> None:
         """After a kill or a load at the second swap, the first new file counts, and no other new file stays."""

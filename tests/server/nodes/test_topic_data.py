@@ -8,6 +8,7 @@ from coordinator.server.nodes.topic_data import Budget
 from coordinator.server.runtime.pace import TURN_MAX_MS
 from protocol.messages import (
     CreateTopicsRequest,
+    IncrementalAlterConfigsRequest,
     OffsetCommitKey,
     OffsetCommitRequest,
     OffsetCommitValue,
@@ -15,7 +16,7 @@ from protocol.messages import (
 )
 from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
-from tests.server.harness import WITHIN_S, serving
+from tests.server.harness import WITHIN_S, Peer, serving
 from tests.server.requests.test_records import ONE, TWO, fetch_request, list_request, produce, produce_request
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure
@@ -99,6 +100,33 @@ async def test_old_records_go_when_their_time_is_over() -> None:
         assert [each.partitions[0].old_style_offsets for each in answer.topics] == [[3], [3]]
         refused = await peer.ask(fetch_request(("orders", 0, 0)), 11)
         assert refused.responses[0].partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+async def test_settings_that_change_are_in_effect_at_once() -> None:
+    """On the retention and the compaction of the logs that are there."""
+    async with serving("log.retention.check.interval.ms=1000") as server:
+        peer = await server.peer()
+        for name, value in (
+            ("log.segment.bytes", "100"),
+            ("log.retention.ms", "86400000"),
+            ("log.cleaner.backoff.ms", "500"),
+            ("log.cleanup.policy", "compact,delete"),
+        ):
+            await set_config(peer, name, value)
+        for _ in range(4):
+            await produce(peer, ("orders", 0, ONE))
+        await server.advance(500)
+        await server.until(lambda: bool(server.events("compacted")))
+        await server.advance(500)
+        await server.until(lambda: bool(server.events("segments_removed")))
+
+
+async def set_config(peer: Peer, name: str, value: str) -> None:
+    """Change a setting of the node."""
+    config = IncrementalAlterConfigsRequest.AlterableConfig(name=name, config_operation=0, value=value)
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(resource_type=4, resource_name="1", configs=[config])
+    answer = await peer.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    assert answer.responses[0].error_code == ErrorCode.NONE
 
 
 async def test_a_compacted_topic_is_compacted() -> None:

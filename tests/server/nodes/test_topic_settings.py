@@ -10,8 +10,8 @@ from coordinator.config import Config
 from coordinator.log.topics.list import Topic
 from coordinator.log.topics.partition import Limits
 from coordinator.server.nodes.topic_settings import (
-    CHOICES,
-    LOWEST,
+    LIST,
+    LONG,
     TOPIC_CONFIGS,
     config_problem,
     topic_defaults,
@@ -28,16 +28,15 @@ def limits(**configs: str) -> Limits:
 
 
 def test_each_default_is_a_value_that_can_be_set() -> None:
-    """And each setting with choices or a lowest value exists."""
-    for name, (value, _) in TOPIC_CONFIGS.items():
-        assert config_problem(name, value) is None
-    assert set(CHOICES) | set(LOWEST) <= set(TOPIC_CONFIGS)
+    """By the type, the lowest value and the choices of its setting."""
+    for name, setting in TOPIC_CONFIGS.items():
+        assert config_problem(name, setting.default) is None
 
 
 def test_the_servers_settings_are_the_topics_defaults() -> None:
     """If the server has a setting of the same meaning."""
     config = Config(log_retention_ms=5, log_retention_bytes=6, log_segment_bytes=1_000_000)
-    assert topic_defaults(config)["retention.ms"][0] == "5"
+    assert topic_defaults(config)["retention.ms"] == "5"
     found = topic_limits(config, Topic("t", UUID(int=1), 1, {"retention.bytes": "7"}))
     assert (found.retention_ms, found.retention_bytes, found.segment_bytes) == (5, 7, 1_000_000)
 
@@ -52,8 +51,8 @@ def test_a_compacted_topic_closes_its_segments_in_time_for_its_compaction() -> N
 
 def test_spaces_around_a_value_are_not_kept() -> None:
     """Nor spaces around the items of a list."""
-    assert trimmed("retention.ms", " 5 ") == "5"
-    assert trimmed("cleanup.policy", " compact , delete ") == "compact,delete"
+    assert trimmed(" 5 ", LONG) == "5"
+    assert trimmed(" compact , delete ", LIST) == "compact,delete"
 
 
 @pytest.mark.parametrize(

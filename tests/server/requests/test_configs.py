@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from coordinator.config import settings
+from coordinator.server.nodes.broker_settings import broker_settings
 from coordinator.server.nodes.topic_settings import TOPIC_CONFIGS
 from protocol.messages import (
     AlterConfigsRequest,
     CreateTopicsRequest,
     DescribeConfigsRequest,
     IncrementalAlterConfigsRequest,
+    OffsetCommitRequest,
 )
 from schemas.errors import ErrorCode
 from tests.server.harness import Serving, serving
@@ -34,6 +36,11 @@ async def describe(server: Serving, kind: int, name: str, *keys: str, version: i
     return result
 
 
+def synonyms_of(entry: Any) -> list[tuple[str, str, int]]:
+    """Name, value and source of all synonyms."""
+    return [(each.name, each.value, each.source) for each in entry.synonyms]
+
+
 def values_of(result: Any) -> dict[str, tuple[str, int]]:
     """Value and source by name."""
     return {entry.name: (entry.value, entry.config_source) for entry in result.configs}
@@ -45,12 +52,15 @@ async def test_a_broker_shows_its_settings(version: int) -> None:
     async with serving("group.max.size=7", "offsets.retention.minutes=5") as server:
         result = await describe(server, BROKER, "1", version=version)
         assert result.error_code == ErrorCode.NONE
-        assert {entry.name for entry in result.configs} == set(settings())
+        assert {entry.name for entry in result.configs} == set(broker_settings())
         values = {entry.name: entry.value for entry in result.configs}
         assert values["group.max.size"] == "7"
         assert values["offsets.retention.minutes"] == "5"
         assert values["auto.create.topics.enable"] == "true"
         assert values["listeners"] == "PLAINTEXT://127.0.0.1:0"
+        assert values["advertised.listeners"] == f"PLAINTEXT://127.0.0.1:{server.server.address[1]}"
+        assert values["listener.security.protocol.map"] == "PLAINTEXT:PLAINTEXT"
+        assert (values["broker.id"], values["default.replication.factor"]) == ("1", "1")
         assert values["tenure.topics"] == "orders:3"
         assert values["tenure.fix.kafka-12759"] == "false"
         if version >= 1:
@@ -71,12 +81,14 @@ async def test_only_what_is_asked_for_is_shown() -> None:
         assert [(each.name, each.value, each.source) for each in entry.synonyms] == [
             ("group.max.size", "2147483647", 5)
         ]
+        result = await describe(server, BROKER, "1", "message.max.bytes")
+        assert not result.configs[0].read_only
         result = await describe(server, BROKER, "1", "group.max.size")
         assert (result.configs[0].synonyms, result.configs[0].documentation) == ([], None)
 
 
 async def test_a_topic_shows_what_it_was_created_with() -> None:
-    """Its own settings; all others have Kafka's defaults, but for max.message.bytes, which is the server's."""
+    """Its own settings; all others are the server's, which here has Kafka's, but for message.max.bytes."""
     async with serving("message.max.bytes=5000") as server:
         peer = await server.peer()
         asked = CreateTopicsRequest.CreatableTopic(
@@ -90,7 +102,16 @@ async def test_a_topic_shows_what_it_was_created_with() -> None:
         assert set(values) == set(TOPIC_CONFIGS)
         assert values["cleanup.policy"] == ("compact", 1)
         assert values["retention.ms"] == ("604800000", 5)
-        assert values["max.message.bytes"] == ("5000", 5)
+        assert values["max.message.bytes"] == ("5000", 4)
+        asked_for = "cleanup.policy", "max.message.bytes", "retention.ms", "remote.storage.enable"
+        result = await describe(server, TOPIC, "fresh", *asked_for, include_synonyms=True, include_documentation=True)
+        assert {entry.name: synonyms_of(entry) for entry in result.configs} == {
+            "cleanup.policy": [("cleanup.policy", "compact", 1), ("log.cleanup.policy", "delete", 5)],
+            "max.message.bytes": [("message.max.bytes", "5000", 4), ("message.max.bytes", "1048588", 5)],
+            "retention.ms": [],
+            "remote.storage.enable": [],
+        }
+        assert all(entry.documentation for entry in result.configs)
         assert values_of(created.topics[0]) == values
         assert values_of(await describe(server, TOPIC, "orders"))["cleanup.policy"] == ("delete", 5)
         assert values_of(await describe(server, TOPIC, "__consumer_offsets"))
@@ -238,11 +259,13 @@ async def test_a_setting_that_can_not_be(setting: str, operation: int, value: st
 
 
 async def test_what_can_not_be_changed() -> None:
-    """Topics that don't exist, and resources that are not topics."""
+    """Topics that don't exist, read-only settings of brokers, and resources without settings."""
     async with serving() as server:
         setting = ("retention.ms", SET, "1")
         assert await change(server, setting, name="absent") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert await change(server, setting, setting) == ErrorCode.INVALID_REQUEST
+        assert await change(server, setting, name="") == ErrorCode.INVALID_REQUEST
+        assert await change(server, setting, name="a b") == ErrorCode.INVALID_TOPIC_EXCEPTION
         for kind in (BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, 99):
             assert await change(server, setting, name="1", kind=kind) == ErrorCode.INVALID_REQUEST
 
@@ -262,3 +285,94 @@ async def test_a_setting_has_its_effect_at_once() -> None:
         assert await change(server, ("max.message.bytes", SET, "10")) == 0
         (refused,) = await produce(peer, ("orders", 0, ONE))
         assert refused.error_code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+async def changed(server: Serving, name: str = "1") -> dict[str, tuple[str, int]]:
+    """The settings of a broker that were changed while it runs: value and source."""
+    values = values_of(await describe(server, BROKER, name))
+    return {setting: (value, source) for setting, (value, source) in values.items() if source in {2, 3}}
+
+
+@pytest.mark.parametrize("version", range(2))
+async def test_settings_of_a_broker_change_one_by_one(version: int) -> None:
+    """For one node and for all; the node's own is in effect, and a removed one uncovers the one beneath."""
+    async with serving("message.max.bytes=9000") as server:
+        setting = "message.max.bytes"
+        for name, value in (("", "7000"), ("1", " 8000 ")):
+            assert await change(server, (setting, SET, value), kind=BROKER, name=name, version=version) == 0
+        result = await describe(server, BROKER, "1", setting, include_synonyms=True)
+        beneath = [(setting, "7000", 3), (setting, "9000", 4), (setting, "1048588", 5)]
+        assert synonyms_of(result.configs[0]) == [(setting, "8000", 2), *beneath]
+        assert await changed(server, "") == {setting: ("7000", 3)}
+        assert values_of(await describe(server, TOPIC, "orders"))["max.message.bytes"] == ("8000", 2)
+        assert await change(server, (setting, DELETE, None), kind=BROKER, name="1", version=version) == 0
+        result = await describe(server, BROKER, "1", setting, include_synonyms=True)
+        assert synonyms_of(result.configs[0]) == beneath
+        assert await change(server, (setting, SET, "1"), kind=BROKER, name="1", validate_only=True) == 0
+        assert await changed(server) == {setting: ("7000", 3)}
+        policy = "log.cleanup.policy"
+        assert await change(server, (policy, APPEND, "compact"), kind=BROKER, name="1", version=version) == 0
+        assert (await changed(server))[policy] == ("delete,compact", 2)
+        assert await change(server, (policy, SUBTRACT, "delete"), kind=BROKER, name="1", version=version) == 0
+        assert values_of(await describe(server, TOPIC, "orders"))["cleanup.policy"] == ("compact", 2)
+
+
+async def test_settings_of_a_broker_are_replaced() -> None:
+    """AlterConfigs removes each change that it doesn't name, of the same resource."""
+    async with serving() as server:
+        for name in ("", "1"):
+            assert await change(server, ("log.roll.ms", SET, "5"), kind=BROKER, name=name) == 0
+        resource = AlterConfigsRequest.AlterConfigsResource(
+            resource_type=BROKER,
+            resource_name="1",
+            configs=[AlterConfigsRequest.AlterableConfig(name="max.connections", value="99")],
+        )
+        peer = await server.peer()
+        answer = await peer.ask(AlterConfigsRequest(resources=[resource]), 2)
+        assert answer.responses[0].error_code == ErrorCode.NONE
+        assert await changed(server) == {"log.roll.ms": ("5", 3), "max.connections": ("99", 2)}
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "operation", "value", "error"),
+    [
+        ("1", "node.id", SET, "2", ErrorCode.INVALID_REQUEST),
+        ("", "listeners", SET, "PLAINTEXT://:9092", ErrorCode.INVALID_REQUEST),
+        ("1", "no.such.setting", SET, "2", ErrorCode.INVALID_REQUEST),
+        ("1", "message.max.bytes", SET, "much", ErrorCode.INVALID_REQUEST),
+        ("1", "message.max.bytes", SET, None, ErrorCode.INVALID_REQUEST),
+        ("1", "message.max.bytes", 4, "5", ErrorCode.INVALID_REQUEST),
+        ("1", "message.max.bytes", APPEND, "5", ErrorCode.INVALID_CONFIG),
+        ("2", "message.max.bytes", SET, "5", ErrorCode.INVALID_REQUEST),
+        ("x", "message.max.bytes", SET, "5", ErrorCode.INVALID_REQUEST),
+        ("1", "node.id", DELETE, None, ErrorCode.NONE),
+        ("1", "sasl.kerberos.min.time.before.relogin", SET, "58000", ErrorCode.NONE),
+    ],
+)
+async def test_a_setting_that_a_broker_can_not_have(
+    name: str, setting: str, operation: int, value: str | None, error: ErrorCode
+) -> None:
+    """It is refused with Kafka's code, and nothing changes."""
+    async with serving() as server:
+        assert await change(server, (setting, operation, value), kind=BROKER, name=name) == error
+        assert bool(await changed(server)) == (not error and operation == SET)
+
+
+async def test_a_change_of_a_broker_has_its_effect_at_once() -> None:
+    """On the next batch, commit and connection, and on the default of topics."""
+    async with serving() as server:
+        peer = await server.peer()
+        for setting, value in (("message.max.bytes", "10"), ("max.connections", "2")):
+            assert await change(server, (setting, SET, value), kind=BROKER, name="") == 0
+        (refused,) = await produce(peer, ("orders", 0, ONE))
+        assert refused.error_code == ErrorCode.MESSAGE_TOO_LARGE
+        committed = await peer.ask(commit_request(), 2)
+        assert committed.topics[0].partitions[0].error_code == ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+        assert await (await server.peer()).is_closed()
+
+
+def commit_request() -> OffsetCommitRequest:
+    """A commit of one offset by nobody's member."""
+    partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="orders", partitions=[partition])
+    return OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, topics=[topic])
