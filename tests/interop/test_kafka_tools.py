@@ -72,6 +72,29 @@ SCRIPT: tuple[str | tuple[str, str], ...] = (
     "configs --describe --entity-type topics --entity-name orders",
     "configs --describe --entity-type brokers --entity-name 1",
     "configs --describe --entity-type brokers --entity-default",
+    "configs --alter --entity-type brokers --entity-name 1 --add-config log.cleaner.backoff.ms=2000,log.roll.ms=360000",
+    (
+        "configs --alter --entity-type brokers --entity-default"
+        " --add-config log.roll.ms=720000,message.max.bytes=2000000,log.cleanup.policy=[compact,delete]"
+    ),
+    "configs --describe --entity-type brokers --entity-name 1",
+    "configs --describe --entity-type brokers --entity-default",
+    "configs --describe --entity-type brokers",
+    "configs --describe --entity-type topics --entity-name prices --all",
+    "configs --describe --entity-type topics --entity-name orders --all",
+    "configs --alter --entity-type brokers --entity-name 1 --add-config node.id=7",
+    "configs --alter --entity-type brokers --entity-default --add-config group.max.size=7",
+    "configs --alter --entity-type brokers --entity-name 1 --add-config log.roll.ms=soon",
+    "configs --alter --entity-type brokers --entity-name 1 --add-config log.segment.bytes=13",
+    "configs --alter --entity-type brokers --entity-name 1 --delete-config log.cleaner.backoff.ms,log.roll.ms",
+    "configs --alter --entity-type brokers --entity-name 1 --delete-config log.roll.ms",
+    "configs --describe --entity-type brokers --entity-name 1",
+    (
+        "configs --alter --entity-type brokers --entity-default"
+        " --delete-config log.roll.ms,message.max.bytes,log.cleanup.policy"
+    ),
+    "configs --describe --entity-type brokers --entity-default",
+    "configs --describe --entity-type topics --entity-name orders --all",
     "configs --describe --entity-type groups --entity-name readers",
     "configs --describe --entity-type groups",
     "configs --alter --entity-type groups --entity-name readers --add-config consumer.session.timeout.ms=50000",
@@ -202,9 +225,8 @@ def comparable(done: Done, server: Server) -> Shown:
             (r"\b(CreateTime|LogAppendTime): \d{13}", r"\1: TIME"),
             (r"\b(crc|producerId): \d+", r"\1: NUMBER"),
             (r"\bpid-\d+|console-consumer-\d+", "NAME"),
-            # DescribeTopicPartitions, and the settings of a broker behind those of a topic: see docs/clients.md.
+            # DescribeTopicPartitions: see docs/clients.md.
             (r"\tElr: (N/A)?\tLastKnownElr: (N/A)?", ""),
-            (r"(, )?DEFAULT_CONFIG:[^,}]*", ""),
             # Log lines of a class, and the code positions of a trace.
             (r"(?m)^((TRACE|DEBUG|INFO|WARN|ERROR) .*|\tat .*|Caused by: .*)$", ""),
             # Columns are as wide as what is in them.

@@ -273,6 +273,10 @@ class Stage:
         """Wait until a topic and its partitions can be read: Kafka's metadata has them a moment earlier."""
         self._until(lambda: self._can_be_read(name))
 
+    def until_answer(self, request: Message, version: int, condition: Callable[[Any], bool]) -> None:
+        """Wait until the answer to a request has a property, outside of the transcript."""
+        self._until(lambda: condition(self._control.ask(request, version)))
+
     def pass_time(self, at_least_ms: int) -> None:
         """Let time pass on the server's own clock: until a member of another group, made for this, has expired."""
         clock = Client(self, "clock", group=f"clock.{self.group}", instance="clock", session_timeout_ms=at_least_ms)

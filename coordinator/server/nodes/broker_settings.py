@@ -165,15 +165,15 @@ def setting_problem(name: str, value: str, *, for_all: bool) -> str | None:
         return f"Cannot update these configs dynamically: Set({name})"
     if for_all and name in NODE_ONLY:
         return f"Cannot update these configs at default cluster level, broker id must be specified: Set({name})"
-    if name in settings():
+    own, topic = settings().get(name), TOPIC_CONFIGS.get(TOPIC_CONFIG_OF.get(name, ""))
+    low, choices = (topic.low, topic.choices) if topic else (own.low if own else None, frozenset[str]())
+    problem = value_problem(name, value, broker_settings()[name].kind, low, choices)
+    if problem is None and own is not None:
         try:
-            settings()[name].read(value.strip())
+            own.read(value.strip())
         except ValueError as error:
             return f"Invalid value {value} for configuration {name}: {error}"
-        return None
-    topic = TOPIC_CONFIGS[TOPIC_CONFIG_OF[name]] if name in TOPIC_CONFIG_OF else None
-    low, choices = (topic.low, topic.choices) if topic else (None, frozenset())
-    return value_problem(name, value, broker_settings()[name].kind, low, choices)
+    return problem
 
 
 def values_of(config: Config, changes: Changes, name: str) -> tuple[Value, ...]:

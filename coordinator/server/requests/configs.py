@@ -123,7 +123,7 @@ def describe_configs(services: Services, call: Call, request: DescribeConfigsReq
             if not wanted or entry.name in wanted:
                 one = shown.get(entry)
                 if one is None:
-                    one = shown[entry] = _shown(entry, call.api_version, request)
+                    one = shown[entry] = _shown(entry, request)
                 result.configs.append(one)
     call.answer(DescribeConfigsResponse(results=results))
 
@@ -389,9 +389,7 @@ class CreatedConfigs:
         return shown
 
 
-def _shown(
-    entry: Entry, version: int, request: DescribeConfigsRequest
-) -> DescribeConfigsResponse.DescribeConfigsResourceResult:
+def _shown(entry: Entry, request: DescribeConfigsRequest) -> DescribeConfigsResponse.DescribeConfigsResourceResult:
     synonyms = []
     if request.include_synonyms:
         synonyms = [
@@ -402,7 +400,6 @@ def _shown(
         name=entry.name,
         value=entry.value,
         read_only=entry.is_read_only,
-        is_default=version == 0 and entry.source == DEFAULT_CONFIG,
         config_source=entry.source,
         is_sensitive=False,
         synonyms=synonyms,
