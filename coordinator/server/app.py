@@ -31,7 +31,7 @@ from coordinator.log.segments.segment import OFFSETS_TOPIC
 from coordinator.log.store import open_store
 from coordinator.log.topics.folders import partitions_of
 from coordinator.server.clock import Alarm, LoopClock
-from coordinator.server.nodes.broker_settings import changed_config, changes_of
+from coordinator.server.nodes.broker_settings import Changes, changed_config, changes_of
 from coordinator.server.nodes.discovery import Discovery, NodeAddresses, node_addresses
 from coordinator.server.nodes.events_topic import into_topic
 from coordinator.server.nodes.topic_data import TopicData
@@ -143,6 +143,7 @@ class Server:
         self._site: Site | None = None
         self._statsd: Statsd | None = None
         self._topics: Topics
+        self._changes = Changes({}, {})
         self.runtime: Runtime
         self.connections: Connections
         self._api: Api
@@ -228,16 +229,20 @@ class Server:
         )
 
     def _reconfigure(self, services: Services, store: Store) -> None:
-        """Put the settings into effect that were changed while a server ran on this data folder."""
-        config = self._config
-        changes = changes_of(self._topics.brokers.configs, config.node_id)
-        services.config = config = changed_config(config, changes)
+        """Put changed settings into effect: see nodes.broker_settings."""
+        changes = changes_of(self._topics.brokers.configs, self._config.node_id)
+        if changes == self._changes:
+            return
+        self._changes = changes
+        services.config = config = changed_config(self._config, changes)
         store.reconfigure(config)
         for user in (self.runtime, services.data, self.connections):
             user.reconfigure(config)
-        if any(changes):
-            names = ", ".join(f"{name}={value}" for name, value in {**changes.all_nodes, **changes.node}.items())
-            self._lines.info("settings_changed", f"Settings changed while the server ran: {names}", settings=names)
+        settings = {**changes.all_nodes, **changes.node}
+        text = ", ".join(f"{name}={value}" for name, value in sorted(settings.items()))
+        self._lines.info(
+            "settings_changed", f"Settings changed while the server runs: {text or 'none'}", settings=settings
+        )
 
     async def _open_listeners(self, services: Services) -> None:
         """Open the listeners for clients, then the one for browsers."""

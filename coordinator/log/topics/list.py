@@ -1,8 +1,8 @@
 """The list of topics, kept across restarts in one small file of the data folder.
 
 The first line of `topics.json` has the format and the CRC-32C of the other lines. Then there is a line for each topic,
-by name. The file is replaced as a whole, so it is always the former list or the new one. After `save` returns, the new
-list is durable.
+by name, and one for the changed settings of brokers (server/nodes/topics.py). The file is replaced as a whole, so it is
+always the former list or the new one. After `save` returns, the new list is durable.
 
 House rule: a file that isn't exactly what was saved is refused; a line that can't be read never drops a topic.
 """

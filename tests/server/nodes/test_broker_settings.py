@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from coordinator.config import Config, load, settings
@@ -115,3 +118,10 @@ def test_a_value_is_shown_as_it_is_written() -> None:
     config, _ = load(sets=[f"{name}={value}" for name, value in given.items()])
     assert {name: text_of(settings()[name].value_of(config)) for name in given} == given
     assert text_of(None) == ""
+
+
+def test_the_documentation_names_what_can_be_changed() -> None:
+    """Each of Tenure's settings, and no other."""
+    page = (Path(__file__).parents[3] / "docs" / "settings.md").read_text()
+    section = page.partition("| can be changed |")[2].partition("\n\n")[0]
+    assert set(re.findall(r"`([a-z.]+)`", section)) & set(settings()) == set(CHANGEABLE) & set(settings())

@@ -310,6 +310,11 @@ async def test_settings_of_a_broker_change_one_by_one(version: int) -> None:
         assert synonyms_of(result.configs[0]) == beneath
         assert await change(server, (setting, SET, "1"), kind=BROKER, name="1", validate_only=True) == 0
         assert await changed(server) == {setting: ("7000", 3)}
+        assert [line["settings"] for line in server.events("settings_changed")] == [
+            {setting: "7000"},
+            {setting: "8000"},
+            {setting: "7000"},
+        ]
         policy = "log.cleanup.policy"
         assert await change(server, (policy, APPEND, "compact"), kind=BROKER, name="1", version=version) == 0
         assert (await changed(server))[policy] == ("delete,compact", 2)
