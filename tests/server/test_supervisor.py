@@ -281,8 +281,8 @@ def test_changed_settings_of_brokers_are_known_to_all(tenure: Tenure) -> None:
 
     for node_id, name, value in ((0, "", "7"), (1, "1", "8")):
         set_config(tenure.ports[node_id], name, "log.segment.bytes", f"{value}000")
-    set_config(tenure.ports[1], "", "max.connections", "900")
-    meant = [{"log.segment.bytes": f"{value}000", "max.connections": "900"} for value in "78"]
+    set_config(tenure.ports[1], "", "message.max.bytes", "10")
+    meant = [{"log.segment.bytes": f"{value}000", "message.max.bytes": "10"} for value in "78"]
     assert changed() == meant
     os.kill(tenure.worker_pid(1), signal.SIGKILL)
     tenure.wait_for_event("worker_back")
@@ -290,6 +290,8 @@ def test_changed_settings_of_brokers_are_known_to_all(tenure: Tenure) -> None:
     assert tenure.stop() == 0
     start_elsewhere(tenure)
     assert changed() == meant
+    codes = [code for port in tenure.ports for code in produce_to_all(port, "orders", 3)]
+    assert set(codes) == {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.NOT_LEADER_OR_FOLLOWER}
 
 
 def broker_configs(port: int, node_id: int) -> list[DescribeConfigsResponse.DescribeConfigsResourceResult]:

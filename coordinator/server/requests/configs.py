@@ -372,21 +372,23 @@ def _own(entry: Entry, value: str) -> Entry:
 
 
 class CreatedConfigs:
-    """All settings of topics as CreateTopics answers them (KIP-525). Settings that are alike are one object."""
+    """All settings of topics as CreateTopics answers them (KIP-525). Defaults are the same objects for all topics."""
 
     def __init__(self, services: Services) -> None:
-        self._defaults = default_entries(services)
-        self._shown: dict[Entry, CreateTopicsResponse.CreatableTopicConfigs] = {}
+        self._defaults = [(entry, self._show(entry)) for entry in default_entries(services)]
 
     def of(self, topic: Topic) -> list[CreateTopicsResponse.CreatableTopicConfigs]:
         """Those of one topic."""
-        return [self._shown.get(entry) or self._show(entry) for entry in topic_entries(topic, self._defaults)]
+        configs = topic.configs
+        return [
+            self._show(_own(entry, configs[entry.name])) if entry.name in configs else shown
+            for entry, shown in self._defaults
+        ]
 
     def _show(self, entry: Entry) -> CreateTopicsResponse.CreatableTopicConfigs:
-        shown = self._shown[entry] = CreateTopicsResponse.CreatableTopicConfigs(
+        return CreateTopicsResponse.CreatableTopicConfigs(
             name=entry.name, value=entry.value, read_only=False, config_source=entry.source, is_sensitive=False
         )
-        return shown
 
 
 def _shown(entry: Entry, request: DescribeConfigsRequest) -> DescribeConfigsResponse.DescribeConfigsResourceResult:

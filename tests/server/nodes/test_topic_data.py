@@ -106,6 +106,7 @@ async def test_settings_that_change_are_in_effect_at_once() -> None:
     """On the retention and the compaction of the logs that are there."""
     async with serving("log.retention.check.interval.ms=1000") as server:
         peer = await server.peer()
+        await produce(peer, ("orders", 0, ONE))
         for name, value in (
             ("log.segment.bytes", "100"),
             ("log.retention.ms", "86400000"),
