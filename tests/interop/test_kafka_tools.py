@@ -23,6 +23,7 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.interop.conftest import SETTINGS
 from tests.interop.fleet import Fleet
 from tests.interop.java.tools import Done, Tools
+from tests.oracle.test_configs import DIFFERENT
 from tests.support.apache import ApacheKafka
 from tests.support.tenure import Tenure
 
@@ -264,6 +265,19 @@ def transcripts(tools: Tools, servers: Mapping[str, Server]) -> Mapping[str, lis
 def test_a_command_prints_the_same(transcripts: Mapping[str, list[Shown]], number: int) -> None:
     """The same exit code, output and errors on Tenure as on Apache Kafka."""
     assert transcripts["tenure"][number] == transcripts["apache"][number]
+
+
+def test_all_settings_of_a_broker_are_printed(tools: Tools, servers: Mapping[str, Server]) -> None:
+    """Each line that Kafka prints too is the same, but for the settings that are known to differ."""
+    printed: list[dict[str, str]] = []
+    for server in servers.values():
+        done = run(tools, server, "configs --describe --entity-type brokers --entity-name 1 --all")
+        assert done.code == 0
+        printed.append(dict(re.findall(r"^ +([a-z0-9.-]+)=(.*)$", done.out, re.MULTILINE)))
+    kafka, tenure = printed
+    both = kafka.keys() & tenure.keys()
+    assert len(both) > 70
+    assert {name for name in both if kafka[name] != tenure[name]} <= set(DIFFERENT)
 
 
 def test_what_java_produces_java_consumes(tools: Tools, servers: Mapping[str, Server]) -> None:
