@@ -13,7 +13,8 @@ from coordinator.timeline import diagnosis
 from coordinator.timeline.words import time_text
 from schemas.errors import ErrorCode
 from tests.cli.conftest import MakeGroup, Ran, Run, run_app
-from tests.support.scripted import WITHIN_S, Member, hang_up, settle
+from tests.support.patience import WITHIN_S
+from tests.support.scripted import Member, hang_up, settle
 from tests.support.tenure import Tenure, wait_until
 
 

@@ -24,7 +24,8 @@ from coordinator.timeline.words import duration_text, short, time_text
 from protocol.messages import DeleteRecordsRequest, ListOffsetsRequest
 from schemas.errors import ErrorCode
 from tests.cli.conftest import Ran, run_app
-from tests.support.scripted import BESIDE, STAYS_MS, WITHIN_S, Member, hang_up, settle
+from tests.support.patience import WITHIN_S
+from tests.support.scripted import BESIDE, STAYS_MS, Member, hang_up, settle
 from tests.support.tenure import Tenure, wait_until
 
 SILENT_MS, PENDING_MS = 3_000, 5_000

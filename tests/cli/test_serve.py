@@ -16,11 +16,11 @@ import pytest
 from coordinator.client.client import Client
 from coordinator.client.groups import Group, describe_groups
 from protocol.messages import MetadataRequest
+from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
 from tests.support.scripted import Member, hang_up
 from tests.support.tenure import READY_LINE, wait_until
 
-WITHIN_S = 30.0
 COMMAND = [sys.executable, "-m", "coordinator.cli.main", "serve"]
 
 

@@ -18,11 +18,10 @@ from coordinator.cli.watch import EventLines
 from coordinator.timeline.words import cause_text
 from protocol.messages import FindCoordinatorRequest, JoinGroupRequest
 from tests.cli.conftest import run_app
+from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
 from tests.support.scripted import Member, hang_up, settle
 from tests.support.tenure import Tenure, tenure_command, wait_until
-
-WITHIN_S = 30.0
 
 
 @contextmanager

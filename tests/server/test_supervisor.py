@@ -35,10 +35,10 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 from tests.server.harness import heartbeat_request, join_request, sync_request
 from tests.support.batches import batch
+from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure, tenure_command, wait_until
 
-WITHIN_S = 30.0
 SETTINGS: dict[str, str | int] = {
     "group.initial.rebalance.delay.ms": 0,
     "offsets.topic.num.partitions": 6,

@@ -26,8 +26,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-READY_WITHIN_S = 15.0
-STOPPED_WITHIN_S = 15.0
+from tests.support.patience import WITHIN_S
+
 POLL_INTERVAL_S = 0.01
 
 READY_LINE = re.compile(r"^ready listen=(?P<listen>\S+) node=(?P<node>\S+) data=(?P<data>.+)$", re.MULTILINE)
@@ -120,7 +120,7 @@ class Tenure:
         """Whether the process is there."""
         return self._process is not None and self._process.poll() is None
 
-    def start(self, within_s: float = READY_WITHIN_S) -> Self:
+    def start(self, within_s: float = WITHIN_S) -> Self:
         """Start on the port of the former start (the first time on a free one) and wait for the `ready` line."""
         assert not self.running, "already running"
         if not self.port and "--workers" in self.arguments:
@@ -184,7 +184,7 @@ class Tenure:
         if self._process is not None:
             if self._process.poll() is None:
                 self._process.send_signal(signal.SIGKILL)
-            self._process.wait(STOPPED_WITHIN_S)
+            self._process.wait(WITHIN_S)
             self._process = None
             self._hold_ports()
 
@@ -194,10 +194,10 @@ class Tenure:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         try:
-            code = self._process.wait(STOPPED_WITHIN_S)
+            code = self._process.wait(WITHIN_S)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise ServerFailed(f"did not end on SIGTERM within {STOPPED_WITHIN_S:g} s\n{self.tail()}") from None
+            raise ServerFailed(f"did not end on SIGTERM within {WITHIN_S:g} s\n{self.tail()}") from None
         self._process = None
         self._hold_ports()
         return code
@@ -256,7 +256,7 @@ class Tenure:
 
         try:
             # A child that the server was starting keeps the server's sockets open until it runs its own program.
-            wait_until(bound, "port", STOPPED_WITHIN_S)
+            wait_until(bound, "port", WITHIN_S)
         except TimeoutError:
             holder.close()
             raise ServerFailed(f"port {port} was taken as soon as the server was gone") from None

@@ -22,9 +22,10 @@ from coordinator.client.errors import Refused
 from coordinator.client.topics import create_topic, log_end_offsets
 from protocol.records.batch import CorruptBatch
 from schemas.errors import ErrorCode
-from tests.audit.conftest import PARTITION_COUNT, SETTINGS, TOPIC, WITHIN_S, Script, consumer, play, share
+from tests.audit.conftest import PARTITION_COUNT, SETTINGS, TOPIC, Script, consumer, play, share
 from tests.audit.spark.conftest import LEFT_OPEN
 from tests.support.apache import ApacheKafka
+from tests.support.patience import WITHIN_S
 from tests.support.tenure import Tenure, wait_until
 
 pytestmark = [pytest.mark.spark, LEFT_OPEN]

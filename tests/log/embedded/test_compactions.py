@@ -34,7 +34,7 @@ from protocol.messages import (
     SyncGroupResponse,
 )
 from protocol.records.batch import Record
-from tests.log.calls import PATIENCE_S, append, begin_append, load, opened, owned, release
+from tests.log.calls import append, begin_append, load, opened, owned, release
 from tests.log.embedded.compacting import (
     BUSY,
     NOW_MS,
@@ -47,6 +47,7 @@ from tests.log.embedded.compacting import (
     running,
     state,
 )
+from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure, wait_until
 
@@ -175,7 +176,7 @@ class TestEngine:
                     begin_append(engine, own, [Record(b"group", value + b"%d" % (at * 100 + number), NOW_MS)])
                     for number in range(100)
                 ]
-                assert {outcome.get(timeout=PATIENCE_S) for outcome in appending} == {None}
+                assert {outcome.get(timeout=WITHIN_S) for outcome in appending} == {None}
             while folder_size(tmp_path) > 400_000:
                 reports.wait_for("compacted")
             assert state(opened(engine)[1]) == {b"group": value + b"999"}
@@ -205,7 +206,7 @@ class TestEngine:
         reports = Reports()
         with running(tmp_path, reports) as engine:
             fill(engine, 200)
-            assert reports.get(timeout=PATIENCE_S)[0] == "compacted"
+            assert reports.get(timeout=WITHIN_S)[0] == "compacted"
 
     def test_beside_appends_and_loads(self, tmp_path: Path) -> None:
         """Every load finds the last values, while the engine appends and compacts all the time."""
@@ -252,7 +253,7 @@ class TestEngine:
             # Half of each segment stays, so that there are several files.
             records = [numbered(number % 300 if number % 2 else 0, 300) for number in range(600)]
             appending = [begin_append(engine, own, [record]) for record in records]
-            assert {outcome.get(timeout=PATIENCE_S) for outcome in appending} == {None}
+            assert {outcome.get(timeout=WITHIN_S) for outcome in appending} == {None}
         disk = SwapDisk()
         engine = EmbeddedEngine(
             tmp_path, 3, 1, segment_size=SEGMENT_SIZE, report=reports, cleaning=Cleaning(backoff_ms=1), disk=disk
@@ -280,7 +281,7 @@ class TestEngine:
         if then == "killed":
             assert reports.wait_for("compaction_failed")["reason"] == "the process ended with -9"
             assert not list(partition_folder(tmp_path, 0).glob("*.cleaned"))
-        assert processes[0].wait(PATIENCE_S) == -9
+        assert processes[0].wait(WITHIN_S) == -9
         assert state(opened(engine)[1]) == state(records)
         reports.wait_for("compacted")
         assert state(opened(engine)[1]) == state(records)
@@ -300,14 +301,14 @@ class TestEngine:
         def at_swap() -> None:
             assert engine._cleaner is not None
             closing.start()
-            assert engine._cleaner._stopping.wait(PATIENCE_S)
+            assert engine._cleaner._stopping.wait(WITHIN_S)
 
         disk.at_swap = at_swap
         engine.start(lambda *_change: None)
         own = owned(engine)
         assert load(engine, own)[1] is None
-        assert disk.swapped.wait(PATIENCE_S)
-        closing.join(PATIENCE_S)
+        assert disk.swapped.wait(WITHIN_S)
+        closing.join(WITHIN_S)
         assert not closing.is_alive()
         assert disk.removed <= 1 < segments
         with running(tmp_path, Reports(), Cleaning(backoff_ms=3_600_000)) as engine:
@@ -336,7 +337,7 @@ class TestEngine:
             assert engine._cleaner is not None
             engine._cleaner.look()
             assert {reports.wait_for("compacted")["partition"] for _ in range(2)} == {0, 2}
-            wait_until(lambda: len(looks) == 7, "the round is over", PATIENCE_S)
+            wait_until(lambda: len(looks) == 7, "the round is over", WITHIN_S)
         assert looks[:3] == [(0, True), (1, True), (2, True)]
         assert sorted(looks[3:]) == [(0, False)] * 2 + [(2, False)] * 2
 
@@ -417,7 +418,7 @@ class TestServer:
             first.take_seat(first.connection.ask(first.join(), 5))
             for member in members[1:]:
                 member.connection.send(member.join(), 5)
-            wait_until(lambda: members_of(server) == self.MEMBERS, "all have joined", PATIENCE_S)
+            wait_until(lambda: members_of(server) == self.MEMBERS, "all have joined", WITHIN_S)
             first.take_seat(first.connection.ask(first.join(first.id), 5))
             for member in members[1:]:
                 member.take_seat(member.connection.receive())
@@ -429,7 +430,7 @@ class TestServer:
                 member.take_seat(member.connection.ask(member.join(), 5))
             limit = 100_000 + 10 * record_size
             assert 3 * self.MEMBERS * record_size > 5 * limit
-            wait_until(lambda: folder_size(server.data_dir, PARTITION_OF_WORKERS) < limit, "a small folder", PATIENCE_S)
+            wait_until(lambda: folder_size(server.data_dir, PARTITION_OF_WORKERS) < limit, "a small folder", WITHIN_S)
             assert hearts(server, members) == {0}
             mark = server.mark()
             server.restart()

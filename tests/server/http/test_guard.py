@@ -19,8 +19,8 @@ from coordinator.server.http import site
 from coordinator.server.http.guard import host_name
 from coordinator.timeline.entries import Timeline
 from tests.server.harness import memory
+from tests.support.patience import WITHIN_S
 
-WITHIN_S = 20.0
 CLIENTS = 4
 """Requests at the same time; each has a thread of the loop's pool, which the waits use too."""
 

@@ -15,7 +15,8 @@ from coordinator.client.groups import list_groups
 from coordinator.group.client import Client as Caller
 from coordinator.server.http.in_process import CLIENT_ID, PRINCIPAL, InProcess
 from protocol.messages import ListGroupsRequest, ListGroupsResponse
-from tests.server.harness import WITHIN_S, Serving, seat, serving
+from tests.server.harness import Serving, seat, serving
+from tests.support.patience import WITHIN_S
 
 
 class Own:

@@ -17,6 +17,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from coordinator.server.app import Server
 from coordinator.server.telemetry.statsd import DATAGRAM_BYTES, Datagrams
 from tests.server.harness import config_of, memory
+from tests.support.patience import WITHIN_S
 
 
 def answers(count: float, group: str = "g") -> Metric:
@@ -104,7 +105,7 @@ class Received(asyncio.DatagramProtocol):
 
     async def until(self, holds: Callable[[list[str]], bool]) -> None:
         """Wait until it holds."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WITHIN_S):
             while not holds(self.lines):
                 self.news.clear()
                 await self.news.wait()
