@@ -83,7 +83,7 @@ def share(consumers: Sequence[Consumer], count: int = PARTITION_COUNT) -> None:
 
 def play(bootstrap: str, script: Script) -> None:
     """Play the whole script with real clients."""
-    with Client(bootstrap, 10.0) as client:
+    with Client(bootstrap, WITHIN_S) as client:
         create_topic(client, TOPIC, PARTITION_COUNT)
         for topic in MOVING_TOPICS:
             create_topic(client, topic, 1)

@@ -226,7 +226,7 @@ class Tenure:
     ) -> None:
         self.close()
 
-    def connect(self, timeout_s: float = 5.0) -> socket.socket:
+    def connect(self, timeout_s: float = WITHIN_S) -> socket.socket:
         """A TCP connection to the server, for tests that write bytes themselves."""
         return socket.create_connection(("127.0.0.1", self.port), timeout_s)
 
@@ -290,7 +290,7 @@ class Tenure:
         return len(self.events(name, group, since=since, until=until))
 
     def wait_for_event(
-        self, name: str, group: str | None = None, *, since: int = 0, count: int = 1, within_s: float = 10.0
+        self, name: str, group: str | None = None, *, since: int = 0, count: int = 1, within_s: float = WITHIN_S
     ) -> list[LogEvent]:
         """The events of that name (and group) since the mark, once there are `count` of them."""
 

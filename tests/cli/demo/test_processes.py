@@ -11,6 +11,7 @@ import pytest
 from coordinator.cli.demo.processes import DemoFailed, Process, Server, Worker, wait_until
 from coordinator.client.client import Client
 from coordinator.client.topics import create_topic
+from tests.support.patience import WITHIN_S
 from tests.support.tenure import wait_until as wait
 
 SLEEPER = "import signal, sys; print('up', flush=True); signal.pause()"
@@ -25,7 +26,7 @@ def process(folder: Path, code: str, name: str = "sleeper") -> Process:
 def pid_of(running: Process) -> int:
     """The process id, once the process has begun its work."""
     assert running._process is not None
-    wait(lambda: "up" in running._output.read_text() or None, "process is up", 10.0)
+    wait(lambda: "up" in running._output.read_text() or None, "process is up", WITHIN_S)
     return running._process.pid
 
 
@@ -145,6 +146,6 @@ def test_settings_of_the_environment_are_not_taken_over(tmp_path: Path, monkeypa
     command = [sys.executable, "-c", "import os; print(*os.environ)"]
     with Process("printer", command, tmp_path / "out", tmp_path / "err") as process:
         process.start()
-        names = wait_until(lambda: (tmp_path / "out").read_text().split() or None, "names", 10)
+        names = wait_until(lambda: (tmp_path / "out").read_text().split() or None, "names", WITHIN_S)
     assert "STAYS" in names
     assert not [name for name in names if name.startswith(("TENURE_", "KAFKA_"))]
