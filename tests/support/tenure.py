@@ -121,7 +121,10 @@ class Tenure:
         return self._process is not None and self._process.poll() is None
 
     def start(self, within_s: float = WITHIN_S) -> Self:
-        """Start on the port of the former start (the first time on a free one) and wait for the `ready` line."""
+        """Start on the port of the former start (the first time on a free one); wait until all groups are loaded.
+
+        The `ready` line alone promises less: on a slow disk, groups may still answer COORDINATOR_LOAD_IN_PROGRESS.
+        """
         assert not self.running, "already running"
         if not self.port and "--workers" in self.arguments:
             # With workers the server needs neighbouring ports, and a restart uses the same ones.
@@ -140,6 +143,7 @@ class Tenure:
             if log.tell() != self.mark():  # ends a line that SIGKILL cut, so that the next line stays whole
                 log.write(b"\n")
                 log.flush()
+            log_start = log.tell()
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -167,6 +171,7 @@ class Tenure:
         self.port = self.ports[0]
         self.node = match["node"]
         self._release_ports()
+        self.wait_for_event("partitions_loaded", since=log_start, count=len(self.ports), within_s=within_s)
         return self
 
     def worker_pid(self, node_id: int) -> int:
