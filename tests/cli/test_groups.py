@@ -18,6 +18,7 @@ from protocol.messages import (
 )
 from tests.cli.conftest import PARTITION_COUNT, TOPIC, MakeGroup, Run, at, run_app
 from tests.client.scripted import Scripted
+from tests.support.patience import WITHIN_S
 
 ABSENT = "nobody-made-this-group"
 
@@ -40,7 +41,7 @@ def group(bootstrap: str, make_group: MakeGroup, shared: dict[str, str]) -> str:
 def emptied(bootstrap: str, make_group: MakeGroup) -> str:
     """A group without members that has committed offsets."""
     group_id = make_group(["a"])
-    with Client(bootstrap) as client:
+    with Client(bootstrap, WITHIN_S) as client:
         assert remove_members(client, group_id, ["a"]) == {"a": 0}
     return group_id
 

@@ -203,7 +203,7 @@ def test_a_disk_that_hangs_does_not_keep_it_from_ending(tmp_path: Path, logs: st
     with serving(tmp_path, *settings) as (_, line):
         match = READY_LINE.fullmatch(line.rstrip("\n"))
         assert match is not None
-        with Client(match["listen"]) as client:
+        with Client(match["listen"], WITHIN_S) as client:
             group = describe_groups(client, ["g"])["g"]
         assert isinstance(group, Group) or named == "groups"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 
 import pytest
@@ -14,6 +13,7 @@ from protocol.messages import ApiVersionsResponse, DescribeGroupsRequest, ListGr
 from schemas.errors import ErrorCode
 from tests.client.scripted import HANG_UP, SILENCE, Scripted
 from tests.support.patience import WITHIN_S
+from tests.support.ports import refusing_port
 
 
 def connect(server: Scripted, timeout: float = WITHIN_S) -> Connection:
@@ -115,9 +115,7 @@ def test_server_that_hangs_up() -> None:
 
 def test_nobody_listens() -> None:
     """A refused connection names the address."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    with pytest.raises(Unreachable, match=f"127.0.0.1:{port}: .*refused"):
+    with refusing_port() as port, pytest.raises(Unreachable, match=f"127.0.0.1:{port}: .*refused"):
         Connection(Address("127.0.0.1", port), "test", soon())
 
 

@@ -159,7 +159,7 @@ def test_a_group_is_served_by_its_worker_alone(tenure: Tenure) -> None:
         assert described.groups[0].error_code == ErrorCode.NOT_COORDINATOR  # type: ignore[attr-defined]
         assert {event["node"] for event in tenure.events(group=group)} == {node_id}
     for port in tenure.ports:
-        with Client(f"127.0.0.1:{port}") as client:
+        with Client(f"127.0.0.1:{port}", WITHIN_S) as client:
             assert [group.group_id for group in list_groups(client)] == [ON_0, ON_1]
 
 

@@ -49,7 +49,7 @@ def connected() -> Iterator[SparkSession]:
 
 def ends(bootstrap: str) -> dict[tuple[str, int], int]:
     """Return the end offsets of the topic's partitions."""
-    with Client(bootstrap, 10.0) as client:
+    with Client(bootstrap, WITHIN_S) as client:
         return log_end_offsets(client, [("__consumer_offsets", number) for number in range(PARTITION_COUNT)])
 
 
@@ -74,7 +74,7 @@ def test_live_is_what_the_files_say(connected: SparkSession, server: ApacheKafka
 def test_events_of_a_server_are_read() -> None:
     """The audit reads the server's events for the causes of rebalances; without the topic it has none."""
     with Tenure(SETTINGS) as server:
-        with Client(server.bootstrap, 10.0) as client:
+        with Client(server.bootstrap, WITHIN_S) as client:
             create_topic(client, TOPIC, PARTITION_COUNT)
         with closing(consumer(server.bootstrap, "group")) as joins:
             share([joins])

@@ -107,7 +107,7 @@ def test_server_comes_back_on_its_port_and_data(tmp_path: Path) -> None:
     with Server(tmp_path, {"group.initial.rebalance.delay.ms": "0"}) as server:
         server.start()
         bootstrap, written = server.bootstrap, server.log.path.stat().st_size
-        with Client(bootstrap) as client:
+        with Client(bootstrap, WITHIN_S) as client:
             before = client.nodes()
             server.kill()
             server.start()
@@ -127,7 +127,7 @@ def test_worker_has_no_member_id_before_it_says_so(tmp_path: Path) -> None:
     """A worker has no member id until its consumer prints one, even after a restart."""
     with Server(tmp_path, {"group.initial.rebalance.delay.ms": "0"}) as server:
         server.start()
-        with Client(server.bootstrap) as client:
+        with Client(server.bootstrap, WITHIN_S) as client:
             create_topic(client, "t", 1)
         worker = Worker("worker-1", server, "g", "t", tmp_path, static=True)
         worker._said.write_text("worker-1-old\n")

@@ -11,11 +11,12 @@ from contextlib import ExitStack
 from functools import partial
 from itertools import count
 from pathlib import Path
+from queue import SimpleQueue
 from typing import cast
 
 import pytest
 
-from coordinator.log.compaction.cleaner import PRIORITY, Work
+from coordinator.log.compaction.cleaner import PRIORITY, Cleaner, Work
 from coordinator.log.compaction.process import lock_path
 from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.embedded.upkeep import Cleaning, Upkeep
@@ -162,6 +163,23 @@ def hearts(server: Tenure, members: list[Static]) -> set[int]:
     return {cast("HeartbeatResponse", answer).error_code for answer in answers}
 
 
+def first_stopped(monkeypatch: pytest.MonkeyPatch) -> SimpleQueue[subprocess.Popen[bytes]]:
+    """The queue gets the first process that compacts. It stands still, so its compaction lasts until the test acts."""
+    stopped: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
+    begin = Cleaner._begin
+
+    def begin_and_stop(cleaner: Cleaner) -> subprocess.Popen[bytes] | OSError | None:
+        process = begin(cleaner)
+        if isinstance(process, subprocess.Popen):
+            process.send_signal(signal.SIGSTOP)
+            stopped.put(process)
+            monkeypatch.undo()
+        return process
+
+    monkeypatch.setattr(Cleaner, "_begin", begin_and_stop)
+    return stopped
+
+
 class TestEngine:
     """A running engine compacts its partitions."""
 
@@ -229,16 +247,12 @@ class TestEngine:
                 while not reports.empty():
                     assert reports.get()[0] == "compacted"
 
-    def test_killed(self, tmp_path: Path) -> None:
+    def test_killed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The engine reports a killed process, changes nothing, and lets another do the work later."""
-        reports = Reports()
+        reports, stopped = Reports(), first_stopped(monkeypatch)
         with running(tmp_path, reports) as engine:
-            cleaner = engine._cleaner
-            assert cleaner is not None
             expected = fill(engine, 300)
-            while (process := cleaner._process) is None:
-                threading.Event().wait(0)
-            os.kill(process.pid, signal.SIGKILL)
+            os.kill(stopped.get(timeout=WITHIN_S).pid, signal.SIGKILL)
             assert reports.wait_for("compaction_failed")["reason"] == "the process ended with -9"
             assert state(opened(engine)[1]) == expected
             reports.wait_for("compacted")
@@ -384,15 +398,12 @@ class TestEngine:
                 pass
             assert path.read_bytes() == content
 
-    def test_close_ends_it(self, tmp_path: Path) -> None:
+    def test_close_ends_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """An engine that closes in the middle of a compaction leaves no process behind and reports nothing about it."""
-        reports = Reports()
+        reports, stopped = Reports(), first_stopped(monkeypatch)
         with running(tmp_path, reports) as engine:
-            cleaner = engine._cleaner
-            assert cleaner is not None
             expected = fill(engine, 300)
-            while (process := cleaner._process) is None:
-                threading.Event().wait(0)
+            process = stopped.get(timeout=WITHIN_S)
         assert process.returncode is not None
         assert reports.empty()
         with running(tmp_path, reports, Cleaning(backoff_ms=3_600_000)) as engine:

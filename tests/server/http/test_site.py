@@ -72,7 +72,7 @@ class Asked:
 
     def client(self) -> Client:
         """Return a client of Kafka's protocol."""
-        return Client(str(Address(*self.server.address)))
+        return Client(str(Address(*self.server.address)), WITHIN_S)
 
 
 @pytest.fixture
