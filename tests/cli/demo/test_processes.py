@@ -91,13 +91,13 @@ def test_process_that_ended_by_itself_is_reported(tmp_path: Path) -> None:
                 return str(error)
             return None
 
-        assert wait(reported, "process ended", 10.0) == "worker-1 ended by itself: out of luck"
+        assert wait(reported, "process ended", WITHIN_S) == "worker-1 ended by itself: out of luck"
 
 
 def test_waiting_has_a_deadline() -> None:
     """`wait_until` returns the first result; after its deadline it names what it waited for."""
     results = iter([None, None, 0])
-    assert wait_until(lambda: next(results), "zero", 10.0) == 0
+    assert wait_until(lambda: next(results), "zero", WITHIN_S) == 0
     with pytest.raises(DemoFailed, match=r"rain: not within 0 s"):
         wait_until(lambda: None, "rain", 0)
 
@@ -134,7 +134,7 @@ def test_worker_has_no_member_id_before_it_says_so(tmp_path: Path) -> None:
         with worker:
             worker.start()
             assert worker.member_id is None
-            assert wait(lambda: worker.member_id, "worker has joined", 20.0).startswith("worker-1-")
+            assert wait(lambda: worker.member_id, "worker has joined", WITHIN_S).startswith("worker-1-")
             worker.stop()
 
 
