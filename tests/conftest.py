@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from tests.support.browser import Browser, find_browser
+from tests.support.patience import WITHIN_S
 
 settings.register_profile("ci", deadline=None, max_examples=100, derandomize=True, print_blob=True)
 settings.register_profile("dev", deadline=None, max_examples=100, print_blob=True)
@@ -40,6 +41,13 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     process, and pytest-xdist refuses that.
     """
     return argname if isinstance(val, bytes) else None
+
+
+@pytest.fixture(autouse=True)
+def a_slow_disk_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server in the tests' own process takes no slow disk for one that hangs: it would leave, and take them along."""
+    monkeypatch.setattr("coordinator.server.app.STOP_WITHIN_S", WITHIN_S)
+    monkeypatch.setattr("coordinator.server.app.CLOSE_WITHIN_S", WITHIN_S)
 
 
 @pytest.fixture(scope="module")

@@ -215,6 +215,19 @@ def test_tests_never_sleep() -> None:
     assert found == sorted(MAY_SLEEP)
 
 
+def test_no_loop_that_waits_moves_a_clock() -> None:
+    """A slow disk makes such a loop long, and virtual time runs away; Serving.advance stands still meanwhile."""
+    found = [
+        f"{name}:{loop.lineno}"
+        for name in python_files("tests")
+        for loop in ast.walk(tree(name))
+        if isinstance(loop, ast.While)
+        and any(isinstance(node, ast.Await) for node in ast.walk(loop))
+        and re.search(r"clock\.advance\(", ast.unparse(loop))
+    ]
+    assert not found, as_lines(found)
+
+
 def test_each_test_says_what_must_hold() -> None:
     """Every test, in a class or not, has a docstring."""
     found = [

@@ -25,13 +25,13 @@ from coordinator.log.segments.segment import list_segments, segment_at
 from coordinator.log.segments.swap import swap_in
 from protocol.records.walk import decode_batches
 from tests.support.apache import VERSION, VERSION_4, ApacheKafka, run_tool
+from tests.support.patience import WITHIN_S
 from tests.support.tenure import Tenure, wait_until
 
 TOPIC = "orders"
 MOVING_TOPICS = ("left", "right")
 PARTITION_COUNT = 4
 SETTINGS = {"group.initial.rebalance.delay.ms": "1500", "offsets.topic.num.partitions": str(PARTITION_COUNT)}
-WITHIN_S = 30.0
 
 
 @dataclass
@@ -83,7 +83,7 @@ def share(consumers: Sequence[Consumer], count: int = PARTITION_COUNT) -> None:
 
 def play(bootstrap: str, script: Script) -> None:
     """Play the whole script with real clients."""
-    with Client(bootstrap, 10.0) as client:
+    with Client(bootstrap, WITHIN_S) as client:
         create_topic(client, TOPIC, PARTITION_COUNT)
         for topic in MOVING_TOPICS:
             create_topic(client, topic, 1)

@@ -16,9 +16,10 @@ from confluent_kafka import Consumer, KafkaException
 from coordinator.audit.audit import AuditResult, Options, audit
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.show.summary import summary
-from tests.audit.conftest import PARTITION_COUNT, SETTINGS, TOPIC, WITHIN_S, Script, commit, consumer
+from tests.audit.conftest import PARTITION_COUNT, SETTINGS, TOPIC, Script, commit, consumer
 from tests.audit.scenes import group_on
 from tests.support.apache import VERSION, ApacheKafka
+from tests.support.patience import WITHIN_S
 from tests.support.tenure import wait_until
 
 

@@ -21,6 +21,7 @@ from benchmarks.__main__ import asked
 from benchmarks.cases import CASES, ECHO, TENURE, Case
 from benchmarks.report import Runs
 from benchmarks.stage import AGE_MAX_S, GROUPS_MAX, WARM_UP, Kafka, Stage, cpus, left_behind, measured, turns
+from tests.support.patience import WITHIN_S
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -28,7 +29,7 @@ ROOT = Path(__file__).parent.parent.parent
 def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command."""
     command = [sys.executable, "-m", "benchmarks", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=WITHIN_S)
 
 
 def unwrapped(text: str) -> str:

@@ -1,6 +1,5 @@
 """The parts of the works, driven by hand."""
 
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from benchmarks import frames
 from benchmarks.driver import clock
 from benchmarks.members import UnexpectedAnswer
 from benchmarks.works import heartbeats, scraped
+from tests.support.ports import refusing_port
 
 HALVES = (b"before", b"behind")
 
@@ -78,7 +78,9 @@ def test_metrics_are_scraped_once_in_a_turn() -> None:
 
 def test_metrics_that_can_not_be_scraped_end_the_work() -> None:
     """A failed scrape ends the work, because its cost would be measured as nothing."""
-    with socket.create_server(("127.0.0.1", 0)) as gone:
-        http = f"127.0.0.1:{gone.getsockname()[1]}"
-    with pytest.raises(UnexpectedAnswer, match="metrics can't be scraped"), scraped(http):
+    with (
+        refusing_port() as port,
+        pytest.raises(UnexpectedAnswer, match="metrics can't be scraped"),
+        scraped(f"127.0.0.1:{port}"),
+    ):
         pass

@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from coordinator.client.client import Client
 from coordinator.client.topics import create_topic
 from tests.support.apache import ApacheKafka
+from tests.support.patience import WITHIN_S
 from tests.support.tenure import Tenure, wait_until
 
 SETTINGS = {"group.initial.rebalance.delay.ms": "300", "group.min.session.timeout.ms": "1000"}
@@ -56,9 +57,14 @@ def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
     """HOST:PORT of a cluster of one node, with a topic."""
     server: Tenure | ApacheKafka = Tenure(SETTINGS) if request.param == "tenure" else ApacheKafka(SETTINGS)
     with server:
-        with Client(server.bootstrap, 10.0) as client:
+        with Client(server.bootstrap, WITHIN_S) as client:
             create_topic(client, TOPIC, PARTITION_COUNT)
         yield server.bootstrap
+
+
+def at(bootstrap: str) -> list[str]:
+    """The options of a command for a cluster on a busy machine."""
+    return ["--bootstrap-server", bootstrap, "--timeout", str(WITHIN_S)]
 
 
 def run_app(app: typer.Typer, *arguments: str) -> Ran:
@@ -72,7 +78,7 @@ def run_app(app: typer.Typer, *arguments: str) -> Ran:
 @pytest.fixture
 def run(bootstrap: str) -> Run:
     """Run a command against the cluster."""
-    return lambda app, *arguments: run_app(app, *arguments, "--bootstrap-server", bootstrap)
+    return lambda app, *arguments: run_app(app, *arguments, *at(bootstrap))
 
 
 @pytest.fixture
@@ -107,7 +113,7 @@ def make_group(bootstrap: str) -> MakeGroup:
                 owned = [consumer.assignment() for consumer in consumers.values()]
                 return all(owned) and sum(map(len, owned)) == PARTITION_COUNT
 
-            wait_until(shared, f"{group_id} shares the topic", 20.0)
+            wait_until(shared, f"{group_id} shares the topic", WITHIN_S)
             consumers[min(instance_ids)].commit(offsets=[TopicPartition(TOPIC, 0, 0)], asynchronous=False)
         finally:
             for consumer in consumers.values():

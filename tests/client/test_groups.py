@@ -25,6 +25,7 @@ from protocol.messages import (
 )
 from schemas.errors import ErrorCode
 from tests.client.scripted import Scripted
+from tests.support.patience import WITHIN_S
 
 Described = DescribeGroupsResponse.DescribedGroup
 
@@ -35,7 +36,7 @@ def test_list_joins_all_nodes() -> None:
         ListGroupsResponse(groups=[ListGroupsResponse.ListedGroup(group_id=group_id, group_state="Stable")])
         for group_id in ("b", "a")
     ]
-    with Scripted({"ListGroups": listed}) as server, Client(server.bootstrap) as client:
+    with Scripted({"ListGroups": listed}) as server, Client(server.bootstrap, WITHIN_S) as client:
         nodes = [
             MetadataResponse.MetadataResponseBroker(node_id=node_id, host="127.0.0.1", port=server.port)
             for node_id in (1, 2)
@@ -48,7 +49,7 @@ def test_list_by_state_needs_a_server_that_can() -> None:
     """Before version 4 (KIP-518) the filter can't be sent, so the client refuses."""
     with (
         Scripted({"ListGroups": [ListGroupsResponse()]}, {"ListGroups": (0, 3)}) as server,
-        Client(server.bootstrap) as client,
+        Client(server.bootstrap, WITHIN_S) as client,
     ):
         assert list_groups(client) == []
         with pytest.raises(Refused, match="UNSUPPORTED_VERSION"):
@@ -60,7 +61,7 @@ def test_list_refused_by_one_node() -> None:
     refused = ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     with (
         Scripted({"ListGroups": [refused]}) as server,
-        Client(server.bootstrap) as client,
+        Client(server.bootstrap, WITHIN_S) as client,
         pytest.raises(Refused, match=r"list of groups on .*COORDINATOR_LOAD_IN_PROGRESS"),
     ):
         list_groups(client)
@@ -79,7 +80,7 @@ def test_absent_group_is_not_found_on_every_version(version: int, group: Describ
         Scripted(
             {"DescribeGroups": [DescribeGroupsResponse(groups=[group])]}, {"DescribeGroups": (0, version)}
         ) as server,
-        Client(server.bootstrap) as client,
+        Client(server.bootstrap, WITHIN_S) as client,
     ):
         answer = describe_groups(client, ["g"])["g"]
     assert isinstance(answer, Refused)
@@ -97,7 +98,7 @@ def test_members_are_in_order_and_odd_assignments_are_harmless() -> None:
     group = Described(group_id="g", group_state="Stable", protocol_type="consumer", members=members)
     with (
         Scripted({"DescribeGroups": [DescribeGroupsResponse(groups=[group])]}) as server,
-        Client(server.bootstrap) as client,
+        Client(server.bootstrap, WITHIN_S) as client,
     ):
         answer = describe_groups(client, ["g"])["g"]
     assert isinstance(answer, Group)
@@ -112,7 +113,7 @@ def test_delete_answers_for_each_group() -> None:
     response = DeleteGroupsResponse(
         results=[result(group_id="a"), result(group_id="b", error_code=ErrorCode.NON_EMPTY_GROUP)]
     )
-    with Scripted({"DeleteGroups": [response]}) as server, Client(server.bootstrap) as client:
+    with Scripted({"DeleteGroups": [response]}) as server, Client(server.bootstrap, WITHIN_S) as client:
         answers = delete_groups(client, ["a", "b"])
     assert answers["a"] is None
     assert isinstance(answers["b"], Refused)
@@ -124,7 +125,7 @@ def test_members_are_removed_by_instance_id_alone() -> None:
     response = LeaveGroupResponse(
         members=[left(group_instance_id="a"), left(group_instance_id="b", error_code=ErrorCode.UNKNOWN_MEMBER_ID)]
     )
-    with Scripted({"LeaveGroup": [response]}) as server, Client(server.bootstrap) as client:
+    with Scripted({"LeaveGroup": [response]}) as server, Client(server.bootstrap, WITHIN_S) as client:
         assert remove_members(client, "g", ["a", "b", "a"]) == {"a": 0, "b": ErrorCode.UNKNOWN_MEMBER_ID}
     (request,) = server.asked("LeaveGroup")
     assert request.group_id == "g"
@@ -139,7 +140,7 @@ def test_removal_refused_as_a_whole() -> None:
     response = LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     with (
         Scripted({"LeaveGroup": [response]}) as server,
-        Client(server.bootstrap) as client,
+        Client(server.bootstrap, WITHIN_S) as client,
         pytest.raises(Refused, match="group 'g': GROUP_AUTHORIZATION_FAILED"),
     ):
         remove_members(client, "g", ["a"])
@@ -149,7 +150,7 @@ def test_removal_needs_a_server_with_static_members() -> None:
     """Before version 3 LeaveGroup has no instance ids, so the client refuses and sends nothing."""
     with (
         Scripted(versions={"LeaveGroup": (0, 2)}) as server,
-        Client(server.bootstrap) as client,
+        Client(server.bootstrap, WITHIN_S) as client,
         pytest.raises(Refused, match=r"LeaveGroup.*3 or later is needed"),
     ):
         remove_members(client, "g", ["a"])
@@ -168,7 +169,7 @@ def test_offsets_that_were_never_committed_are_left_out() -> None:
     group = OffsetFetchResponse.OffsetFetchResponseGroup(group_id="g", topics=[topic])
     with (
         Scripted({"OffsetFetch": [OffsetFetchResponse(groups=[group])]}) as server,
-        Client(server.bootstrap) as client,
+        Client(server.bootstrap, WITHIN_S) as client,
     ):
         assert committed_offsets(client, ["g"]) == {"g": {("t", 0): 5}}
     (request,) = server.asked("OffsetFetch")
@@ -185,7 +186,7 @@ def test_whom_a_group_waits_for_is_named_with_the_client_that_has_its_seat_now()
     group = Described(group_id="g", group_state="PreparingRebalance", members=[described], waiting=waiting)
     with (
         Scripted({"DescribeGroups": [DescribeGroupsResponse(groups=[group])]}) as server,
-        Client(server.bootstrap) as client,
+        Client(server.bootstrap, WITHIN_S) as client,
     ):
         told = describe_groups(client, ["g"])["g"]
     assert isinstance(told, Group)

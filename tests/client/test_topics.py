@@ -10,12 +10,13 @@ from coordinator.client.topics import create_topic, log_end_offsets
 from protocol.messages import CreateTopicsResponse, ListOffsetsResponse, MetadataResponse
 from schemas.errors import ErrorCode
 from tests.client.scripted import Scripted
+from tests.support.patience import WITHIN_S
 
 
 def test_topic_is_created() -> None:
     """The request has the name, the number of partitions, and one replica."""
     response = CreateTopicsResponse(topics=[CreateTopicsResponse.CreatableTopicResult(name="t")])
-    with Scripted({"CreateTopics": [response]}) as server, Client(server.bootstrap) as client:
+    with Scripted({"CreateTopics": [response]}) as server, Client(server.bootstrap, WITHIN_S) as client:
         create_topic(client, "t", 12)
     (request,) = server.asked("CreateTopics")
     assert [(topic.name, topic.num_partitions, topic.replication_factor) for topic in request.topics] == [("t", 12, 1)]
@@ -26,7 +27,7 @@ def test_topic_that_is_there_already_is_refused() -> None:
     result = CreateTopicsResponse.CreatableTopicResult(name="t", error_code=ErrorCode.TOPIC_ALREADY_EXISTS)
     with (
         Scripted({"CreateTopics": [CreateTopicsResponse(topics=[result])]}) as server,
-        Client(server.bootstrap) as client,
+        Client(server.bootstrap, WITHIN_S) as client,
         pytest.raises(Refused, match="topic 't': TOPIC_ALREADY_EXISTS"),
     ):
         create_topic(client, "t", 12)
@@ -39,7 +40,7 @@ def test_ends_of_what_has_a_leader_and_answers() -> None:
     partitions.append(metadata(partition_index=3, leader_id=-1))
     partition = ListOffsetsResponse.ListOffsetsPartitionResponse
     ends = [partition(partition_index=0, offset=42), partition(partition_index=1, error_code=6)]
-    with Scripted() as server, Client(server.bootstrap) as client:
+    with Scripted() as server, Client(server.bootstrap, WITHIN_S) as client:
         server.answer_first(
             "Metadata",
             MetadataResponse(
@@ -61,6 +62,6 @@ def test_ends_of_what_has_a_leader_and_answers() -> None:
 
 def test_nothing_wanted_is_nothing_asked() -> None:
     """A group without offsets and members costs no request."""
-    with Scripted() as server, Client(server.bootstrap) as client:
+    with Scripted() as server, Client(server.bootstrap, WITHIN_S) as client:
         assert log_end_offsets(client, []) == {}
     assert server.requests == []

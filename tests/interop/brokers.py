@@ -18,9 +18,8 @@ from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from tests.support.apache import ApacheKafka
+from tests.support.patience import WITHIN_S
 from tests.support.tenure import Tenure
-
-ADMIN_TIMEOUT_S = 20.0
 
 
 class Broker(Protocol):
@@ -57,7 +56,7 @@ class Broker(Protocol):
 class TenureBroker:
     """Tenure behind Broker."""
 
-    restart_session_timeout_ms = 6_000
+    restart_session_timeout_ms = 12_000
 
     def __init__(self, tenure: Tenure) -> None:
         self.tenure = tenure
@@ -139,13 +138,13 @@ class ApacheBroker:
 def create_topic(bootstrap: str, name: str, partition_count: int) -> None:
     """Create a topic with an unmodified admin client."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    created = admin.create_topics([NewTopic(name, partition_count, 1)], operation_timeout=ADMIN_TIMEOUT_S)
-    created[name].result(ADMIN_TIMEOUT_S)
+    created = admin.create_topics([NewTopic(name, partition_count, 1)], operation_timeout=WITHIN_S)
+    created[name].result(WITHIN_S)
 
 
 def settings_of(bootstrap: str, topic: str) -> dict[str, str]:
     """Return a topic's settings that aren't defaults."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     asked = ConfigResource(ResourceType.TOPIC, topic)
-    entries = admin.describe_configs([asked])[asked].result(ADMIN_TIMEOUT_S).values()
+    entries = admin.describe_configs([asked])[asked].result(WITHIN_S).values()
     return {entry.name: entry.value for entry in entries if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value}

@@ -25,9 +25,7 @@ from typing import Any, Self
 from tests.interop.client import ROOT, Ability
 from tests.interop.clients import CLIENTS
 from tests.interop.worker import Consumed, Membership, Record, Settings
-
-WAIT_S = 60.0
-STOP_S = 20.0
+from tests.support.patience import WITHIN_S
 
 Event = dict[str, Any]
 
@@ -104,11 +102,11 @@ class ConsumerProcess:
     def join(self) -> int:
         """Wait for the end of the process and of its output; returns its exit code."""
         try:
-            code = self._process.wait(STOP_S)
+            code = self._process.wait(WITHIN_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-            raise AssertionError(f"did not end within {STOP_S:g} s: {self.describe()}") from None
+            raise AssertionError(f"did not end within {WITHIN_S:g} s: {self.describe()}") from None
         finally:
             for reader in self._readers:
                 reader.join()
@@ -202,7 +200,7 @@ class Fleet:
         self.consumers.append(consumer)
         return consumer
 
-    def wait(self, what: str, holds: Callable[[], bool], within_s: float = WAIT_S) -> None:
+    def wait(self, what: str, holds: Callable[[], bool], within_s: float = WITHIN_S) -> None:
         """Wait until it holds; check again after each event of any consumer."""
         with self._changed:
             if self._changed.wait_for(holds, within_s):
@@ -211,7 +209,7 @@ class Fleet:
         raise AssertionError(f"{what}: not within {within_s:g} s\n{said}")
 
     def wait_for_event(
-        self, consumer: ConsumerProcess, name: str, since: float = 0.0, within_s: float = WAIT_S
+        self, consumer: ConsumerProcess, name: str, since: float = 0.0, within_s: float = WITHIN_S
     ) -> Event:
         """Return the first event of that name since a time; fail at once if the process ends without it."""
         self.wait(name, lambda: bool(consumer.named(name, since)) or not consumer.running, within_s)
@@ -222,7 +220,7 @@ class Fleet:
         assert found, f"ended without {name}: {consumer.describe()}"
         return found[0]
 
-    def wait_until_shared(self, members: Sequence[ConsumerProcess], within_s: float = WAIT_S) -> int:
+    def wait_until_shared(self, members: Sequence[ConsumerProcess], within_s: float = WITHIN_S) -> int:
         """Wait until all are in one generation, own each partition once, and each owns one; returns the generation."""
         self.wait(
             f"{len(members)} members share {self.topic}",
@@ -250,7 +248,7 @@ class Fleet:
         self.wait(
             f"all poll for {for_s:g} s",
             lambda: all(member.named("polled", later) for member in members),
-            for_s + WAIT_S,
+            for_s + WITHIN_S,
         )
 
     def stay_away(self, consumer: ConsumerProcess) -> None:

@@ -18,8 +18,9 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from tests.interop.brokers import ADMIN_TIMEOUT_S, Broker
+from tests.interop.brokers import Broker
 from tests.interop.fleet import ConsumerProcess, Fleet
+from tests.support.patience import WITHIN_S
 
 with warnings.catch_warnings():
     # It reads its message definitions in a way that Python 3.11 calls deprecated.
@@ -42,8 +43,8 @@ class Description:
 def described_by_confluent(bootstrap: str, group: str) -> Description:
     """AdminClient of confluent-kafka."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    found = admin.describe_consumer_groups([group])[group].result(ADMIN_TIMEOUT_S)
-    listing = admin.list_consumer_groups().result(ADMIN_TIMEOUT_S)
+    found = admin.describe_consumer_groups([group])[group].result(WITHIN_S)
+    listing = admin.list_consumer_groups().result(WITHIN_S)
     assert listing.errors == []
     return Description(
         group in {listed.group_id for listed in listing.valid},
@@ -152,7 +153,7 @@ def test_static_members_are_removed_and_the_group_is_deleted(
     try:
         assert admin.delete_groups([group]) == {group: "NonEmptyGroupError"}
         with pytest.raises(KafkaException, match="NON_EMPTY_GROUP"):
-            confluent.delete_consumer_groups([group])[group].result(ADMIN_TIMEOUT_S)
+            confluent.delete_consumer_groups([group])[group].result(WITHIN_S)
         removed = admin.remove_group_members(
             group,
             [
@@ -167,7 +168,7 @@ def test_static_members_are_removed_and_the_group_is_deleted(
             SEATS[1]: "NoError",
         }
         assert admin.describe_groups([group])[group]["group_state"] == "Empty"
-        assert confluent.delete_consumer_groups([group])[group].result(ADMIN_TIMEOUT_S) is None
+        assert confluent.delete_consumer_groups([group])[group].result(WITHIN_S) is None
         assert admin.delete_groups([group]) == {group: "GroupIdNotFoundError"}
     finally:
         admin.close()

@@ -21,8 +21,8 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 from aiokafka.errors import CommitFailedError, InvalidSessionTimeoutError
 
 from tests.interop.brokers import Broker, create_topic
+from tests.support.patience import WITHIN_S
 
-WITHIN_S = 60
 METADATA_MAX_AGE_MS = 200
 PARTITION_COUNT = 3
 

@@ -23,10 +23,11 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse
-from tests.interop.brokers import ADMIN_TIMEOUT_S, Broker, create_topic, settings_of
+from tests.interop.brokers import Broker, create_topic, settings_of
 from tests.interop.java.process import WAIT_S, JavaProcess
 from tests.interop.java.programs import FOLDER
 from tests.support.apache import JVM_FLAGS, TOOL_LOG4J, VERSION, jars
+from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
 from tests.support.tenure import wait_until
 
@@ -162,7 +163,7 @@ class Cluster:
         consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": "nobody", "log_level": 0})
         try:
             asked = [TopicPartition(self.topic, index) for index in range(PARTITIONS)]
-            return sum(consumer.get_watermark_offsets(each, timeout=ADMIN_TIMEOUT_S)[1] for each in asked)
+            return sum(consumer.get_watermark_offsets(each, timeout=WITHIN_S)[1] for each in asked)
         finally:
             consumer.close()
 

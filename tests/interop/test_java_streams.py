@@ -20,10 +20,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.interop.brokers import ADMIN_TIMEOUT_S, Broker, create_topic, settings_of
+from tests.interop.brokers import Broker, create_topic, settings_of
 from tests.interop.java.process import WAIT_S, JavaProcess
 from tests.interop.java.programs import FOLDER, command
 from tests.support.apache import VERSION, jars
+from tests.support.patience import WITHIN_S
 from tests.support.tenure import wait_until
 
 pytestmark = pytest.mark.toolchain
@@ -113,7 +114,7 @@ class Application:
         consumer = Consumer({"bootstrap.servers": self._broker.bootstrap, "group.id": "nobody", "log_level": 0})
         try:
             asked = [TopicPartition(topic, index) for index in range(PARTITIONS)]
-            return sum(consumer.get_watermark_offsets(each, timeout=ADMIN_TIMEOUT_S)[0] for each in asked)
+            return sum(consumer.get_watermark_offsets(each, timeout=WITHIN_S)[0] for each in asked)
         finally:
             consumer.close()
 
@@ -123,8 +124,8 @@ class Application:
         try:
             for topic in (self.lines, self.repartition):
                 asked = [TopicPartition(topic, index) for index in range(PARTITIONS)]
-                for each in consumer.committed(asked, timeout=ADMIN_TIMEOUT_S):
-                    low, end = consumer.get_watermark_offsets(each, timeout=ADMIN_TIMEOUT_S)
+                for each in consumer.committed(asked, timeout=WITHIN_S):
+                    low, end = consumer.get_watermark_offsets(each, timeout=WITHIN_S)
                     lag += end - (each.offset if each.offset >= 0 else low)
         finally:
             consumer.close()

@@ -26,11 +26,11 @@ from tests.interop.worker import (
     main,
     settings_from_command_line,
 )
+from tests.support.patience import WITHIN_S
 
 METADATA_MAGIC = b"CGMDv2:"
 OFFSET_INVALID = -1001
 REQUEST_TIMEOUT_S = 10.0
-PRODUCE_WITHIN_S = 20.0
 POLL_MESSAGES = 500
 
 
@@ -139,7 +139,7 @@ class ConfluentConsumer:
             producer.produce(
                 self._settings.topic, each.value, each.key, headers=list(each.headers), on_delivery=on_delivery
             )
-        if (left := producer.flush(PRODUCE_WITHIN_S)) > 0:
+        if (left := producer.flush(WITHIN_S)) > 0:
             raise ClientError("TIMED_OUT", f"{left} records are not acknowledged")
         if errors:
             raise _client_error(errors[0])

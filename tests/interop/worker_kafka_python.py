@@ -31,9 +31,9 @@ from tests.interop.worker import (
     main,
     settings_from_command_line,
 )
+from tests.support.patience import WITHIN_S
 
 POLL_MS = 500
-PRODUCE_WITHIN_S = 20.0
 
 ASSIGNORS = {
     assignor.name: assignor
@@ -125,7 +125,7 @@ class KafkaPythonConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
                 producer.send(self._settings.topic, each.value, each.key, headers=list(each.headers))
                 for each in records
             ]:
-                sent.get(PRODUCE_WITHIN_S)
+                sent.get(WITHIN_S)
         except KafkaError as error:
             raise _client_error(error) from None
         finally:

@@ -28,8 +28,8 @@ from tests.interop.worker import (
     main,
     settings_from_command_line,
 )
+from tests.support.patience import WITHIN_S
 
-END_WITHIN_S = 15.0
 KEY_DELIMITER = "\t"
 LINE_MAX_BYTES = 8 << 20
 
@@ -133,7 +133,7 @@ class KcatConsumer:
         """Send SIGTERM, after which it commits and closes."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
-        await asyncio.wait_for(asyncio.gather(self._process.wait(), *self._readers), END_WITHIN_S)
+        await asyncio.wait_for(asyncio.gather(self._process.wait(), *self._readers), WITHIN_S)
 
     async def _read(self, stream: asyncio.StreamReader, take: Any) -> None:
         while line := await stream.readline():

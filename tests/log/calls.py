@@ -1,6 +1,6 @@
 """Calls an engine and waits for the outcome, so that a test needs one line for a call.
 
-House rule: no test waits for time to pass; PATIENCE_S only ends a test that would wait for ever.
+House rule: no test waits for time to pass; WITHIN_S only ends a test that would wait for ever.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from queue import SimpleQueue
 
 from coordinator.log.engine import Engine, EngineError, Fenced, Ownership, Unavailable
 from protocol.records.batch import Record
-
-PATIENCE_S = 60.0
+from tests.support.patience import WITHIN_S
 
 Appending = SimpleQueue[Fenced | Unavailable | None]
 """The outcome of an append arrives here."""
@@ -26,7 +25,7 @@ def acquire(engine: Engine, partition: int) -> Ownership | EngineError:
     """Acquire a partition; return the ownership or the error."""
     outcome: SimpleQueue[Ownership | EngineError] = SimpleQueue()
     engine.acquire(partition, outcome.put)
-    return outcome.get(timeout=PATIENCE_S)
+    return outcome.get(timeout=WITHIN_S)
 
 
 def load(engine: Engine, own: Ownership) -> tuple[list[Record], EngineError | None]:
@@ -34,7 +33,7 @@ def load(engine: Engine, own: Ownership) -> tuple[list[Record], EngineError | No
     records: list[Record] = []
     outcome: SimpleQueue[EngineError | None] = SimpleQueue()
     engine.load(own, records.extend, outcome.put)
-    return records, outcome.get(timeout=PATIENCE_S)
+    return records, outcome.get(timeout=WITHIN_S)
 
 
 def append_batch(
@@ -58,14 +57,14 @@ def begin_append(engine: Engine, own: Ownership, records: list[Record]) -> Appen
 
 def append(engine: Engine, own: Ownership, *records: Record) -> Fenced | Unavailable | None:
     """Append one batch; return its error, None if it is durable."""
-    return begin_append(engine, own, list(records)).get(timeout=PATIENCE_S)
+    return begin_append(engine, own, list(records)).get(timeout=WITHIN_S)
 
 
 def release(engine: Engine, own: Ownership) -> EngineError | None:
     """Release an ownership; return the error, None if there is none."""
     outcome: SimpleQueue[EngineError | None] = SimpleQueue()
     engine.release(own, outcome.put)
-    return outcome.get(timeout=PATIENCE_S)
+    return outcome.get(timeout=WITHIN_S)
 
 
 def owned(engine: Engine, partition: int = 0) -> Ownership:

@@ -16,8 +16,9 @@ from coordinator.log.embedded.upkeep import Cleaning
 from coordinator.log.engine import Damaged, Engine, EngineError, Fenced, Unavailable
 from coordinator.log.memory import MemoryEngine
 from protocol.records.batch import Record
-from tests.log.calls import PATIENCE_S, append, append_batch, begin_append, load, opened, owned, record, release
+from tests.log.calls import append, append_batch, begin_append, load, opened, owned, record, release
 from tests.log.disks import FailingDisk, fail_one
+from tests.support.patience import WITHIN_S
 
 PARTITION_COUNT = 3
 NODE_ID = 7
@@ -207,7 +208,7 @@ class TestAppend:
         records, error = load(store.engine, own)
         assert error is None
         assert records == [record(number) for number in range(100)]
-        assert [outcome.get(timeout=PATIENCE_S) for outcome in appending] == [None] * 100
+        assert [outcome.get(timeout=WITHIN_S) for outcome in appending] == [None] * 100
         assert append(store.engine, own, record(100)) is None
         assert load(store.engine, own)[0][-1] == record(100)
 
@@ -230,7 +231,7 @@ class TestAppend:
 
         for number in range(500):
             append_batch(store.engine, own, [record(number)], partial(told, number))
-        assert [done.get(timeout=PATIENCE_S) for _ in range(500)] == [(number, None) for number in range(500)]
+        assert [done.get(timeout=WITHIN_S) for _ in range(500)] == [(number, None) for number in range(500)]
 
     def test_batches_together(self, store: Store) -> None:
         """An engine keeps all batches of one append in their order, and reports them once."""
@@ -238,7 +239,7 @@ class TestAppend:
         told: SimpleQueue[tuple[int, EngineError | None]] = SimpleQueue()
         batches = [[record(0)], [record(1), record(2)], [record(3)]]
         store.engine.append(own, [list(batch) for batch in batches], lambda *outcome: told.put(outcome))
-        assert told.get(timeout=PATIENCE_S) == (3, None)
+        assert told.get(timeout=WITHIN_S) == (3, None)
         assert append(store.engine, own, record(4)) is None
         assert told.empty()
         assert opened(restart(store))[1] == [record(number) for number in range(5)]
@@ -265,7 +266,7 @@ class TestAppend:
                 append_batch(store.engine, own, [record(number)], lambda outcome: go_on(outcome, number + 1))
 
         go_on(None)
-        assert done.get(timeout=PATIENCE_S) is None
+        assert done.get(timeout=WITHIN_S) is None
         assert load(store.engine, own)[0] == [record(number) for number in range(20)]
 
 
@@ -295,7 +296,7 @@ class TestFailure:
         store.fail_next_append()
         told: SimpleQueue[tuple[int, EngineError | None]] = SimpleQueue()
         store.engine.append(own, [[record(1)], [record(2)]], lambda *outcome: told.put(outcome))
-        durable, error = told.get(timeout=PATIENCE_S)
+        durable, error = told.get(timeout=WITHIN_S)
         assert (durable, type(error)) == (0, Unavailable)
         assert load(store.engine, own) == ([], None)
 

@@ -148,7 +148,7 @@ async def test_full_disk_under_a_server(
             while (code := await commit(peer, number)) == ErrorCode.NONE:
                 number += 1
             assert code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-            await server.until(lambda: next(server.server.runtime.served(), None) is not None)
+            await server.at_rest()
             if segment_size < SPACE:
                 await server.until(lambda: bool(server.events("compaction_failed")))
                 assert os.strerror(errno.ENOSPC) in server.events("compaction_failed")[-1]["reason"]

@@ -19,8 +19,9 @@ from random import Random
 
 from coordinator.log.embedded.engine import EmbeddedEngine
 from tests.log.appender import WINDOW
-from tests.log.calls import PATIENCE_S, Events, numbers_of, opened
+from tests.log.calls import Events, numbers_of, opened
 from tests.log.promises import TOPICS, Player
+from tests.support.patience import WITHIN_S
 from tests.support.raw import Closed, Connection
 from tests.support.tenure import ServerFailed, Tenure
 
@@ -59,7 +60,7 @@ class Load:
         compacts: wait for a finished compaction as well; otherwise kill one on the way if there is one.
         """
         end = self._answers + answers
-        end_s = time.monotonic() + PATIENCE_S
+        end_s = time.monotonic() + WITHIN_S
         mark = server.mark()
         with ThreadPoolExecutor(len(self.players)) as threads:
             playing = [threads.submit(player.play, server.port) for player in self.players]

@@ -17,8 +17,7 @@ from coordinator.log.memory import MemoryEngine
 from coordinator.log.segments.counts import Counts
 from coordinator.log.store import Store, in_memory, node_in_turn, open_share, open_store
 from coordinator.log.topics.list import Topic
-
-WITHIN_S = 10
+from tests.support.patience import WITHIN_S
 
 
 def config_in(folder: Path, *sets: str) -> Config:

@@ -4,11 +4,13 @@
         peer = await server.peer()
         answer = await peer.ask(HeartbeatRequest(...), 4)
 
-Engine and clock are in the test's hand: `MemoryEngine.hold` keeps appends from becoming durable, `ManualClock.advance`
-lets time pass. `Peer.ask` waits for an answer; that there is none yet is said by `Peer.is_silent` after a `barrier`,
-which is a whole round trip of another connection.
+Engine and clock are in the test's hand: `MemoryEngine.hold` keeps appends from becoming durable, `Serving.advance` lets
+time pass. Time stands still while the thread of a log works on a disk: a slow disk costs no virtual time. `Peer.ask`
+waits for an answer; that there is none yet is said by `Peer.is_silent` after a `barrier`, which is a whole round trip
+of another connection.
 
-House rule: every wait ends after WITHIN_S, and nothing waits for time to pass.
+House rule: every wait ends after WITHIN_S, and nothing waits for time to pass. No loop that waits for work moves a
+clock.
 """
 
 from __future__ import annotations
@@ -24,12 +26,14 @@ from typing import Any
 from uuid import UUID
 
 from coordinator.config import Config, load
+from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.engine import Engine
 from coordinator.log.memory import MemoryEngine
 from coordinator.log.store import OpenStore, in_memory
 from coordinator.server.app import Server
 from coordinator.server.clock import Handle
 from coordinator.server.runtime.pace import Pace
+from coordinator.server.runtime.partition import Standing
 from coordinator.server.timers import Timers
 from coordinator.server.wire.connection import Connection
 from protocol.connection import FrameReader
@@ -46,8 +50,7 @@ from protocol.messages import (
     SyncGroupResponse,
     encode,
 )
-
-WITHIN_S = 10.0
+from tests.support.patience import WITHIN_S
 
 
 class ManualClock:
@@ -222,9 +225,23 @@ class Serving:
             await self.barrier()
 
     async def advance(self, ms: int) -> None:
-        """Let time pass, and wait until what was due is done."""
+        """Let time pass once the disks have no more work, and wait until what was due is done."""
+        await self.at_rest()
         self.clock.advance(ms)
+        await self.at_rest()
+
+    async def at_rest(self) -> None:
+        """Wait until what the server could do before is done, and what the threads of a log on a disk do for it."""
         await self.barrier()
+        await self.until(lambda: not self._is_at_work())
+
+    def _is_at_work(self) -> bool:
+        """Whether the thread of a log on a disk works for the server; an engine in memory does what the test says."""
+        assert self.server._store is not None
+        if not isinstance(self.server._store.engine, EmbeddedEngine):
+            return False
+        runtime = self.server.runtime
+        return runtime.busy or any(partition.standing is Standing.LOADING for partition in runtime.partitions)
 
     def events(self, name: str | None = None) -> list[dict[str, Any]]:
         """The log lines, of one name or all."""

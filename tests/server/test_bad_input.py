@@ -32,7 +32,8 @@ from tests.protocol.test_golden import FILES
 from tests.server.harness import heartbeat_request, join_request, sync_request
 from tests.server.requests.test_records import fetch_request, produce_request
 from tests.support.batches import batch, numbered
-from tests.support.raw import ANSWER_WITHIN_S, Connection
+from tests.support.patience import WITHIN_S
+from tests.support.raw import Connection
 from tests.support.tenure import Tenure
 
 MEMORY_MAX = 256 * 1024 * 1024
@@ -135,7 +136,7 @@ def witness() -> Iterator[Witness]:
 def test_whatever_a_client_sends_the_others_go_on(witness: Witness, sent: list[tuple[bytes, int]]) -> None:
     """A client may send any bytes: other clients go on, and its connection ends when it closes it."""
     data = b"".join((len(frame) + more).to_bytes(4, signed=True) + frame for frame, more in sent)
-    client = socket.create_connection(("127.0.0.1", witness.tenure.port), timeout=ANSWER_WITHIN_S)
+    client = socket.create_connection(("127.0.0.1", witness.tenure.port), timeout=WITHIN_S)
     with client, suppress(ConnectionResetError, BrokenPipeError):
         client.sendall(data)
         client.shutdown(socket.SHUT_WR)

@@ -33,7 +33,6 @@ from protocol.connection import SIZE_BYTES
 from protocol.messages import HeartbeatResponse, JoinGroupResponse
 from schemas.errors import ErrorCode
 from tests.protocol.strategies import share
-from tests.server import harness
 from tests.server.harness import ManualClock, Serving, heartbeat_request, join_request, seat, serving, sync_request
 from tests.support.large import (
     CONTENT,
@@ -49,6 +48,7 @@ from tests.support.large import (
     request,
     shapes,
 )
+from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure
 
@@ -70,8 +70,6 @@ LONG_RUN = settings.default is not None and settings.default.max_examples > 1_00
 COUNTS = (10, 1_000, 3_000, ELEMENTS_MAX // 2) if LONG_RUN else (3_000,)
 """Elements: more than a turn could handle, if each took one line."""
 
-PATIENCE_S = 120.0
-"""How long a client waits: counting makes the server slow."""
 
 FRAME_BYTES_MAX = 100 * 1024 * 1024 if LONG_RUN else 300_000
 """The largest request to a real server; in a long run it is socket.request.max.bytes."""
@@ -153,9 +151,8 @@ class WorkClock(ManualClock):
 
 
 @pytest.fixture(autouse=True)
-def patience(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Wait for as long as counting takes."""
-    monkeypatch.setattr(harness, "WITHIN_S", PATIENCE_S)
+def counting_ends() -> Iterator[None]:
+    """A test that fails leaves no count of lines behind."""
     yield
     sys.settrace(None)
 
@@ -272,7 +269,7 @@ def test_a_large_request_to_a_real_server_costs_nobody_a_seat(shape: Shape, bits
 
 def until_answered(port: int, data: bytes) -> None:
     """Send a request, and return when the server has answered it or has closed the connection."""
-    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as client, suppress(ConnectionError):
+    with socket.create_connection(("127.0.0.1", port), timeout=WITHIN_S) as client, suppress(ConnectionError):
         client.sendall(data)
         size = client.recv(SIZE_BYTES, socket.MSG_WAITALL)
         left = int.from_bytes(size)

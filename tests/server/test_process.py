@@ -36,6 +36,7 @@ from tests.server.harness import (
 )
 from tests.server.requests.test_groups import commit_request
 from tests.server.requests.test_records import ONE, fetch_request, is_held, produce
+from tests.support.patience import WITHIN_S
 
 
 @pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])
@@ -52,8 +53,9 @@ async def test_a_signal_ends_it_in_order(tmp_path: Path, signal_number: signal.S
     assert (tmp_path / "meta.properties").exists()
 
 
-async def test_it_is_ready_with_a_small_log_loaded(tmp_path: Path) -> None:
+async def test_it_is_ready_with_a_small_log_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server is ready only after a small log is loaded: the first request gets no COORDINATOR_LOAD_IN_PROGRESS."""
+    monkeypatch.setattr(process, "LOADED_WITHIN_S", WITHIN_S)
     loaded: list[bool] = []
 
     def on_ready(server: Server) -> None:

@@ -37,14 +37,17 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 from tests.server.harness import heartbeat_request, join_request, sync_request
 from tests.support.batches import batch
+from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure, tenure_command, wait_until
 
-WITHIN_S = 30.0
+TIMEOUT_MS = int(WITHIN_S * 1000)
+"""Of requests, and of workers that a test stops: nothing depends on how fast the machine is."""
 SETTINGS: dict[str, str | int] = {
     "group.initial.rebalance.delay.ms": 0,
     "offsets.topic.num.partitions": 6,
     "tenure.topics": "orders:3",
+    "tenure.worker.timeout.ms": TIMEOUT_MS,
 }
 ON_0, ON_1 = "even", "odd"
 """Group ids on an even partition, which belongs to node 0, and on an odd one."""
@@ -116,7 +119,7 @@ def beat(port: int, group: str, joined: JoinGroupResponse) -> int:
 def topic_request(*names: str) -> CreateTopicsRequest:
     """Return CreateTopics with two partitions for each name."""
     topics = [CreateTopicsRequest.CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in names]
-    return CreateTopicsRequest(topics=topics, timeout_ms=10_000)
+    return CreateTopicsRequest(topics=topics, timeout_ms=TIMEOUT_MS)
 
 
 def topics_at(port: int) -> dict[str, int]:
@@ -158,7 +161,7 @@ def test_a_group_is_served_by_its_worker_alone(tenure: Tenure) -> None:
         assert described.groups[0].error_code == ErrorCode.NOT_COORDINATOR  # type: ignore[attr-defined]
         assert {event["node"] for event in tenure.events(group=group)} == {node_id}
     for port in tenure.ports:
-        with Client(f"127.0.0.1:{port}") as client:
+        with Client(f"127.0.0.1:{port}", WITHIN_S) as client:
             assert [group.group_id for group in list_groups(client)] == [ON_0, ON_1]
 
 
@@ -190,13 +193,13 @@ def test_a_topic_grows_and_goes_at_all(tenure: Tenure) -> None:
         name = f"t{number}"
         ask(port, topic_request(name), 5)
         more = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=4, assignments=None)
-        grown = ask(port, CreatePartitionsRequest(topics=[more], timeout_ms=1_000), 3)
+        grown = ask(port, CreatePartitionsRequest(topics=[more], timeout_ms=TIMEOUT_MS), 3)
         assert grown.results[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
         assert [topics_at(other)[name] for other in tenure.ports] == [4, 4]
         answers = {other: produce_to_all(other, name, 4) for other in tenure.ports}
         refused = ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert all(sorted(pair) == [0, refused] for pair in zip(*answers.values(), strict=True))
-        gone = ask(port, DeleteTopicsRequest(topic_names=[name], timeout_ms=1_000), 3)
+        gone = ask(port, DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS), 3)
         assert gone.responses[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
         assert all(name not in topics_at(other) for other in tenure.ports)
         wait_until(lambda name=name: not list(tenure.data_dir.glob(f"{name}-*")), "folders", WITHIN_S)  # type: ignore[misc]
@@ -258,7 +261,7 @@ def test_two_workers_change_one_topic(tenure: Tenure) -> None:
         )
         with Connection(tenure.ports[0]) as grower, Connection(tenure.ports[1]) as setter:
             os.kill(hanging, signal.SIGSTOP)
-            grower.send(CreatePartitionsRequest(topics=[more], timeout_ms=1_000), 3)
+            grower.send(CreatePartitionsRequest(topics=[more], timeout_ms=TIMEOUT_MS), 3)
             setter.send(IncrementalAlterConfigsRequest(resources=[alter]), 1)
             wait_until(lambda: topics_at(tenure.ports[0])[name] == 4, "growth", WITHIN_S)  # noqa: B023
             os.kill(hanging, signal.SIGCONT)
@@ -322,7 +325,7 @@ def test_folders_of_a_deleted_topic_go_without_their_leader(tenure: Tenure) -> N
     hanging = tenure.worker_pid(1)
     os.kill(hanging, signal.SIGSTOP)
     with Connection(tenure.ports[0]) as connection:
-        connection.send(DeleteTopicsRequest(topic_names=[name], timeout_ms=1_000), 3)
+        connection.send(DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS), 3)
         wait_until(lambda: name not in topics_at(tenure.ports[0]), "deletion", WITHIN_S)
         os.kill(hanging, signal.SIGKILL)
         assert connection.receive().responses[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
@@ -584,7 +587,7 @@ def test_a_worker_more_than_partitions_is_refused(tmp_path: Path) -> None:
 
 def test_a_worker_that_hangs_is_killed_and_started_again(tmp_path: Path) -> None:
     """Until then the others send no client to it. Its successor serves its groups, whose members keep their seats."""
-    settings = {**SETTINGS, "tenure.worker.timeout.ms": 2_000}
+    settings = {**SETTINGS, "tenure.worker.timeout.ms": 6_000}
     with Tenure(settings, directory=tmp_path, arguments=["--workers", "2"]) as tenure:
         joined = seat(tenure.ports[1], ON_1)
         find = FindCoordinatorRequest(key_type=0, coordinator_keys=[ON_1, ON_0])

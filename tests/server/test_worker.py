@@ -30,7 +30,8 @@ from coordinator.server.channel import (
 from coordinator.server.nodes.discovery import node_addresses
 from coordinator.server.worker import Link
 from protocol.messages import MetadataRequest
-from tests.server.harness import WITHIN_S, Peer, config_of
+from tests.server.harness import Peer, config_of
+from tests.support.patience import WITHIN_S
 
 A, B, OTHER = (Topic(name, UUID(int=number), 1) for number, name in enumerate(("a", "b", "other")))
 

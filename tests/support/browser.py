@@ -20,8 +20,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.support.patience import WITHIN_S
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-WITHIN_S = 60
 _ARGUMENTS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-extensions", "--hide-scrollbars",
     "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage",

@@ -17,8 +17,7 @@ from typing import Self
 
 from protocol.header import decode_response, encode_request
 from protocol.messages import Message
-
-ANSWER_WITHIN_S = 10.0
+from tests.support.patience import WITHIN_S
 
 
 class NoAnswer(Exception):
@@ -34,7 +33,7 @@ class Connection:
 
     def __init__(self, port: int, client_id: str | None = "raw") -> None:
         self.client_id = client_id
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=ANSWER_WITHIN_S)
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=WITHIN_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation_id = 0
         self._expected: deque[tuple[int, int, int]] = deque()
@@ -50,14 +49,14 @@ class Connection:
         """Send bytes that no encoder would make; their answer, if any, is read by `receive_frame`."""
         self._socket.sendall(data)
 
-    def receive(self, within_s: float = ANSWER_WITHIN_S) -> Message:
+    def receive(self, within_s: float = WITHIN_S) -> Message:
         """Return the answer to the oldest open request. Raises NoAnswer or Closed."""
         api_key, version, expected_id = self._expected.popleft()
         correlation_id, message = decode_response(api_key, version, self.receive_frame(within_s))
         assert correlation_id == expected_id, "answers come in the order of their requests"
         return message
 
-    def receive_frame(self, within_s: float = ANSWER_WITHIN_S) -> bytes:
+    def receive_frame(self, within_s: float = WITHIN_S) -> bytes:
         """Return the next frame, without its size. Raises NoAnswer or Closed."""
         self._socket.settimeout(within_s)
         (size,) = struct.unpack(">i", self._receive_exactly(4))

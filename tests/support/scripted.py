@@ -20,13 +20,13 @@ from protocol.messages import (
     encode,
 )
 from schemas.errors import ErrorCode
+from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
 
 BESIDE = {5: (3, 3, 3), 9: (5, 4, 5)}
 """JoinGroup's version, and the versions of SyncGroup, Heartbeat and LeaveGroup of the same client."""
 
 STAYS_MS = 60_000
-WITHIN_S = 30.0
 
 OPENED: list[Connection] = []
 

@@ -26,8 +26,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-READY_WITHIN_S = 15.0
-STOPPED_WITHIN_S = 15.0
+from tests.support.patience import WITHIN_S
+
 POLL_INTERVAL_S = 0.01
 
 READY_LINE = re.compile(r"^ready listen=(?P<listen>\S+) node=(?P<node>\S+) data=(?P<data>.+)$", re.MULTILINE)
@@ -120,8 +120,11 @@ class Tenure:
         """Whether the process is there."""
         return self._process is not None and self._process.poll() is None
 
-    def start(self, within_s: float = READY_WITHIN_S) -> Self:
-        """Start on the port of the former start (the first time on a free one) and wait for the `ready` line."""
+    def start(self, within_s: float = WITHIN_S) -> Self:
+        """Start on the port of the former start (the first time on a free one); wait until all groups are loaded.
+
+        The `ready` line alone promises less: on a slow disk, groups may still answer COORDINATOR_LOAD_IN_PROGRESS.
+        """
         assert not self.running, "already running"
         if not self.port and "--workers" in self.arguments:
             # With workers the server needs neighbouring ports, and a restart uses the same ones.
@@ -140,6 +143,7 @@ class Tenure:
             if log.tell() != self.mark():  # ends a line that SIGKILL cut, so that the next line stays whole
                 log.write(b"\n")
                 log.flush()
+            log_start = log.tell()
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -167,6 +171,7 @@ class Tenure:
         self.port = self.ports[0]
         self.node = match["node"]
         self._release_ports()
+        self.wait_for_event("partitions_loaded", since=log_start, count=len(self.ports), within_s=within_s)
         return self
 
     def worker_pid(self, node_id: int) -> int:
@@ -184,7 +189,7 @@ class Tenure:
         if self._process is not None:
             if self._process.poll() is None:
                 self._process.send_signal(signal.SIGKILL)
-            self._process.wait(STOPPED_WITHIN_S)
+            self._process.wait(WITHIN_S)
             self._process = None
             self._hold_ports()
 
@@ -194,10 +199,10 @@ class Tenure:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         try:
-            code = self._process.wait(STOPPED_WITHIN_S)
+            code = self._process.wait(WITHIN_S)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise ServerFailed(f"did not end on SIGTERM within {STOPPED_WITHIN_S:g} s\n{self.tail()}") from None
+            raise ServerFailed(f"did not end on SIGTERM within {WITHIN_S:g} s\n{self.tail()}") from None
         self._process = None
         self._hold_ports()
         return code
@@ -226,7 +231,7 @@ class Tenure:
     ) -> None:
         self.close()
 
-    def connect(self, timeout_s: float = 5.0) -> socket.socket:
+    def connect(self, timeout_s: float = WITHIN_S) -> socket.socket:
         """A TCP connection to the server, for tests that write bytes themselves."""
         return socket.create_connection(("127.0.0.1", self.port), timeout_s)
 
@@ -256,7 +261,7 @@ class Tenure:
 
         try:
             # A child that the server was starting keeps the server's sockets open until it runs its own program.
-            wait_until(bound, "port", STOPPED_WITHIN_S)
+            wait_until(bound, "port", WITHIN_S)
         except TimeoutError:
             holder.close()
             raise ServerFailed(f"port {port} was taken as soon as the server was gone") from None
@@ -290,7 +295,7 @@ class Tenure:
         return len(self.events(name, group, since=since, until=until))
 
     def wait_for_event(
-        self, name: str, group: str | None = None, *, since: int = 0, count: int = 1, within_s: float = 10.0
+        self, name: str, group: str | None = None, *, since: int = 0, count: int = 1, within_s: float = WITHIN_S
     ) -> list[LogEvent]:
         """The events of that name (and group) since the mark, once there are `count` of them."""
 

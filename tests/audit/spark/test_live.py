@@ -22,9 +22,10 @@ from coordinator.client.errors import Refused
 from coordinator.client.topics import create_topic, log_end_offsets
 from protocol.records.batch import CorruptBatch
 from schemas.errors import ErrorCode
-from tests.audit.conftest import PARTITION_COUNT, SETTINGS, TOPIC, WITHIN_S, Script, consumer, play, share
+from tests.audit.conftest import PARTITION_COUNT, SETTINGS, TOPIC, Script, consumer, play, share
 from tests.audit.spark.conftest import LEFT_OPEN
 from tests.support.apache import ApacheKafka
+from tests.support.patience import WITHIN_S
 from tests.support.tenure import Tenure, wait_until
 
 pytestmark = [pytest.mark.spark, LEFT_OPEN]
@@ -48,7 +49,7 @@ def connected() -> Iterator[SparkSession]:
 
 def ends(bootstrap: str) -> dict[tuple[str, int], int]:
     """Return the end offsets of the topic's partitions."""
-    with Client(bootstrap, 10.0) as client:
+    with Client(bootstrap, WITHIN_S) as client:
         return log_end_offsets(client, [("__consumer_offsets", number) for number in range(PARTITION_COUNT)])
 
 
@@ -73,7 +74,7 @@ def test_live_is_what_the_files_say(connected: SparkSession, server: ApacheKafka
 def test_events_of_a_server_are_read() -> None:
     """The audit reads the server's events for the causes of rebalances; without the topic it has none."""
     with Tenure(SETTINGS) as server:
-        with Client(server.bootstrap, 10.0) as client:
+        with Client(server.bootstrap, WITHIN_S) as client:
             create_topic(client, TOPIC, PARTITION_COUNT)
         with closing(consumer(server.bootstrap, "group")) as joins:
             share([joins])

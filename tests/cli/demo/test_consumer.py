@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from coordinator.cli.demo.consumer import settings
+from tests.support.patience import WITHIN_S
 from tests.support.tenure import wait_until
 
 
@@ -32,5 +33,5 @@ Path({str(ended)!r}).touch()
 '''
 subprocess.Popen([sys.executable, "-c", code, str(os.getpid())], stderr=subprocess.DEVNULL, start_new_session=True)
 """
-    subprocess.run([sys.executable, "-c", inner], check=True, timeout=30)
-    assert wait_until(ended.exists, "consumer has ended", 30.0)
+    subprocess.run([sys.executable, "-c", inner], check=True, timeout=WITHIN_S)
+    assert wait_until(ended.exists, "consumer has ended", WITHIN_S)

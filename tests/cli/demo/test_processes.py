@@ -11,6 +11,7 @@ import pytest
 from coordinator.cli.demo.processes import DemoFailed, Process, Server, Worker, wait_until
 from coordinator.client.client import Client
 from coordinator.client.topics import create_topic
+from tests.support.patience import WITHIN_S
 from tests.support.tenure import wait_until as wait
 
 SLEEPER = "import signal, sys; print('up', flush=True); signal.pause()"
@@ -25,7 +26,7 @@ def process(folder: Path, code: str, name: str = "sleeper") -> Process:
 def pid_of(running: Process) -> int:
     """The process id, once the process has begun its work."""
     assert running._process is not None
-    wait(lambda: "up" in running._output.read_text() or None, "process is up", 10.0)
+    wait(lambda: "up" in running._output.read_text() or None, "process is up", WITHIN_S)
     return running._process.pid
 
 
@@ -90,13 +91,13 @@ def test_process_that_ended_by_itself_is_reported(tmp_path: Path) -> None:
                 return str(error)
             return None
 
-        assert wait(reported, "process ended", 10.0) == "worker-1 ended by itself: out of luck"
+        assert wait(reported, "process ended", WITHIN_S) == "worker-1 ended by itself: out of luck"
 
 
 def test_waiting_has_a_deadline() -> None:
     """`wait_until` returns the first result; after its deadline it names what it waited for."""
     results = iter([None, None, 0])
-    assert wait_until(lambda: next(results), "zero", 10.0) == 0
+    assert wait_until(lambda: next(results), "zero", WITHIN_S) == 0
     with pytest.raises(DemoFailed, match=r"rain: not within 0 s"):
         wait_until(lambda: None, "rain", 0)
 
@@ -106,7 +107,7 @@ def test_server_comes_back_on_its_port_and_data(tmp_path: Path) -> None:
     with Server(tmp_path, {"group.initial.rebalance.delay.ms": "0"}) as server:
         server.start()
         bootstrap, written = server.bootstrap, server.log.path.stat().st_size
-        with Client(bootstrap) as client:
+        with Client(bootstrap, WITHIN_S) as client:
             before = client.nodes()
             server.kill()
             server.start()
@@ -126,14 +127,14 @@ def test_worker_has_no_member_id_before_it_says_so(tmp_path: Path) -> None:
     """A worker has no member id until its consumer prints one, even after a restart."""
     with Server(tmp_path, {"group.initial.rebalance.delay.ms": "0"}) as server:
         server.start()
-        with Client(server.bootstrap) as client:
+        with Client(server.bootstrap, WITHIN_S) as client:
             create_topic(client, "t", 1)
         worker = Worker("worker-1", server, "g", "t", tmp_path, static=True)
         worker._said.write_text("worker-1-old\n")
         with worker:
             worker.start()
             assert worker.member_id is None
-            assert wait(lambda: worker.member_id, "worker has joined", 20.0).startswith("worker-1-")
+            assert wait(lambda: worker.member_id, "worker has joined", WITHIN_S).startswith("worker-1-")
             worker.stop()
 
 
@@ -145,6 +146,6 @@ def test_settings_of_the_environment_are_not_taken_over(tmp_path: Path, monkeypa
     command = [sys.executable, "-c", "import os; print(*os.environ)"]
     with Process("printer", command, tmp_path / "out", tmp_path / "err") as process:
         process.start()
-        names = wait_until(lambda: (tmp_path / "out").read_text().split() or None, "names", 10)
+        names = wait_until(lambda: (tmp_path / "out").read_text().split() or None, "names", WITHIN_S)
     assert "STAYS" in names
     assert not [name for name in names if name.startswith(("TENURE_", "KAFKA_"))]

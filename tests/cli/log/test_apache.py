@@ -28,6 +28,7 @@ from schemas.errors import ErrorCode
 from tests.cli.conftest import run_app
 from tests.cli.log.conftest import PARTITION_COUNT, group_id_on
 from tests.support.apache import VERSION_4, ApacheKafka, ApacheKafkaError
+from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure, wait_until
 
@@ -69,7 +70,7 @@ def ask(port: int, group_ids: Sequence[str]) -> dict[str, Answer]:
         errors = {answer.error_code for answer in answers.values()}
         return None if ErrorCode.COORDINATOR_LOAD_IN_PROGRESS in errors else answers
 
-    return wait_until(loaded, "the groups are loaded", 20.0)
+    return wait_until(loaded, "the groups are loaded", WITHIN_S)
 
 
 def _ask(port: int, group_ids: Sequence[str]) -> dict[str, Answer]:
@@ -128,7 +129,7 @@ def share(bootstrap: str, group_id: str, instance_ids: Sequence[str]) -> None:
             owned = [consumer.assignment() for consumer in consumers]
             return all(owned) and sum(map(len, owned)) == PARTITION_COUNT
 
-        wait_until(shared, f"{group_id} shares the topic", 20.0)
+        wait_until(shared, f"{group_id} shares the topic", WITHIN_S)
         consumers[0].commit(offsets=[TopicPartition(TOPIC, 0, 0, "from a member")], asynchronous=False)
 
 
@@ -149,7 +150,7 @@ def restart_member(bootstrap: str, group_id: str, instance_id: str) -> list[int]
             consumer.poll(0.02)
             return sorted(each.partition for each in consumer.assignment()) or None
 
-        return wait_until(owned, f"{instance_id} has its assignment", 20.0)
+        return wait_until(owned, f"{instance_id} has its assignment", WITHIN_S)
     finally:
         consumer.close()
 
@@ -170,7 +171,7 @@ def _by_instance(answer: Answer) -> dict[str | None, bytes]:
 
 def create_orders(bootstrap: str) -> None:
     """Create the topic that all groups consume."""
-    with Client(bootstrap, 10.0) as client:
+    with Client(bootstrap, WITHIN_S) as client:
         create_topic(client, TOPIC, PARTITION_COUNT)
 
 

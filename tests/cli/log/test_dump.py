@@ -35,6 +35,7 @@ from tests.cli.log.conftest import (
     write_segment,
 )
 from tests.cli.log.test_locks import another_process
+from tests.support.patience import WITHIN_S
 from tests.support.tenure import tenure_command
 
 
@@ -147,7 +148,7 @@ def test_who_reads_may_stop(data_dir: Path, command: str) -> None:
         stdout=writer,
         stderr=subprocess.PIPE,
         env=environment,
-        timeout=60,
+        timeout=WITHIN_S,
         check=False,
     )
     os.close(writer)

@@ -9,11 +9,11 @@ from queue import SimpleQueue
 
 from coordinator.log.compaction.cleaner import Cleaner, Work
 from coordinator.log.compaction.task import Compaction
-from tests.log.calls import PATIENCE_S
 from tests.log.embedded.compacting import (
     NOW_MS,
     Partition,
 )
+from tests.support.patience import WITHIN_S
 from tests.support.tenure import wait_until
 
 
@@ -44,13 +44,13 @@ class TestProcess:
         cleaner = Cleaner(None, find, finish, on_thread=lambda call: call())
         cleaner.start()
         cleaner.look()
-        assert [told.get(timeout=PATIENCE_S) for _ in range(3)] == ["", "the partition was closed meanwhile", ""]
-        wait_until(lambda: len(processes) == 7 and cleaner._process is None, "the round is over", PATIENCE_S)
+        assert [told.get(timeout=WITHIN_S) for _ in range(3)] == ["", "the partition was closed meanwhile", ""]
+        wait_until(lambda: len(processes) == 7 and cleaner._process is None, "the round is over", WITHIN_S)
         none, first, again, refused, between, second, still = processes
         assert (none, again, refused, between, still) == (None, first, None, None, second)
         assert first is not None
         assert second is not None
-        assert (first.returncode, second.wait(PATIENCE_S)) == (-signal.SIGKILL, 0)
+        assert (first.returncode, second.wait(WITHIN_S)) == (-signal.SIGKILL, 0)
         cleaner.stop()
 
 
@@ -70,7 +70,7 @@ class TestBackoff:
         cleaner.set_backoff(3_600_000)
         assert not cleaner._is_due.is_set()
         cleaner.set_backoff(1)
-        assert [rounds.get(timeout=PATIENCE_S) for _ in range(3)] == [True] * 3
+        assert [rounds.get(timeout=WITHIN_S) for _ in range(3)] == [True] * 3
         cleaner.stop()
 
 
@@ -94,10 +94,10 @@ class TestMistakes:
         )
         cleaner.start()
         cleaner.look()
-        compaction, reason = told.get(timeout=PATIENCE_S)
+        compaction, reason = told.get(timeout=WITHIN_S)
         assert compaction is None
         assert "not JSON serializable" in reason
-        compaction, reason = told.get(timeout=PATIENCE_S)
+        compaction, reason = told.get(timeout=WITHIN_S)
         assert compaction is not None
         assert compaction.files
         assert reason == ""

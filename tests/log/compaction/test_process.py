@@ -12,12 +12,12 @@ from coordinator.log.compaction.task import Task
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.lock import Lock
 from coordinator.log.segments.swap import cleaned_path
-from tests.log.calls import PATIENCE_S
 from tests.log.compaction.closed import (
     put,
     task,
     write,
 )
+from tests.support.patience import WITHIN_S
 
 ROOT = Path(__file__).parents[3]
 
@@ -92,4 +92,4 @@ class TestProcess:
         with self.run(folder, task(2_000)) as process:
             assert process.stdin is not None
             process.stdin.close()
-            assert process.wait(PATIENCE_S) == 0
+            assert process.wait(WITHIN_S) == 0

@@ -38,7 +38,6 @@ from protocol.records.batch import Record, encode_batch
 from protocol.records.batch import peek_header as header_of
 from protocol.records.rewrite import encode_slices, slice_records
 from protocol.records.walk import decode_batches
-from tests.log.calls import PATIENCE_S
 from tests.log.compaction.closed import (
     DAY_MS,
     NOW_MS,
@@ -57,6 +56,7 @@ from tests.log.compaction.closed import (
 from tests.log.disks import FailingDisk, fail_one
 from tests.oracle.dumped import BATCH, RECORD
 from tests.support.apache import ApacheKafka, dump_log_segments
+from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
 from tests.support.tenure import wait_until
 
@@ -512,7 +512,7 @@ def test_kafkas_own_cleaner_leaves_the_same(tmp_path: Path) -> None:
         kafka.start()
         checkpoint = kafka.log_dir / "cleaner-offset-checkpoint"
         is_clean = f"__consumer_offsets 0 {end}\n"
-        wait_until(lambda: checkpoint.exists() and is_clean in checkpoint.read_text(), is_clean, PATIENCE_S)
+        wait_until(lambda: checkpoint.exists() and is_clean in checkpoint.read_text(), is_clean, WITHIN_S)
         kafka.stop()
         shutil.copytree(log, theirs)
     compacted(ours, task(end, now_ms=time.time_ns() // 1_000_000))

@@ -16,7 +16,8 @@ from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.partition import PartitionLog
 from coordinator.log.segments.segment import partition_folder
 from protocol.records.batch import Record
-from tests.log.calls import PATIENCE_S, begin_append, opened
+from tests.log.calls import begin_append, opened
+from tests.support.patience import WITHIN_S
 
 BUSY = Cleaning(backoff_ms=1)
 NOW_MS = 1_800_000_000_000
@@ -35,7 +36,7 @@ class Reports(SimpleQueue[Report]):
     def wait_for(self, name: str) -> dict[str, object]:
         """Return the fields of the next report of that name."""
         while True:
-            found, fields = self.get(timeout=PATIENCE_S)
+            found, fields = self.get(timeout=WITHIN_S)
             if found == name:
                 return fields
 
@@ -62,7 +63,7 @@ def fill(engine: EmbeddedEngine, total: int, partition: int = 0) -> dict[bytes, 
     """Append so many numbered records; return the state that they leave."""
     own, _ = opened(engine, partition)
     appending = [begin_append(engine, own, [numbered(number)]) for number in range(total)]
-    assert [outcome.get(timeout=PATIENCE_S) for outcome in appending] == [None] * total
+    assert [outcome.get(timeout=WITHIN_S) for outcome in appending] == [None] * total
     return state([numbered(number) for number in range(total)])
 
 

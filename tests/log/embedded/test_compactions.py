@@ -11,11 +11,12 @@ from contextlib import ExitStack
 from functools import partial
 from itertools import count
 from pathlib import Path
+from queue import SimpleQueue
 from typing import cast
 
 import pytest
 
-from coordinator.log.compaction.cleaner import PRIORITY, Work
+from coordinator.log.compaction.cleaner import PRIORITY, Cleaner, Work
 from coordinator.log.compaction.process import lock_path
 from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.embedded.upkeep import Cleaning, Upkeep
@@ -34,7 +35,7 @@ from protocol.messages import (
     SyncGroupResponse,
 )
 from protocol.records.batch import Record
-from tests.log.calls import PATIENCE_S, append, begin_append, load, opened, owned, release
+from tests.log.calls import append, begin_append, load, opened, owned, release
 from tests.log.embedded.compacting import (
     BUSY,
     NOW_MS,
@@ -47,6 +48,7 @@ from tests.log.embedded.compacting import (
     running,
     state,
 )
+from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure, wait_until
 
@@ -161,6 +163,23 @@ def hearts(server: Tenure, members: list[Static]) -> set[int]:
     return {cast("HeartbeatResponse", answer).error_code for answer in answers}
 
 
+def first_stopped(monkeypatch: pytest.MonkeyPatch) -> SimpleQueue[subprocess.Popen[bytes]]:
+    """The queue gets the first process that compacts. It stands still, so its compaction lasts until the test acts."""
+    stopped: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
+    begin = Cleaner._begin
+
+    def begin_and_stop(cleaner: Cleaner) -> subprocess.Popen[bytes] | OSError | None:
+        process = begin(cleaner)
+        if isinstance(process, subprocess.Popen):
+            process.send_signal(signal.SIGSTOP)
+            stopped.put(process)
+            monkeypatch.undo()
+        return process
+
+    monkeypatch.setattr(Cleaner, "_begin", begin_and_stop)
+    return stopped
+
+
 class TestEngine:
     """A running engine compacts its partitions."""
 
@@ -175,7 +194,7 @@ class TestEngine:
                     begin_append(engine, own, [Record(b"group", value + b"%d" % (at * 100 + number), NOW_MS)])
                     for number in range(100)
                 ]
-                assert {outcome.get(timeout=PATIENCE_S) for outcome in appending} == {None}
+                assert {outcome.get(timeout=WITHIN_S) for outcome in appending} == {None}
             while folder_size(tmp_path) > 400_000:
                 reports.wait_for("compacted")
             assert state(opened(engine)[1]) == {b"group": value + b"999"}
@@ -205,7 +224,7 @@ class TestEngine:
         reports = Reports()
         with running(tmp_path, reports) as engine:
             fill(engine, 200)
-            assert reports.get(timeout=PATIENCE_S)[0] == "compacted"
+            assert reports.get(timeout=WITHIN_S)[0] == "compacted"
 
     def test_beside_appends_and_loads(self, tmp_path: Path) -> None:
         """Every load finds the last values, while the engine appends and compacts all the time."""
@@ -228,16 +247,12 @@ class TestEngine:
                 while not reports.empty():
                     assert reports.get()[0] == "compacted"
 
-    def test_killed(self, tmp_path: Path) -> None:
+    def test_killed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The engine reports a killed process, changes nothing, and lets another do the work later."""
-        reports = Reports()
+        reports, stopped = Reports(), first_stopped(monkeypatch)
         with running(tmp_path, reports) as engine:
-            cleaner = engine._cleaner
-            assert cleaner is not None
             expected = fill(engine, 300)
-            while (process := cleaner._process) is None:
-                threading.Event().wait(0)
-            os.kill(process.pid, signal.SIGKILL)
+            os.kill(stopped.get(timeout=WITHIN_S).pid, signal.SIGKILL)
             assert reports.wait_for("compaction_failed")["reason"] == "the process ended with -9"
             assert state(opened(engine)[1]) == expected
             reports.wait_for("compacted")
@@ -261,7 +276,7 @@ class TestEngine:
             # Half of each segment stays, so that there are several files.
             records = [numbered(number % 300 if number % 2 else 0, 300) for number in range(600)]
             appending = [begin_append(engine, own, [record]) for record in records]
-            assert {outcome.get(timeout=PATIENCE_S) for outcome in appending} == {None}
+            assert {outcome.get(timeout=WITHIN_S) for outcome in appending} == {None}
         disk = SwapDisk()
         engine = EmbeddedEngine(
             tmp_path, 3, 1, segment_size=SEGMENT_SIZE, report=reports, cleaning=Cleaning(backoff_ms=1), disk=disk
@@ -289,7 +304,7 @@ class TestEngine:
         if then == "killed":
             assert reports.wait_for("compaction_failed")["reason"] == "the process ended with -9"
             assert not list(partition_folder(tmp_path, 0).glob("*.cleaned"))
-        assert processes[0].wait(PATIENCE_S) == -9
+        assert processes[0].wait(WITHIN_S) == -9
         assert state(opened(engine)[1]) == state(records)
         reports.wait_for("compacted")
         assert state(opened(engine)[1]) == state(records)
@@ -309,14 +324,14 @@ class TestEngine:
         def at_swap() -> None:
             assert engine._cleaner is not None
             closing.start()
-            assert engine._cleaner._stopping.wait(PATIENCE_S)
+            assert engine._cleaner._stopping.wait(WITHIN_S)
 
         disk.at_swap = at_swap
         engine.start(lambda *_change: None)
         own = owned(engine)
         assert load(engine, own)[1] is None
-        assert disk.swapped.wait(PATIENCE_S)
-        closing.join(PATIENCE_S)
+        assert disk.swapped.wait(WITHIN_S)
+        closing.join(WITHIN_S)
         assert not closing.is_alive()
         assert disk.removed <= 1 < segments
         with running(tmp_path, Reports(), Cleaning(backoff_ms=3_600_000)) as engine:
@@ -345,7 +360,7 @@ class TestEngine:
             assert engine._cleaner is not None
             engine._cleaner.look()
             assert {reports.wait_for("compacted")["partition"] for _ in range(2)} == {0, 2}
-            wait_until(lambda: len(looks) == 7, "the round is over", PATIENCE_S)
+            wait_until(lambda: len(looks) == 7, "the round is over", WITHIN_S)
         assert looks[:3] == [(0, True), (1, True), (2, True)]
         assert sorted(looks[3:]) == [(0, False)] * 2 + [(2, False)] * 2
 
@@ -392,15 +407,12 @@ class TestEngine:
                 pass
             assert path.read_bytes() == content
 
-    def test_close_ends_it(self, tmp_path: Path) -> None:
+    def test_close_ends_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """An engine that closes in the middle of a compaction leaves no process behind and reports nothing about it."""
-        reports = Reports()
+        reports, stopped = Reports(), first_stopped(monkeypatch)
         with running(tmp_path, reports) as engine:
-            cleaner = engine._cleaner
-            assert cleaner is not None
             expected = fill(engine, 300)
-            while (process := cleaner._process) is None:
-                threading.Event().wait(0)
+            process = stopped.get(timeout=WITHIN_S)
         assert process.returncode is not None
         assert reports.empty()
         with running(tmp_path, reports, Cleaning(backoff_ms=3_600_000)) as engine:
@@ -426,7 +438,7 @@ class TestServer:
             first.take_seat(first.connection.ask(first.join(), 5))
             for member in members[1:]:
                 member.connection.send(member.join(), 5)
-            wait_until(lambda: members_of(server) == self.MEMBERS, "all have joined", PATIENCE_S)
+            wait_until(lambda: members_of(server) == self.MEMBERS, "all have joined", WITHIN_S)
             first.take_seat(first.connection.ask(first.join(first.id), 5))
             for member in members[1:]:
                 member.take_seat(member.connection.receive())
@@ -438,10 +450,8 @@ class TestServer:
                 member.take_seat(member.connection.ask(member.join(), 5))
             limit = 100_000 + 10 * record_size
             assert 3 * self.MEMBERS * record_size > 5 * limit
-            wait_until(lambda: folder_size(server.data_dir, PARTITION_OF_WORKERS) < limit, "a small folder", PATIENCE_S)
+            wait_until(lambda: folder_size(server.data_dir, PARTITION_OF_WORKERS) < limit, "a small folder", WITHIN_S)
             assert hearts(server, members) == {0}
-            mark = server.mark()
             server.restart()
-            server.wait_for_event("partitions_loaded", since=mark)
             assert hearts(server, members) == {0}
             assert not server.events("compaction_failed")

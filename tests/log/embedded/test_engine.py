@@ -25,7 +25,6 @@ from coordinator.log.segments.lock import DataFolderLocked
 from coordinator.log.segments.segment import list_segments, partition_folder
 from protocol.records.batch import Record
 from tests.log.calls import (
-    PATIENCE_S,
     Appending,
     Client,
     Events,
@@ -39,6 +38,7 @@ from tests.log.calls import (
     record,
 )
 from tests.log.disks import CrashingDisk, FailingDisk, Killed, SharedDisk, fail_one
+from tests.support.patience import WITHIN_S
 
 POWER_CUTS = 1_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 30
 
@@ -124,7 +124,7 @@ class GatedDisk(FailingDisk):
 
     def fdatasync(self, descriptor: int) -> None:
         self.waiting.set()
-        assert self.gate.wait(PATIENCE_S)
+        assert self.gate.wait(WITHIN_S)
         super().fdatasync(descriptor)
 
 
@@ -138,13 +138,13 @@ class TestThread:
             own, _ = opened(engine)
             other, _ = opened(engine, 1)
             first = begin_append(engine, own, [record(0)])
-            assert disk.waiting.wait(PATIENCE_S)
+            assert disk.waiting.wait(WITHIN_S)
             disk.calls.clear()
             later = [begin_append(engine, own, [record(number)]) for number in range(1, 40)]
             later += [begin_append(engine, other, [record(number)]) for number in range(40, 50)]
             assert first.empty()
             disk.gate.set()
-            assert [outcome.get(timeout=PATIENCE_S) for outcome in [first, *later]] == [None] * 50
+            assert [outcome.get(timeout=WITHIN_S) for outcome in [first, *later]] == [None] * 50
             assert (disk.calls["write"], disk.calls["fdatasync"]) == (2, 3)
 
     def test_nothing_is_told_before_the_sync(self, tmp_path: Path) -> None:
@@ -153,11 +153,11 @@ class TestThread:
         with running(tmp_path, disk=disk) as engine:
             own, _ = opened(engine)
             outcome = begin_append(engine, own, [record(0)])
-            assert disk.waiting.wait(PATIENCE_S)
+            assert disk.waiting.wait(WITHIN_S)
             assert list_segments(disk, partition_folder(tmp_path, 0))[0].path.stat().st_size > 0
             assert outcome.empty()
             disk.gate.set()
-            assert outcome.get(timeout=PATIENCE_S) is None
+            assert outcome.get(timeout=WITHIN_S) is None
 
     def test_callbacks_come_on_one_thread_of_the_engine(self, tmp_path: Path) -> None:
         """One thread of the engine makes all callbacks, and none inside a call."""
@@ -170,10 +170,10 @@ class TestThread:
 
         engine = EmbeddedEngine(tmp_path, 1, 1)
         engine.start(told)
-        done.get(timeout=PATIENCE_S)
+        done.get(timeout=WITHIN_S)
         engine.acquire(0, told)
-        done.get(timeout=PATIENCE_S)
-        own: Any = done.get(timeout=PATIENCE_S)
+        done.get(timeout=WITHIN_S)
+        own: Any = done.get(timeout=WITHIN_S)
         engine.load(own, told, told)
         append_batch(engine, own, [record(1)], told)
         engine.load(own, told, told)
@@ -196,7 +196,7 @@ class TestThread:
                 raise ZeroDivisionError
 
             engine.acquire(0, mistaken)
-            died.get(timeout=PATIENCE_S)
+            died.get(timeout=WITHIN_S)
             engine.close()
         finally:
             threading.excepthook = hook
@@ -210,7 +210,7 @@ class SyncingDisk(FailingDisk):
 
     def fdatasync(self, descriptor: int) -> None:
         if self.parties is not None:
-            self.parties.wait(PATIENCE_S)
+            self.parties.wait(WITHIN_S)
         super().fdatasync(descriptor)
 
 
@@ -228,7 +228,7 @@ def append_together(engine: EmbeddedEngine, owns: list[Ownership], *records: Rec
 
 def all_of(outcomes: list[Appending]) -> list[Fenced | Unavailable | None]:
     """Wait for the outcomes; return them in order."""
-    return [outcome.get(timeout=PATIENCE_S) for outcome in outcomes]
+    return [outcome.get(timeout=WITHIN_S) for outcome in outcomes]
 
 
 def pool_threads() -> list[str]:
@@ -291,7 +291,7 @@ class Windows:
             self._told.put((-1, name))
 
     def _next(self) -> tuple[int, object]:
-        partition, outcome = self._told.get(timeout=PATIENCE_S)
+        partition, outcome = self._told.get(timeout=WITHIN_S)
         if outcome == "engine_failed":
             raise Killed
         return partition, outcome
@@ -343,7 +343,7 @@ class TestPool:
                     append_batch(engine, own, [record(0, 10 if partition else 3_000_000)], partial(tell, partition))
 
             engine.acquire(49, appended)
-            assert [told.get(timeout=PATIENCE_S) for _ in owns] == [(partition, "log") for partition in range(6)]
+            assert [told.get(timeout=WITHIN_S) for _ in owns] == [(partition, "log") for partition in range(6)]
 
     def test_failure_of_one_partition(self, tmp_path: Path) -> None:
         """If one partition's write fails, it alone is Unavailable; the other partitions keep their appends."""
@@ -368,7 +368,7 @@ class TestPool:
             own, _ = opened(engine)
             disk.calls.clear()
             engine.append(own, [[record(number)] for number in range(4)], lambda *outcome: told.put(outcome))
-            durable, error = told.get(timeout=PATIENCE_S)
+            durable, error = told.get(timeout=WITHIN_S)
             assert (durable, type(error)) == (2, Unavailable)
             assert load(engine, own) == ([record(0), record(1)], None)
 

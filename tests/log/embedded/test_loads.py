@@ -13,7 +13,6 @@ from coordinator.log.segments.segment import CHUNK_SIZE, partition_folder
 from protocol.records.batch import Record
 from protocol.records.walk import decode_batches
 from tests.log.calls import (
-    PATIENCE_S,
     Events,
     append,
     append_batch,
@@ -24,6 +23,7 @@ from tests.log.calls import (
 )
 from tests.log.disks import FailingDisk
 from tests.log.embedded.test_engine import running
+from tests.support.patience import WITHIN_S
 
 GOLDEN = Path(__file__).parents[2] / "protocol" / "golden" / "record_batch"
 
@@ -54,7 +54,7 @@ def test_large_load_lets_others_pass(tmp_path: Path) -> None:
             lambda: append_batch(engine, other, [record(1)], lambda _outcome: reads.put(disk.calls["read"])),
         )
         assert len(load(engine, own)[0]) == 40
-        assert reads.get(timeout=PATIENCE_S) == disk.at_read[0]
+        assert reads.get(timeout=WITHIN_S) == disk.at_read[0]
         assert disk.calls["read"] > disk.at_read[0] + 5
 
 
@@ -75,10 +75,10 @@ def test_load_that_is_interrupted(tmp_path: Path) -> None:
 
         acquired: SimpleQueue[Ownership | EngineError] = SimpleQueue()
         engine.load(own, first_page, lambda outcome: outcomes.put(("first", outcome)))
-        (one, first), (two, second) = outcomes.get(timeout=PATIENCE_S), outcomes.get(timeout=PATIENCE_S)
+        (one, first), (two, second) = outcomes.get(timeout=WITHIN_S), outcomes.get(timeout=WITHIN_S)
         assert (one, type(first)) == ("first", Unavailable)
         assert (two, type(second)) == ("second", Fenced)
-        newer = acquired.get(timeout=PATIENCE_S)
+        newer = acquired.get(timeout=WITHIN_S)
         assert not isinstance(newer, EngineError)
         assert len(load(engine, newer)[0]) == 20
 
@@ -95,8 +95,8 @@ def test_append_between_a_load_and_its_end(tmp_path: Path) -> None:
             append_batch(engine, own, [record(2)], outcomes.put)
 
         append_batch(engine, own, [record(1)], load_and_append)
-        assert isinstance(outcomes.get(timeout=PATIENCE_S), Unavailable)
-        assert outcomes.get(timeout=PATIENCE_S) is None
+        assert isinstance(outcomes.get(timeout=WITHIN_S), Unavailable)
+        assert outcomes.get(timeout=WITHIN_S) is None
         assert found == [record(1)]
         assert append(engine, own, record(3)) is None
         assert load(engine, own) == ([record(1), record(3)], None)

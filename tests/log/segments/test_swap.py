@@ -19,8 +19,9 @@ from coordinator.log.segments.recovery import LogReader
 from coordinator.log.segments.segment import segment_at
 from coordinator.log.segments.swap import cleaned_path, recover_swaps, remove_cleaned, swap_in
 from protocol.records.batch import Record, encode_batch
-from tests.log.calls import PATIENCE_S, Events, begin_append, opened
+from tests.log.calls import Events, begin_append, opened
 from tests.log.disks import CrashingDisk, FailingDisk, Killed
+from tests.support.patience import WITHIN_S
 
 STEPS = (
     "rename",
@@ -197,7 +198,7 @@ def test_oldest_first(tmp_path: Path) -> None:
     own, _ = opened(engine)
     records = [Record(b"key-%d" % (number % 2 * number), b"%050d" % number, 1) for number in range(100)]
     outcomes = [begin_append(engine, own, [record]) for record in records]
-    assert {outcome.get(timeout=PATIENCE_S) for outcome in outcomes} == {None}
+    assert {outcome.get(timeout=WITHIN_S) for outcome in outcomes} == {None}
     engine.close()
     done = Event()
 
@@ -209,7 +210,7 @@ def test_oldest_first(tmp_path: Path) -> None:
     engine = EmbeddedEngine(tmp_path, 1, 1, segment_size=2_000, disk=disk, cleaning=cleaning, report=report)
     engine.start(lambda *_change: None)
     opened(engine)
-    assert done.wait(PATIENCE_S)
+    assert done.wait(WITHIN_S)
     engine.close()
     assert told.names()[0] == "compacted"
     assert len(disk.swapped) > 2

@@ -16,8 +16,7 @@ from coordinator.log.topics.logs import TopicLogs
 from coordinator.log.topics.partition import TopicPartition
 from coordinator.log.topics.thread import Result
 from tests.log.topics.test_log import LIMITS, NOW_MS, one, values
-
-WITHIN_S = 20.0
+from tests.support.patience import WITHIN_S
 
 
 class Caller:

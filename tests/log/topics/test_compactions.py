@@ -18,9 +18,10 @@ from coordinator.log.segments.disk import Disk
 from coordinator.log.topics.log import Written
 from coordinator.log.topics.partition import TopicPartition
 from tests.log.disks import FailingDisk
-from tests.log.topics.caller import WITHIN_S, Caller
+from tests.log.topics.caller import Caller
 from tests.log.topics.test_log import LIMITS, NOW_MS, expected, one, values
 from tests.support.batches import batch
+from tests.support.patience import WITHIN_S
 from tests.support.tenure import wait_until
 
 BACKOFF_MS = 1_000

@@ -13,8 +13,9 @@ from coordinator.log.topics.folders import OWNER_NAME
 from coordinator.log.topics.log import Written
 from coordinator.log.topics.logs import FILES_MAX
 from tests.log.disks import FailingDisk
-from tests.log.topics.caller import WITHIN_S, Caller, part
+from tests.log.topics.caller import Caller, part
 from tests.log.topics.test_log import LIMITS, NOW_MS, expected
+from tests.support.patience import WITHIN_S
 
 
 def test_appends_that_wait_together_share_a_sync(tmp_path: Path) -> None:

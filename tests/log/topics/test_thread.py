@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from coordinator.log.topics.log import Written
-from tests.log.topics.caller import WITHIN_S, Caller, part
+from tests.log.topics.caller import Caller, part
 from tests.log.topics.test_log import expected, values
+from tests.support.patience import WITHIN_S
 
 
 def test_there_is_no_thread_before_the_first_call(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from coordinator.client.groups import list_groups
 from coordinator.group.client import Client as Caller
 from coordinator.server.http.in_process import CLIENT_ID, PRINCIPAL, InProcess
 from protocol.messages import ListGroupsRequest, ListGroupsResponse
-from tests.server.harness import WITHIN_S, Serving, seat, serving
+from tests.server.harness import Serving, seat, serving
+from tests.support.patience import WITHIN_S
 
 
 class Own:
@@ -100,7 +101,7 @@ async def test_a_question_without_an_answer_ends_with_its_deadline(own: Own) -> 
     own.answer_with(lambda _services, call, _request: calls.append(call))
 
     def ask(client: Client) -> Any:
-        client.timeout = 0.05
+        client.timeout = 1.0  # the request must arrive by then
         return client.request(ListGroupsRequest())
 
     with pytest.raises(Unreachable, match="did not answer in time"):
@@ -108,8 +109,9 @@ async def test_a_question_without_an_answer_ends_with_its_deadline(own: Own) -> 
     assert [call.is_closed for call in calls] == [True]
 
 
-async def test_a_mistake_costs_one_question(own: Own) -> None:
+async def test_a_mistake_costs_one_question(own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error in a handler, at once or later, is a log line, and only the asker of that request gets an error."""
+    monkeypatch.setattr("coordinator.client.client.PAUSE_FIRST", 2 * WITHIN_S)  # the client tries once
 
     def fail(*_: Any) -> None:
         raise ValueError("a mistake of ours")
@@ -118,7 +120,7 @@ async def test_a_mistake_costs_one_question(own: Own) -> None:
         asyncio.get_running_loop().call_soon(call.fail, ValueError("a mistake of ours"))
 
     def ask(client: Client) -> Any:
-        client.timeout = 0.05
+        client.timeout = WITHIN_S
         return client.request(ListGroupsRequest())
 
     for answer in (fail, fail_later):

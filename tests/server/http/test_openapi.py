@@ -19,7 +19,8 @@ from coordinator.timeline.entries import Timeline
 from coordinator.timeline.lanes import lane_json, lanes_of
 from coordinator.timeline.runs import run_json
 from schemas.errors import ErrorCode
-from tests.support.scripted import WITHIN_S, Member, hang_up, settle
+from tests.support.patience import WITHIN_S
+from tests.support.scripted import Member, hang_up, settle
 from tests.support.tenure import Tenure, wait_until
 from tests.timeline.test_runs import NOW_MS, found, replaced
 
@@ -67,7 +68,7 @@ def url() -> Iterator[str]:
 def asked(url: str) -> tuple[int, Any]:
     """Return status and JSON."""
     try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=WITHIN_S) as answer:
             return answer.status, json.loads(answer.read())
     except urllib.error.HTTPError as error:
         with error:

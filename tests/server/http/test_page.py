@@ -16,10 +16,10 @@ from confluent_kafka.cimpl import NewTopic
 
 from coordinator.timeline.words import time_text
 from tests.support.browser import Browser
+from tests.support.patience import WITHIN_S
 from tests.support.scripted import Member, hang_up, settle
 from tests.support.tenure import Tenure, wait_until
 
-WITHIN_S = 30.0
 SWAPS = 12
 
 TEXT_SIZES = (
@@ -136,7 +136,7 @@ def play_twins(port: int) -> None:
 
 def read(url: str) -> Any:
     """Return the JSON of an address."""
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=WITHIN_S) as answer:
         return json.load(answer)
 
 
@@ -146,7 +146,7 @@ def has_all_events(url: str, group: str, members: Group) -> bool:
     A member with partitions may have to give them up yet, and does so only while it polls.
     """
     members.poll()
-    with urllib.request.urlopen(f"{url}groups/{group}/events", timeout=10) as answer:
+    with urllib.request.urlopen(f"{url}groups/{group}/events", timeout=WITHIN_S) as answer:
         timeline: list[dict[str, Any]] = json.load(answer)["timeline"]
     restarts = [entry for entry in timeline if entry["type"] == "static_restart"]
     rebalances = [entry for entry in timeline if entry["type"] == "rebalance"]
@@ -274,7 +274,7 @@ def test_times_are_those_of_the_command_line(browser: Browser, url: str) -> None
     """All times are UTC as on the command line, wherever the person is."""
     browser.live_in("Asia/Kolkata")
     shown(browser, url, "rolled")
-    with urllib.request.urlopen(f"{url}groups/rolled/events", timeout=10) as answer:
+    with urllib.request.urlopen(f"{url}groups/rolled/events", timeout=WITHIN_S) as answer:
         times = [time_text(entry["at_ms"]) for entry in json.load(answer)["timeline"]]
     assert (
         browser.evaluate("[...document.querySelectorAll('#entries time')].map((each) => each.innerText)") == times[::-1]
@@ -348,7 +348,7 @@ def test_the_page_is_live(browser: Browser, url: str) -> None:
 @pytest.mark.browser
 def test_the_page_names_whom_a_group_waits_for(browser: Browser, url: str) -> None:
     """The page removes a member from the waiting list when it is there, although no event says so yet."""
-    with urllib.request.urlopen(f"{url}groups/rolled", timeout=10) as answer:
+    with urllib.request.urlopen(f"{url}groups/rolled", timeout=WITHIN_S) as answer:
         port = json.load(answer)["coordinator"]["port"]
     try:
         one, two, three = (Member(port, "waits", name, 5, instance=f"seat-{name}") for name in ("one", "two", "three"))
@@ -373,7 +373,7 @@ def test_the_page_names_whom_a_group_waits_for(browser: Browser, url: str) -> No
 
 def test_the_page_is_served_with_a_policy(url: str) -> None:
     """The policy lets the page run its own script and nothing else."""
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=WITHIN_S) as answer:
         assert "default-src 'none'; script-src 'self'" in answer.headers["content-security-policy"]
         assert answer.headers["content-type"] == "text/html; charset=utf-8"
 
@@ -381,7 +381,7 @@ def test_the_page_is_served_with_a_policy(url: str) -> None:
 def test_events_are_streamed(url: str) -> None:
     """Events come as server-sent events, each with an id, from behind the last id of the listener."""
     request = urllib.request.Request(f"{url}events?group=rolled")
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=WITHIN_S) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
         assert answer.readline() == b": events follow\n"
 

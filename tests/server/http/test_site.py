@@ -21,6 +21,7 @@ from coordinator.server.telemetry.metrics import Metrics
 from protocol.messages import HeartbeatRequest, JoinGroupRequest, JoinGroupResponse, SyncGroupRequest
 from schemas.errors import ErrorCode
 from tests.server.harness import memory
+from tests.support.patience import WITHIN_S
 
 
 class Asked:
@@ -42,7 +43,7 @@ class Asked:
 
     def _get(self, path: str) -> tuple[int, str]:
         try:
-            with urllib.request.urlopen(self.url + path, timeout=10) as answer:
+            with urllib.request.urlopen(self.url + path, timeout=WITHIN_S) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:
@@ -71,7 +72,7 @@ class Asked:
 
     def client(self) -> Client:
         """Return a client of Kafka's protocol."""
-        return Client(str(Address(*self.server.address)))
+        return Client(str(Address(*self.server.address)), WITHIN_S)
 
 
 @pytest.fixture

@@ -13,8 +13,9 @@ from coordinator.timeline.entries import Entry, Timeline
 from protocol.messages import FetchRequest, MetadataRequest, ProduceRequest
 from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
-from tests.server.harness import WITHIN_S, Peer, Serving, heartbeat_request, join_request, seat, serving, sync_request
+from tests.server.harness import Peer, Serving, heartbeat_request, join_request, seat, serving, sync_request
 from tests.support.batches import batch
+from tests.support.patience import WITHIN_S
 
 
 async def records_of(peer: Peer, version: int = 12) -> list[dict[str, Any]]:
@@ -52,20 +53,16 @@ async def test_any_consumer_reads_what_happened() -> None:
         assert (topic.is_internal, len(topic.partitions)) == (True, 1)
         assert await records_of(peer) == []
         await seat(peer, "g", "i")
-        server.clock.advance(LINGER_MS)
-        while not (found := await records_of(peer)):
-            pass
+        await server.advance(LINGER_MS)
+        found = await records_of(peer)
         assert [(each["key"], each["type"]) for each in found] == [("g", "rebalance_ended")]
         assert [each["group_instance_id"] for each in found[-1]["after"]] == ["i"]
 
 
-async def told_of(server: Serving, peer: Peer, last: str) -> list[Entry]:
-    """The timeline of group g, when the topic has an event of this type."""
-    found: list[dict[str, Any]] = []
-    while last not in {each["type"] for each in found}:
-        server.clock.advance(LINGER_MS)
-        found = await records_of(peer)
-    return Timeline("g").add_all(found).entries
+async def told(server: Serving, peer: Peer) -> list[Entry]:
+    """The timeline of group g."""
+    await server.advance(LINGER_MS)
+    return Timeline("g").add_all(await records_of(peer)).entries
 
 
 async def test_a_rebalance_that_could_not_be_written_is_told_as_that() -> None:
@@ -74,12 +71,12 @@ async def test_a_rebalance_that_could_not_be_written_is_told_as_that() -> None:
     async with serving("tenure.events.enable=true", "offsets.topic.num.partitions=4", engine=engine) as server:
         peer = await server.peer()
         joined = await seat(peer, "g", "i")
-        server.clock.advance(10)
+        await server.advance(10)
         again = await peer.ask(join_request("g", instance="i", member_id=joined.member_id), 5)
         engine.fail_next(Unavailable("No space left on device"))
         synced = await peer.ask(sync_request("g", again, "i"), 5)
         assert synced.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        entries = await told_of(server, peer, "group_loaded")
+        entries = await told(server, peer)
         assert [(entry["type"], entry["generation"], entry.get("outcome")) for entry in entries] == [
             ("rebalance", 1, "completed"),
             ("rebalance", 1, "unloaded"),
@@ -94,12 +91,12 @@ async def test_a_restart_that_could_not_be_written_is_told_as_that() -> None:
     async with serving("tenure.events.enable=true", "offsets.topic.num.partitions=4", engine=engine) as server:
         peer = await server.peer()
         await seat(peer, "g", "i")
-        server.clock.advance(10)
+        await server.advance(10)
         assert (await peer.join("g", instance="i")).error_code == ErrorCode.NONE
-        server.clock.advance(10)
+        await server.advance(10)
         engine.fail_next(Unavailable("No space left on device"))
         assert (await peer.join("g", instance="i")).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        entries = await told_of(server, peer, "group_loaded")
+        entries = await told(server, peer)
         assert [entry["type"] for entry in entries] == ["rebalance", "static_restart", "loaded"]
 
 
@@ -119,8 +116,8 @@ async def test_a_disk_that_hangs_holds_up_nobody() -> None:
             assert joined.error_code == ErrorCode.NONE
         assert not stuck.is_set()
         stuck.set()
-        while len(found := await records_of(peer)) < 4:
-            server.clock.advance(LINGER_MS)
+        await server.advance(LINGER_MS)
+        found = await records_of(peer)
         assert [each["type"] for each in found] == ["rebalance_ended"] + ["member_replaced"] * 3
 
 

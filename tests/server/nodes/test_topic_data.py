@@ -16,8 +16,9 @@ from protocol.messages import (
 )
 from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
-from tests.server.harness import WITHIN_S, Peer, serving
+from tests.server.harness import Peer, serving
 from tests.server.requests.test_records import ONE, TWO, fetch_request, list_request, produce, produce_request
+from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure
 

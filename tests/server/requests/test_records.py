@@ -26,8 +26,9 @@ from protocol.messages import (
 )
 from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
-from tests.server.harness import WITHIN_S, Peer, Serving, serving
+from tests.server.harness import Peer, Serving, serving
 from tests.support.batches import batch
+from tests.support.patience import WITHIN_S
 
 
 def list_request(*asked: tuple[str, int, int], epoch: int = -1) -> ListOffsetsRequest:

@@ -11,7 +11,8 @@ from coordinator.config import Listener
 from coordinator.server.wire.listener import bind
 from protocol.messages import ApiVersionsRequest, MetadataRequest
 from schemas.errors import ErrorCode
-from tests.server.harness import WITHIN_S, join_request, seat, serving
+from tests.server.harness import join_request, seat, serving
+from tests.support.patience import WITHIN_S
 
 
 @pytest.mark.parametrize("setting", ["max.connections", "max.connections.per.ip"])

@@ -115,7 +115,7 @@ async def test_a_member_is_remembered_while_it_is_heard_of() -> None:
         request = heartbeat_request("g", await seat(peer, "g", "i"))
         assert (await peer.ask(request, 3)).error_code == ErrorCode.NONE
         for _ in range(5 * ROTATE_MS // SESSION_MS):
-            server.clock.advance(SESSION_MS - 1)
+            await server.advance(SESSION_MS - 1)
             assert beats(server)(peer.frame(request, 3)) is not None
 
 
@@ -128,7 +128,7 @@ async def test_what_is_gone_is_forgotten() -> None:
         await peer.ask(LeaveGroupRequest(group_id="g", member_id=joined.member_id), 0)
         assert (await peer.ask(heartbeat_request("g", joined), 3)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
         await peer.ask(DeleteGroupsRequest(groups_names=["g"]), 1)
-        server.clock.advance(2 * ROTATE_MS)
+        await server.advance(2 * ROTATE_MS)
         gc.collect()
         assert [each for each in gc.get_objects() if isinstance(each, Group) and each.group_id == "g"] == []
 
@@ -150,7 +150,7 @@ async def test_a_coordinator_that_was_thrown_away_is_not_asked(monkeypatch: pyte
         await server.barrier()
         for _ in range(3):
             assert (await peer.ask(request, 3)).error_code == ErrorCode.NONE
-            server.clock.advance(SESSION_MS - 1)
+            await server.advance(SESSION_MS - 1)
         monkeypatch.undo()
         assert (await admin.ask(DescribeGroupsRequest(groups=["g"]), 0)).groups[0].group_state == "Stable"
 
@@ -167,7 +167,7 @@ async def test_what_was_told_to_be_forgotten_is_remembered_anew() -> None:
             kept.forget()
             assert not kept._young
         assert (await peer.ask(request, 3)).error_code == ErrorCode.NONE
-        server.clock.advance(2 * ROTATE_MS)
+        await server.advance(2 * ROTATE_MS)
         assert not kept._young
         assert not kept._old
 
@@ -242,7 +242,7 @@ async def test_what_is_remembered_of_a_heartbeat_answers_as_dispatch_does(versio
         others = [sent, sent[:-1], sent + b"\0", b"", *(chance.randbytes(len(sent)) for _ in range(100))]
         answered = {data: answer for data in (*mutants, *others) if (answer := beats(server)(data)) is not None}
         assert set(answered) == {sent, *mutants[2 * 8 : 2 * 12]}
-        server.clock.advance(1)
+        await server.advance(1)
         server.server._api.forget()
         for data, answer in answered.items():
             assert server.server.connections.dispatch(connection, data[4:]) == answer
