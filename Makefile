@@ -37,7 +37,7 @@ demo: .venv/.dev ## a rolling restart that moves nothing, with real clients
 
 .PHONY: test
 test: .venv/.audit ## install and pass all tests in Python, real clients included
-	$(BIN)/pytest $(AT_ONCE) -m 'not (oracle or compose or spark or toolchain)' $(ARGS)
+	$(BIN)/pytest $(AT_ONCE) -m 'not (oracle or compose or spark or suites or toolchain)' $(ARGS)
 
 .PHONY: test-spark
 test-spark: .venv/.audit ## the audit on Spark (JDK 17)
@@ -49,11 +49,15 @@ test-spark: .venv/.audit ## the audit on Spark (JDK 17)
 test-oracle: .venv/.audit ## the same requests to Apache Kafka and to Tenure (JDK 17, Maven)
 	@command -v java >/dev/null && command -v mvn >/dev/null || \
 		{ echo 'make test-oracle: install a JDK 17 and Maven (Debian: apt-get install openjdk-17-jdk-headless maven)' >&2; exit 1; }
-	$(BIN)/pytest $(AT_ONCE) -m 'oracle and not toolchain' $(ARGS)
+	$(BIN)/pytest $(AT_ONCE) -m 'oracle and not (suites or toolchain)' $(ARGS)
 
 .PHONY: test-interop
 test-interop: .venv/.audit ## every client there is a toolchain for, on Tenure and Apache Kafka; docs/clients.md gets the table
 	$(BIN)/python -m tests.interop.table $(ARGS)
+
+.PHONY: test-suites
+test-suites: .venv/.audit ## other projects' own tests of groups, as far as their tools are installed
+	$(BIN)/pytest -m 'suites and not oracle' tests/suites $(ARGS)
 
 .PHONY: test-compose
 test-compose: .venv/.dev ## the images, and restarts and kills in docker-compose (Docker)
@@ -93,7 +97,7 @@ bench-audit: .venv/.audit ## the audit's cost, beside Kafka's own tool (a log of
 	$(BIN)/python -m tests.audit.bench $(ARGS)
 
 .PHONY: nightly
-nightly: .venv/.audit ## the long rounds of every randomised test (hours)
+nightly: .venv/.audit ## the long rounds of every randomised test, and test-suites (hours)
 	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m 'not (oracle or compose or spark or toolchain)' $(ARGS)
 
 .PHONY: fuzz

@@ -53,6 +53,7 @@ MAY_SKIP: dict[str, str] = {
     "tests/conftest.py": "tests of pages ask for a Chromium, which needs more than Python, and say so",
     "tests/interop/conftest.py": "the oracle half asks for Apache Kafka: `make test-oracle` says so first",
     "tests/oracle/conftest.py": "as tests/interop",
+    "tests/suites/conftest.py": "a suite whose tools or tests are missing says so: `make test-suites`",
 }
 """Test files that may skip, and the reason."""
 

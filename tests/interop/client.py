@@ -71,7 +71,8 @@ def build_folder(name: str) -> Iterator[Path]:
         yield folder
 
 
-def run_build(command: Sequence[str], folder: Path) -> None:
-    """Run a compiler or an installer; if it fails, its output is the error."""
+def run_build(command: Sequence[str], folder: Path) -> str:
+    """Run a compiler or an installer and return what it printed; if it fails, its output is the error."""
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
+    return done.stdout

@@ -1,9 +1,9 @@
 """Group scenarios of aiokafka's own tests, beyond the scenarios that all clients have, in our words.
 
-Its source release carries no tests (its MANIFEST.in leaves them out), so that peers/ can't run them. The scenarios that
-the other files here lack: subscriptions by pattern, topics that change under a group, partitions assigned by hand
-beside one, commits by closing, members that stop polling, and session timeouts out of bounds. The clients run in the
-test's own process here.
+Its source release carries no tests (its MANIFEST.in leaves them out), so tests/suites runs them only from a checkout.
+The scenarios that the other files here lack: subscriptions by pattern, topics that change under a group, partitions
+assigned by hand beside one, commits by closing, members that stop polling, and session timeouts out of bounds. The
+clients run in the test's own process here.
 
 House rule: conftest.py's. No test waits a fixed time: consumers poll until a condition holds.
 """

@@ -1,0 +1,82 @@
+"""kafka-python's own tests of consumers, groups and offsets, of the release that is installed.
+
+Its source release on PyPI carries them, and pip fetches it. Their fixtures take a server that runs already (KAFKA_URI).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tarfile
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from tests.interop.client import run_build
+from tests.suites.outcomes import Otherwise, ServerUnderTest, of_report, run, unexpected
+from tests.support.apache import VERSION
+
+pytestmark = pytest.mark.suites
+
+PACKAGE = "kafka-python"
+TESTS = ("test/integration/test_consumer_integration.py", "test/integration/test_admin_integration.py")
+ABOUT_GROUPS = "test_consumer_integration or group or delete_records or list_partition_offsets"
+SERVICE = """\
+class ExternalService:
+    def __init__(self, host, port):
+        self.host, self.port = host, port
+
+    def open(self):
+        pass
+
+
+class SpawnedService:
+    pass
+"""
+LEFT_OUT = {"test/__init__.py": "", "test/service.py": SERVICE}
+"""The tests import these classes, which the release lacks; a service is a server that tests start themselves."""
+OTHERWISE = {
+    "test_kafka_consumer_offsets_for_time_old": Otherwise("It is for brokers before 0.10.1.", "skipped", "skipped"),
+    "test_kafka_version_infer": Otherwise(
+        "It takes Fetch v17 for the sign of Kafka 3.9, and Tenure has v16.", "failed", "passed"
+    ),
+}
+SETTINGS = {"num.partitions": "4", "group.min.session.timeout.ms": "1", "group.initial.rebalance.delay.ms": "0"}
+TEST_COUNT_MIN = 20
+WITHIN_S = 600
+
+
+def unpacked(folder: Path) -> Path:
+    """Return the tests of the source release without its package: the installed one is tested."""
+    name = f"{PACKAGE.replace('-', '_')}-{version(PACKAGE)}"
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download", "--quiet"]
+    options = ["--no-deps", "--no-build-isolation", "--no-binary", PACKAGE, "--dest", str(folder)]
+    run_build([*pip, *options, f"{PACKAGE}=={version(PACKAGE)}"], folder)
+    with tarfile.open(folder / f"{name}.tar.gz") as archive:
+        for member in archive.getmembers():
+            if member.name.startswith(f"{name}/test/") and (content := archive.extractfile(member)):
+                (folder / member.name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / member.name).write_bytes(content.read())
+    for path, text in LEFT_OUT.items():
+        (folder / name / path).write_text(text)
+    return folder / name
+
+
+def test_kafka_python(server: ServerUnderTest, tmp_path: Path) -> None:
+    """Each test of its files about consumers and groups passes, but for OTHERWISE."""
+    folder = unpacked(tmp_path)
+    report = tmp_path / "report.xml"
+    environment = {
+        **os.environ,
+        "KAFKA_VERSION": VERSION,
+        "KAFKA_URI": f"kafka://{server.start(SETTINGS)}",
+        "KAFKA_ROOT": str(folder),  # asked for, and not used with a server that runs
+        "PYTHONPATH": str(folder),
+    }
+    options = ["-c", os.devnull, "-p", "no:cacheprovider", "--rootdir", str(folder), "--confcutdir", str(folder)]
+    command = [sys.executable, "-m", "pytest", *options, f"--junit-xml={report}", "-k", ABOUT_GROUPS, *TESTS]
+    run(command, folder, environment, tmp_path / "log", WITHIN_S)
+    found = of_report(report)
+    assert len(found) >= TEST_COUNT_MIN, tmp_path / "log"
+    assert list(unexpected(server.name, found, found, OTHERWISE)) == [], tmp_path / "log"
