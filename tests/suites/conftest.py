@@ -36,7 +36,7 @@ def need() -> Callable[..., None]:
 
     def check(*programs: str) -> None:
         if missing := [program for program in programs if shutil.which(program) is None]:
-            pytest.skip(f"needs {' and '.join(missing)}, not found here")
+            pytest.skip(f"needs {', '.join(missing)}: not found here")
 
     return check
 
