@@ -6,6 +6,7 @@ Its source release on PyPI carries them, and pip fetches it. Their fixtures take
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tarfile
 from importlib.metadata import version
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.client import run_build
+from tests.interop.client import ROOT, run_build
 from tests.suites.outcomes import Otherwise, ServerUnderTest, of_report, run, unexpected
 from tests.support.apache import VERSION
 
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.suites
 PACKAGE = "kafka-python"
 TESTS = ("test/integration/test_consumer_integration.py", "test/integration/test_admin_integration.py")
 ABOUT_GROUPS = "test_consumer_integration or group or delete_records or list_partition_offsets"
+LOCK = ROOT / "requirements" / "dev.txt"
 SERVICE = """\
 class ExternalService:
     def __init__(self, host, port):
@@ -50,9 +52,12 @@ WITHIN_S = 600
 def unpacked(folder: Path) -> Path:
     """Return the tests of the source release without its package: the installed one is tested."""
     name = f"{PACKAGE.replace('-', '_')}-{version(PACKAGE)}"
+    locked = re.search(rf"^{PACKAGE}==.*\n(?:    --hash=.*\n)+", LOCK.read_text(), re.MULTILINE)
+    assert locked is not None
+    (folder / "requirement.txt").write_text(locked[0].rstrip("\\\n"))
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download", "--quiet"]
-    options = ["--no-deps", "--no-build-isolation", "--no-binary", PACKAGE, "--dest", str(folder)]
-    run_build([*pip, *options, f"{PACKAGE}=={version(PACKAGE)}"], folder)
+    options = ["--no-deps", "--no-build-isolation", "--no-binary", PACKAGE, "--require-hashes"]
+    run_build([*pip, *options, "--dest", str(folder), "--requirement", str(folder / "requirement.txt")], folder)
     with tarfile.open(folder / f"{name}.tar.gz") as archive:
         for member in archive.getmembers():
             if member.name.startswith(f"{name}/test/") and (content := archive.extractfile(member)):
