@@ -1,6 +1,6 @@
 """`tenure audit`: checks a metadata log and reports what each group did.
 
-The audit needs packages that no other command needs: the extra `audit`.
+The audit needs packages that no other command needs: the extra `audit`, and on Spark the extra `spark` too.
 
 House rule: exit code 0 means only one thing: the audit read a log and found nothing. The command refuses an option that
 would change nothing.
@@ -160,8 +160,10 @@ def _refuse(context: typer.Context, names: tuple[str, ...], why: str) -> None:
 
 
 def _miss(error: ModuleNotFoundError) -> NoReturn:
-    advice = "`make install` in a clone of Tenure installs it (the extra `audit`)"
-    fail(ExitCode.USAGE, f"the audit needs {error.name}: {advice}")
+    package = (error.name or "").partition(".")[0]
+    on_spark = package in {"pyspark", "py4j"}
+    advice = f"`make install` in a clone of Tenure installs it (the extra `{'spark' if on_spark else 'audit'}`)"
+    fail(ExitCode.USAGE, f"the audit{' on Spark' if on_spark else ''} needs {package}: {advice}")
 
 
 def _on_spark(
