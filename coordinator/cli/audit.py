@@ -19,6 +19,7 @@ import typer
 
 from coordinator.audit.options import LIMIT_OPTIONS, limits_of
 from coordinator.cli.exit_codes import ExitCode, fail
+from coordinator.cli.options import whole_number
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,7 +34,7 @@ POLL_S = 1.0
 
 def _limit(name: str) -> Any:
     option = LIMIT_OPTIONS[name]
-    return typer.Option(option.flag, metavar=option.metavar, min=1, help=option.help)
+    return typer.Option(option.flag, metavar=option.metavar, parser=whole_number, help=option.help)
 
 
 def _default(name: str) -> int | None:
@@ -42,7 +43,7 @@ def _default(name: str) -> int | None:
 
 DataDir = Annotated[
     Path | None,
-    typer.Argument(metavar="[DATA_DIR]", help="A data folder of Tenure, a broker's log folder, or a copy of one."),
+    typer.Argument(metavar="DATA_DIR", help="A data folder of Tenure, a broker's log folder, or a copy of one."),
 ]
 Out = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="Write findings, tables, summary and an HTML page here.")

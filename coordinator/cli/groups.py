@@ -17,11 +17,11 @@ from coordinator.cli.cluster import (
     DEFAULT_BOOTSTRAP_SERVER,
     DEFAULT_TIMEOUT,
     BootstrapServer,
-    OutputForm,
     Timeout,
     cluster,
 )
 from coordinator.cli.exit_codes import ExitCode, end, fail, warn
+from coordinator.cli.options import Command, OutputForm
 from coordinator.cli.output import Output, assignment_text, print_json, print_table
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused, error_name
@@ -67,7 +67,7 @@ app = typer.Typer(
 )
 
 
-@app.command("list")
+@app.command("list", cls=Command)
 def list_command(
     state: Annotated[
         list[str] | None, typer.Option("--state", metavar="STATE", help="Only groups in this state; may be repeated.")
@@ -89,7 +89,7 @@ def list_command(
     )
 
 
-@app.command("describe")
+@app.command("describe", cls=Command)
 def describe_command(
     group_ids: Annotated[list[str] | None, typer.Argument(metavar="GROUP", help="Group ids.")] = None,
     named: Named = None,
@@ -124,7 +124,7 @@ def describe_command(
     end(failures)
 
 
-@app.command("delete")
+@app.command("delete", cls=Command)
 def delete_command(
     group_ids: Annotated[list[str] | None, typer.Argument(metavar="GROUP", help="Group ids.")] = None,
     named: Named = None,

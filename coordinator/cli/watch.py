@@ -25,11 +25,11 @@ from coordinator.cli.cluster import (
     DEFAULT_BOOTSTRAP_SERVER,
     DEFAULT_TIMEOUT,
     BootstrapServer,
-    OutputForm,
     cluster,
 )
 from coordinator.cli.exit_codes import ExitCode, fail, warn
 from coordinator.cli.explain import described, reader_of, timed_lines
+from coordinator.cli.options import OutputForm, seconds
 from coordinator.cli.output import Output, counted, printable
 from coordinator.client.errors import ClientError, Refused
 from coordinator.client.events import EventReader, NoEvents
@@ -55,7 +55,7 @@ def command(
         typer.Option(
             "--timeout",
             metavar="SECONDS",
-            min=0.1,
+            parser=seconds,
             help="How long to try before reporting that the server is away; at the start, before giving up.",
         ),
     ] = DEFAULT_TIMEOUT,

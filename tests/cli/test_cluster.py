@@ -5,9 +5,7 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-import typer
 
-from coordinator.cli.cluster import duration_ms
 from coordinator.cli.groups import app
 from coordinator.cli.members import app as members_app
 from protocol.messages import LeaveGroupResponse, ListGroupsResponse
@@ -56,18 +54,6 @@ def test_each_failure_has_its_code_and_one_line(answer: object, code: int, why: 
     assert ran.code == code
     assert why in ran.err
     assert ran.err.count("\n") == (1 if code else 0)
-
-
-def test_a_duration_that_is_too_long_is_said_to_be() -> None:
-    """The error calls only a duration too long that is one; any other text is no duration."""
-    assert duration_ms("10000d") == 10_000 * 24 * 3_600_000
-    assert duration_ms("0" * 5_000 + "90s") == 90_000
-    for text in ("10001d", "99999999999d", "864000001s", "9" * 5_000 + "s"):
-        with pytest.raises(typer.BadParameter, match="is too long: 10000d at most"):
-            duration_ms(text)
-    for text in ("1", "d", "1w", "-1d", "1.5h", "99999999999"):
-        with pytest.raises(typer.BadParameter, match="is not a duration: 90s, 15m, 2h, 7d"):
-            duration_ms(text)
 
 
 def test_too_old_server_is_a_refusal() -> None:
