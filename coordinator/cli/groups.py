@@ -144,8 +144,8 @@ def delete_command(
     }
     if output is Output.JSON:
         print_json([{"group_id": group_id, "error": error} for group_id, error in errors.items()])
-    else:
-        print_table(("GROUP", "RESULT"), [(group_id, error or "deleted") for group_id, error in errors.items()])
+    elif deleted := [group_id for group_id, error in errors.items() if error is None]:
+        print_table(("GROUP", "RESULT"), [(group_id, "deleted") for group_id in deleted])
     end([group_failure(group_id, answer) for group_id, answer in answers.items() if isinstance(answer, Refused)])
 
 
@@ -153,6 +153,8 @@ def group_failure(group_id: str, refused: Refused) -> tuple[ExitCode, str]:
     """The exit code and the line for an error about a whole group."""
     if refused.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
         return ExitCode.NOT_FOUND, f"no such group: {group_id}"
+    if refused.error_code == ErrorCode.NON_EMPTY_GROUP:
+        return ExitCode.REFUSED, f"group {group_id} still has members, so it is not deleted: stop them first"
     return ExitCode.REFUSED, str(refused)
 
 
