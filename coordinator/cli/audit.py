@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from coordinator.audit.options import LIMIT_OPTIONS, limits_of
+from coordinator.cli.cluster import DEFAULT_TIMEOUT, cluster
 from coordinator.cli.exit_codes import ExitCode, fail
 from coordinator.cli.options import whole_number
 
@@ -170,6 +171,9 @@ def _miss(error: ModuleNotFoundError) -> NoReturn:
 def _on_spark(
     path: Path | None, bootstrap_server: str | None, out: Path | None, options: Options, master: str | None
 ) -> AuditResult:
+    if bootstrap_server is not None:
+        with cluster(bootstrap_server, DEFAULT_TIMEOUT) as client:
+            client.nodes()  # fails here as in every other command
     from coordinator.audit.read.logs import look
     from coordinator.audit.spark.job import audit_folder
     from coordinator.audit.spark.live import audit_cluster, list_partitions

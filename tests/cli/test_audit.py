@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -112,6 +113,13 @@ def test_wrong_usage_is_refused(arguments: list[str]) -> None:
     code, output, errors = run(*arguments)
     assert (code, output) == (2, "")
     assert "DATA_DIR" in errors
+
+
+def test_a_cluster_that_does_not_answer_is_exit_code_5() -> None:
+    """The command asks the cluster as every command does, before it needs Spark."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+    assert run("--bootstrap-server", address) == (5, "", f"tenure: {address}: Connection refused\n")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import select
+import socket
 import subprocess
+from contextlib import suppress
 
 import pytest
 
@@ -31,6 +36,44 @@ def test_unreachable_server_ends_with_5_in_time() -> None:
     assert (done.returncode, done.stdout) == (5, "")
     assert done.stderr.startswith(f"tenure: {address}")
     assert done.stderr.count("\n") == 1
+
+
+def on_a_terminal(bootstrap: str, *arguments: str, until: str = "") -> str:
+    """What `tenure groups list` prints on a terminal, to its end or until a text."""
+    ours, theirs = pty.openpty()
+    command = [*tenure_command(), "groups", "list", "--bootstrap-server", bootstrap, *arguments]
+    printed = ""
+    try:
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs) as process:
+            os.close(theirs)
+            with suppress(OSError):  # the command closed the terminal
+                while (not until or until not in printed) and select.select([ours], [], [], WITHIN_S)[0]:
+                    printed += os.read(ours, 1024).decode()
+                process.kill()
+    finally:
+        os.close(ours)
+    return printed
+
+
+def test_on_a_terminal_a_wait_is_said_at_once() -> None:
+    """While a server doesn't answer, a line says for what the command waits and how long."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        line = f"tenure: waiting for {address}, up to 3600 s"
+        assert on_a_terminal(address, "--timeout", "3600", until=line) == line
+
+
+def test_the_line_about_a_wait_is_gone_with_the_answer() -> None:
+    """An answer erases the line, and so does the failure, which has a line of its own."""
+    with Scripted({"ListGroups": [ListGroupsResponse()]}) as server:
+        line = f"tenure: waiting for {server.bootstrap}, up to 5 s"
+        erased = f"{line}\r{' ' * len(line)}\r"
+        assert on_a_terminal(server.bootstrap) == erased
+        server.answers("ListGroups", ListGroupsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        refused = on_a_terminal(server.bootstrap)
+        assert refused.startswith(f"{erased}tenure: list of groups on {server.bootstrap}: CLUSTER_AUTHORIZATION_FAILED")
+        bootstrap = server.bootstrap
+    assert on_a_terminal(bootstrap) == f"{erased}tenure: {bootstrap}: Connection refused\r\n"
 
 
 @pytest.mark.parametrize(

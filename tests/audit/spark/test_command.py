@@ -63,12 +63,8 @@ def test_failure_of_spark_is_exit_code_2(tmp_path: Path) -> None:
 
 
 def test_what_spark_could_not_read_is_said_before_it_starts(tmp_path: Path) -> None:
-    """The command names a folder without a log, or a cluster that doesn't answer, before Spark starts."""
-    for arguments in (
-        [tmp_path, "--spark"],
-        [tmp_path, "--follow", "--out", tmp_path],
-        ["--bootstrap-server", "127.0.0.1:1"],
-    ):
-        ran = run_app(make_app("audit"), "audit", *map(str, arguments))
+    """The command names a folder without a log before Spark starts."""
+    for arguments in (["--spark"], ["--follow", "--out", str(tmp_path)]):
+        ran = run_app(make_app("audit"), "audit", str(tmp_path), *arguments)
         assert (ran.code, ran.out) == (2, "")
         assert len(ran.err.splitlines()) == 1
