@@ -21,6 +21,8 @@ from tests.support.patience import WITHIN_S
 from tests.support.ports import refusing_port
 from tests.support.tenure import tenure_command
 
+WITHIN_S = 30.0
+
 
 def test_unreachable_server_ends_with_5_in_time() -> None:
     """The real command gives up in time, in one line, if nobody listens on the port."""
