@@ -36,7 +36,7 @@ demo: .venv/.dev ## a rolling restart that moves nothing, with real clients
 	@exec $(BIN)/python -m coordinator.cli.demo $(ARGS)
 
 .PHONY: test
-test: .venv/.audit ## install and pass all tests in Python, real clients included
+test: .venv/.audit ## install and pass all tests in Python, real clients included, Spark left out
 	$(BIN)/pytest $(AT_ONCE) -m 'not (oracle or compose or spark or toolchain)' $(ARGS)
 
 .PHONY: test-spark
@@ -75,7 +75,7 @@ profile: .venv/.dev ## where the time of heartbeats and restarts goes; ARGS="com
 	$(BIN)/python -m benchmarks.profile $(ARGS)
 
 .PHONY: check
-check: .venv/.spark ## format, lint, types, imports, tidy
+check: .venv/.spark ## format, lint, types (pyspark's too), imports, tidy
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy

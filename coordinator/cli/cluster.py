@@ -27,7 +27,12 @@ BootstrapServer = Annotated[
 ]
 Timeout = Annotated[
     float,
-    typer.Option("--timeout", metavar="SECONDS", parser=seconds, help="How long to try before giving up."),
+    typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        parser=seconds,
+        help="How long to try before giving up; less for a closed port of this machine.",
+    ),
 ]
 DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
 DEFAULT_TIMEOUT = TIMEOUT

@@ -41,7 +41,7 @@ def demo(output: OutputForm = Output.TABLE) -> None:
     if importlib.util.find_spec("confluent_kafka") is None:
         fail(
             ExitCode.USAGE,
-            "the demo's consumers are confluent-kafka's, which isn't installed: pip install confluent-kafka",
+            "the demo's consumers need confluent-kafka, which isn't installed: `make demo` in a clone installs it",
         )
     for ending in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ending, _end)
