@@ -46,7 +46,7 @@ test-spark: .venv/.spark ## the audit on Spark (JDK 17)
 	$(BIN)/pytest -m 'spark and not oracle' $(ARGS)
 
 .PHONY: test-oracle
-test-oracle: .venv/.audit ## the same requests to Apache Kafka and to Tenure (JDK 17, Maven)
+test-oracle: .venv/.spark ## the same requests to Apache Kafka and to Tenure (JDK 17, Maven)
 	@command -v java >/dev/null && command -v mvn >/dev/null || \
 		{ echo 'make test-oracle: install a JDK 17 and Maven (Debian: apt-get install openjdk-17-jdk-headless maven)' >&2; exit 1; }
 	$(BIN)/pytest $(AT_ONCE) -m 'oracle and not toolchain' $(ARGS)
