@@ -13,7 +13,7 @@ PYTHON ?= $(shell for p in /usr/bin/python3 python3 python3.13 python3.12 python
 	$$p -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet --require-hashes
+INSTALL := @$(BIN)/python requirements/install.py
 
 # One test process for each core; AT_ONCE= runs one test after the other.
 AT_ONCE ?= --numprocesses auto --dist worksteal
@@ -36,17 +36,17 @@ demo: .venv/.dev ## a rolling restart that moves nothing, with real clients
 	@exec $(BIN)/python -m coordinator.cli.demo $(ARGS)
 
 .PHONY: test
-test: .venv/.audit ## install and pass all tests in Python, real clients included
+test: .venv/.audit ## install and pass all tests in Python, real clients included, Spark left out
 	$(BIN)/pytest $(AT_ONCE) -m 'not (oracle or compose or spark or suites or toolchain)' $(ARGS)
 
 .PHONY: test-spark
-test-spark: .venv/.audit ## the audit on Spark (JDK 17)
+test-spark: .venv/.spark ## the audit on Spark (JDK 17)
 	@command -v java >/dev/null || \
 		{ echo 'make test-spark: install a JDK 17 (Debian: apt-get install openjdk-17-jdk-headless)' >&2; exit 1; }
 	$(BIN)/pytest -m 'spark and not oracle' $(ARGS)
 
 .PHONY: test-oracle
-test-oracle: .venv/.audit ## the same requests to Apache Kafka and to Tenure (JDK 17, Maven)
+test-oracle: .venv/.spark ## the same requests to Apache Kafka and to Tenure (JDK 17, Maven)
 	@command -v java >/dev/null && command -v mvn >/dev/null || \
 		{ echo 'make test-oracle: install a JDK 17 and Maven (Debian: apt-get install openjdk-17-jdk-headless maven)' >&2; exit 1; }
 	$(BIN)/pytest $(AT_ONCE) -m 'oracle and not (suites or toolchain)' $(ARGS)
@@ -79,7 +79,7 @@ profile: .venv/.dev ## where the time of heartbeats and restarts goes; ARGS="com
 	$(BIN)/python -m benchmarks.profile $(ARGS)
 
 .PHONY: check
-check: .venv/.audit ## format, lint, types, imports, tidy
+check: .venv/.spark ## format, lint, types (pyspark's too), imports, tidy
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -93,7 +93,7 @@ format: .venv/.dev ## format the code, and rewrite docs/audit-checks.md
 	$(BIN)/python -m tests.audit.section
 
 .PHONY: bench-audit
-bench-audit: .venv/.audit ## the audit's cost, beside Kafka's own tool (a log of 1 GB, made once in build/)
+bench-audit: .venv/.spark ## the audit's cost, beside Kafka's own tool (a log of 1 GB, made once in build/)
 	$(BIN)/python -m tests.audit.bench $(ARGS)
 
 .PHONY: nightly
@@ -105,7 +105,7 @@ fuzz: .venv/.audit ## damaged requests of every API, and large ones up to 100 MB
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest tests/server/test_bad_input.py tests/server/test_large_requests.py $(ARGS)
 
 .PHONY: install
-install: .venv/.audit ## make .venv as locked, and nothing else
+install: .venv/.spark ## make .venv as locked, Spark included, and nothing else
 
 .PHONY: lock
 lock: | .venv/bin/python ## resolve the dependencies again into requirements/*.txt (with Python 3.11, the oldest); UPGRADE= adds only
@@ -114,11 +114,13 @@ lock: | .venv/bin/python ## resolve the dependencies again into requirements/*.t
 	CUSTOM_COMPILE_COMMAND='make lock' $(COMPILE) --all-build-deps --output-file requirements/run.txt pyproject.toml
 	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"], sep="\n")' \
 		| CUSTOM_COMPILE_COMMAND='make lock' $(COMPILE) --constraint requirements/run.txt --output-file requirements/dev.txt -
-	printf '%s\n' $(AUDIT_PINS) | CUSTOM_COMPILE_COMMAND='make lock' $(COMPILE) --extra audit \
-		--constraint requirements/run.txt --constraint requirements/dev.txt --output-file requirements/audit.txt pyproject.toml -
+	CUSTOM_COMPILE_COMMAND='make lock' $(COMPILE) --extra audit \
+		--constraint requirements/run.txt --constraint requirements/dev.txt --output-file requirements/audit.txt pyproject.toml
+	printf '%s\n' $(SPARK_PINS) | CUSTOM_COMPILE_COMMAND='make lock' $(COMPILE) --extra audit --extra spark \
+		--constraint requirements/dev.txt --constraint requirements/audit.txt --output-file requirements/spark.txt pyproject.toml -
 
 # See pyproject.toml; pyspark 4.0.0 is older than pandas 3.
-AUDIT_PINS := 'pyspark==4.0.0' 'pandas<3'
+SPARK_PINS := 'pyspark==4.0.0' 'pandas<3'
 
 # UPGRADE= keeps the locked versions and adds missing packages.
 UPGRADE ?= --upgrade
@@ -144,19 +146,25 @@ clean: ## remove all made files except ./data
 # The lock has the build backend too, so that pip fetches nothing to build this project.
 .venv/.run: requirements/run.txt pyproject.toml | .venv/bin/python
 	@echo 'installing into .venv: requirements/run.txt and this project'
-	@$(PIP) --only-binary :all: --requirement requirements/run.txt
+	$(INSTALL) requirements/run.txt --only-binary :all:
 	@$(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet --no-deps --no-build-isolation --editable .
 	@# With PYTHONDONTWRITEBYTECODE set, every start would compile all modules again.
 	@$(BIN)/python -m compileall -q coordinator protocol schemas
 	@touch $@
 
 .venv/.dev: requirements/dev.txt .venv/.run
-	@echo 'installing into .venv: requirements/dev.txt'
-	@$(PIP) --no-build-isolation --use-pep517 --requirement requirements/dev.txt
+	@echo 'installing into .venv: requirements/dev.txt, for tests and the demo'
+	$(INSTALL) requirements/dev.txt --no-build-isolation --use-pep517
 	@touch $@
 
-# The extra `audit`: half a gigabyte, most of it Spark.
+# The extra `audit`: tables in memory and on disk.
 .venv/.audit: requirements/audit.txt .venv/.dev
-	@echo 'installing into .venv: requirements/audit.txt'
-	@$(PIP) --no-build-isolation --use-pep517 --requirement requirements/audit.txt
+	@echo 'installing into .venv: requirements/audit.txt, for `tenure audit`'
+	$(INSTALL) requirements/audit.txt --no-build-isolation --use-pep517
+	@touch $@
+
+# The extra `spark`: half a gigabyte.
+.venv/.spark: requirements/spark.txt .venv/.audit
+	@echo 'installing into .venv: requirements/spark.txt, for `tenure audit --spark`'
+	$(INSTALL) requirements/spark.txt --no-build-isolation --use-pep517
 	@touch $@

@@ -1,6 +1,6 @@
 """`tenure audit`: checks a metadata log and reports what each group did.
 
-The audit needs packages that no other command needs: the extra `audit`.
+The audit needs packages that no other command needs: the extra `audit`, and on Spark the extra `spark` too.
 
 House rule: exit code 0 means only one thing: the audit read a log and found nothing. The command refuses an option that
 would change nothing.
@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from coordinator.audit.options import LIMIT_OPTIONS, limits_of
+from coordinator.cli.cluster import DEFAULT_TIMEOUT, cluster
 from coordinator.cli.exit_codes import ExitCode, fail
+from coordinator.cli.options import whole_number
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,7 +35,7 @@ POLL_S = 1.0
 
 def _limit(name: str) -> Any:
     option = LIMIT_OPTIONS[name]
-    return typer.Option(option.flag, metavar=option.metavar, min=1, help=option.help)
+    return typer.Option(option.flag, metavar=option.metavar, parser=whole_number, help=option.help)
 
 
 def _default(name: str) -> int | None:
@@ -42,7 +44,7 @@ def _default(name: str) -> int | None:
 
 DataDir = Annotated[
     Path | None,
-    typer.Argument(metavar="[DATA_DIR]", help="A data folder of Tenure, a broker's log folder, or a copy of one."),
+    typer.Argument(metavar="DATA_DIR", help="A data folder of Tenure, a broker's log folder, or a copy of one."),
 ]
 Out = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="Write findings, tables, summary and an HTML page here.")
@@ -160,13 +162,18 @@ def _refuse(context: typer.Context, names: tuple[str, ...], why: str) -> None:
 
 
 def _miss(error: ModuleNotFoundError) -> NoReturn:
-    advice = "`make install` in a clone of Tenure installs it (the extra `audit`)"
-    fail(ExitCode.USAGE, f"the audit needs {error.name}: {advice}")
+    package = (error.name or "").partition(".")[0]
+    on_spark = package in {"pyspark", "py4j"}
+    advice = f"`make install` in a clone of Tenure installs it (the extra `{'spark' if on_spark else 'audit'}`)"
+    fail(ExitCode.USAGE, f"the audit{' on Spark' if on_spark else ''} needs {package}: {advice}")
 
 
 def _on_spark(
     path: Path | None, bootstrap_server: str | None, out: Path | None, options: Options, master: str | None
 ) -> AuditResult:
+    if bootstrap_server is not None:
+        with cluster(bootstrap_server, DEFAULT_TIMEOUT) as client:
+            client.nodes()  # fails here as in every other command
     from coordinator.audit.read.logs import look
     from coordinator.audit.spark.job import audit_folder
     from coordinator.audit.spark.live import audit_cluster, list_partitions

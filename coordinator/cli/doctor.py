@@ -19,13 +19,12 @@ from coordinator.cli.cluster import (
     DEFAULT_BOOTSTRAP_SERVER,
     DEFAULT_TIMEOUT,
     BootstrapServer,
-    OutputForm,
-    Since,
     Timeout,
     cluster,
 )
 from coordinator.cli.exit_codes import ExitCode, fail, warn
 from coordinator.cli.groups import CLASSIC
+from coordinator.cli.options import OutputForm, Since, whole_number
 from coordinator.cli.output import Output, counted, print_json, printable
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
@@ -46,7 +45,10 @@ def command(
     last: Annotated[
         int | None,
         typer.Option(
-            "--last", metavar="N", min=1, help="Only the newest N entries of each group, counted as in explain."
+            "--last",
+            metavar="N",
+            parser=whole_number,
+            help="Only the newest N entries of each group, counted as in explain.",
         ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Look at every group.")] = False,

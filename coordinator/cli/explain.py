@@ -25,12 +25,11 @@ from coordinator.cli.cluster import (
     DEFAULT_BOOTSTRAP_SERVER,
     DEFAULT_TIMEOUT,
     BootstrapServer,
-    OutputForm,
-    Since,
     Timeout,
     cluster,
 )
 from coordinator.cli.exit_codes import ExitCode, fail
+from coordinator.cli.options import OutputForm, Since, whole_number
 from coordinator.cli.output import Output, counted, print_json, printable
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
@@ -48,7 +47,12 @@ def command(
     since: Since = None,
     last: Annotated[
         int | None,
-        typer.Option("--last", metavar="N", min=1, help="Only the newest N entries; a line of many restarts is one."),
+        typer.Option(
+            "--last",
+            metavar="N",
+            parser=whole_number,
+            help="Only the newest N entries; a line of many restarts is one.",
+        ),
     ] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputForm = Output.TABLE,

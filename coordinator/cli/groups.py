@@ -17,11 +17,11 @@ from coordinator.cli.cluster import (
     DEFAULT_BOOTSTRAP_SERVER,
     DEFAULT_TIMEOUT,
     BootstrapServer,
-    OutputForm,
     Timeout,
     cluster,
 )
 from coordinator.cli.exit_codes import ExitCode, end, fail, warn
+from coordinator.cli.options import Command, OutputForm
 from coordinator.cli.output import Output, assignment_text, print_json, print_table
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused, error_name
@@ -67,7 +67,7 @@ app = typer.Typer(
 )
 
 
-@app.command("list")
+@app.command("list", cls=Command)
 def list_command(
     state: Annotated[
         list[str] | None, typer.Option("--state", metavar="STATE", help="Only groups in this state; may be repeated.")
@@ -89,7 +89,7 @@ def list_command(
     )
 
 
-@app.command("describe")
+@app.command("describe", cls=Command)
 def describe_command(
     group_ids: Annotated[list[str] | None, typer.Argument(metavar="GROUP", help="Group ids.")] = None,
     named: Named = None,
@@ -124,7 +124,7 @@ def describe_command(
     end(failures)
 
 
-@app.command("delete")
+@app.command("delete", cls=Command)
 def delete_command(
     group_ids: Annotated[list[str] | None, typer.Argument(metavar="GROUP", help="Group ids.")] = None,
     named: Named = None,
@@ -144,8 +144,8 @@ def delete_command(
     }
     if output is Output.JSON:
         print_json([{"group_id": group_id, "error": error} for group_id, error in errors.items()])
-    else:
-        print_table(("GROUP", "RESULT"), [(group_id, error or "deleted") for group_id, error in errors.items()])
+    elif deleted := [group_id for group_id, error in errors.items() if error is None]:
+        print_table(("GROUP", "RESULT"), [(group_id, "deleted") for group_id in deleted])
     end([group_failure(group_id, answer) for group_id, answer in answers.items() if isinstance(answer, Refused)])
 
 
@@ -153,6 +153,8 @@ def group_failure(group_id: str, refused: Refused) -> tuple[ExitCode, str]:
     """The exit code and the line for an error about a whole group."""
     if refused.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
         return ExitCode.NOT_FOUND, f"no such group: {group_id}"
+    if refused.error_code == ErrorCode.NON_EMPTY_GROUP:
+        return ExitCode.REFUSED, f"group {group_id} still has members, so it is not deleted: stop them first"
     return ExitCode.REFUSED, str(refused)
 
 

@@ -51,6 +51,8 @@ def make_app(command: str) -> Typer:
     """The command line with this command; with all commands if there is no such command."""
     import typer
 
+    from coordinator.cli.options import Command
+
     app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
     @app.callback()
@@ -72,7 +74,7 @@ def make_app(command: str) -> Typer:
             if hasattr(loaded, "app"):
                 app.add_typer(loaded.app, name=name)
             else:
-                app.command(name)(loaded.command)
+                app.command(name, cls=Command)(loaded.command)
     return app
 
 

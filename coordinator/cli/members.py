@@ -18,12 +18,12 @@ from coordinator.cli.cluster import (
     DEFAULT_BOOTSTRAP_SERVER,
     DEFAULT_TIMEOUT,
     BootstrapServer,
-    OutputForm,
     Timeout,
     cluster,
 )
 from coordinator.cli.exit_codes import ExitCode, end, fail
 from coordinator.cli.groups import MEMBER_COLUMNS, group_failure, member_row
+from coordinator.cli.options import Command, OutputForm
 from coordinator.cli.output import Output, print_json, print_table
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused, error_name
@@ -40,7 +40,7 @@ def members() -> None:
     """Remove static members from a group."""
 
 
-@app.command("remove")
+@app.command("remove", cls=Command)
 def remove_command(
     group_id: Annotated[str, typer.Option("--group", metavar="GROUP", help="The group's id.")],
     instance_ids: Annotated[

@@ -6,7 +6,8 @@ time. If a rebalance is over before watch reads of it, watch prints both lines a
 watch sorts their lines by time. JSON is one event of the topic per line, unchanged.
 
 Watch runs until Ctrl-C; that is its ordinary end. While a server is away watch tries again. Standard error says once
-that the server is away, and once that it is back; watch then reads the events that it missed.
+that the server is away, as soon as the connection ends, and once that it is back; watch then reads the events that it
+missed.
 
 House rule: if something isn't known, the command says so.
 """
@@ -25,23 +26,24 @@ from coordinator.cli.cluster import (
     DEFAULT_BOOTSTRAP_SERVER,
     DEFAULT_TIMEOUT,
     BootstrapServer,
-    OutputForm,
     cluster,
 )
 from coordinator.cli.exit_codes import ExitCode, fail, warn
 from coordinator.cli.explain import described, reader_of, timed_lines
+from coordinator.cli.options import OutputForm, seconds
 from coordinator.cli.output import Output, counted, printable
-from coordinator.client.errors import ClientError, Refused
+from coordinator.client.client import Client
+from coordinator.client.errors import ClientError
 from coordinator.client.events import EventReader, NoEvents
 from coordinator.timeline.entries import Timeline
 from coordinator.timeline.schema import RebalanceEvent
 from coordinator.timeline.words import cause_text, duration_text, entry_lines, short, time_text
 
 WAIT_MS = 500
-"""How long one poll of the topic may wait for events."""
+"""How long one poll of the topic may wait for events; at most half of the time that an answer may take."""
 
 PAUSE_S = 0.5
-"""Pause between two tries if the server answers at once with an error."""
+"""Pause between two tries while the server is away."""
 
 
 def command(
@@ -55,8 +57,8 @@ def command(
         typer.Option(
             "--timeout",
             metavar="SECONDS",
-            min=0.1,
-            help="How long to try before reporting that the server is away; at the start, before giving up.",
+            parser=seconds,
+            help="How long to wait for an answer; at the start, how long to try before giving up.",
         ),
     ] = DEFAULT_TIMEOUT,
 ) -> None:
@@ -68,7 +70,7 @@ def command(
             warn(f"no such group yet: {group_id}")
         shown = EventLines()
         try:
-            for events in follow(reader):
+            for events in follow(client, reader):
                 if output is Output.JSON:
                     lines = [json.dumps(event, ensure_ascii=False) for event in events]
                 else:
@@ -81,8 +83,10 @@ def command(
             fail(ExitCode.REFUSED, str(error))
 
 
-def follow(reader: EventReader) -> Iterator[list[RebalanceEvent]]:
+def follow(client: Client, reader: EventReader) -> Iterator[list[RebalanceEvent]]:
     """Yield events as they come, without end; warn when the server is away, and when it is back."""
+    client.try_once()
+    wait_ms = min(WAIT_MS, int(client.timeout * 1000 / 2))
     problem: ClientError | None = None
     while True:
         started = time.monotonic()
@@ -90,7 +94,7 @@ def follow(reader: EventReader) -> Iterator[list[RebalanceEvent]]:
         try:
             if problem is not None:
                 reader.find_again()
-            events, problem = reader.poll_each(WAIT_MS)
+            events, problem = reader.poll_each(wait_ms)
         except NoEvents:
             raise
         except ClientError as error:
@@ -101,10 +105,10 @@ def follow(reader: EventReader) -> Iterator[list[RebalanceEvent]]:
             warn(f"{now} the server is away, trying again until Ctrl-C: {problem}")
         elif problem is None and former is not None:
             warn(f"{now} the server is back")
-        if isinstance(problem, Refused):
+        if problem is not None:
             time.sleep(PAUSE_S)
-        elif time.monotonic() - started < WAIT_MS / 10_000:
-            time.sleep(WAIT_MS / 10_000)
+        elif time.monotonic() - started < wait_ms / 10_000:
+            time.sleep(wait_ms / 10_000)
 
 
 class Block(NamedTuple):

@@ -2,7 +2,9 @@
 
 The client tries a call until its deadline: again after a lost connection, and again while a coordinator isn't there
 yet, is loading or has moved (error codes 14, 15, 16). Any other answer of a server is final. A server may have carried
-out a lost call: a second DeleteGroups then finds no group.
+out a lost call: a second DeleteGroups then finds no group. A closed port of this machine ends the tries sooner.
+
+The caller may show a person what the client waits for: `on_wait` hears of each wait before it begins, and of its end.
 
 House rule: time comes from `clock` and `pause`, so that a test decides how it passes.
 """
@@ -15,7 +17,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
 from coordinator.client.connection import Address, Asking, Connection, Deadline
-from coordinator.client.errors import Refused, Unreachable
+from coordinator.client.errors import PortClosed, Refused, Unreachable
 from protocol.messages import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -32,6 +34,9 @@ ATTEMPTS_MAX = 100
 PAUSE_FIRST = 0.05
 PAUSE_MAX = 0.5
 """The longest pause between two tries, in seconds; the pause doubles from try to try."""
+
+CLOSED_WITHIN = 1.0
+"""The client tries a closed port of this machine for less than these seconds: a server that starts opens it sooner."""
 
 KEY_TYPE_GROUP = 0
 """FindCoordinator's key type for a group (1 is a transaction)."""
@@ -58,6 +63,8 @@ class Client:
     timeout: seconds that one call may take, retries included.
     client_id: the name that the servers see and log.
     connect: connects to a node, with the client id and until a deadline.
+    on_wait: called with True before the client waits for a connection or for its next try, and with False when a
+    server has answered.
     clock, pause: seconds on a clock that never jumps, and a function that waits some seconds.
     """
 
@@ -68,6 +75,7 @@ class Client:
         *,
         client_id: str = "tenure",
         connect: Callable[[Address, str, Deadline], Asking] = Connection,
+        on_wait: Callable[[bool], object] | None = None,
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -75,6 +83,8 @@ class Client:
         self._bootstrap = parse_addresses(bootstrap)
         self._client_id = client_id
         self._connect = connect
+        self._on_wait = on_wait or _nobody
+        self._attempts_max = ATTEMPTS_MAX
         self._clock = clock
         self._pause = pause
         self._connections: dict[Address, Asking] = {}
@@ -92,19 +102,24 @@ class Client:
         while self._connections:
             self._connections.popitem()[1].close()
 
+    def try_once(self) -> None:
+        """Try each later call only once, and call `on_wait` no more: for a caller that tries again by itself."""
+        self._attempts_max = 1
+        self._on_wait = _nobody
+
     def request(self, message: Message, node: Node | None = None, *, at_least: int = 0) -> Any:
         """Send `message` in the highest common version and return the response.
 
         node: the receiver, by default the first bootstrap address that accepts. at_least: the first version of the API
         that can express the request.
         """
-        lost = Unreachable("no time to ask")
-        for deadline in self._attempts():
+        tries = self._tries()
+        for deadline in tries:
             try:
                 return self._send(message, node, deadline, at_least)
             except Unreachable as error:
-                lost = error
-        raise lost
+                tries.lost = error
+        raise tries.lost or Unreachable("no time to ask")
 
     def nodes(self) -> list[Node]:
         """Every server of the cluster."""
@@ -129,20 +144,20 @@ class Client:
         answers: dict[str, Result | Refused] = {
             group_id: Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, _quoted(group_id)) for group_id in group_ids
         }
-        lost: Unreachable | None = None
-        for deadline in self._attempts() if answers else ():
+        tries = self._tries()
+        for deadline in tries if answers else ():
             try:
                 for node, asked in self._coordinators(answers, deadline).items():
                     response = self._send(request(asked), node, deadline, at_least)
                     for group_id, code, result in results(response, node):
                         answers[group_id] = Refused(code, _quoted(group_id)) if code else result
-                lost = None
+                tries.lost = None
             except Unreachable as error:
-                lost = error
+                tries.lost = error
             if not any(_moved(answer) for answer in answers.values()):
                 return answers
-        if lost is not None:
-            raise lost
+        if tries.lost is not None:
+            raise tries.lost
         return answers
 
     def _coordinators(self, answers: dict[str, Any], deadline: Deadline) -> dict[Node, list[str]]:
@@ -168,30 +183,29 @@ class Client:
             found = self._send(FindCoordinatorRequest(key=group_id, key_type=KEY_TYPE_GROUP), None, deadline)
             yield _Coordinator(group_id, found.error_code, Node(found.node_id, Address(found.host, found.port)))
 
-    def _attempts(self) -> Iterator[Deadline]:
-        """Yield the deadline of one call, once for each try that there is time for."""
-        deadline = Deadline(self.timeout, self._clock)
-        pause = PAUSE_FIRST
-        for _ in range(ATTEMPTS_MAX):
-            yield deadline
-            if deadline.left <= pause:
-                return
-            self._pause(pause)
-            pause = min(2 * pause, PAUSE_MAX)
+    def _tries(self) -> _Tries:
+        return _Tries(self._attempts_max, Deadline(self.timeout, self._clock), self._pause_noted)
+
+    def _pause_noted(self, seconds: float) -> None:
+        self._on_wait(True)
+        self._pause(seconds)
 
     def _send(self, message: Message, node: Node | None, deadline: Deadline, at_least: int = 0) -> Any:
         address = self._any_address(deadline) if node is None else node.address
         connection = self._connection(address, deadline)
         version = connection.version(type(message), at_least)
         try:
-            return connection.request(message, version, deadline)
+            response = connection.request(message, version, deadline)
         except BaseException:
             del self._connections[address]
             connection.close()
             raise
+        self._on_wait(False)
+        return response
 
     def _connection(self, address: Address, deadline: Deadline) -> Asking:
         if address not in self._connections:
+            self._on_wait(True)
             self._connections[address] = self._connect(address, self._client_id, deadline)
         return self._connections[address]
 
@@ -207,6 +221,29 @@ class Client:
             else:
                 return address
         raise AssertionError("parse_addresses returns at least one")
+
+
+class _Tries:
+    """The tries of one call: yields its deadline, once for each try that there is time for.
+
+    lost: why the last try failed, None if a server answered.
+    """
+
+    def __init__(self, at_most: int, deadline: Deadline, pause: Callable[[float], object]) -> None:
+        self.lost: Unreachable | None = None
+        self._at_most = at_most
+        self._deadline = deadline
+        self._pause = pause
+
+    def __iter__(self) -> Iterator[Deadline]:
+        deadline, pause = self._deadline, PAUSE_FIRST
+        for number in range(1, self._at_most + 1):
+            yield deadline
+            is_closed = isinstance(self.lost, PortClosed) and deadline.passed + pause >= CLOSED_WITHIN
+            if number == self._at_most or deadline.left <= pause or is_closed:
+                return
+            self._pause(pause)
+            pause = min(2 * pause, PAUSE_MAX)
 
 
 class _Coordinator(NamedTuple):
@@ -230,6 +267,10 @@ def parse_addresses(text: str) -> list[Address]:
             raise ValueError(f"{part.strip()!r} is not HOST:PORT")
         addresses.append(Address(host, int(port)))
     return addresses
+
+
+def _nobody(_waits: bool) -> None:  # noqa: FBT001  as on_wait is called
+    """Hears of the waits of a client whose caller doesn't ask."""
 
 
 def _moved(answer: object) -> bool:

@@ -11,9 +11,10 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
+from ipaddress import ip_address
 from typing import Any, NamedTuple, Protocol
 
-from coordinator.client.errors import Refused, Unreachable
+from coordinator.client.errors import PortClosed, Refused, Unreachable
 from protocol.connection import FrameReader
 from protocol.errors import ProtocolError
 from protocol.header import decode_response, encode_request
@@ -43,12 +44,18 @@ class Deadline:
 
     def __init__(self, timeout: float, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._end = clock() + timeout
+        self._began = clock()
+        self._end = self._began + timeout
 
     @property
     def left(self) -> float:
         """The seconds until the deadline; 0 or less after it."""
         return self._end - self._clock()
+
+    @property
+    def passed(self) -> float:
+        """The seconds since it was set."""
+        return self._clock() - self._began
 
 
 class Asking(Protocol):
@@ -179,7 +186,14 @@ def _socket_timeout(address: Address, deadline: Deadline) -> float:
 def _lost(address: Address, error: OSError) -> Unreachable:
     if isinstance(error, TimeoutError):
         return Unreachable(f"{address} did not answer in time")
-    return Unreachable(f"{address}: {error.strerror or error}")
+    lost = PortClosed if isinstance(error, ConnectionRefusedError) and _is_here(address) else Unreachable
+    return lost(f"{address}: {error.strerror or error}")
+
+
+def _is_here(address: Address) -> bool:
+    """Whether the address is on the loopback."""
+    found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
+    return all(ip_address(str(there[0])).is_loopback for *_, there in found)
 
 
 def software_version() -> str:

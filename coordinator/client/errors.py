@@ -17,6 +17,10 @@ class Unreachable(ClientError):
     """The client could not connect, lost the connection, or got no answer in time."""
 
 
+class PortClosed(Unreachable):
+    """Nothing listens at the address, which is on this machine."""
+
+
 class Refused(ClientError):
     """The server answered with an error.
 

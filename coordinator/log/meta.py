@@ -35,10 +35,11 @@ _KNOWN_NAMES = frozenset({FILE_NAME, f"{FILE_NAME}.new", f"{TOPICS_NAME}.new", "
 
 
 class Claim(NamedTuple):
-    """A claimed folder. lost: files that are missing although the folder was in use before."""
+    """A claimed folder. lost: files that are missing although the folder was in use. is_new: nothing was kept there."""
 
     cluster_id: str
     lost: list[Path]
+    is_new: bool
 
 
 def refuse_foreign(data_dir: Path) -> None:
@@ -97,7 +98,7 @@ def claim_folder(data_dir: Path, config: Config, fresh_id: Callable[[], UUID]) -
     }
     if known != known | meant:
         _write(path, known | meant)
-    return Claim(meant["cluster.id"], lost)
+    return Claim(meant["cluster.id"], lost, is_new=held is None and not partitions)
 
 
 def noted_partition_count(data_dir: Path) -> int | None:

@@ -109,8 +109,9 @@ def lock_folder(config: Config) -> Callable[[], None]:
 def read_folder(config: Config, fresh_id: Callable[[], UUID]) -> Contents:
     """Claim the locked data folder, and read its contents. Raises ConfigError, EngineError, OSError."""
     data_dir = Path(config.log_dirs)
-    cluster_id, lost = claim_folder(data_dir, config, fresh_id)
-    notices = [Notice("file_lost", {"file": str(path)}) for path in lost]
+    cluster_id, lost, is_new = claim_folder(data_dir, config, fresh_id)
+    notices = [Notice("data_folder_made", {"folder": str(data_dir.absolute())})] if is_new else []
+    notices += [Notice("file_lost", {"file": str(path)}) for path in lost]
     file = TopicsFile(data_dir)
     saved = file.load()
     topics = saved or {}

@@ -1,4 +1,7 @@
-"""Logs that real clients made, on Tenure and (marked `oracle`) on Apache Kafka 3.9 and 4.2."""
+"""Logs that real clients made, on Tenure and (marked `oracle`) on Apache Kafka 3.9 and 4.2.
+
+Where Spark isn't installed (`make test` installs everything else), its modules are skipped and say so.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -28,10 +32,29 @@ from tests.support.apache import VERSION, VERSION_4, ApacheKafka, run_tool
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import Tenure, wait_until
 
+ON_SPARK = ("tests/audit/spark/", "tests/audit/test_following.py")
+"""Where tests import pyspark; all of them are marked `spark`."""
+
 TOPIC = "orders"
 MOVING_TOPICS = ("left", "right")
 PARTITION_COUNT = 4
 SETTINGS = {"group.initial.rebalance.delay.ms": "1500", "offsets.topic.num.partitions": str(PARTITION_COUNT)}
+
+
+class WithoutSpark(pytest.Module):
+    """A module that can't be imported without pyspark."""
+
+    def collect(self) -> list[pytest.Item]:
+        """Skip the module."""
+        pytest.skip("pyspark is not installed: make test-spark installs it")
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    """Skip modules on Spark if it isn't installed."""
+    name = module_path.relative_to(parent.config.rootpath).as_posix()
+    if name.startswith(ON_SPARK) and find_spec("pyspark") is None:
+        return WithoutSpark.from_parent(parent, path=module_path)
+    return None
 
 
 @dataclass

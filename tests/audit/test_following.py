@@ -27,6 +27,8 @@ from coordinator.audit.spark.tail import Offset, TailReader
 from tests.audit.check.test_checks import FAULTS, LEGAL
 from tests.audit.scenes import GROUP, Scene, clean, group_on, static_members
 
+pytestmark = pytest.mark.spark
+
 LIMITS = Limits()
 TORN = "torn_tail"
 """An audit reports it at the end of a log; a look waits for the next bytes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -114,27 +115,31 @@ def test_wrong_usage_is_refused(arguments: list[str]) -> None:
     assert "DATA_DIR" in errors
 
 
-def test_what_spark_could_not_read_is_said_before_it_starts(tmp_path: Path) -> None:
-    """The command names a folder without a log, or a cluster that doesn't answer, before Spark starts."""
-    for arguments in (
-        [tmp_path, "--spark"],
-        [tmp_path, "--follow", "--out", tmp_path],
-        ["--bootstrap-server", "127.0.0.1:1"],
-    ):
-        code, output, errors = run(*arguments)
-        assert (code, output) == (2, "")
-        assert len(errors.splitlines()) == 1
+def test_a_cluster_that_does_not_answer_is_exit_code_5() -> None:
+    """The command asks the cluster as every command does, before it needs Spark."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+    assert run("--bootstrap-server", address) == (5, "", f"tenure: {address}: Connection refused\n")
 
 
-def test_missing_package_is_named(tmp_path: Path) -> None:
-    """Without the extra the command says what to install; the other commands work without it."""
-    hide = "import sys; sys.modules['pyarrow'] = None; from coordinator.cli.main import main; main(sys.argv[1:])"
+@pytest.mark.parametrize(
+    ("package", "option", "needs"),
+    [
+        ("pyarrow", [], "the audit needs pyarrow: {} (the extra `audit`)"),
+        ("pyspark", ["--spark"], "the audit on Spark needs pyspark: {} (the extra `spark`)"),
+    ],
+)
+def test_missing_package_is_named(tmp_path: Path, package: str, option: list[str], needs: str) -> None:
+    """Without an extra the command says what to install; the other commands work without it."""
+    hide = f"import sys; sys.modules['{package}'] = None; from coordinator.cli.main import main; main(sys.argv[1:])"
     done = subprocess.run(
-        [sys.executable, "-c", hide, "audit", str(tmp_path)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", hide, "audit", str(clean().write(tmp_path)), *option],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stdout) == (2, "")
-    advice = "`make install` in a clone of Tenure installs it (the extra `audit`)"
-    assert done.stderr == f"tenure: the audit needs pyarrow: {advice}\n"
+    assert done.stderr == f"tenure: {needs.format('`make install` in a clone of Tenure installs it')}\n"
     for name in ("--help", "log"):
         assert subprocess.run([sys.executable, "-c", hide, name], capture_output=True, check=False).returncode in {0, 2}
 

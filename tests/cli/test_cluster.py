@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import select
+import socket
 import subprocess
+from contextlib import suppress
 
 import pytest
-import typer
 
-from coordinator.cli.cluster import duration_ms
 from coordinator.cli.groups import app
 from coordinator.cli.members import app as members_app
 from protocol.messages import LeaveGroupResponse, ListGroupsResponse
@@ -35,6 +38,44 @@ def test_unreachable_server_ends_with_5_in_time() -> None:
     assert done.stderr.count("\n") == 1
 
 
+def on_a_terminal(bootstrap: str, *arguments: str, until: str = "") -> str:
+    """What `tenure groups list` prints on a terminal, to its end or until a text."""
+    ours, theirs = pty.openpty()
+    command = [*tenure_command(), "groups", "list", "--bootstrap-server", bootstrap, *arguments]
+    printed = ""
+    try:
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs) as process:
+            os.close(theirs)
+            with suppress(OSError):  # the command closed the terminal
+                while (not until or until not in printed) and select.select([ours], [], [], WITHIN_S)[0]:
+                    printed += os.read(ours, 1024).decode()
+                process.kill()
+    finally:
+        os.close(ours)
+    return printed
+
+
+def test_on_a_terminal_a_wait_is_said_at_once() -> None:
+    """While a server doesn't answer, a line says for what the command waits and how long."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        line = f"tenure: waiting for {address}, up to 3600 s"
+        assert on_a_terminal(address, "--timeout", "3600", until=line) == line
+
+
+def test_the_line_about_a_wait_is_gone_with_the_answer() -> None:
+    """An answer erases the line, and so does the failure, which has a line of its own."""
+    with Scripted({"ListGroups": [ListGroupsResponse()]}) as server:
+        line = f"tenure: waiting for {server.bootstrap}, up to 5 s"
+        erased = f"{line}\r{' ' * len(line)}\r"
+        assert on_a_terminal(server.bootstrap) == erased
+        server.answers("ListGroups", ListGroupsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        refused = on_a_terminal(server.bootstrap)
+        assert refused.startswith(f"{erased}tenure: list of groups on {server.bootstrap}: CLUSTER_AUTHORIZATION_FAILED")
+        bootstrap = server.bootstrap
+    assert on_a_terminal(bootstrap) == f"{erased}tenure: {bootstrap}: Connection refused\r\n"
+
+
 @pytest.mark.parametrize(
     ("answer", "code", "why"),
     [
@@ -56,18 +97,6 @@ def test_each_failure_has_its_code_and_one_line(answer: object, code: int, why: 
     assert ran.code == code
     assert why in ran.err
     assert ran.err.count("\n") == (1 if code else 0)
-
-
-def test_a_duration_that_is_too_long_is_said_to_be() -> None:
-    """The error calls only a duration too long that is one; any other text is no duration."""
-    assert duration_ms("10000d") == 10_000 * 24 * 3_600_000
-    assert duration_ms("0" * 5_000 + "90s") == 90_000
-    for text in ("10001d", "99999999999d", "864000001s", "9" * 5_000 + "s"):
-        with pytest.raises(typer.BadParameter, match="is too long: 10000d at most"):
-            duration_ms(text)
-    for text in ("1", "d", "1w", "-1d", "1.5h", "99999999999"):
-        with pytest.raises(typer.BadParameter, match="is not a duration: 90s, 15m, 2h, 7d"):
-            duration_ms(text)
 
 
 def test_too_old_server_is_a_refusal() -> None:

@@ -21,6 +21,7 @@ from tests.client.scripted import Scripted
 from tests.support.patience import WITHIN_S
 
 ABSENT = "nobody-made-this-group"
+STAYS = "group {} still has members, so it is not deleted: stop them first"
 
 
 @pytest.fixture(scope="session")
@@ -201,7 +202,7 @@ def test_delete(run: Run, emptied: str) -> None:
 
 
 def test_delete_refuses_a_group_with_members(run: Run, group: str, emptied: str) -> None:
-    """A group with members gives exit code 4 with Kafka's error name; the others are deleted; the highest code wins."""
+    """A group with members gives exit code 4 and a reason; the others are deleted; the highest code wins."""
     ran = run(app, "delete", group, ABSENT, emptied, "--output", "json")
     assert ran.code == 4
     assert ran.json == [
@@ -209,8 +210,17 @@ def test_delete_refuses_a_group_with_members(run: Run, group: str, emptied: str)
         {"group_id": ABSENT, "error": "GROUP_ID_NOT_FOUND"},
         {"group_id": emptied, "error": None},
     ]
-    assert ran.err == f"tenure: group '{group}': NON_EMPTY_GROUP; no such group: {ABSENT}\n"
+    assert ran.err == f"tenure: {STAYS.format(group)}; no such group: {ABSENT}\n"
     assert run(app, "describe", group).code == 0
+
+
+def test_delete_says_once_what_stays(run: Run, group: str, emptied: str) -> None:
+    """The table has the deleted groups alone, and there is none without them."""
+    ran = run(app, "delete", group)
+    assert (ran.code, ran.out, ran.err) == (4, "", f"tenure: {STAYS.format(group)}\n")
+    ran = run(app, "delete", group, emptied)
+    assert (ran.code, ran.err) == (4, f"tenure: {STAYS.format(group)}\n")
+    assert ran.rows == [{"GROUP": emptied, "RESULT": "deleted"}]
 
 
 def test_delete_of_an_absent_group(run: Run) -> None:

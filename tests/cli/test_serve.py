@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -72,6 +73,25 @@ def test_it_says_that_it_is_ready_and_ends_on_a_signal(tmp_path: Path, signal_nu
         process.send_signal(signal_number)
         rest, _ = process.communicate(timeout=WITHIN_S)
         assert (process.returncode, rest) == (0, "")
+
+
+@pytest.mark.parametrize("arguments", [["--log-format", "text"], ["--log-format", "json"], ["--workers", "2"]])
+def test_a_new_data_folder_is_said(tmp_path: Path, arguments: list[str]) -> None:
+    """One log line names a data folder that is made or was empty, and none a folder that was in use."""
+
+    def lines() -> list[str]:
+        with serving(tmp_path, *arguments) as (process, ready):
+            assert ready
+            process.terminate()
+            process.communicate(timeout=WITHIN_S)
+        return [line for line in (tmp_path / "log").read_text().splitlines() if "data folder" in line]
+
+    (line,) = lines()
+    assert f"{tmp_path / 'data'} is a new data folder: no group is in it yet" in line
+    assert lines() == []
+    shutil.rmtree(tmp_path / "data")
+    (tmp_path / "data").mkdir()
+    assert len(lines()) == 1
 
 
 def test_settings_come_from_everywhere(tmp_path: Path) -> None:

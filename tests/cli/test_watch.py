@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 
 from coordinator.cli.main import make_app
-from coordinator.cli.watch import EventLines
+from coordinator.cli.watch import WAIT_MS, EventLines, follow
+from coordinator.client.client import Client
+from coordinator.client.events import EventReader, Polled
 from coordinator.timeline.words import cause_text
 from protocol.messages import FindCoordinatorRequest, JoinGroupRequest
 from tests.cli.conftest import at, run_app
@@ -212,9 +214,6 @@ def test_what_else_happens_has_a_line() -> None:
     ]
 
 
-AWAY_AFTER_S = "3"
-
-
 def said(text: str) -> list[str]:
     """What watch reports about the server, in order: away or back."""
     return re.findall(r"the server is (away|back)", text)
@@ -222,14 +221,11 @@ def said(text: str) -> list[str]:
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_server_that_goes_away_is_waited_for(tmp_path: Path, workers: str) -> None:
-    """Watch reports once that the server is away and once that it is back, and prints each event once.
-
-    On a busy machine a server that answers late counts as away too, and then as back.
-    """
+    """Watch says at once that the server is away, long before an answer is late, and later that it is back."""
     settings, arguments = {"group.initial.rebalance.delay.ms": "0"}, ["--workers", workers]
     with (
         Tenure(settings, arguments=arguments) as server,
-        watching(server, tmp_path, "g", "--timeout", AWAY_AFTER_S) as text,
+        watching(server, tmp_path, "g", "--timeout", str(2 * WITHIN_S)) as text,
     ):
         wait_until(lambda: restarted(server) and "[g] " in text(), "it looks on", WITHIN_S)
         for _ in range(2):
@@ -248,11 +244,33 @@ def test_a_server_that_goes_away_is_waited_for(tmp_path: Path, workers: str) -> 
         assert reported == ["away", "back"] * (len(reported) // 2)
 
 
+class Noting(EventReader):
+    """Notes how long each poll would wait for events, and doesn't wait."""
+
+    waited_ms = -1
+
+    def poll_each(self, wait_ms: int) -> Polled:
+        """Poll without a wait."""
+        self.waited_ms = wait_ms
+        return super().poll_each(0)
+
+
+@pytest.mark.parametrize(("timeout_s", "wait_ms"), [(5.0, WAIT_MS), (0.5, 250)])
+def test_a_server_with_nothing_to_tell_is_not_away(timeout_s: float, wait_ms: int) -> None:
+    """A poll waits half as long as an answer may take, so a quiet server is never taken for one that is away."""
+    with Tenure() as server, Client(server.bootstrap) as client:
+        reader = Noting(client)
+        reader.begin_with(0)
+        client.timeout = timeout_s
+        next(follow(client, reader))
+    assert reader.waited_ms == wait_ms
+
+
 def test_a_server_that_comes_back_without_events_is_no_longer_waited_for(tmp_path: Path) -> None:
     """A server without events has nothing to watch: exit code 4, as at the start."""
     printed = tmp_path / "watch.out"
     with Tenure({"group.initial.rebalance.delay.ms": "0"}) as server:
-        command = [*tenure_command(), "watch", "--bootstrap-server", server.bootstrap, "--timeout", AWAY_AFTER_S]
+        command = [*tenure_command(), "watch", "--bootstrap-server", server.bootstrap, "--timeout", "3"]
         with printed.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT) as process:
             try:
                 wait_until(lambda: restarted(server) and "[g] " in printed.read_text(), "it looks on", WITHIN_S)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from coordinator.client.client import ATTEMPTS_MAX, COORDINATOR_MOVED, Client, parse_addresses
-from coordinator.client.connection import Address
+from coordinator.client.connection import Address, Connection
 from coordinator.client.errors import Refused, Unreachable
 from protocol.errors import ProtocolError
 from protocol.messages import (
@@ -78,13 +78,60 @@ def test_bootstrap_that_is_no_address_is_a_value_error(text: str) -> None:
         Client(text)
 
 
+def closes(*_: object) -> Connection:
+    """Refuse a connection, as a node on another machine."""
+    raise Unreachable("another machine: Connection refused")
+
+
 def test_nobody_listens() -> None:
     """The client tries a port that refuses until the deadline, and not longer."""
     clock = Clock()
-    with refusing_port() as port, pytest.raises(Unreachable, match="refused"):
-        client_of(f"127.0.0.1:{port}", clock, timeout=5.0).request(ListGroupsRequest())
+    client = Client("127.0.0.1:1", 5.0, clock=clock, pause=clock.pause, connect=closes)
+    with pytest.raises(Unreachable, match="refused"):
+        client.request(ListGroupsRequest())
     assert 4.0 < clock.now <= 5.0
     assert clock.pauses == sorted(clock.pauses)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_closed_port_of_this_machine_is_given_up_soon(host: str) -> None:
+    """After less than a second, whatever the deadline; several tries, because a server may just be starting there."""
+    with refusing_port() as port:
+        for timeout in (5.0, 60.0):
+            clock = Clock()
+            with pytest.raises(Unreachable, match="refused"):
+                client_of(f"{host}:{port}", clock, timeout).request(ListGroupsRequest())
+            assert clock.now < 1.0
+            assert len(clock.pauses) > 2
+        clock = Clock()
+        with pytest.raises(Unreachable, match="refused"):
+            describe(client_of(f"{host}:{port}", clock), "g")
+        assert clock.now < 1.0
+
+
+def test_each_wait_is_told_and_its_end() -> None:
+    """The client tells of a wait before it connects and before it pauses, and that it is over with an answer."""
+    told: list[bool] = []
+    clock = Clock()
+    with Scripted({"ListGroups": [HANG_UP, ListGroupsResponse()]}) as server:
+        client = Client(server.bootstrap, on_wait=told.append, clock=clock, pause=clock.pause)
+        with client:
+            client.request(ListGroupsRequest())
+            assert told == [True, True, True, False]
+            client.request(ListGroupsRequest())
+            assert told[4:] == [False]
+
+
+def test_a_caller_may_try_again_by_itself() -> None:
+    """After `try_once` a call fails with its first try, and the client tells of no wait."""
+    told: list[bool] = []
+    clock = Clock()
+    with Scripted({"ListGroups": [HANG_UP]}) as server:
+        client = Client(server.bootstrap, on_wait=told.append, clock=clock, pause=clock.pause)
+        client.try_once()
+        with client, pytest.raises(Unreachable, match="closed the connection"):
+            client.request(ListGroupsRequest())
+    assert (told, clock.pauses, len(server.asked("ListGroups"))) == ([], [], 1)
 
 
 def test_tries_are_bounded_whatever_the_clock_says() -> None:
@@ -92,7 +139,7 @@ def test_tries_are_bounded_whatever_the_clock_says() -> None:
     pauses: list[float] = []
     with refusing_port() as port, pytest.raises(Unreachable):
         Client(f"127.0.0.1:{port}", 5.0, clock=lambda: 0.0, pause=pauses.append).request(ListGroupsRequest())
-    assert len(pauses) == ATTEMPTS_MAX
+    assert len(pauses) == ATTEMPTS_MAX - 1
 
 
 def test_next_bootstrap_address_is_asked_when_one_is_dead() -> None:

@@ -24,8 +24,8 @@ from tests.server.harness import config_of
 
 def test_the_cluster_id_is_made_once_and_stays(tmp_path: Path) -> None:
     """A first start makes the cluster id and a second start finds it; the file has Kafka's names."""
-    cluster_id, lost = claim_folder(tmp_path, config_of(), uuid4)
-    assert lost == []
+    cluster_id, lost, is_new = claim_folder(tmp_path, config_of(), uuid4)
+    assert (lost, is_new) == ([], True)
     content = (tmp_path / FILE_NAME).read_bytes()
     assert claim_folder(tmp_path, config_of(), uuid4).cluster_id == cluster_id
     assert (tmp_path / FILE_NAME).read_bytes() == content
@@ -39,7 +39,7 @@ def test_the_cluster_id_is_made_once_and_stays(tmp_path: Path) -> None:
 def test_what_kafka_wrote_is_kept(tmp_path: Path) -> None:
     """A server keeps the ids of a folder that was a broker's, and the other lines of the file."""
     (tmp_path / FILE_NAME).write_text("#\n#Sat\nversion=1\ncluster.id=abc\nnode.id=1\ndirectory.id=def\nother=x\n")
-    assert claim_folder(tmp_path, config_of(), uuid4) == ("abc", [])
+    assert claim_folder(tmp_path, config_of(), uuid4) == ("abc", [], False)
     held = parse_properties((tmp_path / FILE_NAME).read_text())
     assert (held["directory.id"], held["other"]) == ("def", "x")
 

@@ -16,12 +16,12 @@ from typing import NoReturn
 
 import typer
 
-from coordinator.cli.cluster import OutputForm
 from coordinator.cli.demo.consumer import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS
 from coordinator.cli.demo.display import display, summary
 from coordinator.cli.demo.processes import DemoFailed, Server
 from coordinator.cli.demo.roll import DOWN_S, KILL_AFTER, PARTITION_COUNT, WORKERS, Figures, Roll
 from coordinator.cli.exit_codes import ExitCode, fail
+from coordinator.cli.options import OutputForm
 from coordinator.cli.output import Output, print_json
 from coordinator.client.client import Client
 from coordinator.client.errors import ClientError
@@ -41,7 +41,7 @@ def demo(output: OutputForm = Output.TABLE) -> None:
     if importlib.util.find_spec("confluent_kafka") is None:
         fail(
             ExitCode.USAGE,
-            "the demo's consumers are confluent-kafka's, which isn't installed: pip install confluent-kafka",
+            "the demo's consumers need confluent-kafka, which isn't installed: `make demo` in a clone installs it",
         )
     for ending in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ending, _end)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coordinator.cli.exit_codes import ExitCode, fail, warn
+from coordinator.cli.options import Command, output_form, whole_number
 from coordinator.cli.output import Output, counted
 
 if TYPE_CHECKING:
@@ -82,13 +83,18 @@ def _begins_with_batch(path: Path) -> bool:
         return False
 
 
-@app.command("dump")
+@app.command("dump", cls=Command)
 def dump_command(
     path: Source,
     group_id: Annotated[
         str | None, typer.Option("--group", metavar="GROUP", help="Only records of this group.")
     ] = None,
-    output: Annotated[Output, typer.Option("--output", help="Columns, or JSON: one object per line.")] = Output.TABLE,
+    output: Annotated[
+        Output,
+        typer.Option(
+            "--output", metavar="table|json", parser=output_form, help="Columns, or JSON: one object per line."
+        ),
+    ] = Output.TABLE,
 ) -> None:
     """Print every record of the log, decoded."""
     from coordinator.cli.log.dump import print_lines
@@ -103,16 +109,21 @@ def dump_command(
         fail(ExitCode.FINDINGS, f"damage in {counted(counts.damaged, 'place')}")
 
 
-@app.command("verify")
+@app.command("verify", cls=Command)
 def verify_command(
     path: Source,
     partition_count: Annotated[
         int | None,
         typer.Option(
-            "--partitions", metavar="N", min=1, help="offsets.topic.num.partitions; by default found in the folder."
+            "--partitions",
+            metavar="N",
+            parser=whole_number,
+            help="offsets.topic.num.partitions; by default found in the folder.",
         ),
     ] = None,
-    output: Annotated[Output, typer.Option("--output", help="Lines, or JSON.")] = Output.TABLE,
+    output: Annotated[
+        Output, typer.Option("--output", metavar="table|json", parser=output_form, help="Lines, or JSON.")
+    ] = Output.TABLE,
 ) -> None:
     """Check the log: checksums, order, every record, each group's last state."""
     from coordinator.cli.log.report import Progress, print_report
@@ -137,7 +148,7 @@ def verify_command(
 KafkaLogDir = Annotated[Path, typer.Argument(metavar="KAFKA_LOG_DIR", help="One of a stopped broker's log.dirs.")]
 KafkaLogDirs = Annotated[
     list[Path],
-    typer.Argument(metavar="KAFKA_LOG_DIR...", help="All log.dirs of a stopped broker, or of several brokers."),
+    typer.Argument(metavar="KAFKA_LOG_DIR", help="All log.dirs of a stopped broker, or of several brokers."),
 ]
 DataDir = Annotated[Path, typer.Option("--data-dir", metavar="DIR", help="The data folder of a stopped Tenure.")]
 
@@ -146,7 +157,7 @@ NewDataDir = Annotated[
 ]
 
 
-@app.command("import")
+@app.command("import", cls=Command)
 def import_command(
     kafka_dirs: KafkaLogDirs,
     data_dir: NewDataDir,
@@ -166,7 +177,7 @@ def import_command(
     _move(lambda: import_log(kafka_dirs, data_dir, partition_count), f"{sources} is imported into {data_dir}")
 
 
-@app.command("export")
+@app.command("export", cls=Command)
 def export_command(kafka_dir: KafkaLogDir, data_dir: DataDir) -> None:
     """Copy the groups of a data folder to a stopped broker that has no groups."""
     from coordinator.cli.log.transfer import export_log

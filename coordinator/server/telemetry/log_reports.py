@@ -69,6 +69,9 @@ REPORTS = {
     "topics_not_written": Report(Level.ERROR, lambda _, said: f"topics can't be changed: {said['reason']}"),
     "retention_failed": Report(Level.WARN, lambda log, said: f"{log}: old segments can't be removed: {said['reason']}"),
     "segments_removed": Report(Level.INFO, lambda log, said: f"{log}: {said['segments']} old segments are removed"),
+    "data_folder_made": Report(
+        Level.INFO, lambda _, said: f"{said['folder']} is a new data folder: no group is in it yet"
+    ),
     "file_lost": Report(
         Level.WARN,
         lambda _, said: (

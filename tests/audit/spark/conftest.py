@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql import SparkSession
 
-from coordinator.audit.spark.session import make_session
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 LEFT_OPEN = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 """pyspark leaves the sockets that bring results to the garbage collector."""
@@ -27,6 +28,8 @@ def collected() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def session() -> Iterator[SparkSession]:
     """Return a session of this machine."""
+    from coordinator.audit.spark.session import make_session  # noqa: PLC0415  where pyspark isn't installed, no test asks
+
     made = make_session("local[2]")
     yield made
     made.stop()

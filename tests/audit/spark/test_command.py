@@ -10,15 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from coordinator.cli.main import make_app
 from tests.audit.scenes import clean
+from tests.cli.conftest import run_app
 from tests.support.tenure import wait_until
+
+pytestmark = pytest.mark.spark
 
 WITHIN_S = 300.0
 ROOT = Path(__file__).resolve().parents[3]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
-@pytest.mark.spark
 def test_following_ends_with_a_signal(tmp_path: Path) -> None:
     """After a signal it exits with 0, without a traceback and without files of Spark in the working folder."""
     folder, out, here = clean().write(tmp_path / "log"), tmp_path / "out", tmp_path / "here"
@@ -44,7 +47,6 @@ def test_following_ends_with_a_signal(tmp_path: Path) -> None:
     assert list(here.iterdir()) == []
 
 
-@pytest.mark.spark
 def test_failure_of_spark_is_exit_code_2(tmp_path: Path) -> None:
     """A failure of Spark is exit code 2 and one line; here a file is in the place of a table's folder."""
     folder, out = clean().write(tmp_path / "log"), tmp_path / "out"
@@ -58,3 +60,11 @@ def test_failure_of_spark_is_exit_code_2(tmp_path: Path) -> None:
     assert (done.returncode, len(lines)) == (2, 1), done.stderr
     assert lines[0].startswith("tenure: Spark: ")
     assert "Traceback" not in done.stderr
+
+
+def test_what_spark_could_not_read_is_said_before_it_starts(tmp_path: Path) -> None:
+    """The command names a folder without a log before Spark starts."""
+    for arguments in (["--spark"], ["--follow", "--out", str(tmp_path)]):
+        ran = run_app(make_app("audit"), "audit", str(tmp_path), *arguments)
+        assert (ran.code, ran.out) == (2, "")
+        assert len(ran.err.splitlines()) == 1

@@ -16,11 +16,12 @@ from coordinator.audit.show.summary import summary
 from coordinator.audit.spark.main import main
 from tests.audit.scenes import Scene, static_members
 
+pytestmark = pytest.mark.spark
+
 ROOT = Path(__file__).resolve().parents[3]
 SUBMIT = Path(sys.executable).with_name("spark-submit")
 
 
-@pytest.mark.spark
 def test_submitted_to_a_cluster_it_finds_the_same(tmp_path: Path) -> None:
     """With two executors in processes of their own the audit finds the same."""
     folder = Scene().group(static_members(a=1, b=1), 1).commit(5).commit(4).write(tmp_path / "log")

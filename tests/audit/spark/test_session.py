@@ -12,6 +12,8 @@ from pyspark.sql import SparkSession
 from coordinator.audit.audit import NothingRead
 from coordinator.audit.spark.session import KNOWN_TO_WORK, make_session, reporting_spark_failures
 
+pytestmark = pytest.mark.spark
+
 
 def test_java_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The program looks for Java before it imports Spark."""

@@ -9,10 +9,14 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from coordinator.audit.read.logs import plan
 from coordinator.audit.read.tables import SCHEMAS, to_rows
 from coordinator.audit.spark.split import RAW, Split, raw_rows, read_plan, read_split, write_plan
 from tests.audit.scenes import clean
+
+pytestmark = pytest.mark.spark
 
 
 def test_task_is_read_range_by_range(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from coordinator.audit.spark.tail import Offset, TailReader
 from tests.audit.scenes import Scene
 from tests.support.batches import old_messages
 
+pytestmark = pytest.mark.spark
+
 
 class Following:
     """A reader with the pieces of its last look; `restart` loses all but the checkpoint."""
