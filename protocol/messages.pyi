@@ -181,6 +181,7 @@ class FetchRequest(Message):
         last_fetched_epoch: int
         log_start_offset: int
         partition_max_bytes: int
+        replica_directory_id: UUID
         def __init__(
             self,
             *,
@@ -190,6 +191,7 @@ class FetchRequest(Message):
             last_fetched_epoch: int = ...,
             log_start_offset: int = ...,
             partition_max_bytes: int = ...,
+            replica_directory_id: UUID = ...,
             unknown_tagged_fields: dict[int, bytes] = ...,
         ) -> None: ...
 
@@ -1869,6 +1871,154 @@ class AlterConfigsResponse(Message):
         unknown_tagged_fields: dict[int, bytes] = ...,
     ) -> None: ...
 
+class AlterReplicaLogDirsRequest(Message):
+    API_KEY: ClassVar[int]
+
+    class AlterReplicaLogDir(Message):
+        path: str
+        topics: list[AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic]
+        def __init__(
+            self,
+            *,
+            path: str = ...,
+            topics: list[AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class AlterReplicaLogDirTopic(Message):
+        name: str
+        partitions: list[int]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partitions: list[int] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    dirs: list[AlterReplicaLogDirsRequest.AlterReplicaLogDir]
+    def __init__(
+        self,
+        *,
+        dirs: list[AlterReplicaLogDirsRequest.AlterReplicaLogDir] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class AlterReplicaLogDirsResponse(Message):
+    API_KEY: ClassVar[int]
+
+    class AlterReplicaLogDirTopicResult(Message):
+        topic_name: str
+        partitions: list[AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult]
+        def __init__(
+            self,
+            *,
+            topic_name: str = ...,
+            partitions: list[AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class AlterReplicaLogDirPartitionResult(Message):
+        partition_index: int
+        error_code: int
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            error_code: int = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    results: list[AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        results: list[AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class DescribeLogDirsRequest(Message):
+    API_KEY: ClassVar[int]
+
+    class DescribableLogDirTopic(Message):
+        topic: str
+        partitions: list[int]
+        def __init__(
+            self,
+            *,
+            topic: str = ...,
+            partitions: list[int] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    topics: list[DescribeLogDirsRequest.DescribableLogDirTopic] | None
+    def __init__(
+        self,
+        *,
+        topics: list[DescribeLogDirsRequest.DescribableLogDirTopic] | None = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class DescribeLogDirsResponse(Message):
+    API_KEY: ClassVar[int]
+
+    class DescribeLogDirsResult(Message):
+        error_code: int
+        log_dir: str
+        topics: list[DescribeLogDirsResponse.DescribeLogDirsTopic]
+        total_bytes: int
+        usable_bytes: int
+        def __init__(
+            self,
+            *,
+            error_code: int = ...,
+            log_dir: str = ...,
+            topics: list[DescribeLogDirsResponse.DescribeLogDirsTopic] = ...,
+            total_bytes: int = ...,
+            usable_bytes: int = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class DescribeLogDirsTopic(Message):
+        name: str
+        partitions: list[DescribeLogDirsResponse.DescribeLogDirsPartition]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partitions: list[DescribeLogDirsResponse.DescribeLogDirsPartition] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class DescribeLogDirsPartition(Message):
+        partition_index: int
+        partition_size: int
+        offset_lag: int
+        is_future_key: bool
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            partition_size: int = ...,
+            offset_lag: int = ...,
+            is_future_key: bool = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    results: list[DescribeLogDirsResponse.DescribeLogDirsResult]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        results: list[DescribeLogDirsResponse.DescribeLogDirsResult] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
 class CreatePartitionsRequest(Message):
     API_KEY: ClassVar[int]
 
@@ -1967,6 +2117,71 @@ class DeleteGroupsResponse(Message):
         unknown_tagged_fields: dict[int, bytes] = ...,
     ) -> None: ...
 
+class ElectLeadersRequest(Message):
+    API_KEY: ClassVar[int]
+
+    class TopicPartitions(Message):
+        topic: str
+        partitions: list[int]
+        def __init__(
+            self,
+            *,
+            topic: str = ...,
+            partitions: list[int] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    election_type: int
+    topic_partitions: list[ElectLeadersRequest.TopicPartitions] | None
+    timeout_ms: int
+    def __init__(
+        self,
+        *,
+        election_type: int = ...,
+        topic_partitions: list[ElectLeadersRequest.TopicPartitions] | None = ...,
+        timeout_ms: int = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class ElectLeadersResponse(Message):
+    API_KEY: ClassVar[int]
+
+    class ReplicaElectionResult(Message):
+        topic: str
+        partition_result: list[ElectLeadersResponse.PartitionResult]
+        def __init__(
+            self,
+            *,
+            topic: str = ...,
+            partition_result: list[ElectLeadersResponse.PartitionResult] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class PartitionResult(Message):
+        partition_id: int
+        error_code: int
+        error_message: str | None
+        def __init__(
+            self,
+            *,
+            partition_id: int = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    replica_election_results: list[ElectLeadersResponse.ReplicaElectionResult]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        replica_election_results: list[ElectLeadersResponse.ReplicaElectionResult] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
 class IncrementalAlterConfigsRequest(Message):
     API_KEY: ClassVar[int]
 
@@ -2031,6 +2246,149 @@ class IncrementalAlterConfigsResponse(Message):
         *,
         throttle_time_ms: int = ...,
         responses: list[IncrementalAlterConfigsResponse.AlterConfigsResourceResponse] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class AlterPartitionReassignmentsRequest(Message):
+    API_KEY: ClassVar[int]
+
+    class ReassignableTopic(Message):
+        name: str
+        partitions: list[AlterPartitionReassignmentsRequest.ReassignablePartition]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partitions: list[AlterPartitionReassignmentsRequest.ReassignablePartition] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class ReassignablePartition(Message):
+        partition_index: int
+        replicas: list[int] | None
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            replicas: list[int] | None = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    timeout_ms: int
+    topics: list[AlterPartitionReassignmentsRequest.ReassignableTopic]
+    def __init__(
+        self,
+        *,
+        timeout_ms: int = ...,
+        topics: list[AlterPartitionReassignmentsRequest.ReassignableTopic] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class AlterPartitionReassignmentsResponse(Message):
+    API_KEY: ClassVar[int]
+
+    class ReassignableTopicResponse(Message):
+        name: str
+        partitions: list[AlterPartitionReassignmentsResponse.ReassignablePartitionResponse]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partitions: list[AlterPartitionReassignmentsResponse.ReassignablePartitionResponse] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class ReassignablePartitionResponse(Message):
+        partition_index: int
+        error_code: int
+        error_message: str | None
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    responses: list[AlterPartitionReassignmentsResponse.ReassignableTopicResponse]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        responses: list[AlterPartitionReassignmentsResponse.ReassignableTopicResponse] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class ListPartitionReassignmentsRequest(Message):
+    API_KEY: ClassVar[int]
+
+    class ListPartitionReassignmentsTopics(Message):
+        name: str
+        partition_indexes: list[int]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partition_indexes: list[int] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    timeout_ms: int
+    topics: list[ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics] | None
+    def __init__(
+        self,
+        *,
+        timeout_ms: int = ...,
+        topics: list[ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics] | None = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class ListPartitionReassignmentsResponse(Message):
+    API_KEY: ClassVar[int]
+
+    class OngoingTopicReassignment(Message):
+        name: str
+        partitions: list[ListPartitionReassignmentsResponse.OngoingPartitionReassignment]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partitions: list[ListPartitionReassignmentsResponse.OngoingPartitionReassignment] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class OngoingPartitionReassignment(Message):
+        partition_index: int
+        replicas: list[int]
+        adding_replicas: list[int]
+        removing_replicas: list[int]
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            replicas: list[int] = ...,
+            adding_replicas: list[int] = ...,
+            removing_replicas: list[int] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    topics: list[ListPartitionReassignmentsResponse.OngoingTopicReassignment]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        topics: list[ListPartitionReassignmentsResponse.OngoingTopicReassignment] = ...,
         unknown_tagged_fields: dict[int, bytes] = ...,
     ) -> None: ...
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 NAME = "Fetch"
 API_KEY = 1
-VERSIONS = (4, 16)
+VERSIONS = (4, 17)
 FLEXIBLE = 12
 
 CHANGES = {
@@ -26,6 +26,7 @@ CHANGES = {
     14: "New answer OFFSET_MOVED_TO_TIERED_STORAGE (KIP-405).",
     15: "`replica_state` takes the place of `replica_id` on top (KIP-903).",
     16: "`node_endpoints` tells where new leaders are (KIP-951).",
+    17: "A replica says the `replica_directory_id` of its log (KIP-853).",
 }
 
 REQUEST = """
@@ -50,6 +51,7 @@ topics                        []FetchTopic      4+
         last_fetched_epoch    int32             12+   default=-1
         log_start_offset      int64             5+    default=-1 ignorable
         partition_max_bytes   int32             4+
+        replica_directory_id  uuid              17+   tag=0 ignorable
 forgotten_topics_data         []ForgottenTopic  7+
     topic                     string            7-12  ignorable
     topic_id                  uuid              13+   ignorable

@@ -12,7 +12,19 @@ from typing import Any, Protocol
 
 import pytest
 
-from tests.oracle.scripts import checks, configs, dynamic, limits, offsets, records, restart, static, topics, wire
+from tests.oracle.scripts import (
+    checks,
+    configs,
+    dynamic,
+    limits,
+    offsets,
+    records,
+    replicas,
+    restart,
+    static,
+    topics,
+    wire,
+)
 from tests.oracle.stage import SCRIPTS, Server, play_all
 from tests.oracle.transcript import Line
 from tests.support.apache import ApacheKafka, available
@@ -31,7 +43,7 @@ class Restartable(Server, Protocol):
         """Start it again."""
 
 
-SCRIPT_MODULES = (checks, configs, static, dynamic, offsets, topics, records, wire, limits, restart)
+SCRIPT_MODULES = (checks, configs, static, dynamic, offsets, topics, records, replicas, wire, limits, restart)
 """An import of this module registers all scripts in SCRIPTS."""
 
 PLAYED_AT_ONCE = [script for script in SCRIPTS.values() if not script.restarts]

@@ -4,7 +4,7 @@ A transcript is a list of lines: the name of a connection, the kind (a request, 
 message's fields as plain values. `comparable` removes differences between two servers that behave alike:
 
 - member ids keep their prefix; the random part becomes the name of the connection that got it, numbered: "a.1";
-- topic ids, the cluster's id, the server's port, fetch sessions and messages for people become words;
+- topic ids, the cluster's id, the server's port and folder, fetch sessions and messages for people become words;
 - the group's id becomes "G";
 - lists without an order of their own are sorted (ORDERED names the others), the throttle time goes.
 
@@ -47,6 +47,9 @@ LEFT_OUT = {
     "CreateTopicsResponse.topics.configs",
     # Kafka mostly leaves it to the code.
     "ProduceResponse.responses.partition_responses.error_message",
+    # They change while other programs write.
+    "total_bytes",
+    "usable_bytes",
     # A server may decline to remember what a client fetches (KIP-227).
     "FetchResponse.session_id",
 }
@@ -185,8 +188,10 @@ class _Comparing:
             return value.replace(self.group, "G", 1)
         if name == "cluster_id":
             return "its cluster"
-        if name == "error_message" and value not in {"", "NONE"}:
+        if name in {"error_message", "batch_index_error_message"} and value not in {"", "NONE"}:
             return "in its words"
+        if name in {"log_dir", "path"}:
+            return "its folder" if value.startswith("/") and value != "/nowhere" else value
         return named_member(value, self.members)
 
 

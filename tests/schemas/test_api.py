@@ -16,6 +16,8 @@ from schemas.api import API_KEYS, module_name
 FOLDER = Path(schemas.api.__file__).parent
 VERSIONS = {
     "AlterConfigs": (0, 2),
+    "AlterPartitionReassignments": (0, 0),
+    "AlterReplicaLogDirs": (0, 2),
     "ApiVersions": (0, 4),
     "CreatePartitions": (0, 3),
     "CreateTopics": (0, 7),
@@ -25,7 +27,9 @@ VERSIONS = {
     "DescribeCluster": (0, 1),
     "DescribeConfigs": (0, 4),
     "DescribeGroups": (0, 6),
-    "Fetch": (4, 16),
+    "DescribeLogDirs": (0, 4),
+    "ElectLeaders": (0, 2),
+    "Fetch": (4, 17),
     "FindCoordinator": (0, 6),
     "Heartbeat": (0, 4),
     "IncrementalAlterConfigs": (0, 1),
@@ -34,6 +38,7 @@ VERSIONS = {
     "LeaveGroup": (0, 5),
     "ListGroups": (0, 5),
     "ListOffsets": (0, 9),
+    "ListPartitionReassignments": (0, 0),
     "Metadata": (0, 12),
     "OffsetCommit": (0, 9),
     "OffsetDelete": (0, 0),

@@ -19,12 +19,15 @@ from coordinator.client.groups import list_groups
 from coordinator.group.partition import partition_for
 from coordinator.server.supervisor import PAUSE_MAX_MS, pause_ms
 from protocol.messages import (
+    AlterPartitionReassignmentsRequest,
+    AlterReplicaLogDirsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     DescribeGroupsRequest,
+    DescribeLogDirsRequest,
     FindCoordinatorRequest,
     HeartbeatResponse,
     IncrementalAlterConfigsRequest,
@@ -149,6 +152,59 @@ def test_every_worker_answers_alike(tenure: Tenure) -> None:
                 assert (found.node_id, found.port) == (node_id, tenure.ports[node_id])  # type: ignore[attr-defined]
         found = ask(port, FindCoordinatorRequest(coordinator_keys=[ON_1, ON_0, ON_1]), 4)
         assert [each.node_id for each in found.coordinators] == [1, 0, 1]  # type: ignore[attr-defined]
+
+
+def test_every_worker_has_the_replicas_that_it_leads(tenure: Tenure) -> None:
+    """A log is in one worker's answer, with its size; it can be moved to where it is, by whichever worker is asked."""
+    produce_to_all(tenure.ports[0], "orders", 3)
+    produce_to_all(tenure.ports[1], "orders", 3)
+    metadata = ask(tenure.ports[0], MetadataRequest(topics=None), 12)
+    led = {
+        node_id: {
+            (topic.name, each.partition_index)
+            for topic in metadata.topics  # type: ignore[attr-defined]
+            for each in topic.partitions
+            if each.leader_id == node_id
+        }
+        for node_id in (0, 1)
+    }
+    for node_id, port in enumerate(tenure.ports):
+        answer = ask(port, DescribeLogDirsRequest(topics=None), 4)
+        (result,) = answer.results  # type: ignore[attr-defined]
+        assert (result.error_code, result.log_dir) == (ErrorCode.NONE, str(tenure.data_dir))
+        sizes = {
+            (topic.name, each.partition_index): each.partition_size
+            for topic in result.topics
+            for each in topic.partitions
+        }
+        assert sizes.keys() == led[node_id]
+        assert {size for (topic, _), size in sizes.items() if topic == "orders"} == {len(batch([(b"k", b"v", 1)]))}
+        topic = AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic(name="orders", partitions=[0, 1, 2])
+        folder = AlterReplicaLogDirsRequest.AlterReplicaLogDir(path=result.log_dir, topics=[topic])
+        moved = ask(port, AlterReplicaLogDirsRequest(dirs=[folder]), 2)
+        assert {
+            ("orders", each.partition_index)
+            for each in moved.results[0].partitions  # type: ignore[attr-defined]
+            if each.error_code == ErrorCode.NONE
+        } == {each for each in led[node_id] if each[0] == "orders"}
+        assert {each.error_code for each in moved.results[0].partitions} == {0, ErrorCode.REPLICA_NOT_AVAILABLE}  # type: ignore[attr-defined]
+        for owner, owned in led.items():
+            for name, index in owned:
+                for replicas, error in (
+                    ([owner], ErrorCode.NONE),
+                    ([1 - owner], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+                    ([owner, 1 - owner], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+                ):
+                    assert reassign(port, name or "", index, replicas) == error
+
+
+def reassign(port: int, topic: str, partition: int, replicas: list[int]) -> int:
+    """Ask for a topic partition to be moved; returns the error code."""
+    move = AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=partition, replicas=replicas)
+    asked = AlterPartitionReassignmentsRequest.ReassignableTopic(name=topic, partitions=[move])
+    answer = ask(port, AlterPartitionReassignmentsRequest(topics=[asked]), 0)
+    (result,) = answer.responses[0].partitions  # type: ignore[attr-defined]
+    return int(result.error_code)
 
 
 def test_a_group_is_served_by_its_worker_alone(tenure: Tenure) -> None:

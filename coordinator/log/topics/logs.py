@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from coordinator.log.engine import Damaged, EngineError, Unavailable
@@ -35,6 +35,14 @@ from coordinator.log.topics.thread import Append, Done, LogThread, Result
 
 FILES_MAX = 24
 """So many logs, those used last, have a file open: the process may have few files (app.FILES_KEPT)."""
+
+
+class Measured(NamedTuple):
+    """Bytes: of the volume, of what a user may still write to it, and of each log that was asked for."""
+
+    total: int
+    usable: int
+    sizes: list[int]
 
 
 class TopicLogs:
@@ -145,6 +153,18 @@ class TopicLogs:
         except OSError as error:
             raise Unavailable(reason(error)) from error
         return view
+
+    def measure(self, partitions: Iterable[TopicPartition]) -> Measured:
+        """The sizes of logs, of `__consumer_offsets` too, and of their volume. Raises OSError."""
+        volume = shutil.disk_usage(self._data_dir)
+        return Measured(volume.total, volume.free, [self._size(each) for each in partitions])
+
+    def _size(self, partition: TopicPartition) -> int:
+        size = 0
+        for segment in list_segments(self._disk, self.folder(partition)):
+            with suppress(FileNotFoundError):  # another thread has removed it meanwhile
+                size += segment.path.stat().st_size
+        return size
 
     def known(self, partition: TopicPartition) -> TopicLog | None:
         """The log, open or closed, if it was ever opened."""

@@ -133,6 +133,11 @@ class TopicData:
         """The folder of the logs; None for a temporary folder that isn't made yet."""
         return self._data_dir if self._temporary is None else Path(self._temporary.name)
 
+    @property
+    def log_dir(self) -> str | None:
+        """The absolute path of the folder; None if there is none yet."""
+        return None if self.folder is None else str(self.folder.absolute())
+
     def is_working(self) -> bool:
         """Whether the logs are made."""
         return self._made is not None
@@ -187,6 +192,11 @@ class TopicData:
             done(outcome)
 
         logs.call(lambda: function(logs.log), written)
+
+    def measure(self, partitions: Sequence[TopicPartition], done: Callable[[Any], None]) -> None:
+        """Measure logs and their volume; `done` gets Measured, an OSError or an EngineError."""
+        logs = self._logs()
+        logs.call(partial(logs.measure, partitions), done)
 
     def delete(self, topics: Sequence[Topic], done: Callable[[], None]) -> Iterator[None]:
         """Delete this node's logs of deleted topics, and let calls that wait for them look again.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import threading
 from functools import partial
 from pathlib import Path
@@ -236,3 +237,24 @@ def test_few_files_are_open_however_many_logs_there_are(tmp_path: Path) -> None:
     assert caller.values(parked) == [b"%010d" % 3]
     caller.logs.close()
     assert not disk.descriptors
+
+
+def test_logs_are_measured(tmp_path: Path) -> None:
+    """By their segments alone, open or not; a log without files, or that was never there, has none."""
+    caller = Caller(tmp_path)
+    caller.append(part(), *range(20))
+    caller.ask(lambda: None)
+    size = sum(segment.stat().st_size for segment in (tmp_path / "orders-0").glob("*.log"))
+    (tmp_path / "orders-0" / "other").write_bytes(b"x" * 100)
+    (tmp_path / "orders-1").mkdir()
+    asked = [part(), part(number=1), part(topic="absent")]
+    assert size > 0
+    volume = shutil.disk_usage(tmp_path)
+    for _ in range(2):
+        measured = caller.ask(partial(caller.logs.measure, asked))
+        assert measured.sizes == [size, 0, 0]
+        assert measured.total == volume.total
+        assert 0 < measured.usable <= volume.total
+        caller.logs.close()
+        caller = Caller(tmp_path)
+    caller.logs.close()

@@ -1,0 +1,238 @@
+"""Requests about replicas: which of them leads, the folder where each lies, and moves to other nodes and folders.
+
+A topic partition has one replica, on the node that leads it for ever. So each leader is the preferred one, no move is
+ever under way, and a move is either to where the replica is, or refused. A node has one folder; the workers of one
+server share it, and each of them shows the logs that it leads.
+
+House rule: no state. Error messages quote no client: a request may name 100,000 topic partitions. Source: Kafka's
+KafkaApis, ReplicaManager and ReplicationControlManager, release 3.9 in KRaft mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from coordinator.log.engine import EngineError
+from protocol.messages import (
+    AlterPartitionReassignmentsResponse,
+    AlterReplicaLogDirsResponse,
+    DescribeLogDirsResponse,
+    ElectLeadersResponse,
+    ListPartitionReassignmentsResponse,
+)
+from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.log.topics.list import Topic
+    from coordinator.log.topics.partition import TopicPartition
+    from coordinator.server.wire.call import Call, Services, Steps
+    from protocol.messages import (
+        AlterPartitionReassignmentsRequest,
+        AlterReplicaLogDirsRequest,
+        DescribeLogDirsRequest,
+        ElectLeadersRequest,
+        ListPartitionReassignmentsRequest,
+    )
+
+NOT_NEEDED: tuple[ErrorCode, str | None] = ErrorCode.ELECTION_NOT_NEEDED, "The preferred replica leads already."
+UNKNOWN: tuple[ErrorCode, str | None] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no such topic partition."
+
+# ElectLeaders.
+
+PREFERRED, UNCLEAN = 0, 1
+"""Types of elections: of the first replica, and of any replica if nobody leads."""
+
+
+def elect_leaders(services: Services, call: Call, request: ElectLeadersRequest) -> Steps:
+    """ElectLeaders (KIP-183, KIP-460): no topic partition needs an election."""
+    asked = request.topic_partitions
+    body = ElectLeadersResponse()
+    # As in Kafka, nobody looks at the type if nothing is asked for.
+    if request.election_type not in {PREFERRED, UNCLEAN} and asked != []:
+        body.error_code = ErrorCode.INVALID_REQUEST
+    elif asked is None:
+        for topic in list(services.discovery.all_topics()):
+            body.replica_election_results.append(ElectLeadersResponse.ReplicaElectionResult(topic=topic.name))
+            yield
+    for each in asked or ():
+        result = ElectLeadersResponse.ReplicaElectionResult(topic=each.topic)
+        for index in each.partitions:
+            error, message = NOT_NEEDED
+            if body.error_code:
+                error, message = ErrorCode.INVALID_REQUEST, "There is no such type of elections."
+            elif not services.discovery.has_partition(each.topic, index):
+                error, message = UNKNOWN
+            result.partition_result.append(
+                ElectLeadersResponse.PartitionResult(partition_id=index, error_code=error, error_message=message)
+            )
+            yield
+        body.replica_election_results.append(result)
+        yield
+    call.answer(body)
+
+
+# DescribeLogDirs and AlterReplicaLogDirs.
+
+MEASURED_AT_ONCE = 100
+"""Logs that the logs' thread measures in one go. Other calls wait for that."""
+
+FUTURE_NAME_SIZE = len("-.") + 32 + len("-future")
+"""Characters that Kafka adds to topic and partition in the name of a folder that a log moves to."""
+
+FILE_NAME_MAX = 255
+
+
+def describe_log_dirs(services: Services, call: Call, request: DescribeLogDirsRequest) -> Steps:
+    """DescribeLogDirs (KIP-113, KIP-827): the data folder, with the logs that this node leads."""
+    found: dict[tuple[str, int], TopicPartition] = {}
+    for led in _led(services, request):
+        if led is not None:
+            found[led.topic, led.number] = led
+        yield
+    partitions = list(found.values())
+    sizes: list[int] = []
+
+    def measure() -> None:
+        some = partitions[len(sizes) : len(sizes) + MEASURED_AT_ONCE]
+        services.data.measure(some, call.reply(measured).deliver)
+
+    def measured(outcome: Any) -> None:
+        assert services.data.log_dir is not None
+        result = DescribeLogDirsResponse.DescribeLogDirsResult(log_dir=services.data.log_dir)
+        if isinstance(outcome, EngineError | OSError):
+            result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            call.answer(DescribeLogDirsResponse(results=[result]))
+            return
+        if isinstance(outcome, Exception):
+            raise outcome
+        sizes.extend(outcome.sizes)
+        if len(sizes) == len(partitions):
+            result.total_bytes, result.usable_bytes = outcome.total, outcome.usable
+            call.work(_described(call, result, partitions, sizes))
+        elif not call.is_closed:
+            measure()
+
+    measure()
+
+
+def _led(services: Services, request: DescribeLogDirsRequest) -> Iterator[TopicPartition | None]:
+    """The topic partitions that are asked for and that this node leads, with None in place of others."""
+    asked: Iterable[tuple[Topic | None, Iterable[int]]]
+    if request.topics is None:
+        asked = ((topic, range(topic.partition_count)) for topic in list(services.discovery.all_topics()))
+    else:
+        asked = ((services.discovery.topic(each.topic), each.partitions) for each in request.topics)
+    for topic, indexes in asked:
+        yield None
+        for index in indexes:
+            if topic is None or not 0 <= index < topic.partition_count or not services.data.leads(topic, index):
+                yield None
+            else:
+                yield services.data.topic_partition(topic, index)
+
+
+def _described(
+    call: Call,
+    result: DescribeLogDirsResponse.DescribeLogDirsResult,
+    partitions: Sequence[TopicPartition],
+    sizes: Sequence[int],
+) -> Steps:
+    """Answer a DescribeLogDirs. sizes: of the partitions."""
+    topics: dict[str, DescribeLogDirsResponse.DescribeLogDirsTopic] = {}
+    for partition, size in zip(partitions, sizes, strict=True):
+        topic = topics.get(partition.topic)
+        if topic is None:
+            topic = topics[partition.topic] = DescribeLogDirsResponse.DescribeLogDirsTopic(name=partition.topic)
+        topic.partitions.append(
+            DescribeLogDirsResponse.DescribeLogDirsPartition(partition_index=partition.number, partition_size=size)
+        )
+        yield
+    result.topics = list(topics.values())
+    call.answer(DescribeLogDirsResponse(results=[result]))
+
+
+def alter_replica_log_dirs(services: Services, call: Call, request: AlterReplicaLogDirsRequest) -> Steps:
+    """AlterReplicaLogDirs (KIP-113): a log can only be moved to the folder where it is."""
+    targets: dict[str, dict[int, str]] = {}
+    for folder in request.dirs:
+        for topic in folder.topics:
+            for index in topic.partitions:
+                targets.setdefault(topic.name, {})[index] = folder.path
+                yield
+            yield
+        yield
+    results = []
+    for name, paths in targets.items():
+        result = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult(topic_name=name)
+        known = services.discovery.topic(name)
+        for index, path in paths.items():
+            error = ErrorCode.NONE
+            if len(name) + len(str(index)) + FUTURE_NAME_SIZE > FILE_NAME_MAX:
+                error = ErrorCode.INVALID_TOPIC_EXCEPTION
+            elif path != services.data.log_dir:
+                error = ErrorCode.LOG_DIR_NOT_FOUND
+            elif known is None or not 0 <= index < known.partition_count:
+                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif not services.data.leads(known, index):
+                error = ErrorCode.REPLICA_NOT_AVAILABLE
+            result.partitions.append(
+                AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error)
+            )
+            yield
+        results.append(result)
+    call.answer(AlterReplicaLogDirsResponse(results=results))
+
+
+# Reassignments.
+
+
+def alter_partition_reassignments(services: Services, call: Call, request: AlterPartitionReassignmentsRequest) -> Steps:
+    """AlterPartitionReassignments (KIP-455): a topic partition can only be moved to the node where it is."""
+    body = AlterPartitionReassignmentsResponse(error_message=None if request.topics else "")  # as in Kafka
+    for topic in request.topics:
+        answer = AlterPartitionReassignmentsResponse.ReassignableTopicResponse(name=topic.name)
+        known = services.discovery.topic(topic.name)
+        for asked in topic.partitions:
+            index = asked.partition_index
+            error, message = UNKNOWN
+            if known is not None and 0 <= index < known.partition_count:
+                error, message = yield from _move_problem(services, services.discovery.leader(known, index), asked)
+            answer.partitions.append(
+                AlterPartitionReassignmentsResponse.ReassignablePartitionResponse(
+                    partition_index=index, error_code=error, error_message=message
+                )
+            )
+            yield
+        body.responses.append(answer)
+        yield
+    call.answer(body)
+
+
+def _move_problem(
+    services: Services, leader: int, asked: AlterPartitionReassignmentsRequest.ReassignablePartition
+) -> Generator[None, None, tuple[ErrorCode, str | None]]:
+    """The reason why a topic partition can't move to the nodes of a request; NONE if it is there."""
+    if asked.replicas is None:
+        return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None
+    invalid = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    node_ids: set[int] = set()
+    for node_id in asked.replicas:
+        if node_id not in services.discovery.node_ids:
+            return invalid, f"There is no broker {node_id}."
+        if node_id in node_ids:
+            return invalid, f"Broker {node_id} is named more than once."
+        node_ids.add(node_id)
+        yield
+    if node_ids != {leader}:
+        return invalid, f"Its only replica stays on broker {leader}."
+    return ErrorCode.NONE, None
+
+
+def list_partition_reassignments(
+    services: Services,  # noqa: ARG001 - as all handlers
+    call: Call,
+    request: ListPartitionReassignmentsRequest,  # noqa: ARG001 - none is under way, whatever it asks for
+) -> None:
+    """ListPartitionReassignments (KIP-455): none is ever under way."""
+    call.answer(ListPartitionReassignmentsResponse(error_message=None))
