@@ -33,12 +33,15 @@ NO_TIME = -1
 class Rejected(Exception):
     """A batch, or a question, that Kafka has an error code for; the text is for people.
 
+    records: the records of the batch that are the reason, as far as they are named. For each text about some of them,
+    a byte for each record: 1 if the text is about it, else 0.
     log_start_offset: where the log starts, if Kafka says so with this error; else -1.
     """
 
-    def __init__(self, error: ErrorCode, message: str) -> None:
+    def __init__(self, error: ErrorCode, message: str, records: Sequence[tuple[bytes, str]] = ()) -> None:
         super().__init__(message)
         self.error = error
+        self.records = records
         self.log_start_offset = NO_OFFSET
 
 

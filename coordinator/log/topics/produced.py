@@ -7,9 +7,9 @@ House rule: no I/O; what depends on the producer's earlier batches is in produce
 
 from __future__ import annotations
 
-from coordinator.log.segments.view import Rejected
+from coordinator.log.segments.view import NO_TIME, Rejected
 from coordinator.log.topics.partition import Limits
-from protocol.records.batch import CODEC_MASK, HEADER_SIZE, Header, check_crc, peek_header
+from protocol.records.batch import CODEC_MASK, HEADER_SIZE, LOG_APPEND_TIME, Header, check_crc, peek_header
 from protocol.records.codecs import Codec
 from protocol.records.walk import find_records
 from schemas.errors import ErrorCode
@@ -47,10 +47,36 @@ def check_produced(data: bytes, limits: Limits, log_name: str) -> Header:
         raise Rejected(ErrorCode.INVALID_RECORD, text)
     if header.is_control:
         raise Rejected(ErrorCode.INVALID_RECORD, "Clients are not allowed to write control records.")
-    if limits.is_compacted and not all(record.has_key for record in find_records(data, 0, header)):
-        text = f"Compacted topic cannot accept message without key in topic partition {log_name}."
-        raise Rejected(ErrorCode.INVALID_RECORD, text)
+    _check_records(data, limits, header, log_name)
     if header.size > limits.segment_bytes:
         text = f"The batch has {header.size} bytes, segment.bytes allows {limits.segment_bytes}."
         raise Rejected(ErrorCode.RECORD_LIST_TOO_LARGE, text)
     return header
+
+
+def _check_records(data: bytes, limits: Limits, header: Header, log_name: str) -> None:
+    """Check each record as far as the topic's settings ask for it. Raises Rejected, CorruptBatch.
+
+    It names no more records than the batch has bytes: a small compressed one may have a million.
+    """
+    # Where the topic wants the records' own times, Kafka takes the batch's time for theirs, unless it has none.
+    is_late = bool(header.attributes & LOG_APPEND_TIME) and (
+        limits.has_append_time or header.max_timestamp_ms == NO_TIME
+    )
+    if not is_late and not limits.is_compacted:
+        return
+    keyless = bytes(header.record_count)
+    if limits.is_compacted:
+        keyless = bytes(not record.has_key for record in find_records(data, 0, header))
+    records = []
+    if 1 in keyless:
+        text = f"Compacted topic cannot accept message without key in topic partition {log_name}"
+        records.append((keyless[: header.size], text))
+    if is_late and 0 in keyless:
+        text = "Only the server may give records the timestamp type LogAppendTime"
+        records.append((keyless[: header.size].translate(b"\1\0" + bytes(254)), text))
+    if records:
+        refused = header.record_count if is_late else keyless.count(1)
+        error = ErrorCode.INVALID_TIMESTAMP if is_late and 0 in keyless else ErrorCode.INVALID_RECORD
+        text = f"{refused} of the batch's {header.record_count} records are refused: {records[-1][1]}."
+        raise Rejected(error, text, records)

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Sized
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from heapq import merge
+from itertools import compress, count, islice, repeat
 from typing import TYPE_CHECKING, Any
 
 from coordinator.log.engine import EngineError
@@ -331,8 +332,13 @@ MAGIC_AT = 16
 ATTRIBUTES_AT = 22
 """The low byte of the attributes: the codec, and whether the batch belongs to a transaction."""
 
-ZSTD_SINCE = 7
 BATCHES_SINCE = 3
+ZSTD_SINCE = 7
+NAMED_SINCE = 8
+"""The versions of Produce that brought batches of format 2, zstd, and the names of refused records."""
+
+NAMED_MAX = 100_000
+"""Refused records that an answer to Produce names: with the longest name of a topic they take 40 MB."""
 
 
 @dataclass(slots=True)
@@ -377,6 +383,7 @@ def _produce(services: Services, call: Call, request: ProduceRequest) -> Steps:
 
     def done(outcomes: list[Any]) -> None:
         steps = _produced(call, request, responses, parts, outcomes)
+        call.in_steps = call.in_steps or _named(outcomes) > PLAIN_MAX
         if call.in_steps:
             call.work(steps)
         else:
@@ -397,11 +404,20 @@ def _produced(
     outcomes: list[Any],
 ) -> Steps:
     """Answer a Produce. outcomes: of its parts."""
+    left = NAMED_MAX if call.api_version >= NAMED_SINCE else 0
     for part, outcome in zip(parts, outcomes, strict=True):
         if isinstance(outcome, Written):
             part.answer.base_offset, part.answer.log_append_time_ms, part.answer.log_start_offset = outcome
         else:
             _refuse(part.answer, outcome)
+        if isinstance(outcome, Rejected):
+            named = merge(*(zip(compress(count(), flags), repeat(text)) for flags, text in outcome.records))
+            for number, text in islice(named, left):
+                left -= 1
+                part.answer.record_errors.append(
+                    ProduceResponse.BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=text)
+                )
+                yield
         yield
     if request.acks != NO_ANSWER:
         call.answer(ProduceResponse(responses=responses))
@@ -413,6 +429,11 @@ def _produced(
                 raise ProtocolError(f"a Produce that wants no answer failed, {text}")
             yield
     call.answer_nothing()
+
+
+def _named(outcomes: Iterable[Any]) -> int:
+    """How many records the outcomes of a Produce name."""
+    return sum(sum(flags) for each in outcomes if isinstance(each, Rejected) for flags, _ in each.records)
 
 
 def _is_transactional(request: ProduceRequest) -> Generator[None, None, bool]:

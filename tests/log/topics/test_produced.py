@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,11 @@ import pytest
 from coordinator.log.segments.view import Rejected
 from coordinator.log.topics.log import Written
 from coordinator.log.topics.produced import RECORDS_MAX
+from protocol.records.batch import HEADER_SIZE
+from protocol.records.codecs import Codec
 from schemas.errors import ErrorCode
 from tests.log.topics.test_log import LIMITS, a_log, append, expected, one, values
-from tests.support.batches import batch, numbered
+from tests.support.batches import batch, compressed, numbered
 
 
 @pytest.mark.parametrize(
@@ -46,13 +49,52 @@ def test_a_batch_that_can_not_be_kept(tmp_path: Path, data: bytes, error: ErrorC
     assert values(log) == expected(2)
 
 
-def test_a_compacted_topic_wants_keys(tmp_path: Path) -> None:
-    """A compacted topic refuses a record without a key as INVALID_RECORD, compressed or not."""
+@pytest.mark.parametrize("zipped", [False, True])
+def test_a_compacted_topic_wants_keys(tmp_path: Path, zipped: bool) -> None:
+    """A compacted topic refuses a batch with records without keys as INVALID_RECORD, and names these records."""
     log = a_log(tmp_path / "t-0")
     limits = LIMITS._replace(is_compacted=True)
-    for zipped in (False, True):
-        (refused,) = append(log, batch([(b"a", b"1", 0), (None, b"2", 0)], zipped=zipped), limits=limits)
-        assert isinstance(refused, Rejected)
-        assert refused.error is ErrorCode.INVALID_RECORD
-        assert str(refused).endswith("in topic partition t-0.")
+    sent = batch([(b"a", b"1", 0), (None, b"2", 0), (b"", b"3", 0), (None, None, 0)], zipped=zipped)
+    (refused,) = append(log, sent, limits=limits)
+    assert isinstance(refused, Rejected)
+    assert refused.error is ErrorCode.INVALID_RECORD
+    assert str(refused).startswith("2 of the batch's 4 records are refused: ")
+    ((flags, text),) = refused.records
+    assert list(flags) == [0, 1, 0, 1]
+    assert text.endswith("in topic partition t-0")
     assert append(log, one(0), limits=limits) == [Written(0, -1, 0)]
+
+
+@pytest.mark.parametrize("has_append_time", [False, True])
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_a_producer_says_no_append_time(tmp_path: Path, has_append_time: bool, is_compacted: bool) -> None:
+    """A batch that claims LogAppendTime is INVALID_TIMESTAMP if its records need a time, by their key or not.
+
+    As in Kafka, the batch's time is that of its records where the topic wants their own.
+    """
+    log = a_log(tmp_path / "t-0")
+    limits = LIMITS._replace(has_append_time=has_append_time, is_compacted=is_compacted, max_message_bytes=1_000)
+    for time_ms in (5, -1):
+        sent = batch([(b"a", b"1", time_ms), (None, b"2", time_ms)], attributes=0x08)
+        (outcome,) = append(log, sent, limits=limits)
+        named = [list(flags) for flags, _ in outcome.records] if isinstance(outcome, Rejected) else None
+        if has_append_time or time_ms < 0:
+            assert isinstance(outcome, Rejected)
+            assert outcome.error is ErrorCode.INVALID_TIMESTAMP
+            assert named == ([[0, 1], [1, 0]] if is_compacted else [[1, 1]])
+        else:
+            assert named == ([[0, 1]] if is_compacted else None)
+
+
+def test_a_batch_names_no_more_records_than_it_has_bytes(tmp_path: Path) -> None:
+    """A small compressed batch can't fill the memory; a batch that isn't compressed names every record."""
+    log = a_log(tmp_path / "t-0")
+    limits = LIMITS._replace(is_compacted=True, max_message_bytes=100_000)
+    keyless = batch([(None, b"", 0)])[HEADER_SIZE:]
+    small = compressed(Codec.GZIP, gzip.compress(10_000 * keyless), 10_000)
+    for data, named in ((small, len(small)), (batch([(None, b"", 0)] * 10_000), 10_000)):
+        (refused,) = append(log, data, limits=limits)
+        assert isinstance(refused, Rejected)
+        ((flags, _),) = refused.records
+        assert flags == b"\1" * named
+        assert str(refused).startswith("10000 of the batch's 10000 records are refused: ")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import cast
 from uuid import UUID
 
 from protocol.messages import (
     CreatePartitionsRequest,
+    CreateTopicsRequest,
     DeleteRecordsRequest,
     DeleteTopicsRequest,
     DescribeClusterRequest,
@@ -13,6 +15,8 @@ from protocol.messages import (
     IncrementalAlterConfigsRequest,
     InitProducerIdRequest,
     ListOffsetsRequest,
+    MetadataRequest,
+    MetadataResponse,
     OffsetForLeaderEpochRequest,
     ProduceRequest,
 )
@@ -68,6 +72,43 @@ def batches_that_are_refused(stage: Stage, version: int) -> None:
     _fetch(a, 11, {topic: [(0, 0)]})
 
 
+@script_for(3, 7, 8, 9, 10, 11)
+def records_without_keys(stage: Stage, version: int) -> None:
+    """In a compacted topic each is named, and the batch fails; other batches of the request don't."""
+    a = stage.client("a")
+    for policy, time in (("compact", "CreateTime"), ("compact,delete", "LogAppendTime")):
+        topic = f"keyless-{time}.v{version}"
+        configs = {"cleanup.policy": policy, "message.timestamp.type": time}
+        created = CreateTopicsRequest.CreatableTopic(
+            name=topic,
+            num_partitions=2,
+            replication_factor=1,
+            configs=[
+                CreateTopicsRequest.CreatableTopicConfig(name=name, value=value) for name, value in configs.items()
+            ],
+        )
+        a.ask(CreateTopicsRequest(topics=[created], timeout_ms=10_000), 5)
+        stage.until_topic(topic)
+        beside = [(1, ONE)] if time == "CreateTime" else []
+        for zipped in (False, True):
+            mixed = batch(
+                [(b"k", b"1", 1), (None, b"2", 2), (b"k", b"3", 3), (None, None, 4), (b"", b"5", 5)], zipped=zipped
+            )
+            keyless = batch([(None, b"v", each) for each in range(6)], zipped=zipped)
+            for data in (mixed, keyless):
+                _produce(a, version, {topic: [(0, data), *beside]}, acks=-1 if zipped else 1)
+            idempotent = batch([(None, b"1", 1)], producer_id=90_002, producer_epoch=0, sequence=0, zipped=zipped)
+            _produce(a, version, {topic: [(1, idempotent)]})
+            for sent in (
+                [(b"k", b"1", 1), (None, b"2", 2)],
+                [(b"k", b"1", -1), (None, b"2", -1)],
+                [(b"k", b"1", -1)],
+                [(b"k", b"1", 1)],
+            ):
+                if time == "LogAppendTime" or sent[0][2] < 0:
+                    _produce(a, version, {topic: [(0, batch(sent, attributes=0x08, zipped=zipped))]})
+
+
 @script()
 def idempotent_producers(stage: Stage) -> None:
     """In order, again, out of order, of a newer epoch and of an older one."""
@@ -95,6 +136,21 @@ def idempotent_producers(stage: Stage) -> None:
         _produce(a, 9, {topic: [(0, batch(sent, producer_id=90_001, producer_epoch=0, sequence=number))]})
     a.ask(InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1_000), 4)
     a.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1_000, producer_epoch=3), 4)
+
+
+@script_for(13, 14, 15, 16, 17)
+def fetch_by_topic_id(stage: Stage, version: int) -> None:
+    """From its start, from its end, from a partition and from a topic that isn't there."""
+    a = stage.client("a")
+    topic = stage.topic(f"by-id.v{version}", 1)
+    _produce(a, 9, {topic: [(0, TWO)]})
+    asked_for = MetadataRequest.MetadataRequestTopic(name=topic)
+    metadata = cast("MetadataResponse", a.ask(MetadataRequest(topics=[asked_for]), 12))
+    for topic_id in (metadata.topics[0].topic_id, NOWHERE):
+        for index, offset in ((0, 0), (0, 2), (1, 0)):
+            partition = FetchRequest.FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1_000)
+            asked = FetchRequest.FetchTopic(topic_id=topic_id, partitions=[partition])
+            a.ask(FetchRequest(max_wait_ms=10, min_bytes=1, topics=[asked]), version)
 
 
 @script()

@@ -11,8 +11,10 @@ from uuid import UUID
 import pytest
 
 from coordinator.server.nodes.topic_data import ANSWERS_SIZE_MAX, Budget
+from coordinator.server.wire.call import Call, Steps
 from protocol.header import encode_request
 from protocol.messages import (
+    CreateTopicsRequest,
     DeleteRecordsRequest,
     DeleteTopicsRequest,
     FetchRequest,
@@ -112,7 +114,7 @@ async def is_held(server: Any, peer: Peer, request: FetchRequest, version: int) 
     return True
 
 
-@pytest.mark.parametrize("version", range(4, 17))
+@pytest.mark.parametrize("version", range(4, 18))
 async def test_a_fetch_waits_and_then_finds_nothing(version: int) -> None:
     """After the client's wait the answer has zero bytes, not null, and offsets 0, in every version."""
     async with serving() as server:
@@ -264,7 +266,7 @@ async def test_what_is_produced_can_be_fetched(version: int) -> None:
         assert [each.partitions[0].high_watermark for each in fetched.responses] == [1, 0, 3]
 
 
-@pytest.mark.parametrize("version", range(4, 17))
+@pytest.mark.parametrize("version", range(4, 18))
 async def test_a_fetch_of_records(version: int) -> None:
     """From an offset on, in every version of Fetch; the batch with that offset comes whole."""
     async with serving() as server:
@@ -474,6 +476,69 @@ async def test_a_batch_that_is_refused(part: tuple[str, int, bytes | None], vers
         assert taken.error_code == (0 if version >= 3 else error)
         await peer.send(produce_request(part, acks=0), version)
         assert await peer.is_closed()
+
+
+async def compacted(peer: Peer, name: str) -> None:
+    """Create a compacted topic with three partitions."""
+    policy = CreateTopicsRequest.CreatableTopicConfig(name="cleanup.policy", value="compact")
+    topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=3, replication_factor=1, configs=[policy])
+    answer = await peer.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5)
+    assert answer.topics[0].error_code == 0
+
+
+@pytest.mark.parametrize("version", range(3, 12))
+async def test_records_without_keys_are_named(version: int) -> None:
+    """From v8 on the answer names them; the whole batch is refused, and the batches beside it are not (KIP-467)."""
+    async with serving() as server:
+        peer = await server.peer()
+        await compacted(peer, "keyed")
+        mixed = batch([(b"k", b"1", 1), (None, b"2", 2), (b"k", b"3", 3), (None, b"4", 4)])
+        refused, taken = await produce(peer, ("keyed", 0, mixed), ("keyed", 1, ONE), version=version)
+        assert (taken.error_code, taken.base_offset, taken.record_errors) == (0, 0, [])
+        assert (refused.error_code, refused.base_offset) == (ErrorCode.INVALID_RECORD, -1)
+        if version < 8:
+            assert (refused.record_errors, refused.error_message) == ([], None)
+            return
+        assert refused.log_start_offset == 0
+        assert [each.batch_index for each in refused.record_errors] == [1, 3]
+        (text,) = {each.batch_index_error_message for each in refused.record_errors}
+        assert text.endswith("without key in topic partition keyed-0")
+        assert refused.error_message == f"2 of the batch's 4 records are refused: {text}."
+
+
+async def test_records_are_named_in_their_order() -> None:
+    """Also if there are two reasons."""
+    async with serving() as server:
+        peer = await server.peer()
+        await compacted(peer, "keyed")
+        mixed = batch([(b"k", b"1", -1), (None, b"2", -1), (b"k", b"3", -1)], attributes=0x08)
+        (refused,) = await produce(peer, ("keyed", 0, mixed))
+        assert refused.error_code == ErrorCode.INVALID_TIMESTAMP
+        named = [(each.batch_index, "without key" in each.batch_index_error_message) for each in refused.record_errors]
+        assert named == [(0, False), (1, True), (2, False)]
+
+
+async def test_an_answer_names_a_limited_number_of_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first ones, of all its batches together; a small answer about many records is made in steps."""
+    worked: list[int] = []
+    work = Call.work
+
+    def counted(call: Call, steps: Steps) -> None:
+        worked.append(call.api_key)
+        work(call, steps)
+
+    monkeypatch.setattr(Call, "work", counted)
+    monkeypatch.setattr("coordinator.server.requests.records.NAMED_MAX", 1_000)
+    async with serving() as server:
+        peer = await server.peer()
+        await compacted(peer, "keyed")
+        worked.clear()
+        for count, named, is_in_steps in ((100, [100, 100, 100], False), (400, [400, 400, 200], True)):
+            keyless = batch([(None, b"", 1)] * count, zipped=True)  # so small that the request has no steps
+            answers = await produce(peer, *(("keyed", index, keyless) for index in (0, 1, 2)))
+            assert [len(each.record_errors) for each in answers] == named
+            assert {each.error_code for each in answers} == {ErrorCode.INVALID_RECORD}
+            assert (worked != []) is is_in_steps
 
 
 async def test_who_wants_no_answer_gets_none() -> None:
