@@ -120,6 +120,24 @@ SCRIPT: tuple[str | tuple[str, str], ...] = (
     "get-offsets --topic nowhere",
     "dump-log --files DATA/prices-0/00000000000000000000.log --print-data-log",
     "dump-log --files DATA/prices-1/00000000000000000000.log --deep-iteration --verify-index-only",
+    "log-dirs --describe --topic-list prices",
+    "log-dirs --describe --topic-list prices,nowhere --broker-list 1",
+    "log-dirs --describe --broker-list 7",
+    "leader-election --election-type preferred --all-topic-partitions",
+    "leader-election --election-type preferred --topic orders --partition 0",
+    "leader-election --election-type unclean --topic orders --partition 3",
+    "leader-election --election-type preferred --topic orders --partition 4",
+    "leader-election --election-type unclean --topic nowhere --partition 0",
+    "leader-election --election-type preferred --path-to-json-file FILES/here.json",
+    "reassign-partitions --list",
+    "reassign-partitions --generate --topics-to-move-json-file FILES/topics.json --broker-list 1",
+    "reassign-partitions --generate --topics-to-move-json-file FILES/topics.json --broker-list 7",
+    *(
+        f"reassign-partitions {what} --reassignment-json-file FILES/{where}.json"
+        for where in ("here", "here-by-folder", "other-folder", "other-broker", "nowhere")
+        for what in ("--execute", "--verify --preserve-throttles", "--cancel --preserve-throttles")
+    ),
+    "reassign-partitions --list",
     "consumer-groups --list",
     "consumer-groups --list --state",
     "consumer-groups --list --type",
@@ -163,7 +181,26 @@ SCRIPT: tuple[str | tuple[str, str], ...] = (
     "topics --delete --topic other --if-exists",
     "topics --list",
 )
-"""Commands, and what some read from their standard input. DATA is the server's data folder."""
+"""Commands, and what some read from their standard input. DATA is the server's data folder, FILES one with FILES."""
+
+
+def moves(topic: str, *, broker: int = 1, folder: str = "any") -> dict[str, Any]:
+    """Where two partitions of a topic should be."""
+    partitions = [
+        {"topic": topic, "partition": index, "replicas": [broker], "log_dirs": [folder]} for index in range(2)
+    ]
+    return {"version": 1, "partitions": partitions}
+
+
+FILES = {
+    "topics": {"version": 1, "topics": [{"topic": "prices"}]},
+    "here": moves("prices"),
+    "here-by-folder": moves("prices", folder="DATA"),
+    "other-folder": moves("prices", folder="/nowhere"),
+    "other-broker": moves("prices", broker=7),
+    "nowhere": moves("nowhere"),
+}
+"""JSON files that commands read."""
 
 LIVE_FROM = "consumer-groups --list"
 """From its first occurrence on the group `seats` has two static members."""
@@ -184,10 +221,11 @@ AS_KAFKAS = {
 
 
 class Server(NamedTuple):
-    """A server under test and its data."""
+    """A server under test, its data, and a folder with FILES."""
 
     bootstrap: str
     data: Path
+    files: Path
 
 
 @pytest.fixture(scope="module")
@@ -198,18 +236,26 @@ def tools(java: None) -> Iterator[Tools]:
 
 
 @pytest.fixture(scope="module")
-def servers(tools: Tools) -> Iterator[Mapping[str, Server]]:
+def servers(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Server]]:
     """Yield both servers, new."""
     with ApacheKafka(SETTINGS) as kafka, Tenure({**SETTINGS, **AS_KAFKAS}) as tenure:
-        yield {
-            "apache": Server(kafka.bootstrap, kafka.log_dir),
-            "tenure": Server(tenure.bootstrap, tenure.data_dir),
+        found = {
+            name: Server(bootstrap, data, tmp_path_factory.mktemp(name))
+            for name, bootstrap, data in (
+                ("apache", kafka.bootstrap, kafka.log_dir),
+                ("tenure", tenure.bootstrap, tenure.data_dir),
+            )
         }
+        for server in found.values():
+            for name, content in FILES.items():
+                text = json.dumps(content).replace("DATA", str(server.data))
+                (server.files / f"{name}.json").write_text(text)
+        yield found
 
 
 def run(tools: Tools, server: Server, line: str, text: str = "") -> Done:
     """Run a command on a server."""
-    script, *arguments = shlex.split(line.replace("DATA", str(server.data)))
+    script, *arguments = shlex.split(line.replace("DATA", str(server.data)).replace("FILES", str(server.files)))
     if script not in WITHOUT_ADDRESS:
         arguments = ["--bootstrap-server", server.bootstrap, *arguments]
     return tools.run(script, *arguments, text=text)
@@ -220,6 +266,7 @@ def comparable(done: Done, server: Server) -> Shown:
 
     def lines(text: str) -> list[str]:
         text = text.replace(server.bootstrap, "ADDRESS").replace(str(server.data), "DATA")
+        text = text.replace(str(server.files), "FILES")
         for pattern, stands_for in (
             (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}", "UUID"),
             (r"TopicId: \S{22}", "TopicId: ID"),
@@ -229,7 +276,7 @@ def comparable(done: Done, server: Server) -> Shown:
             # DescribeTopicPartitions: see docs/clients.md.
             (r"\tElr: (N/A)?\tLastKnownElr: (N/A)?", ""),
             # Log lines of a class, and the code positions of a trace.
-            (r"(?m)^((TRACE|DEBUG|INFO|WARN|ERROR) .*|\tat .*|Caused by: .*)$", ""),
+            (r"(?m)^((TRACE|DEBUG|INFO|WARN|ERROR) .*|\tat .*|\t... \d+ more|Caused by: .*)$", ""),
             # Columns are as wide as what is in them.
             (r"[ \t]+", " "),
         ):

@@ -4,7 +4,7 @@ A topic partition has one replica, on the node that leads it for ever. So each l
 ever under way, and a move is either to where the replica is, or refused. A node has one folder; the workers of one
 server share it, and each of them shows the logs that it leads.
 
-House rule: no state. Error messages quote no client: a request may name 100,000 topic partitions. Source: Kafka's
+House rule: no state. Error messages are short: a request may name 100,000 topic partitions. Source: Kafka's
 KafkaApis, ReplicaManager and ReplicationControlManager, release 3.9 in KRaft mode.
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from coordinator.config import TOPIC_NAME_MAX
 from coordinator.log.engine import EngineError
 from protocol.messages import (
     AlterPartitionReassignmentsResponse,
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
         ListPartitionReassignmentsRequest,
     )
 
-NOT_NEEDED: tuple[ErrorCode, str | None] = ErrorCode.ELECTION_NOT_NEEDED, "The preferred replica leads already."
-UNKNOWN: tuple[ErrorCode, str | None] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no such topic partition."
-
 # ElectLeaders.
 
 PREFERRED, UNCLEAN = 0, 1
@@ -57,12 +55,16 @@ def elect_leaders(services: Services, call: Call, request: ElectLeadersRequest) 
             yield
     for each in asked or ():
         result = ElectLeadersResponse.ReplicaElectionResult(topic=each.topic)
+        known = services.discovery.topic(each.topic)
+        no_topic = f"No such topic as {each.topic[:TOPIC_NAME_MAX]}"  # one text for all its partitions
         for index in each.partitions:
-            error, message = NOT_NEEDED
+            error, message = ErrorCode.ELECTION_NOT_NEEDED, "The preferred replica leads already."
             if body.error_code:
                 error, message = ErrorCode.INVALID_REQUEST, "There is no such type of elections."
-            elif not services.discovery.has_partition(each.topic, index):
-                error, message = UNKNOWN
+            elif known is None:
+                error, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, no_topic
+            elif not 0 <= index < known.partition_count:
+                error, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {known.name}-{index}"
             result.partition_result.append(
                 ElectLeadersResponse.PartitionResult(partition_id=index, error_code=error, error_message=message)
             )
@@ -186,6 +188,8 @@ def alter_replica_log_dirs(services: Services, call: Call, request: AlterReplica
 
 # Reassignments.
 
+NO_PARTITION: str | None = "There is no such topic partition."
+
 
 def alter_partition_reassignments(services: Services, call: Call, request: AlterPartitionReassignmentsRequest) -> Steps:
     """AlterPartitionReassignments (KIP-455): a topic partition can only be moved to the node where it is."""
@@ -195,7 +199,7 @@ def alter_partition_reassignments(services: Services, call: Call, request: Alter
         known = services.discovery.topic(topic.name)
         for asked in topic.partitions:
             index = asked.partition_index
-            error, message = UNKNOWN
+            error, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NO_PARTITION
             if known is not None and 0 <= index < known.partition_count:
                 error, message = yield from _move_problem(services, services.discovery.leader(known, index), asked)
             answer.partitions.append(

@@ -101,6 +101,16 @@ async def test_no_election_is_needed(version: int, election_type: int) -> None:
         ]
 
 
+async def test_an_election_says_what_is_not_there() -> None:
+    """In few words: a request may name a topic of 32 KB with 100,000 partitions."""
+    async with serving() as server:
+        peer = await server.peer()
+        answer = await peer.ask(elect_request(PREFERRED, {"orders": [3], "absent": [0], "x" * 30_000: [0]}), 2)
+        texts = [each.partition_result[0].error_message for each in answer.replica_election_results]
+        assert texts[:2] == ["No such partition as orders-3", "No such topic as absent"]
+        assert len(texts[2]) < 300
+
+
 async def test_an_election_of_all_names_the_topics_only() -> None:
     """As on Kafka, a topic partition that needs no election is left out."""
     async with serving() as server:
