@@ -212,7 +212,8 @@ class TopicLog(PartitionLog):
         try:
             header = check_produced(data, limits, self._folder.name)
         except Rejected as rejected:
-            return self._with_start(rejected)
+            # Its traceback would keep the batch, and what it unpacked to, until the request is answered.
+            return self._with_start(rejected.with_traceback(None))
         except CorruptBatch as corrupt:
             return Rejected(ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt: {corrupt.reason}.")
         known = self.producers.check(header)

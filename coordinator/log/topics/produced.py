@@ -7,6 +7,8 @@ House rule: no I/O; what depends on the producer's earlier batches is in produce
 
 from __future__ import annotations
 
+from itertools import islice
+
 from coordinator.log.segments.view import NO_TIME, Rejected
 from coordinator.log.topics.partition import Limits
 from protocol.records.batch import CODEC_MASK, HEADER_SIZE, LOG_APPEND_TIME, Header, check_crc, peek_header
@@ -57,7 +59,7 @@ def check_produced(data: bytes, limits: Limits, log_name: str) -> Header:
 def _check_records(data: bytes, limits: Limits, header: Header, log_name: str) -> None:
     """Check each record as far as the topic's settings ask for it. Raises Rejected, CorruptBatch.
 
-    It names no more records than the batch has bytes: a small compressed one may have a million.
+    It names records among as many as the batch has bytes: a small compressed one may have a million.
     """
     # Where the topic wants the records' own times, Kafka takes the batch's time for theirs, unless it has none.
     is_late = bool(header.attributes & LOG_APPEND_TIME) and (
@@ -65,18 +67,17 @@ def _check_records(data: bytes, limits: Limits, header: Header, log_name: str) -
     )
     if not is_late and not limits.is_compacted:
         return
-    keyless = bytes(header.record_count)
+    error = ErrorCode.INVALID_RECORD
+    reason = keyless_reason = f"Compacted topic cannot accept message without key in topic partition {log_name}"
+    keyless = bytes(min(header.record_count, header.size))
+    has_keyless = False
     if limits.is_compacted:
-        keyless = bytes(not record.has_key for record in find_records(data, 0, header))
-    records = []
-    if 1 in keyless:
-        text = f"Compacted topic cannot accept message without key in topic partition {log_name}"
-        records.append((keyless[: header.size], text))
+        found = (not record.has_key for record in find_records(data, 0, header))
+        keyless = bytes(islice(found, header.size))
+        has_keyless = 1 in keyless or any(found)
+    records = [(keyless, keyless_reason)] if has_keyless else []
     if is_late and 0 in keyless:
-        text = "Only the server may give records the timestamp type LogAppendTime"
-        records.append((keyless[: header.size].translate(b"\1\0" + bytes(254)), text))
+        error, reason = ErrorCode.INVALID_TIMESTAMP, "Only the server may give records the timestamp type LogAppendTime"
+        records.append((keyless.translate(b"\1\0" + bytes(254)), reason))
     if records:
-        refused = header.record_count if is_late else keyless.count(1)
-        error = ErrorCode.INVALID_TIMESTAMP if is_late and 0 in keyless else ErrorCode.INVALID_RECORD
-        text = f"{refused} of the batch's {header.record_count} records are refused: {records[-1][1]}."
-        raise Rejected(error, text, records)
+        raise Rejected(error, f"One or more of the batch's records are refused: {reason}.", records)

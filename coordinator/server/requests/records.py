@@ -337,8 +337,8 @@ ZSTD_SINCE = 7
 NAMED_SINCE = 8
 """The versions of Produce that brought batches of format 2, zstd, and the names of refused records."""
 
-NAMED_MAX = 100_000
-"""Refused records that an answer to Produce names: with the longest name of a topic they take 40 MB."""
+NAMED_MAX = 20_000
+"""Refused records that an answer to Produce names, which take 10 MB. A full batch of librdkafka has 10,000."""
 
 
 @dataclass(slots=True)

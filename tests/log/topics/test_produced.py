@@ -58,7 +58,7 @@ def test_a_compacted_topic_wants_keys(tmp_path: Path, zipped: bool) -> None:
     (refused,) = append(log, sent, limits=limits)
     assert isinstance(refused, Rejected)
     assert refused.error is ErrorCode.INVALID_RECORD
-    assert str(refused).startswith("2 of the batch's 4 records are refused: ")
+    assert str(refused).startswith("One or more of the batch's records are refused: ")
     ((flags, text),) = refused.records
     assert list(flags) == [0, 1, 0, 1]
     assert text.endswith("in topic partition t-0")
@@ -97,4 +97,15 @@ def test_a_batch_names_no_more_records_than_it_has_bytes(tmp_path: Path) -> None
         assert isinstance(refused, Rejected)
         ((flags, _),) = refused.records
         assert flags == b"\1" * named
-        assert str(refused).startswith("10000 of the batch's 10000 records are refused: ")
+
+
+def test_a_record_without_key_is_found_behind_those_that_are_named(tmp_path: Path) -> None:
+    """The batch is refused, without a name."""
+    log = a_log(tmp_path / "t-0")
+    keyed, keyless = (batch([(key, b"", 0)])[HEADER_SIZE:] for key in (b"k", None))
+    data = compressed(Codec.GZIP, gzip.compress(10_000 * keyed + keyless), 10_001)
+    (refused,) = append(log, data, limits=LIMITS._replace(is_compacted=True))
+    assert isinstance(refused, Rejected)
+    assert refused.error is ErrorCode.INVALID_RECORD
+    assert [flags for flags, _ in refused.records] == [bytes(len(data))]
+    assert refused.__traceback__ is None  # it would keep the unpacked batch
