@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -26,10 +27,12 @@ from protocol.messages import (
     ProduceRequest,
     TxnOffsetCommitRequest,
 )
+from protocol.records.batch import HEADER_SIZE
+from protocol.records.codecs import Codec
 from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer, Serving, serving
-from tests.support.batches import batch
+from tests.support.batches import batch, compressed
 from tests.support.patience import WITHIN_S
 
 
@@ -528,14 +531,16 @@ async def test_an_answer_names_a_limited_number_of_records(monkeypatch: pytest.M
         work(call, steps)
 
     monkeypatch.setattr(Call, "work", counted)
-    monkeypatch.setattr("coordinator.server.requests.records.NAMED_MAX", 1_000)
+    monkeypatch.setattr("coordinator.server.requests.records.NAMED_MAX", 200)
+    monkeypatch.setattr("coordinator.server.requests.records.PLAIN_MAX", 150)
+    keyless = batch([(None, b"", 1)])[HEADER_SIZE:]
     async with serving() as server:
         peer = await server.peer()
         await compacted(peer, "keyed")
-        worked.clear()
-        for count, named, is_in_steps in ((100, [100, 100, 100], False), (400, [400, 400, 200], True)):
-            keyless = batch([(None, b"", 1)] * count, zipped=True)  # so small that the request has no steps
-            answers = await produce(peer, *(("keyed", index, keyless) for index in (0, 1, 2)))
+        for count, named, is_in_steps in ((50, [50, 50, 50], False), (80, [80, 80, 40], True)):
+            worked.clear()
+            data = compressed(Codec.GZIP, gzip.compress(count * keyless), count)  # decoded without steps
+            answers = await produce(peer, *(("keyed", index, data) for index in (0, 1, 2)))
             assert [len(each.record_errors) for each in answers] == named
             assert {each.error_code for each in answers} == {ErrorCode.INVALID_RECORD}
             assert (worked != []) is is_in_steps
