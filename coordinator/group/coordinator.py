@@ -35,6 +35,7 @@ from coordinator.group.events import (
     DeleteGroup,
     DeleteOffsets,
     DescribeGroup,
+    EraseOffsets,
     Event,
     FetchOffsets,
     Heartbeat,
@@ -42,7 +43,6 @@ from coordinator.group.events import (
     LeaveGroup,
     ListGroups,
     Load,
-    RemoveExpired,
     RemoveOffsets,
     RequestEvent,
     SyncGroup,
@@ -53,7 +53,7 @@ from coordinator.group.group import Group
 from coordinator.group.refuse import refuse
 from coordinator.group.state import DEAD, EMPTY, Kind
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
-from protocol.messages import HeartbeatResponse, LeaveGroupResponse
+from protocol.messages import DeleteGroupsResponse, HeartbeatResponse, LeaveGroupResponse
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -63,9 +63,6 @@ if TYPE_CHECKING:
 
 E = TypeVar("E", bound="RequestEvent")
 C = TypeVar("C", CommitOffsets, CommitPrepared)
-
-REMOVED_AT_ONCE = 1_000
-"""Offsets, and groups, in one `RemoveOffsets`: 1 to 2 ms of work."""
 
 RULES = {Kind.CLASSIC: CLASSIC}
 """The rules of each kind of groups."""
@@ -99,11 +96,13 @@ class Coordinator:
         """Repeated commits without events. Their records are their only effect."""
         return offsets.commit_repeated(self.groups, commits, now, self.config)
 
-    def offsets_in(self, topics: Collection[str]) -> Iterator[RemoveOffsets | None]:
+    def offsets_in(self, topics: Collection[str] | None) -> Iterator[RemoveOffsets | None]:
         """The events that remove all offsets in deleted topics. Yields None where the caller may pause.
 
-        Other events may come in between. Each event names at most REMOVED_AT_ONCE offsets and groups.
+        Other events may come in between. Each event names at most `offsets.REMOVED_AT_ONCE` offsets and groups.
+        topics: None for the events that remove expired offsets of all topics.
         """
+        if_expired = topics is None
         found: dict[str, list[tuple[str, int]]] = {}
         size = 0
         for group_id in list(self.groups):
@@ -114,20 +113,21 @@ class Coordinator:
                 found[group_id] = []
                 size += 1
             for topic in list(group.offsets):
-                left = iter(list(group.offsets.get(topic, ())) if topic in topics else ())
-                while taken := [(topic, partition) for partition in islice(left, REMOVED_AT_ONCE - size)]:
+                wanted = topics is None or topic in topics
+                left = iter(list(group.offsets.get(topic, ())) if wanted else ())
+                while taken := [(topic, partition) for partition in islice(left, offsets.REMOVED_AT_ONCE - size)]:
                     found.setdefault(group_id, []).extend(taken)
                     size += len(taken)
-                    if size == REMOVED_AT_ONCE:
-                        yield RemoveOffsets(found)
+                    if size == offsets.REMOVED_AT_ONCE:
+                        yield RemoveOffsets(found, if_expired)
                         found, size = {}, 0
                 yield None
-            if size == REMOVED_AT_ONCE:
-                yield RemoveOffsets(found)
+            if size == offsets.REMOVED_AT_ONCE:
+                yield RemoveOffsets(found, if_expired)
                 found, size = {}, 0
             yield None
         if found:
-            yield RemoveOffsets(found)
+            yield RemoveOffsets(found, if_expired)
 
     def close(self) -> None:
         """Drop all groups. Nobody may ask for them after this."""
@@ -222,6 +222,13 @@ class Coordinator:
         turn.answer(event.request, describe.delete(turn, group, event.client))
         self._forget_if_dead(group)
 
+    def _erase(self, turn: Turn, event: EraseOffsets) -> None:
+        group = self.groups.get(event.group_id)
+        offsets.erase(turn, group or Group(event.group_id, None), event)
+        if group is not None:
+            self._delete_if_unused(turn, group)
+        turn.answer(event.request, DeleteGroupsResponse.DeletableGroupResult(group_id=event.group_id))
+
     def _list(self, turn: Turn, event: ListGroups) -> None:
         groups = self.groups
         ids = groups.keys() if event.group_ids is None else filter(groups.__contains__, event.group_ids)
@@ -233,18 +240,15 @@ class Coordinator:
         if group is not None:
             RULES[group.kind].timer_fired(turn, group, event.key)
 
-    def _remove_expired(self, turn: Turn, _event: RemoveExpired) -> None:
-        for group in list(self.groups.values()):
-            offsets.remove(turn, group, offsets.expired(turn, group), expired=True)
-            self._delete_if_unused(turn, group)
-
     def _remove_offsets(self, turn: Turn, event: RemoveOffsets) -> None:
         for group_id, topic_partitions in event.topic_partitions.items():
             group = self.groups.get(group_id)
             if group is not None:
                 held = group.offsets
                 removed = [each for each in topic_partitions if each[0] in held and each[1] in held[each[0]]]
-                offsets.remove(turn, group, removed)
+                if event.if_expired:
+                    removed = offsets.expired(turn, group, removed)
+                offsets.remove(turn, group, removed, expired=event.if_expired)
                 self._delete_if_unused(turn, group)
 
     def _load(self, turn: Turn, event: Load) -> None:
@@ -314,9 +318,9 @@ class Coordinator:
         DeleteOffsets: _delete_offsets,
         DescribeGroup: _describe,
         DeleteGroup: _delete,
+        EraseOffsets: _erase,
         ListGroups: _list,
         TimerFired: _timer_fired,
-        RemoveExpired: _remove_expired,
         RemoveOffsets: _remove_offsets,
         Load: _load,
         Unload: _unload,

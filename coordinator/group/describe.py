@@ -6,10 +6,12 @@ Outside Stable a description has no protocol name, metadata or assignments, beca
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from coordinator.group import notes, offsets, records
 from coordinator.group.effects import PENDING
+from coordinator.group.events import Remainder
 from coordinator.group.state import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE
 from protocol.messages import DeleteGroupsResponse, DescribeGroupsResponse, ListGroupsResponse, alike
 from protocol.primitives import STRING_SIZE_MAX
@@ -129,15 +131,19 @@ def list_groups(groups: Iterable[Group], states: list[str], types: list[str]) ->
     ]
 
 
-def delete(turn: Turn, group: Group, client: Client) -> DeleteGroupsResponse.DeletableGroupResult:
-    """Delete a group without members, and its offsets. client: the one that asks."""
+def delete(turn: Turn, group: Group, client: Client) -> DeleteGroupsResponse.DeletableGroupResult | Remainder:
+    """Delete a group without members, with its offsets or some of them. client: the one that asks."""
     if group.state is DEAD:
         error = ErrorCode.GROUP_ID_NOT_FOUND
     elif group.state is EMPTY:
         error = ErrorCode.NONE
-        all_offsets = [(topic, index) for topic, partitions in group.offsets.items() for index in partitions]
-        offsets.remove(turn, group, all_offsets, client)
-        make_dead(turn, group, notes.GroupDeleted(group.group_id, group.generation, len(all_offsets), client=client))
+        held = ((topic, index) for topic, partitions in group.offsets.items() for index in partitions)
+        removed = list(islice(held, offsets.REMOVED_AT_ONCE))
+        offsets.remove(turn, group, removed, client)
+        make_dead(turn, group, notes.GroupDeleted(group.group_id, group.generation, len(removed), client=client))
+        if group.offsets:
+            remainder, group.offsets = Remainder(group.offsets), {}
+            return remainder
     else:
         error = ErrorCode.NON_EMPTY_GROUP
     return DeleteGroupsResponse.DeletableGroupResult(group_id=group.group_id, error_code=error)

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.group.client import NOBODY, Client
 
 if TYPE_CHECKING:
     from coordinator.group.effects import TimerKey
-    from coordinator.group.group import Group, Prepared
+    from coordinator.group.group import CommittedOffset, Group, Prepared
     from protocol.messages import (
         HeartbeatRequest,
         JoinGroupRequest,
@@ -143,10 +143,33 @@ class DescribeGroup:
 
 @dataclass(slots=True)
 class DeleteGroup:
-    """One group of a DeleteGroups. The answer is a `DeleteGroupsResponse.DeletableGroupResult`."""
+    """One group of a DeleteGroups. The answer is a `DeleteGroupsResponse.DeletableGroupResult`.
+
+    A group may have so many offsets that their tombstones would take too long for one event. It is deleted with some of
+    them; then the answer is their `Remainder`, and an EraseOffsets has to follow for each piece of it.
+    """
 
     request: Hashable
     group_id: str
+    client: Client = NOBODY
+
+
+class Remainder(NamedTuple):
+    """Offsets of a deleted group that have no tombstones yet: by topic and partition."""
+
+    offsets: dict[str, dict[int, CommittedOffset]]
+
+
+@dataclass(slots=True)
+class EraseOffsets:
+    """A piece of a Remainder gets its tombstones. The answer is as DeleteGroup's, never a Remainder.
+
+    An offset that a new group of this id has committed since then stays. An offset that a load has brought back goes.
+    """
+
+    request: Hashable
+    group_id: str
+    offsets: Sequence[tuple[str, int, CommittedOffset]]
     client: Client = NOBODY
 
 
@@ -173,19 +196,16 @@ class TimerFired:
 
 
 @dataclass(slots=True)
-class RemoveExpired:
-    """Look for expired offsets, and for empty groups without offsets (offsets.retention.check.interval.ms)."""
-
-
-@dataclass(slots=True)
 class RemoveOffsets:
-    """Topics were deleted: their committed offsets go (Kafka: GroupCoordinator.onPartitionsDeleted).
+    """Committed offsets go, because their topics were deleted (Kafka: GroupCoordinator.onPartitionsDeleted).
 
     `Coordinator.offsets_in` makes these events. topic_partitions: by group id, the offsets to remove. A group without
     any is named if it can go itself.
+    if_expired: only those go whose retention is over (Kafka: GroupMetadataManager.cleanupGroupMetadata).
     """
 
     topic_partitions: Mapping[str, Sequence[tuple[str, int]]]
+    if_expired: bool = False
 
 
 @dataclass(slots=True)
@@ -220,8 +240,9 @@ RequestEvent = (
     | DeleteOffsets
     | DescribeGroup
     | DeleteGroup
+    | EraseOffsets
     | ListGroups
 )
 """Events of clients. Each has a `request` to answer."""
 
-Event = RequestEvent | TimerFired | RemoveExpired | RemoveOffsets | Load | Unload
+Event = RequestEvent | TimerFired | RemoveOffsets | Load | Unload

@@ -35,7 +35,7 @@ from schemas.errors import ErrorCode
 if TYPE_CHECKING:
     from coordinator.config import GroupConfig
     from coordinator.group.client import Client, Now
-    from coordinator.group.events import CommitOffsets, CommitPrepared, DeleteOffsets, FetchOffsets
+    from coordinator.group.events import CommitOffsets, CommitPrepared, DeleteOffsets, EraseOffsets, FetchOffsets
     from protocol.records.batch import Record
 
 BROKER_RETENTION = -1
@@ -51,6 +51,9 @@ OFFSET_RECORD_MIN = 34
 
 PREPARED_AT_ONCE = 64
 """Topic partitions between two pauses of `prepare`: about 0.2 ms."""
+
+REMOVED_AT_ONCE = 500
+"""Offsets, and groups, that one event removes: about 1 ms of work."""
 
 # A short name: see `speed`.
 NONE = ErrorCode.NONE
@@ -407,8 +410,20 @@ def remove(
     turn.note(notes.OffsetsRemoved(group.group_id, group.generation, tuple(topic_partitions), expired, client))
 
 
-def expired(turn: Turn, group: Group) -> list[tuple[str, int]]:
-    """The offsets whose retention is over (KIP-211; Kafka: GroupMetadata.removeExpiredOffsets).
+def erase(turn: Turn, group: Group, event: EraseOffsets) -> None:
+    """Handle an EraseOffsets. group: the one that has the id of the deleted group now, or an empty one."""
+    loaded = []
+    for topic, partition, deleted in event.offsets:
+        committed = group.offsets.get(topic, {}).get(partition)
+        if committed is None:
+            turn.append(records.offset_tombstone(event.group_id, topic, partition, turn.now.wall_ms))
+        elif committed == deleted:
+            loaded.append((topic, partition))
+    remove(turn, group, loaded, event.client)
+
+
+def expired(turn: Turn, group: Group, topic_partitions: list[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Those of these offsets whose retention is over (KIP-211; Kafka: GroupMetadata.removeExpiredOffsets).
 
     Empty group              the retention counts from when the group became empty
     Stable, of consumers     from the commit, unless the group is subscribed to the topic
@@ -425,10 +440,8 @@ def expired(turn: Turn, group: Group) -> list[tuple[str, int]]:
         return []
     return [
         (topic, partition)
-        for topic, partitions in group.offsets.items()
-        if topic not in spared
-        for partition, committed in partitions.items()
-        if is_expired(turn, committed, since_ms)
+        for topic, partition in topic_partitions
+        if topic not in spared and is_expired(turn, group.offsets[topic][partition], since_ms)
     ]
 
 

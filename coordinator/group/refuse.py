@@ -14,6 +14,7 @@ from coordinator.group.events import (
     DeleteGroup,
     DeleteOffsets,
     DescribeGroup,
+    EraseOffsets,
     FetchOffsets,
     Heartbeat,
     JoinGroup,
@@ -61,7 +62,7 @@ def refuse(event: RequestEvent, error: ErrorCode) -> Any:
             return OffsetDeleteResponse(error_code=error)
         case DescribeGroup():
             return DescribeGroupsResponse.DescribedGroup(error_code=error, group_id=event.group_id, members=[])
-        case DeleteGroup():
+        case DeleteGroup() | EraseOffsets():
             return DeleteGroupsResponse.DeletableGroupResult(group_id=event.group_id, error_code=error)
         case ListGroups():
             return []

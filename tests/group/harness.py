@@ -148,7 +148,7 @@ class Call(Generic[T]):
         """Take the answer as the wire carries it."""
         assert self._answer is None, f"{self.request} is answered twice"
         assert not self.lost, f"{self.request} is answered by a coordinator that it was not sent to"
-        self._answer = over_wire(body, self.version)
+        self._answer = body if isinstance(body, events.Remainder) else over_wire(body, self.version)
         if self._learn is not None:
             self._learn(self._answer)
 
@@ -497,6 +497,12 @@ class Bench:
         """DeleteGroups of one group."""
         return self._ask(events.DeleteGroup(request, group), 2)
 
+    def erase(self, remainder: events.Remainder, *, group: str = GROUP) -> None:
+        """Erase all offsets of a deleted group that are left, in one piece."""
+        left = [(topic, index, each) for topic, held in remainder.offsets.items() for index, each in held.items()]
+        call: Call[DeleteGroupsResponse.DeletableGroupResult] = self._ask(events.EraseOffsets("", group, left), 2)
+        assert call.response.error_code == ErrorCode.NONE
+
     def list_groups(
         self, request: str = "", *, states: Iterable[str] = (), types: Iterable[str] = ()
     ) -> Call[list[ListGroupsResponse.ListedGroup]]:
@@ -505,7 +511,9 @@ class Bench:
 
     def remove_expired(self) -> None:
         """Let the core remove expired offsets, as it does every offsets.retention.check.interval.ms."""
-        self.handle(events.RemoveExpired())
+        for event in self.coordinator.offsets_in(None):
+            if event is not None:
+                self.handle(event)
 
     # Views for tests.
 

@@ -6,10 +6,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from coordinator.group.coordinator import REMOVED_AT_ONCE
-from coordinator.group.events import CommitOffsets
+from coordinator.group.events import CommitOffsets, Remainder
 from coordinator.group.notes import GroupDeleted, OffsetsRemoved
-from coordinator.group.offsets import CommitTemplate, template_of
+from coordinator.group.offsets import REMOVED_AT_ONCE, CommitTemplate, template_of
 from coordinator.group.records import batch_size
 from protocol.messages import OffsetCommitRequest
 from schemas.errors import ErrorCode
@@ -364,6 +363,65 @@ def test_a_deleted_topic_loses_its_offsets_some_at_a_time() -> None:
     bench.restart()
     assert bench.group("b").offsets.keys() == {"v"}
     assert len(bench.group("b").offsets["v"]) == count
+
+
+def test_expired_offsets_go_some_at_a_time() -> None:
+    """No event looks at more than REMOVED_AT_ONCE offsets; together they remove all that expired."""
+    bench = Bench(offsets_retention_ms=RETENTION_MS)
+    count = REMOVED_AT_ONCE + 5
+    bench.commit(offsets={("t", index): 1 for index in range(count)})
+    bench.advance(RETENTION_MS)
+    bench.commit(offsets={("t", 0): 2})
+    seen = []
+    for event in bench.coordinator.offsets_in(None):
+        if event is not None:
+            seen.append(sum(map(len, event.topic_partitions.values())))
+            bench.handle(event)
+    assert seen == [REMOVED_AT_ONCE, 5]
+    assert bench.group().offsets["t"].keys() == {0}
+    assert sum(len(note.topic_partitions) for note in bench.said(OffsetsRemoved) if note.expired) == count - 1
+
+
+def test_a_group_with_many_offsets_is_deleted_and_its_offsets_go_some_at_a_time() -> None:
+    """The group is gone at once; nothing of it comes back when all its offsets were erased."""
+    bench = Bench()
+    count = REMOVED_AT_ONCE + 5
+    bench.commit(offsets={("t", index): 1 for index in range(count)})
+    remainder: object = bench.delete("delete").response
+    assert isinstance(remainder, Remainder)
+    assert len(remainder.offsets["t"]) == 5
+    assert bench.state() == "Dead"
+    bench.erase(remainder)
+    assert sum(len(note.topic_partitions) for note in bench.said(OffsetsRemoved)) == REMOVED_AT_ONCE
+    bench.restart()
+    assert bench.coordinator.groups == {}
+
+
+def test_erasing_spares_what_a_new_group_committed() -> None:
+    """A commit after the deletion stays, whatever the deleted group had committed."""
+    bench = Bench()
+    bench.commit(offsets={("t", index): 1 for index in range(REMOVED_AT_ONCE + 5)})
+    remainder: object = bench.delete("delete").response
+    assert isinstance(remainder, Remainder)
+    bench.advance(1)
+    bench.commit(offsets={("t", REMOVED_AT_ONCE): 1})
+    bench.erase(remainder)
+    bench.restart()
+    assert bench.group().offsets["t"].keys() == {REMOVED_AT_ONCE}
+
+
+def test_erasing_takes_offsets_that_a_load_brought_back() -> None:
+    """The log has them until they have tombstones: after a load they are offsets of a group again, and go with it."""
+    bench = Bench()
+    bench.commit(offsets={("t", index): 1 for index in range(REMOVED_AT_ONCE + 5)})
+    remainder: object = bench.delete("delete").response
+    assert isinstance(remainder, Remainder)
+    bench.restart()
+    assert len(bench.group().offsets["t"]) == 5
+    bench.erase(remainder)
+    assert bench.state() == "Dead"
+    bench.restart()
+    assert bench.coordinator.groups == {}
 
 
 def test_an_offset_that_went_meanwhile_is_removed_once() -> None:

@@ -13,6 +13,7 @@ from coordinator.group.events import (
     DeleteGroup,
     DeleteOffsets,
     DescribeGroup,
+    EraseOffsets,
     FetchOffsets,
     Heartbeat,
     JoinGroup,
@@ -41,6 +42,7 @@ EVENTS: list[tuple[Any, int]] = [
     (DeleteOffsets("r", messages.OffsetDeleteRequest()), 0),
     (DescribeGroup("r", 5, "g"), 5),
     (DeleteGroup("r", "g"), 2),
+    (EraseOffsets("r", "g", []), 2),
 ]
 
 

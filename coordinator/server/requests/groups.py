@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from coordinator.group import offsets
@@ -26,13 +27,16 @@ from coordinator.group.events import (
     DeleteGroup,
     DeleteOffsets,
     DescribeGroup,
+    EraseOffsets,
     FetchOffsets,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
     ListGroups,
+    Remainder,
     SyncGroup,
 )
+from coordinator.group.offsets import REMOVED_AT_ONCE
 from coordinator.group.refuse import refuse
 from coordinator.group.state import Kind, State
 from coordinator.server.runtime.partition import Standing
@@ -641,8 +645,39 @@ def delete_groups(services: Services, call: Call, request: DeleteGroupsRequest) 
     def answer(results: list[DeleteGroupsResponse.DeletableGroupResult]) -> None:
         call.answer(DeleteGroupsResponse(results=results))
 
+    def take(
+        group_id: str,
+        receive: Callable[[DeleteGroupsResponse.DeletableGroupResult], None],
+        result: DeleteGroupsResponse.DeletableGroupResult | Remainder,
+    ) -> None:
+        if isinstance(result, Remainder):
+            call.work_later(_erase_offsets(services, call, group_id, result, receive))
+        else:
+            receive(result)
+
     for group_id, receive in zip(group_ids, gather(len(group_ids), answer), strict=True):
-        services.runtime.submit(group_id, DeleteGroup(call.reply(receive), group_id, call.client))
+        reply = call.reply(partial(take, group_id, receive))
+        services.runtime.submit(group_id, DeleteGroup(reply, group_id, call.client))
+        yield
+
+
+def _erase_offsets(
+    services: Services,
+    call: Call,
+    group_id: str,
+    remainder: Remainder,
+    receive: Callable[[DeleteGroupsResponse.DeletableGroupResult], None],
+) -> Steps:
+    """Erase the offsets of a deleted group, a piece at a time. receive: gets the first error, or a result without."""
+    left = ((topic, index, each) for topic, held in remainder.offsets.items() for index, each in held.items())
+    size = sum(map(len, remainder.offsets.values()))
+
+    def done(results: list[DeleteGroupsResponse.DeletableGroupResult]) -> None:
+        receive(next((result for result in results if result.error_code), results[0]))
+
+    for take in gather(math.ceil(size / REMOVED_AT_ONCE), done):
+        some = list(islice(left, REMOVED_AT_ONCE))
+        services.runtime.submit(group_id, EraseOffsets(call.reply(take), group_id, some, call.client))
         yield
 
 

@@ -34,11 +34,11 @@ from coordinator.group.events import (
     CommitPrepared,
     DeleteGroup,
     DeleteOffsets,
+    EraseOffsets,
     Event,
     JoinGroup,
     LeaveGroup,
     Load,
-    RemoveExpired,
     RequestEvent,
     SyncGroup,
     TimerFired,
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from coordinator.server.runtime.replies import RepeatedCommit
     from protocol.records.batch import Record
 
-WRITES = (JoinGroup, SyncGroup, LeaveGroup, CommitOffsets, CommitPrepared, DeleteOffsets, DeleteGroup)
+WRITES = (JoinGroup, SyncGroup, LeaveGroup, CommitOffsets, CommitPrepared, DeleteOffsets, DeleteGroup, EraseOffsets)
 """Events that may append records. They are refused while the log keeps failing."""
 
 
@@ -115,6 +115,9 @@ class Host(loading.Host, Protocol):
 
     def append(self, partition: Partition, batches: list[list[Record]]) -> None:
         """Hand batches to the engine now. `Partition.appended` gets the outcome."""
+
+    def work(self, steps: Iterator[None]) -> None:
+        """Do `steps` while this turn has time, and the rest in further turns."""
 
     def settled(self, partition: Partition) -> None:
         """The partition serves requests, or it has found out that it can't."""
@@ -238,8 +241,11 @@ class Partition:
         elif responses:
             self._host.delivery.answer((Held(self, wall_ms, (), responses),))
 
-    def remove_topics(self, topics: Collection[str]) -> Iterator[None]:
-        """Remove the offsets in deleted topics, some at a time. Yields where the caller may pause."""
+    def remove_offsets(self, topics: Collection[str] | None) -> Iterator[None]:
+        """Remove the offsets in deleted topics, some at a time. Yields where the caller may pause.
+
+        topics: None to remove the expired offsets of all topics.
+        """
         coordinator = self.coordinator
         for event in coordinator.offsets_in(topics):
             if self.coordinator is not coordinator or self.trouble.failures:
@@ -262,11 +268,14 @@ class Partition:
         elif what is Chore.LOAD:
             self._load()
         else:
-            life = self.life
-            if not self.trouble.failures:
-                self.handle(None, RemoveExpired())
-            if self.life == life:
-                self._look_for_expired_later()
+            self._host.work(self._remove_expired())
+
+    def _remove_expired(self) -> Iterator[None]:
+        life = self.life
+        if not self.trouble.failures:
+            yield from self.remove_offsets(None)
+        if self.life == life:
+            self._look_for_expired_later()
 
     def _look_for_expired_later(self) -> None:
         self.alarm.arm(Chore.REMOVE_EXPIRED, self._ms() + self._host.config.offsets_retention_check_interval_ms)

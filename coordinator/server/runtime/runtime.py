@@ -128,7 +128,11 @@ class Runtime:
     def remove_topics(self, topics: Collection[str]) -> Iterator[None]:
         """Topics were deleted: the groups served here drop their offsets in them. Yields where the caller may pause."""
         for partition in list(self.served()):
-            yield from partition.remove_topics(topics)
+            yield from partition.remove_offsets(topics)
+
+    def work(self, steps: Iterator[None]) -> None:
+        """See Host."""
+        self._pace.work(steps)
 
     # Windows of appends.
 

@@ -219,6 +219,23 @@ async def test_many_offsets_are_committed_fetched_and_deleted() -> None:
         assert (answer.error_code, answer.topics) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
 
 
+async def test_a_group_with_many_offsets_is_deleted_in_pieces() -> None:
+    """No step removes all, and the answer comes when all are gone."""
+    offsets = {("orders", n): n for n in range(PARTITIONS)}
+    async with serving(f"tenure.topics=orders:{PARTITIONS}") as server:
+        peer = await server.peer()
+        await ask(peer, commit_request("g", offsets), 8)
+        with counted() as work:
+            answer = await peer.ask(DeleteGroupsRequest(groups_names=["g", "absent", "g"]), 2)
+        assert work.most < WORK_MAX
+        assert [(each.group_id, each.error_code) for each in answer.results] == [
+            ("g", ErrorCode.NONE),
+            ("absent", ErrorCode.GROUP_ID_NOT_FOUND),
+        ]
+        fetched = await peer.ask(OffsetFetchRequest(group_id="g", topics=None), 7)
+        assert fetched.topics == []
+
+
 async def test_a_large_commit_is_stored_whole_or_not_at_all() -> None:
     """A batch that would be too large, or a group that refuses, stores nothing; each topic partition has the error."""
     offsets = {("orders", n): n for n in range(PARTITIONS)}

@@ -13,6 +13,7 @@ from coordinator.group.client import Now
 from coordinator.group.coordinator import Coordinator
 from coordinator.group.effects import Effects
 from coordinator.group.events import Event, RemoveOffsets
+from coordinator.group.offsets import REMOVED_AT_ONCE
 from coordinator.server.requests.records import PLAIN_MAX
 from coordinator.server.runtime.pace import Pace
 from coordinator.server.wire.call import Call
@@ -385,7 +386,7 @@ async def test_the_offsets_of_a_deleted_topic_go_some_at_a_time(monkeypatch: pyt
         with pausing(monkeypatch) as pauses:
             answer = await peer.ask(DeleteTopicsRequest(topic_names=["wide"], timeout_ms=1_000), 5)
         assert [each.error_code for each in answer.responses] == [0]
-        assert removed == [1_000] * 3
+        assert removed == [REMOVED_AT_ONCE] * (count // REMOVED_AT_ONCE)
         assert pauses[0] > count  # its partitions, and the events
         fetched = await peer.ask(OffsetFetchRequest(group_id="g", topics=None), 5)
         assert fetched.topics == []

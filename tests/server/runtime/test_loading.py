@@ -172,11 +172,15 @@ def group_records(count: int) -> tuple[int, list[Record]]:
     return partition, made
 
 
+GROUPS = 500
+"""Groups that take so many turns of the loop that two joins are answered meanwhile."""
+
+
 async def test_groups_are_taken_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """While the groups of one partition are decoded, other partitions serve, and this one answers as in a load."""
     monkeypatch.setattr("coordinator.server.runtime.loading.LOADED_AT_ONCE", 1)
     engine = Loading()
-    index, engine.records[0] = group_records(100)
+    index, engine.records[0] = group_records(GROUPS)
     engine.records[index], engine.records[0] = engine.records[0], engine.records[index]
     other = next(f"h{n}" for n in range(100) if partition_for(f"h{n}", 4) != index)
     async with serving(engine=engine) as server:
@@ -186,9 +190,9 @@ async def test_groups_are_taken_some_at_a_time(monkeypatch: pytest.MonkeyPatch) 
         await server.until(lambda: server.server.runtime.partition_of(other).standing is Standing.ACTIVE)
         assert (await peer.join(other, instance="i")).error_code == ErrorCode.NONE
         assert (await peer.join("g0", instance="i")).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        assert 0 < len(partition.coordinator.groups) < 100
+        assert 0 < len(partition.coordinator.groups) < GROUPS
         await server.loaded()
-        assert len(partition.coordinator.groups) == 100
+        assert len(partition.coordinator.groups) == GROUPS
         assert (await peer.join("g0", instance="i")).error_code == ErrorCode.NONE
 
 
