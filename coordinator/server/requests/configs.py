@@ -61,7 +61,7 @@ TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 2, 4, 8, 16
 
 
 class Entry(NamedTuple):
-    """One setting of a resource. values: from all sources, the one in effect first; none if it has no value."""
+    """One setting of a resource. values: from all sources, the one in effect first; () if it has no value."""
 
     name: str
     value: str | None
@@ -76,7 +76,7 @@ class Entry(NamedTuple):
         return self.values[0].source if self.values else DEFAULT_CONFIG
 
 
-Changed = Generator[None, None, dict[str, str | None]]
+NewValues = Generator[None, None, dict[str, str | None]]
 """Makes the new values of settings by name, in steps; None removes a setting."""
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
@@ -236,7 +236,7 @@ class _Target(NamedTuple):
 def alter_configs(services: Services, call: Call, request: AlterConfigsRequest) -> Steps:
     """AlterConfigs: a topic or broker gets exactly these settings."""
 
-    def altered(target: _Target, resource: AlterConfigsRequest.AlterConfigsResource) -> Changed:
+    def altered(target: _Target, resource: AlterConfigsRequest.AlterConfigsResource) -> NewValues:
         configs: dict[str, str | None] = dict.fromkeys(target.configs)
         for config in resource.configs:
             configs[config.name] = target.value(config.name, config.value)
@@ -249,7 +249,7 @@ def alter_configs(services: Services, call: Call, request: AlterConfigsRequest) 
 def incremental_alter_configs(services: Services, call: Call, request: IncrementalAlterConfigsRequest) -> Steps:
     """IncrementalAlterConfigs: one setting at a time."""
 
-    def altered(target: _Target, resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> Changed:
+    def altered(target: _Target, resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> NewValues:
         configs: dict[str, str | None] = {}  # the request's only: another node may change the others
         for config in resource.configs:
             yield
@@ -270,7 +270,7 @@ def incremental_alter_configs(services: Services, call: Call, request: Increment
 
 
 def _alter(
-    services: Services, call: Call, request: Any, altered: Callable[[_Target, Any], Changed], answer_class: Any
+    services: Services, call: Call, request: Any, altered: Callable[[_Target, Any], NewValues], answer_class: Any
 ) -> Steps:
     """Change each resource by itself; the answer waits until all changes are durable.
 
