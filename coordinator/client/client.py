@@ -192,7 +192,10 @@ class Client:
 
     def _send(self, message: Message, node: Node | None, deadline: Deadline, at_least: int = 0) -> Any:
         address = self._any_address(deadline) if node is None else node.address
-        connection = self._connection(address, deadline)
+        try:
+            connection = self._connection(address, deadline)
+        except PortClosed as error:
+            raise Unreachable(str(error)) from None  # of a node: another one may take its groups
         version = connection.version(type(message), at_least)
         try:
             response = connection.request(message, version, deadline)
@@ -210,17 +213,22 @@ class Client:
         return self._connections[address]
 
     def _any_address(self, deadline: Deadline) -> Address:
-        """The first bootstrap address that accepts; each address leaves some of the time to those behind it."""
+        """The first bootstrap address that accepts; each address leaves some of the time to those behind it.
+
+        Raises PortClosed only if all are closed ports of this machine.
+        """
+        lost: Unreachable | None = None
         for index, address in enumerate(self._bootstrap):
             share = deadline.left / (len(self._bootstrap) - index)
             try:
                 self._connection(address, Deadline(share, self._clock))
-            except Unreachable:
-                if address == self._bootstrap[-1]:
-                    raise
+            except Unreachable as error:
+                if lost is None or not isinstance(error, PortClosed):
+                    lost = error
             else:
                 return address
-        raise AssertionError("parse_addresses returns at least one")
+        assert lost is not None  # parse_addresses returns at least one
+        raise lost
 
 
 class _Tries:
