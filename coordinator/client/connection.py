@@ -191,7 +191,7 @@ def _lost(address: Address, error: OSError) -> Unreachable:
 
 
 def _is_here(address: Address) -> bool:
-    """Whether the address is on the loopback; False for a name that has no address any more."""
+    """Whether the address is on the loopback; False for a name without an address."""
     try:
         found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
     except OSError:
