@@ -256,8 +256,7 @@ class Config:
     """All settings; those of the group core are in `group`.
 
     stated: names of the settings that some source gave.
-    topic_defaults: settings of topics that have another default since the server runs, by the topic's names. They are
-    those for which this table has no row.
+    topic_defaults: changed defaults of topics' settings, by the topic's names; only settings without a row here.
     """
 
     listeners: tuple[Listener, ...] = field(

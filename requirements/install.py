@@ -45,7 +45,7 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends both, without a traceback of ours
     lock, *options = sys.argv[1:]
     command = [sys.executable, *PIP, *options, "--requirement", lock]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as pip:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="replace") as pip:
         assert pip.stdout is not None
         for line in progress(pip.stdout):
             print(line, flush=True)

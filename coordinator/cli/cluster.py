@@ -38,8 +38,8 @@ DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
 DEFAULT_TIMEOUT = TIMEOUT
 
 
-class Notice:
-    """A line on a terminal, on standard error, until `close`; elsewhere nothing."""
+class WaitLine:
+    """A line about a wait on a terminal, on standard error, until `close`; elsewhere nothing."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -63,14 +63,14 @@ class Notice:
 @contextmanager
 def cluster(bootstrap_server: str, timeout: float) -> Iterator[Client]:
     """A client of the cluster for a block; a failure of the client inside the block ends the command."""
-    notice = Notice(f"tenure: waiting for {bootstrap_server}, up to {timeout:g} s")
+    line = WaitLine(f"tenure: waiting for {bootstrap_server}, up to {timeout:g} s")
     try:
-        client = Client(bootstrap_server, timeout, on_wait=notice.wait)
+        client = Client(bootstrap_server, timeout, on_wait=line.wait)
     except ValueError as error:
         fail(ExitCode.USAGE, f"--bootstrap-server: {error}")
     with client:
         try:
-            with closing(notice):
+            with closing(line):
                 yield client
         except Refused as error:
             fail(ExitCode.REFUSED, str(error))

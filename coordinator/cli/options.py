@@ -1,4 +1,4 @@
-"""What the commands' options share: how a text becomes a value, and how the help shows an option.
+"""The common part of the commands' options: how a text becomes a value, and how the help shows an option.
 
 Each parser here has words of its own for a text that it refuses; typer would show those of its validation library.
 typer also prints the type of an argument in Python's words behind its name: `GROUP <list[str]>`. It has no setting for

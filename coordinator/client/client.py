@@ -4,7 +4,7 @@ The client tries a call until its deadline: again after a lost connection, and a
 yet, is loading or has moved (error codes 14, 15, 16). Any other answer of a server is final. A server may have carried
 out a lost call: a second DeleteGroups then finds no group. A closed port of this machine ends the tries sooner.
 
-The caller may show a person what the client waits for: `on_wait` hears of each wait before it begins, and of its end.
+The client calls `on_wait` before each wait and when the wait is over, so that the caller can show it to a person.
 
 House rule: time comes from `clock` and `pause`, so that a test decides how it passes.
 """
@@ -83,7 +83,7 @@ class Client:
         self._bootstrap = parse_addresses(bootstrap)
         self._client_id = client_id
         self._connect = connect
-        self._on_wait = on_wait or _nobody
+        self._on_wait = on_wait or _show_nothing
         self._attempts_max = ATTEMPTS_MAX
         self._clock = clock
         self._pause = pause
@@ -105,7 +105,7 @@ class Client:
     def try_once(self) -> None:
         """Try each later call only once, and call `on_wait` no more: for a caller that tries again by itself."""
         self._attempts_max = 1
-        self._on_wait = _nobody
+        self._on_wait = _show_nothing
 
     def request(self, message: Message, node: Node | None = None, *, at_least: int = 0) -> Any:
         """Send `message` in the highest common version and return the response.
@@ -192,7 +192,10 @@ class Client:
 
     def _send(self, message: Message, node: Node | None, deadline: Deadline, at_least: int = 0) -> Any:
         address = self._any_address(deadline) if node is None else node.address
-        connection = self._connection(address, deadline)
+        try:
+            connection = self._connection(address, deadline)
+        except PortClosed as error:
+            raise Unreachable(str(error)) from None  # of a node: another one may take its groups
         version = connection.version(type(message), at_least)
         try:
             response = connection.request(message, version, deadline)
@@ -210,17 +213,22 @@ class Client:
         return self._connections[address]
 
     def _any_address(self, deadline: Deadline) -> Address:
-        """The first bootstrap address that accepts; each address leaves some of the time to those behind it."""
+        """The first bootstrap address that accepts; each address leaves some of the time to those behind it.
+
+        Raises PortClosed only if all are closed ports of this machine.
+        """
+        lost: Unreachable | None = None
         for index, address in enumerate(self._bootstrap):
             share = deadline.left / (len(self._bootstrap) - index)
             try:
                 self._connection(address, Deadline(share, self._clock))
-            except Unreachable:
-                if address == self._bootstrap[-1]:
-                    raise
+            except Unreachable as error:
+                if lost is None or not isinstance(error, PortClosed):
+                    lost = error
             else:
                 return address
-        raise AssertionError("parse_addresses returns at least one")
+        assert lost is not None  # parse_addresses returns at least one
+        raise lost
 
 
 class _Tries:
@@ -269,8 +277,8 @@ def parse_addresses(text: str) -> list[Address]:
     return addresses
 
 
-def _nobody(_waits: bool) -> None:  # noqa: FBT001  as on_wait is called
-    """Hears of the waits of a client whose caller doesn't ask."""
+def _show_nothing(_waits: bool) -> None:  # noqa: FBT001  as on_wait is called
+    """The `on_wait` of a client whose caller shows no waits."""
 
 
 def _moved(answer: object) -> bool:

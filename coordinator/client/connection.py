@@ -191,8 +191,11 @@ def _lost(address: Address, error: OSError) -> Unreachable:
 
 
 def _is_here(address: Address) -> bool:
-    """Whether the address is on the loopback."""
-    found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
+    """Whether the address is on the loopback; False for a name without an address."""
+    try:
+        found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
     return all(ip_address(str(there[0])).is_loopback for *_, there in found)
 
 

@@ -18,7 +18,7 @@ class Unreachable(ClientError):
 
 
 class PortClosed(Unreachable):
-    """Nothing listens at the address, which is on this machine."""
+    """Nothing listens at an address of this machine."""
 
 
 class Refused(ClientError):

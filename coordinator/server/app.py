@@ -240,9 +240,7 @@ class Server:
             user.reconfigure(config)
         settings = {**changes.all_nodes, **changes.node}
         text = ", ".join(f"{name}={value}" for name, value in sorted(settings.items()))
-        self._lines.info(
-            "settings_changed", f"Settings changed while the server runs: {text or 'none'}", settings=settings
-        )
+        self._lines.info("settings_changed", f"Settings that clients changed: {text or 'none'}", settings=settings)
 
     async def _open_listeners(self, services: Services) -> None:
         """Open the listeners for clients, then the one for browsers."""

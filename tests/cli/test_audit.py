@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +16,7 @@ from coordinator.audit.check.limits import Limits
 from coordinator.audit.options import LIMIT_OPTIONS
 from coordinator.cli.main import make_app
 from tests.audit.scenes import Scene, clean, static_members
+from tests.support.ports import refusing_port
 
 
 def run(*arguments: str | Path) -> tuple[int, str, str]:
@@ -117,9 +117,9 @@ def test_wrong_usage_is_refused(arguments: list[str]) -> None:
 
 def test_a_cluster_that_does_not_answer_is_exit_code_5() -> None:
     """The command asks the cluster as every command does, before it needs Spark."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = f"127.0.0.1:{listener.getsockname()[1]}"
-    assert run("--bootstrap-server", address) == (5, "", f"tenure: {address}: Connection refused\n")
+    with refusing_port() as port:
+        address = f"127.0.0.1:{port}"
+        assert run("--bootstrap-server", address) == (5, "", f"tenure: {address}: Connection refused\n")
 
 
 @pytest.mark.parametrize(

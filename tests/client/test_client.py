@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from coordinator.client.client import ATTEMPTS_MAX, COORDINATOR_MOVED, Client, parse_addresses
-from coordinator.client.connection import Address, Connection
+from coordinator.client.connection import Address, Connection, Deadline
 from coordinator.client.errors import Refused, Unreachable
 from protocol.errors import ProtocolError
 from protocol.messages import (
@@ -107,6 +107,26 @@ def test_a_closed_port_of_this_machine_is_given_up_soon(host: str) -> None:
         with pytest.raises(Unreachable, match="refused"):
             describe(client_of(f"{host}:{port}", clock), "g")
         assert clock.now < 1.0
+
+
+def test_a_closed_port_beside_another_address_is_tried_until_the_deadline() -> None:
+    """The other one may answer later: a bootstrap address, or a node that takes the groups of one that is gone."""
+    clock = Clock()
+
+    def connect(address: Address, client_id: str, deadline: Deadline) -> Connection:
+        return closes() if address.host == "elsewhere" else Connection(address, client_id, deadline)
+
+    with refusing_port() as port, Scripted() as server:
+        client = Client(f"elsewhere:1,127.0.0.1:{port}", 5.0, clock=clock, pause=clock.pause, connect=connect)
+        with pytest.raises(Unreachable, match="another machine"):
+            client.request(ListGroupsRequest())
+        assert clock.now > 4.0
+        gone = FindCoordinatorResponse.Coordinator(key="a", node_id=2, host="127.0.0.1", port=port)
+        for _ in range(8):  # for more than a second
+            server.answer_first("FindCoordinator", FindCoordinatorResponse(coordinators=[gone]))
+        server.answers("DescribeGroups", described(("a", 0)))
+        with client_of(server.bootstrap, clock) as client:
+            assert describe(client, "a") == {"a": "Stable"}
 
 
 def test_each_wait_is_told_and_its_end() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 import time
+from typing import Any
 
 import pytest
 
 from coordinator.client.connection import Address, Connection, Deadline
-from coordinator.client.errors import Refused, Unreachable
+from coordinator.client.errors import PortClosed, Refused, Unreachable
 from protocol.errors import ProtocolError
 from protocol.messages import ApiVersionsResponse, DescribeGroupsRequest, ListGroupsRequest, ListGroupsResponse
 from schemas.errors import ErrorCode
@@ -102,6 +104,22 @@ def test_nothing_is_sent_after_the_deadline() -> None:
             connection.request(ListGroupsRequest(), 0, soon(0))
         connection.close()
     assert server.asked("ListGroups") == []
+
+
+def test_a_name_whose_address_is_lost_is_no_closed_port_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the name has an address while the client connects and none after that, the refusal is the error."""
+    with refusing_port() as port:
+        answers = [socket.getaddrinfo("127.0.0.1", port, type=socket.SOCK_STREAM)]
+
+        def resolve(*_: object, **__: object) -> Any:
+            if not answers:
+                raise socket.gaierror("no address")
+            return answers.pop()
+
+        monkeypatch.setattr(socket, "getaddrinfo", resolve)
+        with pytest.raises(Unreachable, match="refused") as raised:
+            Connection(Address("moving", port), "test", soon())
+    assert not isinstance(raised.value, PortClosed)
 
 
 def test_server_that_hangs_up() -> None:

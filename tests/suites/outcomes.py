@@ -1,4 +1,4 @@
-"""What the tests of a suite did, and what they had to do.
+"""The outcomes of a suite's tests, and the outcomes that they must have.
 
 House rule: a test that doesn't pass and isn't in the suite's table OTHERWISE fails the suite. So does a line of the
 table that isn't needed.
@@ -14,6 +14,8 @@ from typing import Literal
 from xml.etree import ElementTree as ET
 
 Outcome = Literal["passed", "failed", "skipped"]
+
+WORST_LAST: tuple[Outcome, ...] = ("passed", "skipped", "failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +76,16 @@ def run(command: Sequence[str], folder: Path, environment: Mapping[str, str], lo
 
 
 def of_report(report: Path) -> dict[str, Outcome]:
-    """Return the outcomes in a JUnit report of pytest; none if there is no report."""
-    if not report.exists():
-        return {}
-    return {case.attrib["name"]: _of_case(case) for case in ET.parse(report).iter("testcase")}
+    """Return the outcomes in a JUnit report of pytest; none if there is no report.
+
+    If tests of several files or classes have one name, the worst outcome counts.
+    """
+    found: dict[str, Outcome] = {}
+    if report.exists():
+        for case in ET.parse(report).iter("testcase"):
+            name = case.attrib["name"]
+            found[name] = max(found.get(name, "passed"), _of_case(case), key=WORST_LAST.index)
+    return found
 
 
 def _of_case(case: ET.Element) -> Outcome:

@@ -41,13 +41,14 @@ def test_a_suite_that_hangs_is_ended(tmp_path: Path) -> None:
 
 
 def test_outcomes_of_a_report_of_pytest(tmp_path: Path) -> None:
-    """A test whose fixture failed is a failed one; without a report there are no outcomes."""
+    """A failed fixture or a failed namesake fails a test; without a report there are no outcomes."""
     report = tmp_path / "report.xml"
     assert of_report(report) == {}
     cases = "<failure/>", "<error/>", "<skipped/>", ""
     body = "".join(f'<testcase name="{number}">{inside}</testcase>' for number, inside in enumerate(cases))
+    body += "".join(f'<testcase name="twice">{inside}</testcase>' for inside in ("<skipped/>", "<failure/>", ""))
     report.write_text(f"<testsuites><testsuite>{body}</testsuite></testsuites>")
-    assert of_report(report) == {"0": "failed", "1": "failed", "2": "skipped", "3": "passed"}
+    assert of_report(report) == {"0": "failed", "1": "failed", "2": "skipped", "3": "passed", "twice": "failed"}
 
 
 def test_the_page_of_clients_lists_each_difference() -> None:

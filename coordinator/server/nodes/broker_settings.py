@@ -134,7 +134,7 @@ def is_read_only(name: str) -> bool:
 
 
 def prefix_of(node: str) -> str:
-    """What the names of changed settings of a node ("": of all nodes) begin with, in BROKERS."""
+    """The start of the names of changed settings of a node ("": of all nodes), in BROKERS."""
     return f"{node}/"
 
 

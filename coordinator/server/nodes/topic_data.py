@@ -123,10 +123,11 @@ class TopicData:
         self._compaction_due()
 
     def reconfigure(self, config: Config) -> None:
-        """Use other settings from now on."""
-        self._config, self._partitions = config, {}
-        self._compaction.cancel()
-        self._compaction_due()
+        """Use other settings. Another time between compactions begins with a compaction."""
+        former, self._config, self._partitions = self._config, config, {}
+        if config.log_cleaner_backoff_ms != former.log_cleaner_backoff_ms:
+            self._compaction.cancel()
+            self._compact()
 
     @property
     def folder(self) -> Path | None:

@@ -61,7 +61,7 @@ TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 2, 4, 8, 16
 
 
 class Entry(NamedTuple):
-    """One setting of a resource. values: from all sources, the one in effect first; none if it has no value."""
+    """One setting of a resource. values: from all sources, the one in effect first; () if it has no value."""
 
     name: str
     value: str | None
@@ -76,8 +76,8 @@ class Entry(NamedTuple):
         return self.values[0].source if self.values else DEFAULT_CONFIG
 
 
-Settings = Generator[None, None, dict[str, str]]
-"""Makes settings by name, in steps."""
+NewValues = Generator[None, None, dict[str, str | None]]
+"""Makes the new values of settings by name, in steps; None removes a setting."""
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 """The operations of IncrementalAlterConfigs."""
@@ -236,8 +236,8 @@ class _Target(NamedTuple):
 def alter_configs(services: Services, call: Call, request: AlterConfigsRequest) -> Steps:
     """AlterConfigs: a topic or broker gets exactly these settings."""
 
-    def altered(target: _Target, resource: AlterConfigsRequest.AlterConfigsResource) -> Settings:
-        configs = {}
+    def altered(target: _Target, resource: AlterConfigsRequest.AlterConfigsResource) -> NewValues:
+        configs: dict[str, str | None] = dict.fromkeys(target.configs)
         for config in resource.configs:
             configs[config.name] = target.value(config.name, config.value)
             yield
@@ -249,13 +249,14 @@ def alter_configs(services: Services, call: Call, request: AlterConfigsRequest) 
 def incremental_alter_configs(services: Services, call: Call, request: IncrementalAlterConfigsRequest) -> Steps:
     """IncrementalAlterConfigs: one setting at a time."""
 
-    def altered(target: _Target, resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> Settings:
-        configs = dict(target.configs)
+    def altered(target: _Target, resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> NewValues:
+        configs: dict[str, str | None] = {}  # the request's only: another node may change the others
         for config in resource.configs:
             yield
             name = config.name
             if config.config_operation == DELETE:
-                configs.pop(name, None)
+                if name in target.table:
+                    configs[name] = None
                 continue
             value = target.value(name, config.value)
             if config.config_operation in {APPEND, SUBTRACT}:
@@ -269,11 +270,11 @@ def incremental_alter_configs(services: Services, call: Call, request: Increment
 
 
 def _alter(
-    services: Services, call: Call, request: Any, altered: Callable[[_Target, Any], Settings], answer_class: Any
+    services: Services, call: Call, request: Any, altered: Callable[[_Target, Any], NewValues], answer_class: Any
 ) -> Steps:
     """Change each resource by itself; the answer waits until all changes are durable.
 
-    altered: all settings of a target after a resource's changes. answer_class: the response's.
+    altered: the settings of a target that a resource changes. answer_class: the response's.
     """
     counts = yield from count((resource.resource_type, resource.resource_name) for resource in request.resources)
     results = []
@@ -287,8 +288,7 @@ def _alter(
             if counts[resource.resource_type, resource.resource_name] > 1:
                 raise _BadResource(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             target = yield from _alterable(services, resource)
-            configs: dict[str, str | None] = dict.fromkeys(target.configs)
-            configs.update((yield from altered(target, resource)))
+            configs = yield from altered(target, resource)
             if target.prefix:
                 configs = {target.prefix + name: value for name, value in configs.items()}
             changed.append((Altered(target.topic_id, configs=configs), result))

@@ -11,11 +11,11 @@ House rule: no state. Source: Kafka's KafkaApis, ReplicaManager, UnifiedLog and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sized
+from collections.abc import Callable, Generator, Iterable, Iterator, Sized
 from dataclasses import dataclass
 from functools import partial
 from heapq import merge
-from itertools import compress, count, islice, repeat
+from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any
 
 from coordinator.log.engine import EngineError
@@ -383,7 +383,7 @@ def _produce(services: Services, call: Call, request: ProduceRequest) -> Steps:
 
     def done(outcomes: list[Any]) -> None:
         steps = _produced(call, request, responses, parts, outcomes)
-        call.in_steps = call.in_steps or _named(outcomes) > PLAIN_MAX
+        call.in_steps = call.in_steps or _named_max(outcomes) > PLAIN_MAX
         if call.in_steps:
             call.work(steps)
         else:
@@ -411,7 +411,7 @@ def _produced(
         else:
             _refuse(part.answer, outcome)
         if isinstance(outcome, Rejected):
-            named = merge(*(zip(compress(count(), flags), repeat(text)) for flags, text in outcome.records))
+            named = merge(*(zip(_flagged(flags), repeat(text)) for flags, text in outcome.records))
             for number, text in islice(named, left):
                 left -= 1
                 part.answer.record_errors.append(
@@ -431,9 +431,17 @@ def _produced(
     call.answer_nothing()
 
 
-def _named(outcomes: Iterable[Any]) -> int:
-    """How many records the outcomes of a Produce name."""
-    return sum(sum(flags) for each in outcomes if isinstance(each, Rejected) for flags, _ in each.records)
+def _named_max(outcomes: Iterable[Any]) -> int:
+    """How many records the outcomes of a Produce name at most."""
+    return sum(len(flags) for each in outcomes if isinstance(each, Rejected) for flags, _ in each.records)
+
+
+def _flagged(flags: bytes) -> Iterator[int]:
+    """The places of the ones among flags. One among a million zeros is found as soon as any other."""
+    place = flags.find(1)
+    while place >= 0:
+        yield place
+        place = flags.find(1, place + 1)
 
 
 def _is_transactional(request: ProduceRequest) -> Generator[None, None, bool]:

@@ -98,7 +98,7 @@ class Runtime:
         self._partition_of: dict[str, Partition] = {}
 
     def reconfigure(self, config: Config) -> None:
-        """Use other settings from now on."""
+        """Use other settings."""
         self.config = config
         for partition in self.partitions:
             partition.coordinator.config = config.group

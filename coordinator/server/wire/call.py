@@ -189,7 +189,7 @@ class Call(Reply):
 
     def work_later(self, steps: Steps) -> None:
         """As `work`, but begin in a later turn: for steps that may begin their like, or the stack would grow."""
-        self._pace.has_time()
+        self._pace.has_time()  # begins the turn, if nothing has
         self._pace.later(partial(self.work, steps))
 
     def answer_nothing(self) -> None:

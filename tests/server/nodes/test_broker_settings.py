@@ -26,7 +26,7 @@ NOTHING = Changes({}, {})
 
 
 def test_each_row_of_the_tables_is_shown() -> None:
-    """Kafka's rows repeat no setting of Tenure's; whatever can be changed, or has its default elsewhere, is shown."""
+    """Kafka's rows repeat no setting of Tenure's; settings that can change or have a default elsewhere are shown."""
     shown = broker_settings()
     assert set(settings()) < set(shown)
     assert not set(KAFKA_SETTINGS) & set(settings())
@@ -81,7 +81,7 @@ def test_a_default_may_stand_in_another_setting() -> None:
 
 
 def test_a_worker_shows_its_own_id() -> None:
-    """Though nobody set it."""
+    """A worker's id follows from its place, so nobody sets it."""
     assert [each.value for each in values_of(Config(node_id=3), NOTHING, "broker.id")] == ["3"]
 
 
@@ -105,7 +105,7 @@ def test_what_can_not_be_changed_is_said(name: str, value: str, for_all: bool, s
 
 
 def test_a_value_is_shown_as_it_is_written() -> None:
-    """What a tool shows can be written into a properties file and is read as the same setting."""
+    """A tool's output can be written into a properties file, which is read as the same setting."""
     given = {
         "listeners": "A://h:1,B://[::1]:2",
         "listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT",

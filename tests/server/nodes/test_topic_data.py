@@ -123,6 +123,18 @@ async def test_settings_that_change_are_in_effect_at_once() -> None:
         await server.until(lambda: bool(server.events("segments_removed")))
 
 
+async def test_another_time_between_compactions_begins_with_a_compaction() -> None:
+    """The change is in effect at once, not when the former time is over."""
+    async with serving() as server:
+        peer = await server.peer()
+        await set_config(peer, "log.segment.bytes", "100")
+        await set_config(peer, "log.cleanup.policy", "compact")
+        for _ in range(4):
+            await produce(peer, ("orders", 0, ONE))
+        await set_config(peer, "log.cleaner.backoff.ms", "3600000")
+        await server.until(lambda: bool(server.events("compacted")))
+
+
 async def set_config(peer: Peer, name: str, value: str) -> None:
     """Change a setting of the node."""
     config = IncrementalAlterConfigsRequest.AlterableConfig(name=name, config_operation=0, value=value)

@@ -9,6 +9,7 @@ import pytest
 from coordinator.config import settings
 from coordinator.server.nodes.broker_settings import broker_settings
 from coordinator.server.nodes.topic_settings import TOPIC_CONFIGS
+from coordinator.server.nodes.topics import Altered, Change, ChangeDone
 from protocol.messages import (
     AlterConfigsRequest,
     CreateTopicsRequest,
@@ -205,6 +206,23 @@ async def test_settings_of_a_topic_change_one_by_one(version: int) -> None:
         assert await given(server) == {"segment.bytes": "99", "cleanup.policy": "compact"}
         assert await change(server, ("segment.bytes", SET, "77"), version=version, validate_only=True) == 0
         assert await given(server) == {"segment.bytes": "99", "cleanup.policy": "compact"}
+
+
+async def test_a_change_leaves_other_settings_to_other_nodes() -> None:
+    """A setting that the request doesn't name keeps the value that another node gives it at the same time."""
+    async with serving() as server:
+        topics = server.server._topics
+        orders, write = topics.get("orders"), topics._write
+        assert orders is not None
+        assert await change(server, ("retention.ms", SET, "5"), ("segment.ms", SET, "5")) == 0
+
+        def after_another_node(mine: Change, done: ChangeDone) -> None:
+            topics.apply(Change(altered=[Altered(orders.topic_id, configs={"retention.ms": "6"})]))
+            write(mine, done)
+
+        topics._write = after_another_node
+        assert await change(server, ("segment.bytes", SET, "99"), ("segment.ms", DELETE, None)) == 0
+        assert await given(server) == {"retention.ms": "6", "segment.bytes": "99"}
 
 
 @pytest.mark.parametrize("version", range(3))

@@ -83,7 +83,7 @@ def folder_of(server: Serving) -> Path:
 @pytest.mark.parametrize("version", range(3))
 @pytest.mark.parametrize("election_type", [PREFERRED, UNCLEAN])
 async def test_no_election_is_needed(version: int, election_type: int) -> None:
-    """Whatever exists is led by its only replica."""
+    """The only replica of each topic partition leads it."""
     async with serving() as server:
         peer = await server.peer()
         asked = {"orders": [0, 2, 3, -1, 0], "__consumer_offsets": [1], "absent": [0], "": []}
@@ -274,7 +274,7 @@ async def test_a_topic_partition_moves_to_where_it_is_only(
 
 
 async def test_no_move_is_under_way() -> None:
-    """Whatever is asked for; nor is there one after a request to move."""
+    """For all, for none and for named topic partitions, also after a request to move."""
     async with serving("node.id=1") as server:
         peer = await server.peer()
         await peer.ask(reassign_request(("orders", 0, [1])), 0)
