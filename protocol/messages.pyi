@@ -2109,11 +2109,13 @@ class DescribeClusterRequest(Message):
 
     include_cluster_authorized_operations: bool
     endpoint_type: int
+    include_failing_logs: bool
     def __init__(
         self,
         *,
         include_cluster_authorized_operations: bool = ...,
         endpoint_type: int = ...,
+        include_failing_logs: bool = ...,
         unknown_tagged_fields: dict[int, bytes] = ...,
     ) -> None: ...
 
@@ -2135,6 +2137,19 @@ class DescribeClusterResponse(Message):
             unknown_tagged_fields: dict[int, bytes] = ...,
         ) -> None: ...
 
+    class FailingLog(Message):
+        name: str
+        since_ms: int
+        reason: str
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            since_ms: int = ...,
+            reason: str = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
     throttle_time_ms: int
     error_code: int
     error_message: str | None
@@ -2143,6 +2158,8 @@ class DescribeClusterResponse(Message):
     controller_id: int
     brokers: list[DescribeClusterResponse.DescribeClusterBroker]
     cluster_authorized_operations: int
+    failing_logs: list[DescribeClusterResponse.FailingLog]
+    failing_log_count: int
     def __init__(
         self,
         *,
@@ -2154,6 +2171,8 @@ class DescribeClusterResponse(Message):
         controller_id: int = ...,
         brokers: list[DescribeClusterResponse.DescribeClusterBroker] = ...,
         cluster_authorized_operations: int = ...,
+        failing_logs: list[DescribeClusterResponse.FailingLog] = ...,
+        failing_log_count: int = ...,
         unknown_tagged_fields: dict[int, bytes] = ...,
     ) -> None: ...
 

@@ -18,7 +18,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from coordinator.timeline.described import DescribedGroup, Member
+from coordinator.timeline.described import DescribedGroup, FailingLog, Member
 from coordinator.timeline.entries import Entry
 
 
@@ -34,6 +34,9 @@ TOO_OLD = {
     "client_without_reason": TooOld(8, "can't say why they join (JoinGroup before version 8)"),
 }
 """Kinds of findings about old clients: those without instance ids (KIP-345), and without reasons (KIP-800)."""
+
+LOG_FAILS = "log_fails"
+"""The kind of findings about a server's logs."""
 
 DROPPED = "events_dropped"
 """The kind of the one finding that is the same for all groups."""
@@ -116,12 +119,13 @@ class Severity(StrEnum):
 class Finding(NamedTuple):
     """Something about a group: what, and what to do.
 
-    last_at_ms: when it happened last, Unix time in ms; None if it is so now. times: how often it happened.
+    group_id: None for a finding about the server. last_at_ms: when it happened last, Unix time in ms; None if it is so
+    now. times: how often it happened.
     """
 
     severity: Severity
     kind: str
-    group_id: str
+    group_id: str | None
     found: str
     advice: str
     last_at_ms: int | None = None
@@ -151,6 +155,29 @@ def findings(
     if group is not None:
         found += [*_waits(group, now_ms), *_unassigned(group, partition_counts), *_too_old(causes, group)]
     return found
+
+
+def log_findings(failing: Sequence[FailingLog], count: int, now_ms: int) -> Iterator[Finding]:
+    """The findings about logs that fail, one for each reason; count: of all of them, also those that have no name."""
+    by_reason: dict[str, list[FailingLog]] = {}
+    for log in failing:
+        by_reason.setdefault(log.reason, []).append(log)
+    unnamed = count - len(failing)
+    for reason, logs in by_reason.items():
+        names = ", ".join(sorted(log.name for log in logs)[:NAMED_MAX])
+        # Those without a name are most likely as the first ones are.
+        more = max(len(logs) - NAMED_MAX, 0) + unnamed
+        others = f" and {more} more" if more else ""
+        unnamed = 0
+        longest_ms = max(now_ms - min(log.since_ms for log in logs), 0)
+        yield Finding(
+            Severity.ERROR,
+            LOG_FAILS,
+            None,
+            f"the log of {names}{others} can't be used, for {_span(longest_ms)} and by the last try: {reason}",
+            "see what the server's disk lacks (space, above all), and topic_partition_unavailable, log_failed or "
+            "partition_damaged in the server's log; a log works again once a write to it succeeds",
+        )
 
 
 class _Cause(NamedTuple):
@@ -331,7 +358,7 @@ def _refused_writes(group_id: str, entries: Sequence[Entry], now_ms: int) -> Ite
 
 
 def _dropped(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[Finding]:
-    """Events that the server could not keep, of any group. On a full disk nothing else shows refused writes."""
+    """Events that the server could not keep, of any group."""
     gaps = [entry for entry in entries if entry["type"] == "gap"]
     if gaps:
         last_at_ms = max(gap["last_ms"] for gap in gaps)
