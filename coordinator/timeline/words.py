@@ -102,6 +102,12 @@ def entry_lines(entry: Entry) -> Iterator[str]:
                 f"restart: static member {entry['group_instance_id']} is back as {short(entry['member_id'])} "
                 f"({_client_text(entry)}){_other_topics(entry)}, {_costs(entry)}"
             )
+        case "static_rejoin":
+            yield (
+                f"rejoin after an outage: static member {entry['group_instance_id']} is back as "
+                f"{short(entry['member_id'])} ({_client_text(entry)}){_other_topics(entry)}, {_costs(entry)}"
+            )
+            yield "nobody had heard of it since the group was loaded: it restarted meanwhile, or only joined again"
         case "takeover":
             yield (
                 f"takeover: {short(entry['member_id'])} ({_client_text(entry)}) takes the seat of "

@@ -62,12 +62,17 @@ SCHEMAS: dict[str, Schema] = {
     "Overview": _object(
         {
             **LISTED,
-            "rebalances": {**NUMBER, "description": "rebalances that began, however they ended"},
+            "rebalances": {**NUMBER, "description": "rebalances that began, the first one too, however they ended"},
             "static_restarts": NUMBER,
             "suspect_restarts": {
                 **NUMBER,
                 "description": "restarts that no healthy member makes; static_restarts doesn't count them",
             },
+            "static_rejoins": {
+                **NUMBER,
+                "description": "the first returns of seats since the group was loaded: a restart, or only a rejoin",
+            },
+            "takeovers": {**NUMBER, "description": "seats that a second program took"},
             "state": {
                 **TEXT,
                 "description": "of a group that doesn't exist: deleted if that is its newest event, else unknown",
@@ -123,6 +128,7 @@ SCHEMAS: dict[str, Schema] = {
                         for name in (
                             "Rebalance",
                             "StaticRestart",
+                            "StaticRejoin",
                             "Takeover",
                             "Fencing",
                             "Pending",
@@ -248,6 +254,10 @@ SCHEMAS: dict[str, Schema] = {
         },
     ),
     "StaticRestart": _object({**ENTRY, "type": _is("static_restart"), **REPLACED}, CHANGED),
+    "StaticRejoin": {
+        **_object({**ENTRY, "type": _is("static_rejoin"), **REPLACED}, CHANGED),
+        "description": "a static restart as the first return of the seat since the group was loaded",
+    },
     "Takeover": {
         **_object({**ENTRY, "type": _is("takeover"), **REPLACED}, CHANGED),
         "description": "a static restart by a second program: the old member id was used again, which is a conflict",
