@@ -52,7 +52,7 @@ def test_a_return_of_a_seat_that_nobody_heard_of_since_the_load_says_so() -> Non
 
     def loaded() -> tuple[Bench, Peer]:
         bench = Bench()
-        _a, b = bench.seated("a", "b")
+        _a, b = bench.seated("a", "b", version=9)
         bench.advance(1)
         bench.restart()
         return bench, b
@@ -70,7 +70,7 @@ def test_a_return_of_a_seat_that_nobody_heard_of_since_the_load_says_so() -> Non
     b.restart(join_reason=JoinReason.RESTART)
     assert [note.after_load for note in bench.said(MemberReplaced)] == [False]
     bench = Bench()
-    _a, b = bench.seated("a", "b")
+    _a, b = bench.seated("a", "b", version=9)
     b.restart()
     assert [note.after_load for note in bench.said(MemberReplaced)] == [False]
 
