@@ -37,6 +37,7 @@ from coordinator.client.topics import failing_logs, partition_counts
 from coordinator.timeline.diagnosis import (
     DROPPED,
     NAMED_MAX,
+    SAY_HOW_OFTEN,
     TOO_OLD,
     Finding,
     Severity,
@@ -155,7 +156,8 @@ def _when(finding: Finding) -> str:
     """The time when the finding last happened and how often it happened, as far as the finding has them."""
     if finding.last_at_ms is None:
         return ""
-    times = f"{finding.times} times, " if finding.times and finding.times > 1 else ""
+    is_said = finding.times is None or finding.times == 1 or finding.kind in SAY_HOW_OFTEN
+    times = "" if is_said else f"{finding.times} times, "
     return f" ({times}last at {time_text(finding.last_at_ms)})"
 
 

@@ -38,8 +38,6 @@ NOUNS = {RESTART: "static restart", REJOIN: "rejoin after an outage", TAKEOVER: 
 
 PLURALS = {RESTART: "static restarts", REJOIN: "rejoins after an outage", TAKEOVER: "takeovers"}
 
-UNKNOWN_RETURNS = "returns of static members (restarts, takeovers or rejoins: the log alone doesn't say)"
-
 
 def return_type(event: RebalanceEvent) -> str:
     """The type of the entry of `member_replaced`. A fencing may show later that it was a takeover."""
@@ -88,3 +86,8 @@ def returns_text(numbers: Counter[str]) -> str:
     """How many returns of each type there were; empty without any."""
     said = [number_text(numbers[kind], NOUNS[kind], PLURALS[kind]) for kind in NOUNS if numbers[kind]]
     return ", ".join(said)
+
+
+def unknown_returns_text(number: int) -> str:
+    """A number of returns that only the log of groups shows."""
+    return f"{number_text(number, 'return', at_least=True)} (restarts, takeovers or rejoins: the log doesn't say which)"
