@@ -248,6 +248,8 @@ SCHEMAS: dict[str, Schema] = {
             "before": _list(TEXT),
             "after": _list(_object({**SEAT, "partitions": _or_null(NUMBER)})),
             "moved_partitions": _or_null(NUMBER),
+            "assigned_partitions": _or_null(NUMBER),
+            "freed_partitions": _or_null(NUMBER),
             "moved": _or_null(
                 _list(_object({"topic": TEXT, "partition": NUMBER, "from": _or_null(TEXT), "to": _or_null(TEXT)}))
             ),
