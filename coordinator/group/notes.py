@@ -187,6 +187,7 @@ class MemberReplaced(Note):
     subscription_changed: the member wants other topics than before, and no rebalance starts (KAFKA-12759).
     after_load: nothing came from `old_member_id` since the coordinator read the group from the log, so only the client
     knows whether it restarted, or lost its session while no coordinator answered and joined again.
+    api_version: of the JoinGroup.
     """
 
     member_id: str
@@ -198,6 +199,7 @@ class MemberReplaced(Note):
     rebalances: bool = False
     subscription_changed: bool = False
     after_load: bool = False
+    api_version: int | None = None
 
 
 class MemberFenced(Note):

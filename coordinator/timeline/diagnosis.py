@@ -19,6 +19,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from coordinator.timeline.counts import RETURNS
 from coordinator.timeline.described import DescribedGroup, FailingLog, Member
 from coordinator.timeline.entries import Entry
 
@@ -170,7 +171,7 @@ def findings(
         *_returns(group_id, entries, now_ms),
     ]
     if group is not None:
-        found += [*_waits(group, now_ms), *_unassigned(group, partition_counts), *_too_old(causes, group)]
+        found += [*_waits(group, now_ms), *_unassigned(group, partition_counts), *_too_old(entries, group)]
     return found
 
 
@@ -597,13 +598,15 @@ def _returns(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[F
     )
 
 
-def _too_old(causes: list[_Cause], group: DescribedGroup) -> Iterator[Finding]:
+def _too_old(entries: Sequence[Entry], group: DescribedGroup) -> Iterator[Finding]:
     """Present members whose newest JoinGroup can't carry an instance id, or a reason, by client id."""
-    newest = {
-        cause.said["member_ids"][0]: cause.said["api_version"]
-        for cause in causes
-        if cause.said["kind"] in JOINS and cause.said["api_version"] is not None
-    }
+    newest: dict[str, int] = {}
+    for entry in entries:
+        if entry["type"] in RETURNS and entry.get("api_version") is not None:
+            newest[entry["member_id"]] = entry["api_version"]
+        for cause in entry.get("causes", ()):
+            if cause["kind"] in JOINS and cause["api_version"] is not None:
+                newest[cause["member_ids"][0]] = cause["api_version"]
     versions = [(member.client_id, newest[member.member_id]) for member in group.members if member.member_id in newest]
     advices = {
         "client_without_instance_id": "a newer client can be a static member, whose restart rebalances nothing",

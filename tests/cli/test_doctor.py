@@ -183,6 +183,42 @@ def test_the_worst_comes_first(server: Tenure) -> None:
     assert lines[-2] == f"{len(old)} groups: notice: {text}: {', '.join(old)}"
 
 
+def test_a_group_is_named_also_after_its_members_returned(server: Tenure) -> None:
+    """A return shows the client's version as a rebalance does: a group whose members all restarted isn't left out."""
+    for group in ("stayed", "restarted"):
+        settle(Member(server.port, group, "one", 5, instance="seat"))
+    again = Member(server.port, "restarted", "one", 5, instance="seat")
+    again.send_join()
+    assert again.receive_join().error_code == ErrorCode.NONE
+
+    def named() -> set[str]:
+        found = doctor(server, "--all", "--output", "json").json
+        return {each["group_id"] for each in found if each["kind"] == "client_without_reason"}
+
+    assert wait_until(lambda: {"stayed", "restarted"} <= named(), "both groups are named", WITHIN_S)
+
+
+def test_how_often_is_said_once(server: Tenure) -> None:
+    """The text of some findings has the number of times; then the end of the line doesn't repeat it."""
+    group = "comes back"
+    stays = Member(server.port, group, "stays", 9)
+    settle(stays)
+    for _ in range(2):
+        comes = Member(server.port, group, "comes", 9)
+        comes.send_join()
+        settle(stays, comes)
+        comes.leave()
+        settle(stays)
+    comes = Member(server.port, group, "comes", 9)
+    comes.send_join()
+    settle(stays, comes)
+    ran = wait_until(
+        lambda: said if "came back" in (said := doctor(server, group)).out else None, "the returns are told", WITHIN_S
+    )
+    (line,) = [line for line in ran.out.splitlines() if "came back" in line]
+    assert re.search(r": comes at 127.0.0.1 2 times \(last at [^)]*\)$", line), line
+
+
 def test_who_has_not_rejoined_is_named(server: Tenure, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the group waits, a missing member is a notice at first, and later a problem."""
     group = "waits"

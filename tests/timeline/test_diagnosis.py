@@ -395,6 +395,11 @@ def test_clients_that_are_too_old() -> None:
     first, second = found(events, group_of(*here))
     assert (first.kind, first.found.split(": ")[1]) == ("client_without_instance_id", "old")
     assert (second.kind, second.found.split(": ")[1]) == ("client_without_reason", "middle, old")
+    back = event("member_replaced", 7, member_id="back-1", old_member_id="back-0", group_instance_id="back") | {
+        "client_id": "back", "client_host": "/h",
+    }  # fmt: skip
+    (finding,) = found([back | {"api_version": 5}], group_of(Member("back-1", "back", "back", "/h", {})))
+    assert (finding.kind, finding.found.split(": ")[1]) == ("client_without_reason", "back")
 
 
 def test_a_topic_that_nobody_is_assigned() -> None:

@@ -54,7 +54,10 @@ REPLACED: dict[str, Schema] = {
     "rebalances": FLAG,
 }
 DELETED_BY: dict[str, Schema] = {"client": {**_or_null(_object(CLIENT)), "description": "null if it expired"}}
-CHANGED: dict[str, Schema] = {"subscription_changed": {**FLAG, "description": "missing in older records"}}
+CHANGED: dict[str, Schema] = {
+    "subscription_changed": {**FLAG, "description": "missing in older records"},
+    "api_version": {**_or_null(NUMBER), "description": "of the JoinGroup; missing in older records"},
+}
 
 SCHEMAS: dict[str, Schema] = {
     "Error": _object({"error": TEXT}),
