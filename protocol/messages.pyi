@@ -2467,11 +2467,13 @@ class DescribeClusterRequest(Message):
 
     include_cluster_authorized_operations: bool
     endpoint_type: int
+    include_failing_logs: bool
     def __init__(
         self,
         *,
         include_cluster_authorized_operations: bool = ...,
         endpoint_type: int = ...,
+        include_failing_logs: bool = ...,
         unknown_tagged_fields: dict[int, bytes] = ...,
     ) -> None: ...
 
@@ -2493,6 +2495,19 @@ class DescribeClusterResponse(Message):
             unknown_tagged_fields: dict[int, bytes] = ...,
         ) -> None: ...
 
+    class FailingLog(Message):
+        name: str
+        since_ms: int
+        reason: str
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            since_ms: int = ...,
+            reason: str = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
     throttle_time_ms: int
     error_code: int
     error_message: str | None
@@ -2501,6 +2516,8 @@ class DescribeClusterResponse(Message):
     controller_id: int
     brokers: list[DescribeClusterResponse.DescribeClusterBroker]
     cluster_authorized_operations: int
+    failing_logs: list[DescribeClusterResponse.FailingLog]
+    failing_log_count: int
     def __init__(
         self,
         *,
@@ -2512,6 +2529,8 @@ class DescribeClusterResponse(Message):
         controller_id: int = ...,
         brokers: list[DescribeClusterResponse.DescribeClusterBroker] = ...,
         cluster_authorized_operations: int = ...,
+        failing_logs: list[DescribeClusterResponse.FailingLog] = ...,
+        failing_log_count: int = ...,
         unknown_tagged_fields: dict[int, bytes] = ...,
     ) -> None: ...
 

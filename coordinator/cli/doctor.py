@@ -1,6 +1,7 @@
 """`tenure doctor`: what is wrong with a group, or with all groups, and what to do about it.
 
 The doctor reads the events that the server kept (coordinator.client.events), and describes the groups as they are now.
+It also asks each server which of its logs fail (coordinator.client.topics); a finding about them has no group id.
 A cluster such as Apache Kafka keeps no events: there the doctor only describes the groups. Each finding has a severity.
 The exit code is 1 if there is an error or a warning; notices don't change it. JSON is a list of objects with
 `severity`, `kind`, `group_id`, `found`, `advice`, `last_at_ms` and `times`, the worst first.
@@ -31,8 +32,18 @@ from coordinator.client.errors import Refused
 from coordinator.client.events import EventReader, NoEvents
 from coordinator.client.groups import Group, describe_groups, list_groups
 from coordinator.client.newest import read_timelines
-from coordinator.client.topics import partition_counts
-from coordinator.timeline.diagnosis import DROPPED, NAMED_MAX, TOO_OLD, Finding, Severity, findings, worst_first
+from coordinator.client.topics import failing_logs, partition_counts
+from coordinator.timeline.diagnosis import (
+    DROPPED,
+    NAMED_MAX,
+    SAY_HOW_OFTEN,
+    TOO_OLD,
+    Finding,
+    Severity,
+    findings,
+    log_findings,
+    worst_first,
+)
 from coordinator.timeline.entries import Timeline
 from coordinator.timeline.folding import newest
 from coordinator.timeline.words import time_text
@@ -75,7 +86,7 @@ def command(
             if finding.kind in together:
                 continue
             print(
-                printable(f"{finding.group_id}: {finding.severity}: {finding.found}{_when(finding)}"),
+                printable(f"{_whose(finding)}: {finding.severity}: {finding.found}{_when(finding)}"),
                 f"    {finding.advice}",
                 sep="\n",
             )
@@ -119,7 +130,12 @@ def _examine(
     counts = partition_counts(client, {topic for member in members for topic in member.subscription or ()})
     now_ms = time.time_ns() // 1_000_000
     found = [finding for name in wanted for finding in findings(name, entries[name], groups[name], counts, now_ms)]
-    return worst_first(found), without
+    return worst_first([*log_findings(*failing_logs(client), now_ms), *found]), without
+
+
+def _whose(finding: Finding) -> str:
+    """The group that a finding is about, or the server."""
+    return "the server" if finding.group_id is None else finding.group_id
 
 
 def _together(found: list[Finding]) -> dict[str, str]:
@@ -130,7 +146,7 @@ def _together(found: list[Finding]) -> dict[str, str]:
         first = dropped[0]
         lines[DROPPED] = f"any group: {first.severity}: {first.found}{_when(first)}; {first.advice}"
     for kind, too_old in TOO_OLD.items():
-        groups = [finding.group_id for finding in found if finding.kind == kind]
+        groups = [finding.group_id for finding in found if finding.kind == kind and finding.group_id is not None]
         if len(groups) > 1:
             more = f" and {len(groups) - NAMED_MAX} more" if len(groups) > NAMED_MAX else ""
             names = ", ".join(groups[:NAMED_MAX])
@@ -142,7 +158,8 @@ def _when(finding: Finding) -> str:
     """The time when the finding last happened and how often it happened, as far as the finding has them."""
     if finding.last_at_ms is None:
         return ""
-    times = f"{finding.times} times, " if finding.times and finding.times > 1 else ""
+    is_said = finding.times is None or finding.times == 1 or finding.kind in SAY_HOW_OFTEN
+    times = "" if is_said else f"{finding.times} times, "
     return f" ({times}last at {time_text(finding.last_at_ms)})"
 
 

@@ -35,12 +35,16 @@ from coordinator.cli.output import Output, counted, printable
 from coordinator.client.client import Client
 from coordinator.client.errors import ClientError
 from coordinator.client.events import EventReader, NoEvents
-from coordinator.timeline.entries import Timeline
+from coordinator.timeline.counts import RETURNS
+from coordinator.timeline.entries import Entry, Timeline
 from coordinator.timeline.schema import RebalanceEvent
 from coordinator.timeline.words import cause_text, duration_text, entry_lines, short, time_text
 
 WAIT_MS = 500
 """How long one poll of the topic may wait for events; at most half of the time that an answer may take."""
+
+RETURNS_KEPT = 10_000
+"""Returns of static members that may still turn out to be takeovers: some megabytes."""
 
 PAUSE_S = 0.5
 """Pause between two tries while the server is away."""
@@ -124,6 +128,8 @@ class EventLines:
     def __init__(self) -> None:
         self._begun: dict[str, tuple[int, int]] = {}
         """By group, the open rebalance: the generation that it ends, and the number of causes that were printed."""
+        self._returns: dict[str, str] = {}
+        """By former member id, the time of the newest returns of static members, as text."""
 
     def lines(self, events: Iterable[RebalanceEvent]) -> Iterator[str]:
         """The lines for the next events, in the order of their times."""
@@ -157,7 +163,18 @@ class EventLines:
                     self._begun.pop(group, None)
                 for entry in Timeline(group).add_all([event]).entries:
                     first, *more = timed_lines(entry)
-                    yield Block(at_ms, [first if group is None else prefix + first, *more])
+                    yield Block(at_ms, [first if group is None else prefix + first, *more, *self._takeover(entry)])
+
+    def _takeover(self, entry: Entry) -> Iterator[str]:
+        """A line under a fencing that shows that a return, which was printed before, was a takeover."""
+        if entry["type"] in RETURNS:
+            self._returns[entry["old_member_id"]] = time_text(entry["at_ms"])
+            if len(self._returns) > RETURNS_KEPT:
+                del self._returns[next(iter(self._returns))]
+        elif entry["type"] == "fencing" and entry["kind"] == "conflict":
+            returned_at = self._returns.pop(entry["member_id"], None)
+            if returned_at is not None:
+                yield f"    the return of {returned_at} was a takeover: the former program still runs"
 
 
 def _begins(prefix: str, at_ms: int, generation: int, cause: dict[str, Any]) -> Block:

@@ -1,4 +1,4 @@
-"""Topics: create them, and find the ends of their logs.
+"""Topics: create them, find the ends of their logs, and the logs that fail.
 
 House rule: as in groups, this module hides the differences between servers and versions.
 """
@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from coordinator.client.client import Client, Node
 from coordinator.client.connection import Address
 from coordinator.client.errors import Refused
-from protocol.messages import CreateTopicsRequest, ListOffsetsRequest, MetadataRequest
+from coordinator.timeline.described import FailingLog
+from protocol.messages import CreateTopicsRequest, DescribeClusterRequest, ListOffsetsRequest, MetadataRequest
 
 if TYPE_CHECKING:
-    from protocol.messages import CreateTopicsResponse, ListOffsetsResponse, MetadataResponse
+    from protocol.messages import CreateTopicsResponse, DescribeClusterResponse, ListOffsetsResponse, MetadataResponse
 
 TopicPartition = tuple[str, int]
 
@@ -59,6 +60,23 @@ def log_end_offsets(client: Client, topic_partitions: Iterable[TopicPartition]) 
                 if not partition.error_code:
                     ends[topic.name, partition.partition_index] = partition.offset
     return ends
+
+
+def failing_logs(client: Client) -> tuple[list[FailingLog], int]:
+    """The logs that the cluster's servers can't write or read, some of each server, and how many there are of all.
+
+    Only Tenure tells them: of another server they are unknown.
+    """
+    named: list[FailingLog] = []
+    count = 0
+    for node in client.nodes():
+        try:
+            response: DescribeClusterResponse = client.request(DescribeClusterRequest(include_failing_logs=True), node)
+        except Refused:
+            continue  # Kafka before 2.8 doesn't know DescribeCluster
+        named += [FailingLog(each.name, each.since_ms, each.reason) for each in response.failing_logs]
+        count += response.failing_log_count
+    return named, count
 
 
 def partition_counts(client: Client, names: Iterable[str]) -> dict[str, int]:

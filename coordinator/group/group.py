@@ -207,6 +207,7 @@ class Group:
     offsets: topic -> partition -> committed offset.
     subscribed_topics: of a group of consumers, as of its last generation; None if unknown.
     initial_delay: while an empty group holds its first rebalance open (KIP-134), else None.
+    served_ms: when it was served first after a load, on the clock of `Now.ms`; None if it was never loaded.
     course: facts about the open rebalance, for notes; no rule reads it.
     """
 
@@ -228,6 +229,7 @@ class Group:
         "preferences",
         "protocol_name",
         "protocol_type",
+        "served_ms",
         "state",
         "state_since_ms",
         "static_members",
@@ -256,6 +258,7 @@ class Group:
         self.initial_delay: InitialDelay | None = None
         self.new_member_added = False
         self.course: Course | None = None
+        self.served_ms: int | None = None
 
     def transition_to(self, state: State, wall_ms: int) -> None:
         """Change the state. No other code does."""

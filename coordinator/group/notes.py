@@ -185,6 +185,9 @@ class MemberReplaced(Note):
     """A static member restarted: `member_id` takes the seat of `old_member_id` (KIP-345).
 
     subscription_changed: the member wants other topics than before, and no rebalance starts (KAFKA-12759).
+    after_load: nothing came from `old_member_id` since the coordinator read the group from the log, so only the client
+    knows whether it restarted, or lost its session while no coordinator answered and joined again.
+    api_version: of the JoinGroup.
     """
 
     member_id: str
@@ -195,6 +198,8 @@ class MemberReplaced(Note):
     client_host: str
     rebalances: bool = False
     subscription_changed: bool = False
+    after_load: bool = False
+    api_version: int | None = None
 
 
 class MemberFenced(Note):

@@ -1,4 +1,4 @@
-"""A group as its coordinator describes it now: the part that findings look at.
+"""A group, and a log that fails, as their server describes them now: the part that findings look at.
 
 House rule: plain values. `coordinator.client` asks for the description.
 """
@@ -56,6 +56,14 @@ class Waiting(NamedTuple):
     leader: str | None
     members: list[Member]
     pending: list[Pending]
+
+
+class FailingLog(NamedTuple):
+    """A topic partition whose log its server can't write or read, since a time (Unix time in ms), and why."""
+
+    name: str
+    since_ms: int
+    reason: str
 
 
 class DescribedGroup(Protocol):

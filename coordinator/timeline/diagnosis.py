@@ -4,8 +4,9 @@ Findings come from the group's entries (`entries`) and from its description now 
 kind is a stable name, its text a sentence with names and numbers, its advice something that a person can change. A
 finding never guesses: it names the event or the member that shows it.
 
-Severities are the audit's. An error: members can't work, or couldn't the last time. A warning: work is done for
-nothing, or not done. A notice is good to know. Errors and warnings are problems, notices are not.
+An error: members can't work, or couldn't the last time. A warning: work is done for nothing, or not done. A notice is
+good to know. Errors and warnings are problems, notices are not. The audit finds some of this in a log, and says it with
+the same severity and the same words (`conflict_text`, `loop_text`).
 
 House rule: one function per kind, and no function asks a server.
 """
@@ -18,7 +19,8 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from coordinator.timeline.described import DescribedGroup, Member
+from coordinator.timeline.counts import RETURNS
+from coordinator.timeline.described import DescribedGroup, FailingLog, Member
 from coordinator.timeline.entries import Entry
 
 
@@ -34,6 +36,9 @@ TOO_OLD = {
     "client_without_reason": TooOld(8, "can't say why they join (JoinGroup before version 8)"),
 }
 """Kinds of findings about old clients: those without instance ids (KIP-345), and without reasons (KIP-800)."""
+
+LOG_FAILS = "log_fails"
+"""The kind of findings about a server's logs."""
 
 DROPPED = "events_dropped"
 """The kind of the one finding that is the same for all groups."""
@@ -101,11 +106,14 @@ JOINS = frozenset(
 
 
 class Severity(StrEnum):
-    """How bad a finding is, the worst first."""
+    """How bad a finding is, the worst first. The doctor and the audit have the same."""
 
     ERROR = "error"
+    """Members can't work, data is lost, or a group is in a state that a coordinator must not write."""
     WARNING = "warning"
+    """Somebody should look: work is done twice, not at all, or for nothing."""
     NOTICE = "notice"
+    """Unusual, and possibly intended."""
 
     @property
     def is_problem(self) -> bool:
@@ -113,15 +121,29 @@ class Severity(StrEnum):
         return self is not Severity.NOTICE
 
 
+CONFLICT_SEVERITY, LOOP_SEVERITY = Severity.ERROR, Severity.WARNING
+
+CONFLICT_ADVICE = "give each a group.instance.id of its own, or stop one of them"
+
+LOOP_ADVICE = (
+    "either two programs have this instance id, and their client doesn't know of fencing (aiokafka): "
+    f"{CONFLICT_ADVICE}; or one program ends and is started again at once: its own log says why it ends"
+)
+
+SAY_HOW_OFTEN = frozenset({"dynamic_members_come_back", "restarts_in_a_loop"})
+"""Kinds of findings whose text has the number of times."""
+
+
 class Finding(NamedTuple):
     """Something about a group: what, and what to do.
 
-    last_at_ms: when it happened last, Unix time in ms; None if it is so now. times: how often it happened.
+    group_id: None for a finding about the server. last_at_ms: when it happened last, Unix time in ms; None if it is so
+    now. times: how often it happened.
     """
 
     severity: Severity
     kind: str
-    group_id: str
+    group_id: str | None
     found: str
     advice: str
     last_at_ms: int | None = None
@@ -149,8 +171,31 @@ def findings(
         *_returns(group_id, entries, now_ms),
     ]
     if group is not None:
-        found += [*_waits(group, now_ms), *_unassigned(group, partition_counts), *_too_old(causes, group)]
+        found += [*_waits(group, now_ms), *_unassigned(group, partition_counts), *_too_old(entries, group)]
     return found
+
+
+def log_findings(failing: Sequence[FailingLog], count: int, now_ms: int) -> Iterator[Finding]:
+    """The findings about logs that fail, one for each reason; count: of all of them, also those that have no name."""
+    by_reason: dict[str, list[FailingLog]] = {}
+    for log in failing:
+        by_reason.setdefault(log.reason, []).append(log)
+    unnamed = count - len(failing)
+    for reason, logs in by_reason.items():
+        names = ", ".join(sorted(log.name for log in logs)[:NAMED_MAX])
+        # Those without a name are most likely as the first ones are.
+        more = max(len(logs) - NAMED_MAX, 0) + unnamed
+        others = f" and {more} more" if more else ""
+        unnamed = 0
+        longest_ms = max(now_ms - min(log.since_ms for log in logs), 0)
+        yield Finding(
+            Severity.ERROR,
+            LOG_FAILS,
+            None,
+            f"the log of {names}{others} can't be used, for {_span(longest_ms)} and by the last try: {reason}",
+            "see what the server's disk lacks (space, above all), and topic_partition_unavailable, log_failed or "
+            "partition_damaged in the server's log; a log works again once a write to it succeeds",
+        )
 
 
 class _Cause(NamedTuple):
@@ -185,19 +230,35 @@ def _client(client: Mapping[str, Any] | None) -> str:
     )
 
 
+def conflict_text(fencing: Mapping[str, Any]) -> str:
+    """A fencing that shows two programs with one instance id: an entry, or its event."""
+    return (
+        f"two programs had the instance id {fencing['group_instance_id']}: {fencing['member_id']} "
+        f"({_client(fencing['client'])}) was fenced by {fencing['current_member_id']} "
+        f"({_client(fencing['current_client'])})"
+    )
+
+
+def loop_text(instance_id: str, what: str, times: int, over_ms: int, shortest_ms: int) -> str:
+    """Restarts of one seat, in a row and fast. what: restarts, or returns if nothing says that they were restarts."""
+    return (
+        f"{instance_id} {what} in a loop: {times} {what} in {over_ms / 1000:.1f} s, the shortest gap "
+        f"{_span(shortest_ms)}"
+    )
+
+
 def _conflicts(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[Finding]:
     """Two programs with one instance id: one finding for each instance id, with the newest two programs."""
     by_instance: dict[str, list[Entry]] = {}
     for entry in entries:
         if entry["type"] == "fencing" and entry["kind"] == "conflict":
             by_instance.setdefault(entry["group_instance_id"], []).append(entry)
-    for instance_id, fencings in by_instance.items():
+    for fencings in by_instance.values():
         last = fencings[-1]
         yield _shared(
             "instance_id_conflict",
             group_id,
-            f"two programs had the instance id {instance_id}: {last['member_id']} ({_client(last['client'])}) "
-            f"was fenced by {last['current_member_id']} ({_client(last['current_client'])})",
+            conflict_text(last),
             last["at_ms"],
             len(fencings),
             now_ms,
@@ -283,16 +344,12 @@ def _loop(group_id: str, instance_id: str, restarts: Sequence[Entry], now_ms: in
     shortest_ms = min(later - former for former, later in pairwise(run))
     is_over = now_ms - run[-1] >= OVER_MS
     yield Finding(
-        Severity.NOTICE if is_over else Severity.WARNING,
+        Severity.NOTICE if is_over else LOOP_SEVERITY,
         "restarts_in_a_loop",
         group_id,
-        f"{instance_id} restarts in a loop: {len(run)} restarts in {(run[-1] - run[0]) / 1000:.1f} s, the shortest gap "
-        f"{_span(shortest_ms)}, the last by {_client(restarts[end - 1])}{OVER if is_over else ''}",
-        "nothing needs to be done if it has ended on purpose"
-        if is_over
-        else "either two programs have this instance id, and their client doesn't know of fencing (aiokafka): give "
-        "each a group.instance.id of its own, or stop one of them; or one program ends and is started again at once: "
-        "its own log says why it ends",
+        f"{loop_text(instance_id, 'restarts', len(run), run[-1] - run[0], shortest_ms)}, the last by "
+        f"{_client(restarts[end - 1])}{OVER if is_over else ''}",
+        "nothing needs to be done if it has ended on purpose" if is_over else LOOP_ADVICE,
         run[-1],
         len(run),
     )
@@ -331,7 +388,7 @@ def _refused_writes(group_id: str, entries: Sequence[Entry], now_ms: int) -> Ite
 
 
 def _dropped(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[Finding]:
-    """Events that the server could not keep, of any group. On a full disk nothing else shows refused writes."""
+    """Events that the server could not keep, of any group."""
     gaps = [entry for entry in entries if entry["type"] == "gap"]
     if gaps:
         last_at_ms = max(gap["last_ms"] for gap in gaps)
@@ -353,13 +410,13 @@ def _shared(kind: str, group_id: str, found: str, last_at_ms: int, times: int, n
     """The finding about two programs with one instance id: an error as long as it may go on."""
     is_over = now_ms - last_at_ms >= OVER_MS
     return Finding(
-        Severity.NOTICE if is_over else Severity.ERROR,
+        Severity.NOTICE if is_over else CONFLICT_SEVERITY,
         kind,
         group_id,
         found + (OVER if is_over else ""),
         "nothing needs to be done if one of them was stopped, or has another group.instance.id now"
         if is_over
-        else "give each a group.instance.id of its own, or stop one of them",
+        else CONFLICT_ADVICE,
         last_at_ms,
         times,
     )
@@ -541,13 +598,15 @@ def _returns(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[F
     )
 
 
-def _too_old(causes: list[_Cause], group: DescribedGroup) -> Iterator[Finding]:
+def _too_old(entries: Sequence[Entry], group: DescribedGroup) -> Iterator[Finding]:
     """Present members whose newest JoinGroup can't carry an instance id, or a reason, by client id."""
-    newest = {
-        cause.said["member_ids"][0]: cause.said["api_version"]
-        for cause in causes
-        if cause.said["kind"] in JOINS and cause.said["api_version"] is not None
-    }
+    newest: dict[str, int] = {}
+    for entry in entries:
+        if entry["type"] in RETURNS and entry.get("api_version") is not None:
+            newest[entry["member_id"]] = entry["api_version"]
+        for cause in entry.get("causes", ()):
+            if cause["kind"] in JOINS and cause["api_version"] is not None:
+                newest[cause["member_ids"][0]] = cause["api_version"]
     versions = [(member.client_id, newest[member.member_id]) for member in group.members if member.member_id in newest]
     advices = {
         "client_without_instance_id": "a newer client can be a static member, whose restart rebalances nothing",

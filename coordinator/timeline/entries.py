@@ -8,7 +8,8 @@ as it is.
                      outcome (null while it is open; "unknown" if no record tells its end, "interrupted" if the server
                      ended before it did, "unloaded" if a write failed before it did), phases, who was waited for,
                      members before and after, what moved
-    static_restart   member_replaced
+    static_restart   member_replaced: a static member is back (`counts` has the definition of these three)
+    static_rejoin    the same, as the first that the coordinator hears of the seat since it loaded the group
     takeover         the same, once a fencing shows that the old member id is still in use: two programs have one name
     fencing          member_fenced, with `kind`
     pending          member_pending: `outcome` is joined, left, lapsed, forgotten (the coordinator started anew), or
@@ -25,16 +26,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from coordinator.timeline.counts import RETURNS, TAKEOVER, is_end_of, return_type
 from coordinator.timeline.schema import RebalanceEvent
 
 Entry = dict[str, Any]
 
-COMMON = frozenset({"version", "type", "at_ms", "group", "generation", "node"})
-"""Fields of every event, which an entry handles itself."""
+COMMON = frozenset({"version", "type", "at_ms", "group", "generation", "node", "after_load"})
+"""Fields of events that an entry has in another form."""
 
-
-RESTARTS = frozenset({"static_restart", "takeover"})
-"""Types of entries in which another member id takes a seat."""
 
 REBALANCING = frozenset({"PreparingRebalance", "CompletingRebalance"})
 """States of a group with an open rebalance."""
@@ -124,7 +123,7 @@ class Timeline:
 
     def _rebalance_ended(self, event: RebalanceEvent) -> None:
         entry, self._open = self._open, None
-        if entry is None or entry["generation_before"] != event["generation_before"]:
+        if entry is None or not is_end_of(entry["generation_before"], event):
             entry = self._enter("rebalance", event, at_ms=event["began_ms"], is_stuck=False, causes_at_ms=[])
         told = list(zip(entry["causes"], entry["causes_at_ms"], strict=False))[1:]
         entry["causes_at_ms"] = [event["began_ms"]]
@@ -138,13 +137,13 @@ class Timeline:
         entry["cause"] = event["causes"][0]
 
     def _member_replaced(self, event: RebalanceEvent) -> None:
-        self._replaced[event["old_member_id"]] = self._enter("static_restart", event)
+        self._replaced[event["old_member_id"]] = self._enter(return_type(event), event)
 
     def _member_fenced(self, event: RebalanceEvent) -> None:
         self._enter("fencing", event)
         replaced = self._replaced.get(event["member_id"])
         if event["kind"] == "conflict" and replaced is not None:
-            replaced["type"] = "takeover"
+            replaced["type"] = TAKEOVER
 
     def _member_pending(self, event: RebalanceEvent) -> None:
         self._pending[event["member_id"]] = self._enter("pending", event, outcome=None)
@@ -178,7 +177,7 @@ def _is_meanwhile(former: Entry, entry: Entry) -> bool:
     at_ms: int = former["at_ms"]
     if at_ms != began_ms:
         return at_ms > began_ms
-    return former.get("state") in REBALANCING if former["type"] in RESTARTS else former.get("waited", False)
+    return former.get("state") in REBALANCING if former["type"] in RETURNS else former.get("waited", False)
 
 
 def _led_to(former: Entry, entry: Entry) -> bool:
@@ -186,7 +185,7 @@ def _led_to(former: Entry, entry: Entry) -> bool:
 
     Then it stands before the rebalance, although its time is that of the restart's record.
     """
-    if former["type"] in RESTARTS:
+    if former["type"] in RETURNS:
         member_id = former["member_id"]
     elif former.get("waited"):
         member_id = former["current_member_id"]

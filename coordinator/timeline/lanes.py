@@ -15,7 +15,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from coordinator.timeline.entries import RESTARTS, Entry
+from coordinator.timeline.counts import REJOIN, RETURNS, TAKEOVER
+from coordinator.timeline.entries import Entry
 from coordinator.timeline.runs import Run
 from coordinator.timeline.words import entry_lines
 
@@ -23,10 +24,15 @@ SETTLED = frozenset({"completed", "emptied"})
 """Outcomes of a rebalance after which the seats are known."""
 
 
+MARKS = {TAKEOVER: "takeover", REJOIN: "rejoin"}
+"""The kinds of marks of returns that are no restarts."""
+
+
 class Mark(NamedTuple):
     """Something that happened to a seat, from one time to another (Unix time in ms).
 
-    kind: restart, takeover, fencing; suspect for restarts that no healthy member makes.
+    kind: restart, rejoin, takeover, fencing; suspect for restarts that no healthy member makes; return where only the
+    log of groups shows it (counts).
     times: how many it stands for. rebalances: how many of them started a rebalance. text: what to show.
     """
 
@@ -99,11 +105,11 @@ def lanes_of(entries: Iterable[Entry], runs: Sequence[Run], names: Iterable[str]
         match entry["type"]:
             case "rebalance" if entry["outcome"] in SETTLED:
                 _settle(lanes, entry)
-            case kind if kind in RESTARTS:
+            case kind if kind in RETURNS:
                 lane = lanes.setdefault(entry["group_instance_id"], Lane())
                 lane.take(entry["at_ms"] if lane.spans else None)
                 if id(entry) not in in_runs:
-                    lane.add(_mark("takeover" if kind == "takeover" else "restart", entry, int(entry["rebalances"])))
+                    lane.add(_mark(MARKS.get(kind, "restart"), entry, int(entry["rebalances"])))
             case "fencing":
                 lanes.setdefault(entry["group_instance_id"], Lane()).add(_mark("fencing", entry))
             case "deleted":

@@ -171,6 +171,7 @@ def _ended(at_ms: int, note: notes.RebalanceEnded, node_id: int) -> str:
         completing_ms, waited_for, late, lapsed, leader, protocol_type, protocol_name, before, after,
     ) = note  # fmt: skip
     moved = moves(note) if outcome is Outcome.COMPLETED else None
+    assigned, freed = (sum([move[side] is None for move in moved or ()]) for side in (2, 3))
     return (
         f'{{"version":{VERSION},"type":"rebalance_ended","at_ms":{at_ms},"group":{_text(group)}'
         f',"generation":{generation},"node":{node_id},"outcome":{_ENUMS[outcome]}'
@@ -180,7 +181,9 @@ def _ended(at_ms: int, note: notes.RebalanceEnded, node_id: int) -> str:
         f',"lapsed":{_array(lapsed, _text)},"leader":{_name(leader)},"protocol_type":{_name(protocol_type)}'
         f',"protocol_name":{_name(protocol_name)},"members_before":{len(before)},"members_after":{len(after)}'
         f',"before":{_array(_names(before[:MEMBERS_MAX]), _text)},"after":{_after(protocol_type, after)}'
-        f',"moved_partitions":{"null" if moved is None else len(moved)}'
+        f',"moved_partitions":{"null" if moved is None else len(moved) - assigned - freed}'
+        f',"assigned_partitions":{"null" if moved is None else assigned}'
+        f',"freed_partitions":{"null" if moved is None else freed}'
         f',"moved":{"null" if moved is None else _array(moved[:MOVES_MAX], _move)}}}'
     )
 
@@ -232,9 +235,10 @@ def _number(number: int | None) -> str:
 
 
 def moves(note: notes.RebalanceEnded) -> list[Move] | None:
-    """The topic partitions that moved to another member; None if the assignments can't be read.
+    """The topic partitions that have another member than before; None if the assignments can't be read.
 
-    A static member stays the same with another member id. Members with the same bytes before and after kept what they
+    Those that moved from a member to another come first, then those that had none, at last those that have none now. A
+    static member stays the same with another member id. Members with the same bytes before and after kept what they
     had.
     """
     before = _assignments(note.before)
@@ -245,11 +249,16 @@ def moves(note: notes.RebalanceEnded) -> list[Move] | None:
     have = _owners(note.protocol_type, after, before)
     if had is None or have is None:
         return None
-    return [
+    changed = [
         (*place, had.get(place), have.get(place))
         for place in sorted(had.keys() | have.keys() if had else have)
         if had.get(place) != have.get(place)
     ]
+    return sorted(changed, key=_kind_of_move) if had else changed
+
+
+def _kind_of_move(move: Move) -> tuple[bool, bool]:
+    return move[3] is None, move[2] is None
 
 
 def _owners(

@@ -102,6 +102,12 @@ def entry_lines(entry: Entry) -> Iterator[str]:
                 f"restart: static member {entry['group_instance_id']} is back as {short(entry['member_id'])} "
                 f"({_client_text(entry)}){_other_topics(entry)}, {_costs(entry)}"
             )
+        case "static_rejoin":
+            yield (
+                f"rejoin after an outage: static member {entry['group_instance_id']} is back as "
+                f"{short(entry['member_id'])} ({_client_text(entry)}){_other_topics(entry)}, {_costs(entry)}"
+            )
+            yield "nobody had heard of it since the group was loaded: it restarted meanwhile, or only joined again"
         case "takeover":
             yield (
                 f"takeover: {short(entry['member_id'])} ({_client_text(entry)}) takes the seat of "
@@ -171,12 +177,7 @@ def _rebalance_lines(entry: Entry) -> Iterator[str]:
         moved = entry["moved_partitions"]
         text = f"members {entry['members_before']} -> {entry['members_after']}"
         if moved is not None:
-            moves = [
-                f"{move['topic']}-{move['partition']} {_owner(move['from'])} -> {_owner(move['to'])}"
-                for move in entry["moved"][:MOVES_SHOWN]
-            ]
-            more = ", ..." if moved > MOVES_SHOWN else ""
-            text += f", {_several(moved, 'topic partition')} moved" + (f" ({', '.join(moves)}{more})" if moves else "")
+            text += ", " + ", ".join(_moves_texts(entry))
         yield text
 
 
@@ -193,8 +194,23 @@ def _phases_text(entry: Entry) -> str:
     return f": {delayed if entry['state'] == 'Empty' else joined}, {duration_text(entry['completing_ms'])} {assigned}"
 
 
-def _owner(name: str | None) -> str:
-    return "nobody" if name is None else short(name)
+def _moves_texts(entry: Entry) -> Iterator[str]:
+    """The topic partitions that moved, those that had no member before, and those that have none now."""
+    numbers = [entry.get(name, 0) for name in ("moved_partitions", "assigned_partitions", "freed_partitions")]
+    texts: list[list[str]] = [[], [], []]
+    for move in entry["moved"]:
+        place, one, other = f"{move['topic']}-{move['partition']}", move["from"], move["to"]
+        if one is None:
+            texts[1].append(f"{place} -> {short(other)}")
+        elif other is None:
+            texts[2].append(f"{place} of {short(one)}")
+        else:
+            texts[0].append(f"{place} {short(one)} -> {short(other)}")
+    for number, what, named in zip(numbers, ("moved", "assigned", "left without a member"), texts, strict=True):
+        if number or (what == "moved" and not any(numbers)):
+            shown = ", ".join(named[:MOVES_SHOWN])
+            more = ", ..." if number > MOVES_SHOWN else ""
+            yield f"{_several(number, 'topic partition')} {what}" + (f" ({shown}{more})" if shown else "")
 
 
 def _costs(entry: Entry) -> str:

@@ -1,6 +1,10 @@
 """DescribeCluster: the cluster's id, its nodes and its controller (KIP-700).
 
 Endpoint types: 1 brokers, 2 controllers.
+
+`include_failing_logs`, `failing_logs` and `failing_log_count` are this project's own: tagged fields, which other
+programs skip. They tell which logs the asked node can't write or read, because its disk is full for example. The server
+sends them only if the request asks for them.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ CHANGES = {
 REQUEST = """
 include_cluster_authorized_operations  bool  0+
 endpoint_type                          int8  1+  default=1
+include_failing_logs                   bool  0+  ignorable tag=10000
 """
 
 RESPONSE = """
@@ -32,4 +37,9 @@ brokers                        []DescribeClusterBroker  0+
     port                       int32                    0+
     rack                       string                   0+  null default=null
 cluster_authorized_operations  int32                    0+  default=-2147483648
+failing_logs                   []FailingLog             0+  ignorable tag=10000  # the first ones, by name
+    name                       string                   0+                       # of a topic partition, as in t-0
+    since_ms                   int64                    0+                       # Unix time
+    reason                     string                   0+
+failing_log_count              int32                    0+  ignorable tag=10001
 """

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import resource
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,10 +15,13 @@ from coordinator.cli.doctor import _together
 from coordinator.cli.main import make_app
 from coordinator.timeline import diagnosis
 from coordinator.timeline.words import time_text
+from protocol.messages import OffsetCommitRequest, ProduceRequest
+from protocol.records.batch import Record, encode_batch
 from schemas.errors import ErrorCode
 from tests.cli.conftest import MakeGroup, Ran, Run, at, run_app
 from tests.support.patience import WITHIN_S
-from tests.support.scripted import STAYS_MS, Member, hang_up, settle
+from tests.support.raw import Connection
+from tests.support.scripted import OPENED, STAYS_MS, Member, hang_up, settle
 from tests.support.tenure import Tenure, wait_until
 
 
@@ -42,6 +48,92 @@ def test_a_group_or_all_of_them() -> None:
         assert (ran.code, ran.err) == (3, "tenure: no such group, and no events of one: g\n")
         assert (doctor(server, "--all").code, doctor(server, "--all").out) == (0, "0 groups looked at: nothing found\n")
         assert doctor(server, "--all", "--output", "json").json == []
+
+
+def test_a_full_disk_is_found() -> None:
+    """A disk that is full for the records of topics is an error with names and the reason, until a write works again.
+
+    The server logs it, counts each failed write, the first one too, and isn't ready meanwhile.
+    """
+
+    def produce(connection: Connection) -> int:
+        batch = encode_batch([Record(b"", bytes(20_000), 1)], 0, 0)
+        data = ProduceRequest.PartitionProduceData(index=0, records=batch)
+        topic = ProduceRequest.TopicProduceData(name="t", partition_data=[data])
+        connection.send(ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[topic]), 9)
+        answer: Any = connection.receive()
+        return int(answer.responses[0].partition_responses[0].error_code)
+
+    def commit(connection: Connection) -> int:
+        offsets = [
+            OffsetCommitRequest.OffsetCommitRequestPartition(
+                partition_index=index, committed_offset=1, committed_metadata="m" * 4_000
+            )
+            for index in range(10)
+        ]
+        topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=offsets)
+        connection.send(
+            OffsetCommitRequest(
+                group_id="g",
+                member_id=member.member_id,
+                generation_id_or_member_epoch=member.generation,
+                topics=[topic],
+            ),
+            7,
+        )
+        answer: Any = connection.receive()
+        return int(answer.topics[0].partitions[0].error_code)
+
+    def asked(path: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(url + path, timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def failures() -> float:
+        sample = 'tenure_log_failures_total{log="topics"} '
+        (found,) = [line for line in asked("metrics")[1].splitlines() if line.startswith(sample)]
+        return float(found.removeprefix(sample))
+
+    with Tenure({"tenure.topics": "t:10", "tenure.http": "127.0.0.1:0"}) as server:
+        (url,) = [line["url"] for line in server.events("http_listening")]
+        member = Member(server.port, "g", "one", 9)
+        settle(member)
+        assert (doctor(server, "--all").code, failures()) == (0, 0)
+        connection = Connection(server.port)
+        OPENED.append(connection)
+        assert produce(connection) == ErrorCode.NONE
+        before = resource.prlimit(server.pid, resource.RLIMIT_FSIZE)
+        try:
+            # No file may grow beyond 30 kB: for the topic's log that is a full disk.
+            resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (30_000, before[1]))
+            for number in (1, 2):
+                assert produce(connection) != ErrorCode.NONE
+                assert failures() == number
+            assert asked("readyz") == (503, "1 topic partition can't be written, see the log\n")
+            for arguments in (["--all"], ["g"]):
+                ran = doctor(server, *arguments)
+                assert ran.code == 1
+                assert re.match(
+                    "the server: error: the log of t-0 can't be used, for .*: File too large\n    see", ran.out
+                )
+                assert ran.out.splitlines()[-1] == "1 group looked at: 1 error"
+            (found,) = doctor(server, "--all", "--output", "json").json
+            assert (found["kind"], found["group_id"]) == ("log_fails", None)
+            (line,) = server.events("topic_partition_unavailable")
+            assert (line["level"], line["reason"]) == ("error", "File too large")
+            assert commit(connection) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            (found,) = doctor(server, "--all", "--output", "json").json
+            assert re.search("the log of __consumer_offsets-[0-9]+, t-0 can't be used", found["found"])
+        finally:
+            resource.prlimit(server.pid, resource.RLIMIT_FSIZE, before)
+        assert produce(connection) == ErrorCode.NONE
+        wait_until(lambda: commit(connection) == ErrorCode.NONE, "the group's log works", WITHIN_S)
+        (found,) = doctor(server, "--all", "--output", "json").json
+        assert (found["kind"], found["group_id"]) == ("writes_failed", "g")
+        assert asked("readyz") == (200, "ok\n")
+        hang_up()
 
 
 def test_notices_are_no_failure(server: Tenure) -> None:
@@ -90,6 +182,42 @@ def test_the_worst_comes_first(server: Tenure) -> None:
     assert {"another", "conflict"} <= set(old)
     text = "clients can't say why they join (JoinGroup before version 8)"
     assert lines[-2] == f"{len(old)} groups: notice: {text}: {', '.join(old)}"
+
+
+def test_a_group_is_named_also_after_its_members_returned(server: Tenure) -> None:
+    """A return shows the client's version as a rebalance does: a group whose members all restarted isn't left out."""
+    for group in ("stayed", "restarted"):
+        settle(Member(server.port, group, "one", 5, instance="seat"))
+    again = Member(server.port, "restarted", "one", 5, instance="seat")
+    again.send_join()
+    assert again.receive_join().error_code == ErrorCode.NONE
+
+    def named() -> set[str]:
+        found = doctor(server, "--all", "--output", "json").json
+        return {each["group_id"] for each in found if each["kind"] == "client_without_reason"}
+
+    assert wait_until(lambda: {"stayed", "restarted"} <= named(), "both groups are named", WITHIN_S)
+
+
+def test_how_often_is_said_once(server: Tenure) -> None:
+    """The text of some findings has the number of times; then the end of the line doesn't repeat it."""
+    group = "comes back"
+    stays = Member(server.port, group, "stays", 9)
+    settle(stays)
+    for _ in range(2):
+        comes = Member(server.port, group, "comes", 9)
+        comes.send_join()
+        settle(stays, comes)
+        comes.leave()
+        settle(stays)
+    comes = Member(server.port, group, "comes", 9)
+    comes.send_join()
+    settle(stays, comes)
+    ran = wait_until(
+        lambda: said if "came back" in (said := doctor(server, group)).out else None, "the returns are told", WITHIN_S
+    )
+    (line,) = [line for line in ran.out.splitlines() if "came back" in line]
+    assert re.search(r": comes at 127.0.0.1 2 times \(last at [^)]*\)$", line), line
 
 
 def test_who_has_not_rejoined_is_named(server: Tenure, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,6 +134,8 @@ def ended(at_ms: int, began_ms: int, **fields: Any) -> dict[str, Any]:
         "members_before": 2,
         "members_after": 3,
         "moved_partitions": 0,
+        "assigned_partitions": 0,
+        "freed_partitions": 0,
         "moved": [],
     }
     return event("rebalance_ended", at_ms, **(told | fields))

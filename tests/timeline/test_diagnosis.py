@@ -7,7 +7,7 @@ from typing import Any
 from coordinator.client.client import Node
 from coordinator.client.connection import Address
 from coordinator.client.groups import Group
-from coordinator.timeline.described import Member, Pending, Waiting
+from coordinator.timeline.described import FailingLog, Member, Pending, Waiting
 from coordinator.timeline.diagnosis import (
     AWAITED_MS,
     GONE_MIN_MS,
@@ -21,6 +21,7 @@ from coordinator.timeline.diagnosis import (
     Finding,
     Severity,
     findings,
+    log_findings,
     worst_first,
 )
 from coordinator.timeline.entries import Timeline
@@ -394,6 +395,11 @@ def test_clients_that_are_too_old() -> None:
     first, second = found(events, group_of(*here))
     assert (first.kind, first.found.split(": ")[1]) == ("client_without_instance_id", "old")
     assert (second.kind, second.found.split(": ")[1]) == ("client_without_reason", "middle, old")
+    back = event("member_replaced", 7, member_id="back-1", old_member_id="back-0", group_instance_id="back") | {
+        "client_id": "back", "client_host": "/h",
+    }  # fmt: skip
+    (finding,) = found([back | {"api_version": 5}], group_of(Member("back-1", "back", "back", "/h", {})))
+    assert (finding.kind, finding.found.split(": ")[1]) == ("client_without_reason", "back")
 
 
 def test_a_topic_that_nobody_is_assigned() -> None:
@@ -455,3 +461,16 @@ def test_events_that_could_not_be_kept() -> None:
     (finding,) = found(gaps[1:])
     assert finding.severity == "notice"
     assert finding.found.endswith("not seen for 10 minutes or more")
+
+
+def test_logs_that_fail_for_one_reason_are_one_error() -> None:
+    """Logs are named by reason, ten at most; the count covers those that the server didn't name."""
+    full = [FailingLog(f"t-{index:02}", 1_000 + index, "No space left on device") for index in range(12)]
+    found = list(log_findings([*full, FailingLog("u-0", 9_000, "damaged")], 15, 11_000))
+    assert [(each.severity, each.kind, each.group_id) for each in found] == [(Severity.ERROR, "log_fails", None)] * 2
+    names = ", ".join(f"t-{index:02}" for index in range(10))
+    assert [each.found for each in found] == [
+        f"the log of {names} and 4 more can't be used, for 10.0 s and by the last try: No space left on device",
+        "the log of u-0 can't be used, for 2.0 s and by the last try: damaged",
+    ]
+    assert list(log_findings([], 0, 11_000)) == []

@@ -159,9 +159,13 @@ def test_a_static_member_is_the_same_under_another_id() -> None:
 
 
 def test_members_come_and_go_with_their_partitions() -> None:
-    """A partition moves from None to a new member, and from a member that left to None."""
-    note = ended([seat("a", assigned(t=[0]))], [seat("b", assigned(u=[1]))])
-    assert moves(note) == [("t", 0, "a", None), ("u", 1, None, "b")]
+    """Partitions that moved come first, then those that had no member, at last those that have none now."""
+    note = ended([seat("a", assigned(t=[0], v=[2]))], [seat("b", assigned(u=[1], v=[2]))])
+    assert moves(note) == [("v", 2, "a", "b"), ("u", 1, None, "b"), ("t", 0, "a", None)]
+    body = body_of(TimedNote(1, note))
+    assert [body[f"{what}_partitions"] for what in ("moved", "assigned", "freed")] == [1, 1, 1]
+    body = body_of(TimedNote(1, ended([], [seat("b", assigned(u=[1], v=[2]))])))
+    assert [body[f"{what}_partitions"] for what in ("moved", "assigned", "freed")] == [0, 2, 0]
 
 
 def test_what_only_the_clients_can_read_is_not_guessed() -> None:

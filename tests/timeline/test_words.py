@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from coordinator.group.causes import CauseKind
+from coordinator.timeline.entries import Timeline
 from coordinator.timeline.words import (
     cause_text,
     duration_text,
@@ -134,9 +135,44 @@ def rebalanced(**other: Any) -> dict[str, Any]:
     return {
         "type": "rebalance", "at_ms": 0, "generation": 2, "generation_before": 1, "causes": [caused("member_left")],
         "state": "Stable", "outcome": "completed", "preparing_ms": 3_000, "completing_ms": 20, "waited_for": None,
-        "late": [], "lapsed": [], "members_before": 2, "members_after": 1, "moved_partitions": 1,
+        "late": [], "lapsed": [], "members_before": 2, "members_after": 1,
+        "moved_partitions": 0, "assigned_partitions": 0, "freed_partitions": 1,
         "moved": [{"topic": "t", "partition": 0, "from": ID, "to": None}], **other,
     }  # fmt: skip
+
+
+def test_a_first_assignment_moves_nothing() -> None:
+    """Topic partitions that had no member are assigned, those that have none now are left, the others move."""
+    first = [{"topic": "t", "partition": index, "from": None, "to": ID} for index in range(4)]
+    numbers = {"moved_partitions": 0, "assigned_partitions": 4, "freed_partitions": 0}
+    assert list(entry_lines(rebalanced(**numbers, moved=first, members_before=0)))[2] == (
+        "members 0 -> 1, 4 topic partitions assigned "
+        "(t-0 -> app-0a1b2c3d, t-1 -> app-0a1b2c3d, t-2 -> app-0a1b2c3d, ...)"
+    )
+    moved = [{"topic": "t", "partition": 0, "from": "a", "to": "b"}]
+    some = [*moved, *first[1:2], {"topic": "t", "partition": 9, "from": ID, "to": None}]
+    numbers = {"moved_partitions": 1, "assigned_partitions": 1, "freed_partitions": 1}
+    assert list(entry_lines(rebalanced(**numbers, moved=some)))[2] == (
+        "members 2 -> 1, 1 topic partition moved (t-0 a -> b), 1 topic partition assigned (t-1 -> app-0a1b2c3d), "
+        "1 topic partition left without a member (t-9 of app-0a1b2c3d)"
+    )
+    numbers = {"moved_partitions": 0, "assigned_partitions": 0, "freed_partitions": 0}
+    assert list(entry_lines(rebalanced(**numbers, moved=[])))[2] == "members 2 -> 1, 0 topic partitions moved"
+
+
+def test_a_rejoin_after_an_outage_is_no_restart() -> None:
+    """The words say that the server can't know, and the type of the entry is another one."""
+    event = {
+        "version": 1, "type": "member_replaced", "at_ms": 0, "group": "g", "generation": 1, "node": 1,
+        "after_load": True, "group_instance_id": "i", "member_id": ID, "old_member_id": "i-1", "state": "Stable",
+        "rebalances": False, **ONE,
+    }  # fmt: skip
+    (entry,) = Timeline("g").add_all([event]).entries
+    assert entry["type"] == "static_rejoin"
+    assert list(entry_lines(entry)) == [
+        "rejoin after an outage: static member i is back as app-0a1b2c3d (app-1 at 10.0.0.1), and nothing moves",
+        "nobody had heard of it since the group was loaded: it restarted meanwhile, or only joined again",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -192,7 +228,7 @@ def test_a_load_says_why(entry: dict[str, Any], words: str) -> None:
 def test_what_moved_has_short_names() -> None:
     """Member ids are shortened in the text; the JSON has them whole."""
     assert list(entry_lines(rebalanced()))[-1] == (
-        "members 2 -> 1, 1 topic partition moved (t-0 app-0a1b2c3d -> nobody)"
+        "members 2 -> 1, 1 topic partition left without a member (t-0 of app-0a1b2c3d)"
     )
     waited = {"member_id": ID, "phase": "preparing", "ms": 5}
     assert "waited longest for app-0a1b2c3d to join, 5 ms" in list(entry_lines(rebalanced(waited_for=waited)))[1]

@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Hashable, Mapping
-from enum import StrEnum
 from typing import Any, NamedTuple
 
 from coordinator.audit.read.parse import Row
-
-
-class Severity(StrEnum):
-    """How bad a finding is."""
-
-    ERROR = "error"
-    """Data is lost, or a group is in a state that a coordinator must not write."""
-    WARNING = "warning"
-    """Somebody should look: work is done twice, not at all, or for nothing."""
-    NOTICE = "notice"
-    """Unusual, and possibly intended."""
+from coordinator.timeline.diagnosis import (
+    CONFLICT_ADVICE,
+    CONFLICT_SEVERITY,
+    LOOP_ADVICE,
+    LOOP_MIN,
+    LOOP_MS,
+    LOOP_SEVERITY,
+    Severity,
+)
 
 
 class Check(NamedTuple):
@@ -185,13 +182,20 @@ CHECKS: dict[str, Check] = {
         "than `max.poll.interval.ms` between two polls, or their session timeout is too short.",
     ),
     "instance_contested": Check(
-        Severity.WARNING,
-        "an instance id was taken over again and again in a short time",
-        "Three times within a minute a new member took over an instance id. Two programs have the same id and "
-        "fence each other, or one program starts and crashes again and again. The log has only the client that "
-        "took the instance id first, so it can't name the other program. If the server recorded a fencing in "
-        "`__rebalance_events`, there are two programs: `parties` names the member that was fenced last and the one "
-        "that fenced it.",
+        CONFLICT_SEVERITY,
+        "two programs had one instance id, and one fenced the other",
+        "The server recorded in `__rebalance_events` that a client was fenced although its program still ran. `found` "
+        "names the member that was fenced last and the one that fenced it; `fencings` says how often the server fenced "
+        "one of them. `tenure doctor` has the same finding as `instance_id_conflict`. What to do: "
+        f"{CONFLICT_ADVICE}.",
+    ),
+    "restarts_in_a_loop": Check(
+        LOOP_SEVERITY,
+        "an instance id restarts in a loop",
+        f"A static member's seat went to a new member id {LOOP_MIN} times or more within {LOOP_MS // 60_000} minute. "
+        "`tenure doctor` has the same finding under the same name. The log has only the client that had the seat "
+        "first, and without recorded events it doesn't say whether a return was a restart: then `found` says returns. "
+        f"What to do: {LOOP_ADVICE}.",
     ),
     "instance_never_returns": Check(
         Severity.WARNING,

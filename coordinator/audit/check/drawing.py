@@ -5,7 +5,7 @@ House rule: everything here has a limit that doesn't depend on the size of the l
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from coordinator.timeline.lanes import Lane, Mark, hold
@@ -21,7 +21,7 @@ MARKS_MAX = 500
 class Step(NamedTuple):
     """A record of the group. cause: why it was written, in words.
 
-    kind: generation, restart, rewritten, empty, deleted, or converted (to another group protocol).
+    kind: generation, return, rewritten, empty, deleted, or converted (to another group protocol).
     """
 
     ts: int
@@ -31,10 +31,13 @@ class Step(NamedTuple):
     cause: str
 
 
-def draw(lanes: dict[str, Lane], seats: Collection[str], restarted: Iterable[str], ts: int) -> bool:
-    """Note which seats are taken from `ts` on, and which members came back; False if some seats have no room."""
+def draw(lanes: dict[str, Lane], seats: Collection[str], returned: Mapping[str, str], ts: int) -> bool:
+    """Note which seats are taken from `ts` on, and which members came back; False if some seats have no room.
+
+    returned: by instance id, the kind of the mark.
+    """
     fits = hold(lanes, seats, ts, lanes_max=LANES_MAX, spans_max=MARKS_MAX)
-    for seat in restarted:
+    for seat, kind in returned.items():
         if seat in lanes:
-            lanes[seat].add(Mark("restart", ts, ts), MARKS_MAX)
+            lanes[seat].add(Mark(kind, ts, ts), MARKS_MAX)
     return fits

@@ -9,7 +9,7 @@ House rule: plain values; no check is made here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import NamedTuple
 
 from coordinator.audit.read.records import read_subscription
@@ -62,17 +62,17 @@ def seat_of(member: Member) -> Seat:
     return Seat(member.group_instance_id, is_static=True)
 
 
-def restarted(before: Seen, seen: Seen) -> list[str]:
-    """The instance ids whose member id changed."""
-    return [
-        seat.name
+def returned(before: Seen, seen: Seen) -> dict[str, str]:
+    """The seats that went to a new member id: by instance id, the new member id."""
+    return {
+        seat.name: member.member_id
         for seat, member in seen.seats.items()
         if seat.is_static and seat in before.seats and before.seats[seat].member_id != member.member_id
-    ]
+    }
 
 
-def cause(before: Seen, seen: Seen, came_back: Sequence[str]) -> str:
-    """The inferred cause of a new generation; came_back: the instance ids that `restarted` returned."""
+def cause(before: Seen, seen: Seen, came_back: Collection[str]) -> str:
+    """The inferred cause of a new generation; came_back: the instance ids that `returned` has."""
     causes = []
     if any(seat not in before.seats for seat in seen.seats):
         causes.append("joined")
@@ -85,7 +85,7 @@ def cause(before: Seen, seen: Seen, came_back: Sequence[str]) -> str:
         elif any(_topics(now) != _topics(was) for now, was in both):
             causes.append("subscription changed")
     if not causes:
-        causes.append("static member restarted" if came_back else "leader or member rejoined")
+        causes.append("static member returned" if came_back else "leader or member rejoined")
     return ", ".join(causes)
 
 

@@ -1,7 +1,9 @@
 """Follows one group through its records, in the order of the log: `History` makes its `Story` and feeds its checks.
 
-The log has no record of a rebalance that wasn't completed, and compaction removes records. So the generation may jump
-from one record to the next. Every step of the generation counts as a rebalance, with or without a record.
+coordinator.timeline.counts defines a rebalance, and a return of a static member. The recorded events have them all. The
+log has no record of a rebalance that got no generation, and compaction removes records, so the generation may jump from
+one record to the next. Every step of the generation that no event tells of counts as a rebalance too, also the step to
+a first record. Then the numbers are lower bounds (`Story.at_least`).
 
 The cause of a rebalance is the one that the server recorded (read/events.py). Without recorded events the cause is
 inferred from the difference between two records.
@@ -22,15 +24,15 @@ House rule: memory has a limit that doesn't depend on the size of the log: the l
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.audit.check.checks import Finding, Findings
 from coordinator.audit.check.commits import Commits
 from coordinator.audit.check.drawing import STEPS_MAX, Step, draw
-from coordinator.audit.check.generations import Clock, Seat, Seen, cause, restarted, seat_of
-from coordinator.audit.check.instances import Instances
+from coordinator.audit.check.generations import Clock, Seat, Seen, cause, returned, seat_of
+from coordinator.audit.check.instances import RESTARTS, RETURNS, Instances
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.check.records import RecordChecks
 from coordinator.audit.check.storms import Storms, within_an_hour
@@ -42,11 +44,18 @@ from coordinator.audit.read.records import (
     OFFSET_KIND,
     read_group,
 )
-from coordinator.timeline.lanes import Lane, Mark
+from coordinator.timeline.counts import NOUNS, REJOIN, RESTART, TAKEOVER
+from coordinator.timeline.lanes import MARKS, Lane, Mark
 from protocol.messages import GroupMetadataValue
 
 CLASSIC = "classic"
 """The type of a group that uses JoinGroup and SyncGroup, and of a group that only commits offsets."""
+KINDS = {RESTART: "static_restarts", REJOIN: "static_rejoins", TAKEOVER: "takeovers"}
+"""Kinds of returns -> where a story counts them."""
+UNKNOWN = "return"
+"""The kind of a return that only the log shows."""
+LOOPED = {RESTART: RESTARTS, UNKNOWN: RETURNS}
+"""Kinds of returns that may be a loop; the doctor doesn't count takeovers and rejoins as one either."""
 OLD_CLIENTS_MAX = 100
 """Client ids of a group that are kept."""
 
@@ -61,11 +70,13 @@ class Story:
     """The history of a group, as far as the log and the recorded events say.
 
     first_ms, last_ms: the time that its records cover, -1 if no record has a time.
-    rebalances: steps of the generation from its first record on. rebalances_unseen: those without a record.
+    rebalances: see the module. rebalances_unseen: those without a record.
     rebalances_forgotten: those that only the recorded events have. rebalances_per_hour: the most that must have fallen
     within one hour.
     causes: of rebalances with a record, inferred. causes_recorded: those that the server recorded.
-    static_restarts: instance id -> how often its member came back under a new member id, at once or after it was gone.
+    static_restarts, static_rejoins, takeovers: returns that the server recorded, by instance id.
+    returns: those that only the log shows, which doesn't say what they were.
+    at_least: there may have been more rebalances and returns.
     committed: "topic-partition" -> offset.
     group_type: classic, or the newer protocol of the group.
     generation, member_count: of its last record; None and 0 without one, after a deletion, or if it isn't classic.
@@ -85,6 +96,10 @@ class Story:
     causes: Counter[str] = field(default_factory=Counter)
     causes_recorded: Counter[str] = field(default_factory=Counter)
     static_restarts: Counter[str] = field(default_factory=Counter)
+    static_rejoins: Counter[str] = field(default_factory=Counter)
+    takeovers: Counter[str] = field(default_factory=Counter)
+    returns: Counter[str] = field(default_factory=Counter)
+    at_least: bool = True
     committed: dict[str, int] = field(default_factory=dict)
     group_type: str = CLASSIC
     generation: int | None = None
@@ -98,6 +113,16 @@ class Story:
     lanes: dict[str, Lane] = field(default_factory=dict)
     seats_left_out: bool = False
 
+    @property
+    def returns_recorded(self) -> Counter[str]:
+        """How many returns of each kind the server recorded."""
+        return Counter({name: sum(getattr(self, KINDS[name]).values()) for name in KINDS})
+
+    @property
+    def return_count(self) -> int:
+        """How many returns there were."""
+        return self.returns_recorded.total() + sum(self.returns.values())
+
     def to_json(self) -> dict[str, Any]:
         """The story as JSON values, for another process."""
         lanes = {seat: (lane.spans, lane.marks) for seat, lane in self.lanes.items()}
@@ -107,8 +132,8 @@ class Story:
     def from_json(cls, values: dict[str, Any]) -> Story:
         """The story that `to_json` was called on."""
         story = cls(**values)
-        story.causes, story.static_restarts = Counter(story.causes), Counter(story.static_restarts)
-        story.causes_recorded = Counter(story.causes_recorded)
+        for name in ("causes", "causes_recorded", "returns", *KINDS.values()):
+            setattr(story, name, Counter(values[name]))
         story.steps = deque((Step(*step) for step in values["steps"]), maxlen=STEPS_MAX)
         story.lanes = {
             seat: Lane(
@@ -134,7 +159,10 @@ class History:
         self._checks = RecordChecks(partition, group, limits, self._findings)
         self._commits = Commits(self._findings, limits)
         self._instances = Instances(self._findings, limits.session_ms_max, recorded.conflicts)
+        self._recorded = recorded
         self._queue = RebalanceQueue(recorded)
+        self._unrecorded = 0
+        self._forgotten = 0
         self._storms = Storms(self._findings, limits.rebalances_per_hour_max)
         self._clock = Clock()
         self._now_ms = 0
@@ -149,6 +177,8 @@ class History:
         story = self.story
         if story is None:
             story = self.story = Story(self._group, self._partition, ts, ts)
+            for each in self._recorded.returns.values():
+                getattr(story, KINDS[each.kind])[each.group_instance_id] += 1
             self._checks.check_partition(offset)
         size = len(key) + len(value or b"")
         story.records += 1
@@ -188,6 +218,12 @@ class History:
         self._storms.report(at_end)
         self._instances.report(last, at_end)
         self._commits.report_orphans(None if last is None else last.value, self._deleted_at, end_ms, at_end)
+        recorded = self._recorded
+        story.rebalances = recorded.rebalance_count + self._unrecorded
+        story.rebalances_forgotten = self._forgotten + recorded.rebalance_count - len(recorded.rebalances)
+        is_told = bool(recorded.rebalance_count or recorded.returns) and not recorded.has_gaps
+        # A group with committed offsets alone never had a rebalance.
+        story.at_least = bool(story.group_bytes) and not (is_told and not self._unrecorded and not story.returns)
         story.rebalances_per_hour = self._storms.most
         story.committed = self._commits.committed()
         story.generation = None if last is None else last.value.generation
@@ -214,7 +250,7 @@ class History:
     def _add_tombstone(self, story: Story, offset: int, ts: int) -> None:
         if self._last is not None:
             self._before_deletion = self._last
-            draw(story.lanes, (), (), ts)
+            draw(story.lanes, (), {}, ts)
         self._last = None
         self._deleted_at = offset
         self._instances.clear()
@@ -229,31 +265,53 @@ class History:
         if before is None and self._before_deletion is not None:
             self._checks.check_new(self._before_deletion, seen, self._deleted_at)
             self._before_deletion = None
-        came_back: list[str] = []
+        came_back: dict[str, str] = {}
         recorded = self._recorded_until(story, before, seen)
         if before is None:
-            kind, why = "generation", recorded[value.generation].words if recorded else "first seen"
+            kind, why = "generation", self._first_generation(story, seen, recorded)
         else:
             self._checks.check_pair(before, seen)
-            came_back = restarted(before, seen)
-            story.static_restarts.update(came_back)
+            came_back = self._returned(story, before, seen)
             if value.generation == before.value.generation:
-                kind, why = ("restart", "restarted") if came_back else ("rewritten", "written again")
+                words = ", ".join(dict.fromkeys(NOUNS.get(each, "return") for each in came_back.values()))
+                kind, why = ("return", words) if came_back else ("rewritten", "written again")
             else:
                 kind, why = self._next_generation(story, before, seen, came_back, recorded)
         if not value.members and before is not None:
             kind = "empty"
         seats = before.seats if before else {}
-        story.static_restarts.update(self._instances.follow(seats, seen, came_back))
+        self._instances.follow(seats, seen, {name: LOOPED[each] for name, each in came_back.items() if each in LOOPED})
         story.steps.append(Step(ts, kind, value.generation, len(value.members), why))
-        if not draw(story.lanes, _names(seen.seats), came_back, ts):
+        marks = {name: MARKS.get(each, "return" if each == UNKNOWN else "restart") for name, each in came_back.items()}
+        if not draw(story.lanes, _names(seen.seats), marks, ts):
             story.seats_left_out = True
         _note_clients(story, value)
         story.deleted, story.group_type = False, CLASSIC
         self._last = seen
 
+    def _returned(self, story: Story, before: Seen, seen: Seen) -> dict[str, str]:
+        """By instance id, the kinds of the returns from one record to the next; count those that no event tells of."""
+        kinds: dict[str, str] = {}
+        for name, member_id in returned(before, seen).items():
+            recorded = self._recorded.returns.get(member_id)
+            kinds[name] = UNKNOWN if recorded is None else recorded.kind
+            story.returns[name] += recorded is None
+        story.returns = +story.returns
+        return kinds
+
+    def _first_generation(self, story: Story, seen: Seen, recorded: Mapping[int, Rebalance]) -> str:
+        """Count the rebalance that led to a first record, and return its cause. Generation 0 had no rebalance."""
+        each = recorded.get(seen.value.generation)
+        if each is not None:
+            self._count(story, each, seen.offset, seen.ts, seen.now_ms)
+            return each.words
+        if seen.value.generation:
+            self._unrecorded += 1
+            self._storms.add(seen.now_ms, seen.ts, 1, None, seen.offset, seen.value.generation)
+        return "first seen"
+
     def _next_generation(
-        self, story: Story, before: Seen, seen: Seen, came_back: Sequence[str], recorded: Mapping[int, Rebalance]
+        self, story: Story, before: Seen, seen: Seen, came_back: Collection[str], recorded: Mapping[int, Rebalance]
     ) -> tuple[str, str]:
         """Count the rebalances from one record to the next, and return kind and cause of the step.
 
@@ -262,7 +320,6 @@ class History:
         generation, former = seen.value.generation, before.value.generation
         if generation < former:
             return "generation", "the generation fell"
-        story.rebalances += generation - former
         story.rebalances_unseen += generation - former - 1
         for each in recorded.values():
             self._count(story, each, seen.offset, seen.ts, seen.now_ms)
@@ -271,6 +328,7 @@ class History:
         if generation not in recorded:
             why = cause(before, seen, came_back)
             story.causes[why] += 1
+        self._unrecorded += unrecorded
         if unrecorded:
             surely = within_an_hour(unrecorded, seen.now_ms - before.now_ms)
             self._storms.add(seen.now_ms, seen.ts, surely, why, seen.offset, generation)
@@ -298,8 +356,7 @@ class History:
     def _remember(self, story: Story, forgotten: Iterable[Rebalance], offset: int, ts: int, now_ms: int) -> None:
         """Count recorded rebalances that left no trace in the log; offset, ts, now_ms: of a record behind them."""
         for each in forgotten:
-            story.rebalances += 1
-            story.rebalances_forgotten += 1
+            self._forgotten += 1
             self._count(story, each, offset, ts, now_ms)
 
     def _count(self, story: Story, rebalance: Rebalance, offset: int, ts: int, now_ms: int) -> None:

@@ -1,6 +1,7 @@
 """Checks the static members of one group.
 
-Does a member come back too late? Do two programs share one instance id? Do instance ids go and never return?
+Does a member come back too late? Do two programs share one instance id, or does a program restart in a loop? Do
+instance ids go and never return? coordinator.timeline.diagnosis defines a conflict and a loop, and has their words.
 
 The log doesn't say whether a member left or expired: a record simply lacks it.
 
@@ -10,17 +11,19 @@ House rule: at most GONE_MAX instance ids that are gone are remembered.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import pairwise
+from typing import NamedTuple
 
 from coordinator.audit.check.checks import Findings
 from coordinator.audit.check.generations import Member, Seat, Seen
 from coordinator.audit.read.events import Conflict
+from coordinator.timeline.diagnosis import LOOP_MIN, LOOP_MS, loop_text
 
-CONTEST_COUNT = 3
-CONTEST_WINDOW_MS = 60_000
-"""This many replacements within this time mean that two programs share the instance id, or one crashes at once."""
+RESTARTS, RETURNS = WHAT = ("restarts", "returns")
+"""What the returns of a loop are called: returns, if one of them is no restart for sure."""
+
 NEVER_RETURNS_MIN = 2
 """Instance ids that must be gone, and new ones that must have come: a single one may have been renamed."""
 GONE_MAX = 10_000
@@ -30,17 +33,43 @@ NAMES_MAX = 100
 
 
 @dataclass
+class _Loop:
+    """Returns of one seat that follow each other fast. offset, generation: of the record with the first of them.
+
+    what: restarts, or returns if the log alone shows one of them.
+    """
+
+    offset: int
+    generation: int
+    first_ms: int
+    last_ms: int
+    times: int
+    shortest_ms: int
+    what: str
+
+
+class _Back(NamedTuple):
+    """A return."""
+
+    at_ms: int
+    offset: int
+    generation: int
+    what: str
+
+
+@dataclass
 class _Instance:
     """An instance id.
 
     first_step: number of the first record that has it. gone_ms, gone_step: time and number of the record that lacks it.
-    gone_with_all: that record has no member at all. contested, gap_reported: whether there is a finding.
+    gone_with_all: that record has no member at all. gap_reported: whether there is a finding.
+    back: its last returns. loop: the loop that goes on.
     """
 
     first_step: int
     session_ms: int = 0
-    replaced_ms: deque[int] = field(default_factory=lambda: deque(maxlen=CONTEST_COUNT))
-    contested: bool = False
+    back: deque[_Back] = field(default_factory=lambda: deque(maxlen=LOOP_MIN))
+    loop: _Loop | None = None
     gap_reported: bool = False
     gone_ms: int = 0
     gone_step: int = -1
@@ -66,7 +95,6 @@ class Instances:
         self._findings = findings
         self._session_ms_max = session_ms_max
         self._conflicts = conflicts
-        self._fought_over: set[str] = set()
         self._step = 0
         self._here: dict[str, _Instance] = {}
         self._gone: dict[str, _Instance] = {}
@@ -75,30 +103,29 @@ class Instances:
 
     def clear(self) -> None:
         """The group was deleted."""
+        for name, instance in self._here.items():
+            self._end_loop(name, instance)
         self._here.clear()
         self._gone.clear()
         self._forgotten = 0
 
-    def follow(self, before: Mapping[Seat, Member], seen: Seen, restarted: Sequence[str]) -> list[str]:
-        """Take the next record; return the instance ids that were gone and are back."""
+    def follow(self, before: Mapping[Seat, Member], seen: Seen, came_back: Mapping[str, str]) -> None:
+        """Take the next record. came_back: instance ids whose seat has a new member id; restarts, or returns."""
         self._step += 1
-        back = []
         for seat, member in seen.seats.items():
             if not seat.is_static:
                 continue
             gone = self._gone.pop(seat.name, None)
             if gone is not None:
-                back.append(seat.name)
                 self._came_back(seat.name, gone, seen)
                 self._here[seat.name] = gone
             instance = self._here.setdefault(seat.name, _Instance(self._step))
             instance.session_ms = member.session_timeout
-        for name in restarted:
-            self._replaced(name, seen)
+        for name, what in came_back.items():
+            self._returned(name, seen, what)
         for seat in before:
             if seat.is_static and seat not in seen.seats:
                 self._go(seat.name, seen)
-        return back
 
     def report(self, last: Seen | None, findings: Findings) -> None:
         """Add the findings that only the end of the log shows; last: the group's last record."""
@@ -109,11 +136,13 @@ class Instances:
                 instances=stop.names, count=stop.count, session_ms=stop.session_ms, gap_ms=stop.gap_ms,
             )  # fmt: skip
         for name, conflict in self._conflicts.items():
-            if name not in self._fought_over:
-                findings.add(
-                    "instance_contested", None, conflict.generation,
-                    group_instance_id=name, last_ms=conflict.at_ms, **_of_conflict(conflict),
-                )  # fmt: skip
+            findings.add(
+                "instance_contested", None, conflict.generation,
+                found=conflict.found, group_instance_id=name, fencings=conflict.fencings, last_ms=conflict.at_ms,
+            )  # fmt: skip
+        for name, instance in self._here.items():
+            if instance.loop is not None:
+                _report_loop(name, instance.loop, findings)
         if last is None or not last.value.members or not self._gone:
             return
         # Some instance ids went for good, and as many new ones came afterwards.
@@ -129,6 +158,7 @@ class Instances:
 
     def _go(self, name: str, seen: Seen) -> None:
         instance = self._gone[name] = self._here.pop(name)
+        self._end_loop(name, instance)
         instance.gone_ms, instance.gone_step = seen.now_ms, self._step
         instance.gone_with_all = not seen.seats
         if len(self._gone) > GONE_MAX:
@@ -153,23 +183,36 @@ class Instances:
                 group_instance_id=name, session_ms=instance.session_ms, gap_ms=gap_ms,
             )  # fmt: skip
 
-    def _replaced(self, name: str, seen: Seen) -> None:
+    def _returned(self, name: str, seen: Seen, what: str) -> None:
         instance = self._here[name]
-        times = instance.replaced_ms
-        times.append(seen.now_ms)
-        if len(times) < CONTEST_COUNT or times[-1] - times[0] > CONTEST_WINDOW_MS:
-            instance.contested = False
-        elif not instance.contested:
-            instance.contested = True  # one finding as long as it goes on
-            if name in self._conflicts:
-                self._fought_over.add(name)
-            self._findings.add(
-                "instance_contested", seen.offset, seen.value.generation,
-                group_instance_id=name, replacements=len(times), within_ms=times[-1] - times[0],
-                **_of_conflict(self._conflicts.get(name)),
-            )  # fmt: skip
+        back, loop = instance.back, instance.loop
+        gap_ms = seen.now_ms - back[-1].at_ms if back else 0
+        back.append(_Back(seen.now_ms, seen.offset, seen.value.generation, what))
+        first = back[0]
+        if len(back) < LOOP_MIN or seen.now_ms - first.at_ms > LOOP_MS:
+            self._end_loop(name, instance)
+        elif loop is None:
+            shortest_ms = min(later.at_ms - former.at_ms for former, later in pairwise(back))
+            what = max((each.what for each in back), key=WHAT.index)
+            instance.loop = _Loop(
+                first.offset, first.generation, first.at_ms, seen.now_ms, len(back), shortest_ms, what
+            )
+        else:
+            loop.times += 1
+            loop.last_ms = seen.now_ms
+            loop.shortest_ms = min(loop.shortest_ms, gap_ms)
+            loop.what = max(loop.what, what, key=WHAT.index)
+
+    def _end_loop(self, name: str, instance: _Instance) -> None:
+        if instance.loop is not None:
+            _report_loop(name, instance.loop, self._findings)
+            instance.loop = None
 
 
-def _of_conflict(conflict: Conflict | None) -> dict[str, Any]:
-    """The part of a finding's detail that a recorded conflict gives."""
-    return {} if conflict is None else {"parties": conflict.parties, "fencings": conflict.fencings}
+def _report_loop(name: str, loop: _Loop, findings: Findings) -> None:
+    over_ms = loop.last_ms - loop.first_ms
+    findings.add(
+        "restarts_in_a_loop", loop.offset, loop.generation,
+        found=loop_text(name, loop.what, loop.times, over_ms, loop.shortest_ms),
+        group_instance_id=name, times=loop.times, within_ms=over_ms,
+    )  # fmt: skip

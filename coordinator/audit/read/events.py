@@ -14,15 +14,18 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from coordinator.audit.read.records import unpack
 from coordinator.audit.words import count_text, time_text
 from coordinator.log.segments.outside import Log, NoBatch, opened, read_segment
+from coordinator.timeline.counts import RETURN_EVENTS, RETURNS, Rebalances
+from coordinator.timeline.diagnosis import conflict_text
+from coordinator.timeline.entries import Timeline
 from coordinator.timeline.schema import EVENTS_TOPIC, RebalanceEvent, read_event
 from protocol.records.batch import CorruptBatch
 
@@ -34,6 +37,19 @@ WORDS_MAX = 500
 """Characters of the description of a rebalance: a client's reason may have 32,767."""
 CLIENT = "client"
 """The source of a cause that a client gave, as text (KIP-800) or as a number (KIP-423)."""
+
+COUNTED: dict[str, dict[str, Callable[[Any], Any]]] = {
+    "rebalance_started": {"generation": int},
+    "rebalance_ended": {"generation_before": int, "began_ms": int},
+    "group_loaded": {},
+    "group_deleted": {},
+    "member_replaced": {"group_instance_id": str, "member_id": str, "old_member_id": str},
+    "member_fenced": {"kind": str, "member_id": str},
+}
+"""Types of events that are counted, and the fields that this needs: a topic may have millions of events."""
+
+COMMON = {"group": "", "generation": 0}
+"""Fields that a timeline wants of each event; here nobody reads them."""
 
 _UNLOADED = "unloaded"
 """The outcome of a rebalance whose generation is lost: the next generation has the same number."""
@@ -50,20 +66,50 @@ class Rebalance(NamedTuple):
 
 
 class Conflict(NamedTuple):
-    """Two programs with one instance id. parties: the member that was fenced last, and the one that fenced it."""
+    """Two programs with one instance id. found: the last fencing in words. fencings: how many there were."""
 
     at_ms: int
     generation: int | None
-    parties: tuple[str, str]
+    found: str
     fencings: int
+
+
+class Return(NamedTuple):
+    """A static member's return. kind: a type of an entry (coordinator.timeline.counts)."""
+
+    kind: str
+    group_instance_id: str
 
 
 @dataclass
 class GroupEvents:
-    """The recorded events of one group. rebalances: in the order of time. conflicts: by instance id."""
+    """The recorded events of one group.
+
+    rebalances: those that got a generation, in the order of time. conflicts: by instance id.
+    rebalance_count: all rebalances (coordinator.timeline.counts). returns: by the new member id.
+    has_gaps: events of this group may be missing. waiting: events that `settle` is going to count.
+    """
 
     rebalances: list[Rebalance] = field(default_factory=list)
     conflicts: dict[str, Conflict] = field(default_factory=dict)
+    rebalance_count: int = 0
+    returns: dict[str, Return] = field(default_factory=dict)
+    has_gaps: bool = False
+    waiting: list[RebalanceEvent] = field(default_factory=list, repr=False)
+
+    def settle(self) -> None:
+        """All events are taken: put them in order and count."""
+        self.rebalances.sort(key=attrgetter("at_ms"))
+        self.waiting.sort(key=itemgetter("at_ms"))
+        rebalances = Rebalances()
+        for event in self.waiting:
+            rebalances.add(event)
+        self.rebalance_count = rebalances.count
+        seats = Timeline("").add_all(event for event in self.waiting if event["type"] in RETURN_EVENTS)
+        for entry in seats.entries:
+            if entry["type"] in RETURNS:
+                self.returns[entry["member_id"]] = Return(entry["type"], entry["group_instance_id"])
+        self.waiting.clear()
 
 
 @dataclass
@@ -83,7 +129,9 @@ class RecordedEvents:
 
     def of(self, group: str) -> GroupEvents:
         """The events of that group; none if it has none."""
-        return self.groups.get(group) or GroupEvents()
+        found = self.groups.get(group) or GroupEvents()
+        found.has_gaps = bool(self.refused or self.dropped or self.passed_over)
+        return found
 
     def notes(self, known: Collection[str]) -> list[str]:
         """Notes for the report; known: the groups that the log has."""
@@ -100,11 +148,11 @@ class RecordedEvents:
         gone = {
             group: of_group
             for group, of_group in sorted(self.groups.items())
-            if group not in known and of_group.rebalances
+            if group not in known and of_group.rebalance_count
         }
         if gone:
             names = ", ".join(list(gone)[:NAMES_MAX]) + (" and others" if len(gone) > NAMES_MAX else "")
-            count = sum(len(of_group.rebalances) for of_group in gone.values())
+            count = sum(of_group.rebalance_count for of_group in gone.values())
             notes.append(
                 f"{EVENTS_TOPIC} has {count_text(count, 'rebalance')} of {count_text(len(gone), 'group')} "
                 f"that the log has forgotten: {names}"
@@ -177,7 +225,7 @@ def gather(events: Iterable[RebalanceEvent | None], passed_over: int = 0) -> Rec
         except (KeyError, TypeError, ValueError, IndexError, AttributeError):
             gathered.passed_over += 1
     for recorded in gathered.groups.values():
-        recorded.rebalances.sort(key=attrgetter("at_ms"))
+        recorded.settle()
     return gathered
 
 
@@ -186,6 +234,9 @@ def _at_ms(event: RebalanceEvent) -> int:
 
 
 def _take(gathered: RecordedEvents, event: RebalanceEvent) -> None:
+    fields = COUNTED.get(event["type"])
+    counted = {} if fields is None else {name: kind(event[name]) for name, kind in fields.items()}
+    counted = COMMON | counted | {"type": event["type"], "at_ms": _at_ms(event), "after_load": event.get("after_load")}
     match event["type"]:
         case "rebalance_ended":
             generation, before = int(event["generation"]), int(event["generation_before"])
@@ -198,11 +249,7 @@ def _take(gathered: RecordedEvents, event: RebalanceEvent) -> None:
         case "member_fenced" if event["kind"] == "conflict":
             conflicts = gathered.groups.setdefault(event["group"], GroupEvents()).conflicts
             instance_id = str(event["group_instance_id"])
-            parties = (
-                _party(event["member_id"], event["client"]),
-                _party(event["current_member_id"], event["current_client"]),
-            )
-            newest = Conflict(_at_ms(event), event["generation"], parties, 0)
+            newest = Conflict(_at_ms(event), event["generation"], conflict_text(event), 0)
             former = conflicts.get(instance_id, newest)
             if former.at_ms > newest.at_ms:
                 newest = former
@@ -212,6 +259,9 @@ def _take(gathered: RecordedEvents, event: RebalanceEvent) -> None:
             gathered.first_dropped_ms = min(first_ms, gathered.first_dropped_ms) if gathered.dropped else first_ms
             gathered.last_dropped_ms = max(last_ms, gathered.last_dropped_ms)
             gathered.dropped += int(event["events"])
+    if fields is not None:
+        # Last: of an event that can't be read nothing counts.
+        gathered.groups.setdefault(event["group"], GroupEvents()).waiting.append(counted)
 
 
 def _words(event: RebalanceEvent, cause: dict[str, Any], kind: str) -> Iterator[str]:
@@ -228,9 +278,3 @@ def _words(event: RebalanceEvent, cause: dict[str, Any], kind: str) -> Iterator[
     waited = event["waited_for"]
     if waited is not None:
         yield f"waited for {waited['member_id']}, {int(waited['ms']) / 1000:.1f} s"
-
-
-def _party(member_id: str, client: dict[str, str] | None) -> str:
-    if client is None:
-        return member_id
-    return f"{member_id} ({client['client_id']} at {client['client_host'].removeprefix('/')})"

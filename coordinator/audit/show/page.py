@@ -25,11 +25,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from coordinator.audit.audit import AuditResult
-from coordinator.audit.check.checks import CHECKS, Finding, Severity
+from coordinator.audit.check.checks import CHECKS, Finding
 from coordinator.audit.check.drawing import STEPS_MAX, Step
 from coordinator.audit.check.history import CLASSIC, Story
-from coordinator.audit.show.report import by_size, growth_text
+from coordinator.audit.show.report import by_size, growth_text, least_text
 from coordinator.audit.words import count_text, detail_words, printable, size_text, time_text
+from coordinator.timeline.counts import number_text, returns_text, unknown_returns_text
+from coordinator.timeline.diagnosis import Severity
 from coordinator.timeline.lanes import Lane
 
 PAGE_FILE = "report.html"
@@ -93,7 +95,7 @@ def page(result: AuditResult) -> str:
         result.stories,
         key=lambda each: (
             -found[each.group, each.partition],
-            -each.rebalances - each.static_restarts.total(),
+            -each.rebalances - each.return_count,
             -each.bytes,
             each.group,
         ),
@@ -137,11 +139,12 @@ def _head(result: AuditResult) -> Iterator[str]:
     if result.stories:
         first, last = min(each.first_ms for each in result.stories), max(each.last_ms for each in result.stories)
         yield f"<p>The log covers {_window(first, last)}.</p>"
+    least = "at least " if any(story.at_least for story in result.stories) else ""
     facts = (
         ("findings", _number(result.counts.total())),
         ("groups", _number(len(result.stories))),
-        ("rebalances", _number(sum(story.rebalances for story in result.stories))),
-        ("static restarts", _number(sum(story.static_restarts.total() for story in result.stories))),
+        ("rebalances", least + _number(sum(story.rebalances for story in result.stories))),
+        ("returns", least + _number(sum(story.return_count for story in result.stories))),
         ("records", _number(sum(result.records_by_type.values()))),
         ("bytes", size_text(sum(result.sizes.values()))),
         ("partitions", _number(len(result.sizes))),
@@ -247,7 +250,7 @@ def _drawn(drawings: Sequence[str], count: int) -> Iterator[str]:
         )
         + "</small></p>"
     )  # fmt: skip
-    yield "<svg class='shapes' aria-hidden='true'><path id='restart' class='mark' d='M0 3l5 12h-10z'/></svg>"
+    yield "<svg class='shapes' aria-hidden='true'><path id='return' class='mark' d='M0 3l5 12h-10z'/></svg>"
     yield from drawings
     if len(drawings) < count:
         yield _dim(
@@ -294,10 +297,13 @@ def _sentences(story: Story) -> str:
     both = (story.causes + story.causes_recorded).most_common()
     causes = ", ".join(f"{_number(count)} {_safe(cause)}" for cause, count in both)
     unseen = f"; {_number(story.rebalances_unseen)} left no record" if story.rebalances_unseen else ""
-    restarts = story.static_restarts.total()
+    rebalances = number_text(story.rebalances, "rebalance", at_least=story.at_least)
+    unknown = [escape(unknown_returns_text(story.returns.total()))] if story.returns else []
+    returns = ", ".join([*filter(None, [returns_text(story.returns_recorded)]), *unknown])
     return (
-        f"{state}. {count_text(story.rebalances, 'rebalance')}{f' ({causes}{unseen})' if causes else ''}, "
-        f"{count_text(restarts, 'static restart')}, {count_text(len(story.committed), 'committed offset')}, "
+        f"{state}. {rebalances[0].upper()}{rebalances[1:]}{f' ({causes}{unseen})' if causes else ''}, "
+        f"{returns or number_text(0, 'return', at_least=story.at_least)}, "
+        f"{count_text(len(story.committed), 'committed offset')}, "
         f"{size_text(story.bytes)}."
     )
 
@@ -374,7 +380,8 @@ def _generations(story: Story, known: Sequence[Step], axis: _Axis) -> Iterator[s
 
     labels = _integer_ticks(low, high)
     what = f"Generation {low}" if low == high else f"Generation from {low} to {high}"
-    label = f"{what}, {count_text(story.rebalances, 'rebalance')}, {_window_text(story.first_ms, story.last_ms)}"
+    rebalances = number_text(story.rebalances, "rebalance", at_least=story.at_least)
+    label = f"{what}, {rebalances}, {_window_text(story.first_ms, story.last_ms)}"
     yield f"<div class='row plot'><svg class='name' height='{height}' aria-hidden='true'>"
     for generation in labels:
         word = "<tspan class='far'>generation </tspan>" if generation == labels[-1] else ""
@@ -464,13 +471,13 @@ def _lane(seat: str, lane: Lane, axis: _Axis) -> str:
         if abs(x - former) >= _APART:
             former = x
             title = f"<title>{time_text(mark.from_ms)}</title>" if len(lane.marks) <= _TITLES_MAX else ""
-            marks.append(f"<use href='#restart' x='{x:g}%'>{title}</use>")
+            marks.append(f"<use href='#return' x='{x:g}%'>{title}</use>")
     taken = (
         "taken all the time"
         if len(lane.spans) == 1 and lane.spans[0][1] is None
         else f"taken {count_text(len(lane.spans), 'time')}"
     )
-    label = f"{_safe(seat)}: {taken}, {count_text(len(lane.marks), 'static restart')}"
+    label = f"{_safe(seat)}: {taken}, {count_text(len(lane.marks), 'return')}"
     return (
         f"<li class='row'><span class='name' title='{_safe(seat, 300)}' aria-hidden='true'>{_safe(seat)}</span>"
         f"<svg height='18' role='img' aria-label='{label}'>{''.join(marks)}</svg></li>"
@@ -585,7 +592,7 @@ def _table(stories: Sequence[Story], found: Counter[tuple[str, int]], anchors: A
         "members",
         "rebalances",
         "per hour",
-        "restarts",
+        "returns",
         "offsets",
         "bytes",
     ):
@@ -612,8 +619,8 @@ def _group_row(story: Story, found: Counter[tuple[str, int]], anchors: Anchors) 
     day = time_text(story.first_ms)[: len("2000-01-01 ")]
     numbers = (
         found[story.group, story.partition] or "-", story.partition, _state(story),
-        story.member_count if story.group_type == CLASSIC else "-", story.rebalances, story.rebalances_per_hour,
-        story.static_restarts.total(), len(story.committed), size_text(story.bytes),
+        story.member_count if story.group_type == CLASSIC else "-", least_text(story.rebalances, story),
+        story.rebalances_per_hour, least_text(story.return_count, story), len(story.committed), size_text(story.bytes),
     )  # fmt: skip
     cells = "".join(f"<td>{each}</td>" for each in numbers)
     return (

@@ -5,8 +5,8 @@ House rule: each list has a limit, and the report says how many are left out; te
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TextIO
 
 from rich.console import Console
@@ -14,9 +14,11 @@ from rich.table import Table
 from rich.text import Text
 
 from coordinator.audit.audit import FINDINGS_KEPT, AuditResult
-from coordinator.audit.check.checks import CHECKS, Finding, Severity
-from coordinator.audit.check.history import CLASSIC, Story
+from coordinator.audit.check.checks import CHECKS, Finding
+from coordinator.audit.check.history import CLASSIC, KINDS, Story
 from coordinator.audit.words import count_text, detail_words, printable, size_text, time_text
+from coordinator.timeline.counts import number_text, returns_text, unknown_returns_text
+from coordinator.timeline.diagnosis import Severity
 
 FINDINGS_MAX = 50
 GROUPS_MAX = 30
@@ -96,24 +98,26 @@ def _groups(result: AuditResult, console: Console) -> None:
             _line(console, f"partition {story.partition}, {time_text(story.first_ms)} to {time_text(story.last_ms)}", 4)
             members = [count_text(story.member_count, "member")] if story.group_type == CLASSIC else []
             counts = (
-                *members, count_text(story.rebalances, "rebalance"),
-                count_text(story.static_restarts.total(), "static restart"), size_text(story.bytes),
+                *members, number_text(story.rebalances, "rebalance", at_least=story.at_least),
+                number_text(story.return_count, "return", at_least=story.at_least), size_text(story.bytes),
             )  # fmt: skip
             _line(console, f"{_state(story)}, {', '.join(counts)}", 4)
     else:
-        table = _table("group", "partition", "from", "to", "generation", "members", "rebalances", "restarts", "bytes")
+        table = _table("group", "partition", "from", "to", "generation", "members", "rebalances", "returns", "bytes")
         for story in shown:
             cells = (
                 _short(story.group), story.partition, time_text(story.first_ms), time_text(story.last_ms),
                 _state(story).removeprefix("generation "),
-                story.member_count if story.group_type == CLASSIC else "-", story.rebalances,
-                story.static_restarts.total(), size_text(story.bytes),
+                story.member_count if story.group_type == CLASSIC else "-",
+                least_text(story.rebalances, story), least_text(story.return_count, story), size_text(story.bytes),
             )  # fmt: skip
             _row(table, cells)
         console.print(table)
     if len(result.stories) > GROUPS_MAX:
         _line(console, f"and {len(result.stories) - GROUPS_MAX:,} more groups, smaller ones")
     _line(console, "The times are what the log covers of a group, in UTC; compaction forgets what was before.")
+    if any(story.at_least for story in shown):
+        _line(console, "At least: the log has no record of some rebalances and returns, and no events tell of all.")
     console.print()
 
 
@@ -126,24 +130,24 @@ def _state(story: Story) -> str:
 
 
 def _rebalances(result: AuditResult, console: Console) -> None:
-    """Print the groups that rebalanced, the causes, and the instance ids that restarted."""
-    busy = [story for story in result.stories if story.rebalances or story.static_restarts]
-    busy.sort(key=lambda each: (-each.rebalances, -each.static_restarts.total(), each.group))
+    """Print the groups that rebalanced, the causes, and the instance ids that returned."""
+    busy = [story for story in result.stories if story.rebalances or story.return_count]
+    busy.sort(key=lambda each: (-each.rebalances, -each.return_count, each.group))
     for story in busy[:GROUPS_MAX]:
         unseen = f", {story.rebalances_unseen:,} of them without a record" if story.rebalances_unseen else ""
         most = f" ({story.rebalances_per_hour:,} within an hour at most{unseen})" if story.rebalances else ""
-        _line(console, f"{_short(story.group)}  {count_text(story.rebalances, 'rebalance')}{most}")
+        rebalances = number_text(story.rebalances, "rebalance", at_least=story.at_least)
+        _line(console, f"{_short(story.group)}  {rebalances}{most}")
         for source, causes in (("inferred", story.causes), ("recorded by the server", story.causes_recorded)):
             if causes:
                 counted = ", ".join(f"{count:,} x {cause}" for cause, count in causes.most_common())
                 _line(console, f"causes, {source}: {counted}", 4)
         if story.rebalances_forgotten:
             _line(console, f"only in the server's events: {count_text(story.rebalances_forgotten, 'rebalance')}", 4)
-        if story.static_restarts:
-            names = [f"{name} {count:,}" for name, count in story.static_restarts.most_common()]
-            _line(console, f"static restarts by instance id: {_some(names)}", 4)
+        for text, names in returns_by_seat(story):
+            _line(console, f"{text}, by instance id: {_some(names)}", 4)
     if len(busy) > GROUPS_MAX:
-        _line(console, f"and {len(busy) - GROUPS_MAX:,} more groups that rebalanced or restarted")
+        _line(console, f"and {len(busy) - GROUPS_MAX:,} more groups with rebalances or returns")
     if busy:
         console.print()
 
@@ -178,11 +182,30 @@ def _others(result: AuditResult, console: Console) -> None:
         _line(console, f"note: {note}")
 
 
-_NUMBERS = frozenset({"partition", "generation", "members", "rebalances", "restarts", "bytes", "groups"})
+_NUMBERS = frozenset({"partition", "generation", "members", "rebalances", "returns", "bytes", "groups"})
 _ONE_LINE = frozenset({"from", "to"})
 _RANKS = list(Severity)
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTICE: "cyan"}
 _LOADED = frozenset({"offset_commit", "group_metadata", "transaction_marker", "unreadable"})
+
+
+def least_text(number: int, story: Story) -> str:
+    """A number of a story in a table."""
+    return f"at least {number:,}" if story.at_least else f"{number:,}"
+
+
+def returns_by_seat(story: Story) -> Iterator[tuple[str, list[str]]]:
+    """For each kind of return: how many, and the instance ids with their numbers, the most first."""
+    for kind, field in KINDS.items():
+        by_name: Counter[str] = getattr(story, field)
+        if by_name:
+            yield returns_text(Counter({kind: by_name.total()})), _numbered(by_name)
+    if story.returns:
+        yield unknown_returns_text(story.returns.total()), _numbered(story.returns)
+
+
+def _numbered(by_name: Counter[str]) -> list[str]:
+    return [f"{name} {count:,}" for name, count in by_name.most_common()]
 
 
 def growth_text(story: Story) -> str:

@@ -39,7 +39,11 @@ def _of_group(story: Story) -> dict[str, Any]:
     return {
         "window": {"first_ms": story.first_ms, "last_ms": story.last_ms},
         "rebalances": story.rebalances,
+        "at_least": story.at_least,
         "static_restarts": dict(sorted(story.static_restarts.items())),
+        "static_rejoins": dict(sorted(story.static_rejoins.items())),
+        "takeovers": dict(sorted(story.takeovers.items())),
+        "returns": dict(sorted(story.returns.items())),
         "committed": dict(sorted(story.committed.items())),
         "type": story.group_type,
         "generation": story.generation,

@@ -3,6 +3,9 @@
 The JVM works in a folder of its own, which is removed at the end of the process: Spark makes folders (`artifacts`,
 `spark-warehouse`) where it starts, and the user's folder must stay clean. All paths of the audit are absolute.
 
+At its start the JVM writes some fifty lines to standard error: what it loads, and warnings that concern nobody. They
+are shown only if the start fails. All that it writes later goes through.
+
 House rule: each failure of Spark becomes a NothingRead with one line.
 """
 
@@ -13,6 +16,7 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager, suppress
 from pathlib import Path
@@ -25,6 +29,9 @@ from pyspark.sql import SparkSession
 import coordinator
 from coordinator.audit.audit import NothingRead
 
+STDERR, COPIED_AT_ONCE = 2, 65_536
+STARTED = b"\0tenure: started\0"
+"""Written between what a process says at its start and what it says later."""
 DEFAULT_MASTER = "local[*]"
 KAFKA_CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 KNOWN_TO_WORK = "4.0.0"
@@ -108,8 +115,60 @@ def _started_elsewhere(builder: SparkSession.Builder) -> SparkSession:
         os.environ["PYTHONPATH"] = os.pathsep.join([root, *paths])
     scratch = tempfile.mkdtemp(prefix="tenure-audit-")
     atexit.register(shutil.rmtree, scratch, ignore_errors=True)
-    with chdir(scratch):
+    with chdir(scratch), quiet_start():
         return builder.getOrCreate()
+
+
+@contextmanager
+def quiet_start() -> Iterator[Copying]:
+    """Keep back what a process that the block starts writes to standard error, until the block ends.
+
+    It is dropped if the block ends well, and shown if the block fails. What comes later goes through at once.
+    """
+    sys.stderr.flush()
+    own = os.dup(STDERR)
+    reading, writing = os.pipe()
+    os.dup2(writing, STDERR)
+    os.close(writing)
+    copying = Copying(reading, own)
+    copying.start()
+    try:
+        yield copying
+        copying.is_dropped = True
+    finally:
+        sys.stderr.flush()
+        os.write(STDERR, STARTED)
+        os.dup2(own, STDERR)
+        copying.has_started.wait()
+
+
+class Copying(threading.Thread):
+    """Copies a pipe to a file descriptor, keeping back what comes before STARTED. It owns both.
+
+    is_dropped: whether that is dropped. has_started: STARTED came.
+    """
+
+    def __init__(self, reading: int, writing: int) -> None:
+        super().__init__(name="spark-stderr", daemon=True)
+        self.is_dropped = False
+        self.has_started = threading.Event()
+        self._reading = reading
+        self._writing = writing
+
+    def run(self) -> None:
+        """Copy until no process has the other end of the pipe."""
+        kept = b""
+        while data := os.read(self._reading, COPIED_AT_ONCE):
+            if not self.has_started.is_set():
+                kept += data
+                before, mark, data = kept.partition(STARTED)
+                if not mark:
+                    continue
+                data = data if self.is_dropped else before + data
+            os.write(self._writing, data)
+            self.has_started.set()
+        os.close(self._reading)
+        os.close(self._writing)
 
 
 def _first_line(error: BaseException) -> str:

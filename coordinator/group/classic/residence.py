@@ -25,6 +25,7 @@ def serve(turn: Turn, group: Group) -> None:
     """All groups of the partition are read: the group is served from now on."""
     # Sessions start now, because no heartbeat could arrive before. Timers that run already look at the new deadlines.
     turn.renew_sessions(group, group.members.values())
+    group.served_ms = turn.now.ms
     if len(group.members) > turn.config.group_max_size:
         rebalance.prepare(turn, group, Cause(CauseKind.GROUP_OVER_CAPACITY))
 

@@ -170,14 +170,20 @@ def note_replaced(
             event.client.host,
             rebalances,
             is_kept and wants_other_topics(group, before.protocols, member),
+            before.is_unheard and join_reason_of(event, leads=False) is not JoinReason.RESTART,
+            event.version,
         )
     )
 
 
 class FormerSeat:
-    """A seat before a restart took it: to compare with, and to restore."""
+    """A seat before a restart took it: to compare with, and to restore.
+
+    is_unheard: no request of its member came since the group was loaded; each request would have renewed its session.
+    """
 
     __slots__ = (
+        "is_unheard",
         "joined_by",
         "leader",
         "member",
@@ -195,6 +201,8 @@ class FormerSeat:
         self.protocols = member.protocols
         self.rebalance_timeout_ms = member.rebalance_timeout_ms
         self.session_timeout_ms = member.session_timeout_ms
+        since_ms = member.deadline_ms - member.session_timeout_ms
+        self.is_unheard = member.joined_by is None and since_ms == group.served_ms
 
     def restore(self, turn: Turn, group: Group, member: Member) -> None:
         """Give the seat back to the old id (KAFKA-14009, KAFKA-10284)."""

@@ -54,7 +54,10 @@ REPLACED: dict[str, Schema] = {
     "rebalances": FLAG,
 }
 DELETED_BY: dict[str, Schema] = {"client": {**_or_null(_object(CLIENT)), "description": "null if it expired"}}
-CHANGED: dict[str, Schema] = {"subscription_changed": {**FLAG, "description": "missing in older records"}}
+CHANGED: dict[str, Schema] = {
+    "subscription_changed": {**FLAG, "description": "missing in older records"},
+    "api_version": {**_or_null(NUMBER), "description": "of the JoinGroup; missing in older records"},
+}
 
 SCHEMAS: dict[str, Schema] = {
     "Error": _object({"error": TEXT}),
@@ -62,12 +65,17 @@ SCHEMAS: dict[str, Schema] = {
     "Overview": _object(
         {
             **LISTED,
-            "rebalances": {**NUMBER, "description": "rebalances that began, however they ended"},
+            "rebalances": {**NUMBER, "description": "rebalances that began, the first one too, however they ended"},
             "static_restarts": NUMBER,
             "suspect_restarts": {
                 **NUMBER,
                 "description": "restarts that no healthy member makes; static_restarts doesn't count them",
             },
+            "static_rejoins": {
+                **NUMBER,
+                "description": "the first returns of seats since the group was loaded: a restart, or only a rejoin",
+            },
+            "takeovers": {**NUMBER, "description": "seats that a second program took"},
             "state": {
                 **TEXT,
                 "description": "of a group that doesn't exist: deleted if that is its newest event, else unknown",
@@ -123,6 +131,7 @@ SCHEMAS: dict[str, Schema] = {
                         for name in (
                             "Rebalance",
                             "StaticRestart",
+                            "StaticRejoin",
                             "Takeover",
                             "Fencing",
                             "Pending",
@@ -242,12 +251,18 @@ SCHEMAS: dict[str, Schema] = {
             "before": _list(TEXT),
             "after": _list(_object({**SEAT, "partitions": _or_null(NUMBER)})),
             "moved_partitions": _or_null(NUMBER),
+            "assigned_partitions": _or_null(NUMBER),
+            "freed_partitions": _or_null(NUMBER),
             "moved": _or_null(
                 _list(_object({"topic": TEXT, "partition": NUMBER, "from": _or_null(TEXT), "to": _or_null(TEXT)}))
             ),
         },
     ),
     "StaticRestart": _object({**ENTRY, "type": _is("static_restart"), **REPLACED}, CHANGED),
+    "StaticRejoin": {
+        **_object({**ENTRY, "type": _is("static_rejoin"), **REPLACED}, CHANGED),
+        "description": "a static restart as the first return of the seat since the group was loaded",
+    },
     "Takeover": {
         **_object({**ENTRY, "type": _is("takeover"), **REPLACED}, CHANGED),
         "description": "a static restart by a second program: the old member id was used again, which is a conflict",

@@ -7,11 +7,11 @@ House rule: counts agree with timelines (coordinator.timeline.entries) and with 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.client.groups import ListedGroup, listed_json
+from coordinator.timeline.counts import REJOIN, RESTART, RETURN_EVENTS, TAKEOVER, Rebalances, counts
 from coordinator.timeline.entries import Timeline
 from coordinator.timeline.runs import runs
 
@@ -28,11 +28,13 @@ DELETED, UNKNOWN = "deleted", "unknown"
 
 
 class Churn(NamedTuple):
-    """Counts of a group: rebalances that began, static restarts, and restarts that no healthy member makes."""
+    """Counts of a group (coordinator.timeline.counts): static restarts without those that no healthy member makes."""
 
     rebalances: int = 0
     static_restarts: int = 0
     suspect_restarts: int = 0
+    static_rejoins: int = 0
+    takeovers: int = 0
 
 
 def overview(listed: Sequence[ListedGroup], events: Sequence[RebalanceEvent], now_ms: int) -> list[dict[str, Any]]:
@@ -63,35 +65,30 @@ def gone(listed: Iterable[ListedGroup], events: Iterable[RebalanceEvent]) -> lis
 def churn(events: Iterable[RebalanceEvent], since_ms: int, now_ms: int) -> Mapping[str, Churn]:
     """The counts of each group since a time (Unix time in ms).
 
-    A rebalance counts from its start, however it ends. A seat that a second program took over is no restart. Building
-    whole timelines of all groups for a few numbers would take long, so timelines have the events of restarts only.
+    Building whole timelines of all groups for a few numbers would take long, so timelines have the events of returns
+    only.
     """
-    rebalances = Counter[str]()
-    begun: dict[str, int] = {}
+    rebalances: dict[str, Rebalances] = {}
     seats: dict[str, list[RebalanceEvent]] = {}
     for event in events:
         group = event["group"]
-        match event["type"]:
-            case "rebalance_started":
-                begun[group] = event["generation"]
-                rebalances[group] += event["at_ms"] >= since_ms
-            case "rebalance_ended":
-                if begun.pop(group, None) != event["generation_before"]:
-                    rebalances[group] += event["began_ms"] >= since_ms
-            case "group_loaded" | "group_deleted":
-                begun.pop(group, None)
-            case "member_replaced" | "member_fenced":
-                seats.setdefault(group, []).append(event)
+        if group is None:
+            continue
+        if group not in rebalances:
+            rebalances[group] = Rebalances(since_ms)
+        rebalances[group].add(event)
+        if event["type"] in RETURN_EVENTS:
+            seats.setdefault(group, []).append(event)
     return {
-        group: Churn(rebalances[group], *_restarts(group, seats.get(group, ()), since_ms, now_ms))
-        for group in rebalances.keys() | seats.keys()
+        group: Churn(counted.count, *_returns(group, seats.get(group, ()), since_ms, now_ms))
+        for group, counted in rebalances.items()
     }
 
 
-def _restarts(group: str, events: Iterable[RebalanceEvent], since_ms: int, now_ms: int) -> tuple[int, int]:
-    """The numbers of plain and of suspect restarts since a time. events: those of restarts."""
+def _returns(group: str, events: Iterable[RebalanceEvent], since_ms: int, now_ms: int) -> tuple[int, int, int, int]:
+    """The numbers of plain and of suspect restarts, of rejoins and of takeovers since a time."""
     entries = Timeline(group).add_all(events).entries
     suspects = [entry for run in runs(group, entries, now_ms) if run.is_suspect for entry in run.restarts]
-    all_of_them = [entry for entry in entries if entry["type"] == "static_restart"]
-    suspect, every = (sum(entry["at_ms"] >= since_ms for entry in some) for some in (suspects, all_of_them))
-    return every - suspect, suspect
+    suspect = sum(entry["at_ms"] >= since_ms for entry in suspects)
+    counted = counts(entry for entry in entries if entry["at_ms"] >= since_ms)
+    return counted[RESTART] - suspect, suspect, counted[REJOIN], counted[TAKEOVER]

@@ -48,7 +48,10 @@ const several = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
 const short = (name, most) => name.length > most ? name.slice(0, most - 1) + "…" : name;
 const utc = (ms) => new Date(ms).toISOString().replace("T", " ");  // as the command line writes it
 const clock = (ms) => utc(ms).slice(11, 19) + "Z";
-const churn = (rebalances, restarts) => `${several(rebalances, "rebalance")} begun, ${several(restarts, "static restart")}`;
+const churn = (rebalances, restarts, rejoins, takeovers) =>
+  `${several(rebalances, "rebalance")} begun, ${several(restarts, "static restart")}` +
+  (rejoins ? `, ${rejoins} ${rejoins === 1 ? "rejoin" : "rejoins"} after an outage` : "") +
+  (takeovers ? `, ${several(takeovers, "takeover")}` : "");
 const suspects = (number) => number ? `, ${several(number, "suspect restart")}` : "";
 const sum = (numbers) => numbers.reduce((one, other) => one + other, 0);
 
@@ -79,7 +82,7 @@ function showGroups() {
     const small = element("small");
     const busy = group.state.endsWith("Rebalance");
     small.append(element("span", {class: busy ? "busy" : "calm", text: group.state}));
-    small.append(` · last hour: ${churn(group.rebalances, group.static_restarts)}`);
+    small.append(` · last hour: ${churn(group.rebalances, group.static_restarts, group.static_rejoins, group.takeovers)}`);
     small.append(element("span", {class: "suspect", text: suspects(group.suspect_restarts)}));
     link.append(small);
     return element("li", {}, link);
@@ -97,7 +100,7 @@ function runFinder(runs) {
     bySeat.get(entry.group_instance_id)?.find((run) => run.from_ms <= entry.at_ms && entry.at_ms <= run.until_ms);
 }
 
-const look = (mark) => mark.kind === "restart" && mark.rebalances ? "restart moves" : mark.kind;
+const look = (mark) => ["restart", "rejoin"].includes(mark.kind) && mark.rebalances ? "restart moves" : mark.kind;
 
 /* Marks that look alike and would touch become one mark with their number. x: the position of a time, in pixels. */
 function together(marks, x) {
@@ -228,7 +231,8 @@ function showEntries(entries, runs) {
 function counted(entries, runs) {
   const count = (type) => entries.filter((entry) => entry.type === type).length;
   const suspect = sum(runs.filter((run) => run.finding).map((run) => run.restarts));
-  return `${churn(count("rebalance"), count("static_restart") - suspect)}${suspects(suspect)}, ${several(count("fencing"), "fencing")}`;
+  const numbers = churn(count("rebalance"), count("static_restart") - suspect, count("static_rejoin"), count("takeover"));
+  return `${numbers}${suspects(suspect)}, ${several(count("fencing"), "fencing")}`;
 }
 
 async function showGroup() {

@@ -180,7 +180,8 @@ class Site:
 
     async def _readyz(self, _: Request) -> Response:
         failing = self._health.failing_logs
-        records = f"{failing} topic partitions can't be written, see the log" if failing else ""
+        partitions = "topic partition" if failing == 1 else "topic partitions"
+        records = f"{failing} {partitions} can't be written, see the log" if failing else ""
         return _state(self._trouble() or ("" if self._health.loaded.is_set() else "groups are being loaded") or records)
 
     def _trouble(self) -> str:

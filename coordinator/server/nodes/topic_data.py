@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.server.telemetry.log_reports import report
 
@@ -52,6 +52,13 @@ to a Fetch (fetch.max.bytes, 55 MiB). Above it an answer has only its first batc
 
 DELETED_AT_ONCE = 1_000
 """Logs that the logs' thread deletes in one go. Other calls wait for that; each go looks at all folders once."""
+
+
+class Failing(NamedTuple):
+    """A log that can't be used since a time (Unix time in ms), and why."""
+
+    since_ms: int
+    reason: str
 
 
 class Budget:
@@ -112,8 +119,8 @@ class TopicData:
         self._died = died
         self._counts = counts
         self._is_dead = False
-        self.failing: set[str] = set()
-        """Folders of logs that can't be used, by the last try; the logs' thread changes it."""
+        self.failing: dict[str, Failing] = {}
+        """Topic partitions whose logs can't be used, by the last try, as in "t-0"; the logs' thread changes it."""
         self._made: TopicLogs | None = None
         self._temporary: TemporaryDirectory[str] | None = None
         self._partitions: dict[UUID, tuple[Topic, dict[int, TopicPartition]]] = {}
@@ -395,11 +402,11 @@ class TopicData:
         self._report_later("tail_cut", file.parent.name, file=str(file), position=position, size=size)
 
     def _failed(self, folder: str, reason: str) -> None:
-        self.failing.add(folder)
+        self.failing[Path(folder).name] = Failing(self._clock.wall_ms(), reason)
         self._report_later("topic_partition_unavailable", folder, folder=folder, reason=reason)
 
     def _works(self, folder: str) -> None:
-        self.failing.discard(folder)
+        self.failing.pop(Path(folder).name, None)
         self._report_later("topic_partition_available", folder, folder=folder)
 
     def _strayed(self, folder: str, stray: str) -> None:

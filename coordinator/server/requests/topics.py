@@ -19,6 +19,7 @@ from coordinator.server.nodes.topic_settings import TOPIC_CONFIGS, config_proble
 from coordinator.server.nodes.topics import INTERNAL_TOPICS, Altered, Change, ChangeResult, plain
 from coordinator.server.requests.configs import CreatedConfigs
 from coordinator.server.requests.texts import short
+from coordinator.server.runtime.partition import Standing
 from coordinator.server.wire.call import count
 from protocol.messages import (
     CreatePartitionsResponse,
@@ -202,6 +203,9 @@ def _create_missing(services: Services, topics: list[MetadataResponse.MetadataRe
 BROKERS = 1
 """The one endpoint type that Tenure has."""
 
+FAILING_MAX = 100
+"""Failing logs that an answer names; its count covers all."""
+
 
 def describe_cluster(services: Services, call: Call, request: DescribeClusterRequest) -> None:
     """DescribeCluster: the same nodes as in Metadata."""
@@ -222,7 +226,29 @@ def describe_cluster(services: Services, call: Call, request: DescribeClusterReq
     ]
     if request.include_cluster_authorized_operations:
         body.cluster_authorized_operations = CLUSTER_OPERATIONS
+    if request.include_failing_logs:
+        failing = _failing_logs(services)
+        body.failing_log_count = len(failing)
+        body.failing_logs = [
+            DescribeClusterResponse.FailingLog(name=name, since_ms=since_ms, reason=short(reason))
+            for name, (since_ms, reason) in sorted(failing.items())[:FAILING_MAX]
+        ]
     call.answer(body)
+
+
+def _failing_logs(services: Services) -> dict[str, tuple[int, str]]:
+    """By topic partition, the logs of this node that can't be written or read: since when (Unix time in ms), and why.
+
+    A log that failed counts as failing until it works again, so until somebody uses it.
+    """
+    return {
+        **services.data.failing.copy(),
+        **{
+            each.name: (each.trouble.since_ms, each.trouble.reason)
+            for each in services.runtime.partitions
+            if each.trouble.reason and each.standing is not Standing.AWAY
+        },
+    }
 
 
 # FindCoordinator.

@@ -329,6 +329,7 @@ class Partition:
     def _write_failed(self, error: EngineError) -> None:
         text = f"{self.name} can't be written, its groups go back to what is durable: {error}"
         self.trouble.say("log_failed", text, reason=str(error))
+        self.trouble.failed(error)
         self.trouble.pause()
         before = list(self.coordinator.groups)
         self.unload()

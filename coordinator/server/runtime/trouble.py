@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.log.engine import Damaged, EngineError, Unavailable
+from coordinator.log.engine import Damaged, EngineError, Fenced, Unavailable
 
 if TYPE_CHECKING:
     from coordinator.server.clock import Clock
@@ -28,9 +28,10 @@ class Trouble:
     """The trouble of one partition.
 
     name: for log lines. failures: in a row. retry_ms: when the log may be tried again.
+    reason: why the log fails, empty if it doesn't. since_ms: since when it fails, Unix time in ms.
     """
 
-    __slots__ = ("_clock", "_last", "_lines", "_name", "_partition", "failures", "retry_ms")
+    __slots__ = ("_clock", "_last", "_lines", "_name", "_partition", "failures", "reason", "retry_ms", "since_ms")
 
     def __init__(self, partition: int, name: str, clock: Clock, lines: Lines) -> None:
         self._partition = partition
@@ -40,6 +41,8 @@ class Trouble:
         self._last = ""
         self.failures = 0
         self.retry_ms = 0
+        self.reason = ""
+        self.since_ms = 0
 
     @property
     def may_retry(self) -> bool:
@@ -58,9 +61,16 @@ class Trouble:
             self._last = event
             self._lines.error(event, text, partition=self._partition, **fields)
 
+    def failed(self, error: EngineError) -> None:
+        """The log can't be written, or read."""
+        self.since_ms = self.since_ms if self.reason else self._clock.wall_ms()
+        self.reason = str(error)
+
     def refused(self, error: EngineError) -> None:
         """The partition can't serve: log why, and begin a pause if trying again may help."""
         text = f"{self._name} is not served: {error}"
+        if not isinstance(error, Fenced):
+            self.failed(error)
         if isinstance(error, Damaged):
             where = {"file": error.file, "position": error.position, "reason": error.reason}
             self.say("partition_damaged", f"{text} ({WHAT_TO_DO})", **where)
@@ -72,5 +82,5 @@ class Trouble:
     def over(self) -> None:
         """The log can be written again."""
         self.failures = 0
-        self._last = ""
+        self._last = self.reason = ""
         self._lines.info("log_recovered", f"{self._name} can be written again", partition=self._partition)

@@ -116,7 +116,8 @@ class Measures:
             self.phases["completing"].add(note.completing_ms / 1000)
 
     def _member_replaced(self, note: notes.MemberReplaced) -> None:
-        self.replaced[note.rebalances] += 1
+        if not note.after_load:
+            self.replaced[note.rebalances] += 1
 
     def _member_fenced(self, note: notes.MemberFenced) -> None:
         self.fenced[note.operation] += 1

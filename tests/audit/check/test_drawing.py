@@ -26,4 +26,4 @@ def test_what_is_drawn_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
         scene.tick(HOUR_MS).group(static_members(a=life, b=1, c=1), 1)
     story = story_of(scene)[0]
     assert (list(story.lanes), len(story.lanes["a"].marks), story.seats_left_out) == (["a", "b"], 3, True)
-    assert story.static_restarts == {"a": 7}
+    assert story.returns == {"a": 7}

@@ -16,7 +16,7 @@ from tests.audit.scenes import PARTS, Member, Scene, member, static_members, sub
         (static_members(a=1, b=1), static_members(a=1), "left or expired"),
         ([member("x", PARTS["a"])], [member("y", PARTS["a"])], "joined, left or expired"),
         ([member("x")], [member("x", topics=["orders", "refunds"])], "subscription changed"),
-        (static_members(a=1), static_members(a=2), "static member restarted"),
+        (static_members(a=1), static_members(a=2), "static member returned"),
         (static_members(a=1), static_members(a=1), "leader or member rejoined"),
     ],
 )

@@ -30,15 +30,15 @@ def test_history_is_the_script() -> None:
     story, findings = story_of(clean())
     assert findings == []
     assert (story.generation, story.member_count, story.deleted) == (1, 2, False)
-    assert (story.rebalances, story.rebalances_unseen, story.rebalances_per_hour) == (2, 0, 2)
+    assert (story.rebalances, story.rebalances_unseen, story.rebalances_per_hour) == (4, 0, 3)
     assert story.causes == {"joined": 1, "left or expired": 1}
-    assert story.static_restarts == {"a": 1, "b": 1}
+    assert (story.static_restarts, story.returns, story.at_least) == ({}, {"a": 1, "b": 1}, True)
     assert story.committed == {}
     later_ms = START_MS + HOUR_MS + 4 * SECOND_MS
     assert list(story.steps) == [
         Step(START_MS, "generation", 1, 2, "first seen"),
-        Step(START_MS + 3 * SECOND_MS, "restart", 1, 2, "restarted"),
-        Step(later_ms, "restart", 1, 2, "restarted"),
+        Step(START_MS + 3 * SECOND_MS, "return", 1, 2, "return"),
+        Step(later_ms, "return", 1, 2, "return"),
         Step(later_ms + 2 * SECOND_MS, "generation", 2, 3, "joined"),
         Step(later_ms + 3 * SECOND_MS, "empty", 3, 0, "left or expired"),
         Step(later_ms + 4 * SECOND_MS, "deleted", None, 0, "deleted"),
@@ -49,8 +49,8 @@ def test_history_is_the_script() -> None:
         (later_ms + 5 * SECOND_MS, None),
     ]
     assert story.lanes == {
-        "a": Lane(spans, [Mark("restart", START_MS + 3 * SECOND_MS, START_MS + 3 * SECOND_MS)]),
-        "b": Lane(spans, [Mark("restart", later_ms, later_ms)]),
+        "a": Lane(spans, [Mark("return", START_MS + 3 * SECOND_MS, START_MS + 3 * SECOND_MS)]),
+        "b": Lane(spans, [Mark("return", later_ms, later_ms)]),
         "c": Lane([(later_ms + 2 * SECOND_MS, later_ms + 3 * SECOND_MS)], []),
     }
     assert (story.first_ms, story.last_ms) == (START_MS, later_ms + 5 * SECOND_MS)
@@ -59,12 +59,20 @@ def test_history_is_the_script() -> None:
 def test_jump_of_the_generation_counts_what_was_not_seen() -> None:
     """The history counts generations that the log doesn't show: aborted rebalances, and compacted records."""
     story, findings = story_of(Scene().group(static_members(a=1), 3).group(static_members(a=1, b=1), 7))
-    assert (story.rebalances, story.rebalances_unseen, findings) == (4, 3, [])
+    assert (story.rebalances, story.rebalances_unseen, findings) == (5, 3, [])
 
 
-def test_first_record_counts_nothing() -> None:
-    """The first record counts no rebalance: the log doesn't cover the time before it."""
-    assert story_of(Scene().group(static_members(a=1), 57))[0].rebalances == 0
+def test_first_record_counts_its_own_rebalance() -> None:
+    """The log doesn't cover the time before the first record, but a rebalance led to it; to generation 0 none did."""
+    story = story_of(Scene().group(static_members(a=1), 57))[0]
+    assert (story.rebalances, story.at_least) == (1, True)
+    assert story_of(Scene().group([], 0).group(static_members(a=1), 1))[0].rebalances == 1
+
+
+def test_member_that_was_gone_is_no_return() -> None:
+    """A static member that left or expired has no seat: if it comes back, it joins anew."""
+    scene = Scene().group(static_members(a=1, b=1), 1).group(static_members(a=1), 2)
+    assert story_of(scene.group(static_members(a=1, b=2), 3))[0].return_count == 0
 
 
 def test_deleted_group_has_no_state() -> None:
@@ -112,7 +120,7 @@ def test_limits_are_the_brokers() -> None:
     scene = Scene()
     for generation in range(1, 15):
         scene.group([static("a", 1, PARTS["a"], session_timeout=2_000_000)], generation)
-    limits = Limits(session_ms_max=3_000_000, rebalances_per_hour_max=13)
+    limits = Limits(session_ms_max=3_000_000, rebalances_per_hour_max=14)
     assert story_of(scene, limits)[1] == []
 
 

@@ -33,19 +33,30 @@ def test_weekend_is_no_rename() -> None:
 
 
 def test_roll_is_no_fight() -> None:
-    """One quick replacement of each member is a deployment, and two within a minute are no fight yet."""
+    """One quick return of each member is a deployment, and three within a minute are no loop yet."""
     scene = Scene().group(static_members(a=1, b=1, c=1), 1)
-    for lives in ({"a": 2}, {"b": 2}, {"c": 2}, {"a": 3}):
+    for lives in ({"a": 2}, {"b": 2}, {"c": 2}, {"a": 3}, {"a": 4}):
         scene.group(static_members(**{"a": 2, "b": 1, "c": 1, **lives}), 1)
     assert checks(scene) == []
 
 
-def test_fight_is_reported_once() -> None:
-    """While two programs take an instance id from each other, the audit reports one finding."""
+def test_loop_is_reported_once_with_its_true_numbers() -> None:
+    """A loop is one finding with all its returns, in the doctor's words; one that ended is another than the next."""
     scene = Scene().group(static_members(a=1), 1)
     for life in range(2, 12):
         scene.group(static_members(a=life), 1)
-    assert checks(scene) == ["instance_contested"]
+    (found,) = story_of(scene)[1]
+    assert (found.check, found.severity) == ("restarts_in_a_loop", "warning")
+    assert json.loads(found.detail) == {
+        "found": "a returns in a loop: 10 returns in 9.0 s, the shortest gap 1.0 s", "group_instance_id": "a",
+        "times": 10, "within_ms": 9_000,
+    }  # fmt: skip
+    scene.tick(HOUR_MS)
+    for life in range(12, 17):
+        scene.group(static_members(a=life), 1)
+    assert len(checks(scene)) == 1
+    scene.group(static_members(a=17), 1).group([], 2)
+    assert [json.loads(each.detail)["times"] for each in story_of(scene)[1]] == [10, 6]
 
 
 def test_scaling_is_no_deployment() -> None:

@@ -31,8 +31,8 @@ def ended(generation: int, at_ms: int, kind: str = "member_left", **fields: Any)
     cause |= {name: fields.pop(name) for name in list(fields) if name in cause}
     return {
         "version": 1, "type": "rebalance_ended", "at_ms": at_ms, "group": GROUP, "generation": generation,
-        "generation_before": generation - 1, "outcome": "completed", "causes": [cause], "further_causes": 0,
-        "waited_for": None, **fields,
+        "generation_before": generation - 1, "began_ms": at_ms - 1, "outcome": "completed", "causes": [cause],
+        "further_causes": 0, "waited_for": None, **fields,
     }  # fmt: skip
 
 
@@ -77,7 +77,7 @@ def test_cause_is_the_recorded_one() -> None:
         "member left: m-1; its client says: the consumer is being closed; 2 further causes; waited for m-0, 4.2 s",
         "joined, left or expired",
     ]
-    assert (story.rebalances, story.rebalances_forgotten) == (2, 0)
+    assert (story.rebalances, story.rebalances_forgotten, story.at_least) == (3, 0, True)
 
 
 def test_rebalances_without_a_record_are_counted() -> None:
@@ -85,17 +85,17 @@ def test_rebalances_without_a_record_are_counted() -> None:
     scene = Scene().group([member("m-0", PARTS["a"])], 1).tick(3 * HOUR_MS).group([member("m-1", PARTS["a"])], 21)
     assert story_of(scene)[0].rebalances_per_hour == 5
     story = story_of(scene, *(ended(number, at(number), "member_expired") for number in range(2, 10)))[0]
-    assert (story.rebalances, story.rebalances_unseen, story.rebalances_forgotten) == (20, 19, 0)
+    assert (story.rebalances, story.rebalances_unseen, story.rebalances_forgotten) == (21, 19, 0)
     assert (story.causes_recorded, story.causes.total()) == ({"member expired": 8}, 1)
-    assert story.rebalances_per_hour == 8
+    assert story.rebalances_per_hour == 9
 
 
 def test_forgotten_rebalances_are_counted() -> None:
     """Events show the rebalances whose records compaction removed, and prove that the first record isn't the first."""
     scene = Scene().tick(HOUR_MS).group([member("m-1", PARTS["a"])], 10)
     story, findings = story_of(scene, *(ended(number, at(number)) for number in range(1, 11)))
-    assert (story.rebalances, story.rebalances_forgotten, story.causes_recorded) == (9, 9, {"member left": 9})
-    assert (findings, story.rebalances_per_hour, story.causes) == ([], 9, {})
+    assert (story.rebalances, story.rebalances_forgotten, story.causes_recorded) == (10, 9, {"member left": 10})
+    assert (findings, story.rebalances_per_hour, story.causes, story.at_least) == ([], 10, {}, False)
     assert story.steps[0].cause == "member left: m-1; inferred by the server"
 
 
@@ -104,7 +104,7 @@ def test_storm_that_the_log_has_forgotten_is_found() -> None:
     scene = Scene().tick(HOUR_MS).group([member("m-1", PARTS["a"])], 20)
     (found,) = story_of(scene, *(ended(number, at(number), "member_expired") for number in range(1, 21)))[1]
     assert found.check == "rebalance_storm"
-    assert json.loads(found.detail)["causes"] == {"member expired": 19}
+    assert json.loads(found.detail)["causes"] == {"member expired": 20}
     assert json.loads(found.detail)["first_ms"] == at(1)
 
 
@@ -115,18 +115,43 @@ def test_group_that_began_anew_has_its_own_events() -> None:
     kinds = ("member_joined", "member_left", "member_joined", "member_expired")
     events = [ended(1 + place % 2, at(second), kinds[place]) for place, second in enumerate((0, 1, 3, 4))]
     story = story_of(scene, *reversed(events))[0]
-    assert (story.rebalances, story.rebalances_forgotten) == (2, 0)
-    assert story.causes_recorded == {"member left": 1, "member expired": 1}
+    assert (story.rebalances, story.rebalances_forgotten, story.at_least) == (4, 0, False)
+    assert story.causes_recorded == {"member joined": 2, "member left": 1, "member expired": 1}
 
 
-def test_rebalance_that_came_to_nothing_is_none() -> None:
-    """Only a completed rebalance counts: neither an aborted one, nor a replaced one, nor one that goes on."""
+def test_rebalance_counts_however_it_ended() -> None:
+    """Only events tell of a rebalance that was interrupted, or goes on: they count, without a generation."""
     scene = Scene().group([member("m-0", PARTS["a"])], 1).group([member("m-1", PARTS["a"])], 2)
     unloaded = ended(2, at(1) - 5, outcome="unloaded")
-    before = ended(1, at(0) + 5, outcome="superseded", generation_before=1)
-    started = {**ended(2, at(1)), "type": "rebalance_started"}
-    story = story_of(scene, unloaded, before, started)[0]
-    assert (story.rebalances, story.causes_recorded) == (1, {})
+    started = {**ended(2, at(1) + 5), "type": "rebalance_started"}
+    story = story_of(scene, ended(1, at(0)), unloaded, ended(2, at(1)), started)[0]
+    assert (story.rebalances, story.rebalances_forgotten, story.causes_recorded.total()) == (4, 2, 2)
+    assert not story.at_least
+
+
+def returned(life: int, at_ms: int, **fields: Any) -> Event:
+    """Make the event of a static member's return."""
+    return {
+        "version": 1, "type": "member_replaced", "at_ms": at_ms, "group": GROUP, "generation": 1,
+        "group_instance_id": "a", "member_id": f"a-{life}",
+        "old_member_id": f"a-{life - 1}", "after_load": False, **fields,
+    }  # fmt: skip
+
+
+def test_returns_are_what_the_server_recorded() -> None:
+    """With events a return is a restart, a rejoin or a takeover; the log alone shows a return, and at least that."""
+    scene = Scene()
+    for life in range(1, 6):
+        scene.group(static_members(a=life), 1)
+    events = [ended(1, at(0)), returned(2, at(1)), returned(3, at(2), after_load=True), returned(4, at(3))]
+    events.append(fenced("a", at(3) + 1, member_id="a-3"))
+    story = story_of(scene, *events, returned(5, at(4)))[0]
+    assert (story.static_restarts, story.static_rejoins, story.takeovers) == ({"a": 2}, {"a": 1}, {"a": 1})
+    assert (story.returns, story.return_count, story.at_least) == ({}, 4, False)
+    assert [mark.kind for mark in story.lanes["a"].marks] == ["restart", "rejoin", "takeover", "restart"]
+    story = story_of(scene, *events)[0]
+    assert (story.returns, story.return_count, story.at_least) == ({"a": 1}, 4, True)
+    assert [step.cause for step in story.steps][-2:] == ["takeover", "return"]
 
 
 def test_conflict_is_found_with_both_parties() -> None:
@@ -135,14 +160,11 @@ def test_conflict_is_found_with_both_parties() -> None:
     events = [fenced("a", at(0)), fenced("a", at(0) + 1), fenced("b", at(0), kind="self")]
     (found,) = story_of(scene, *events)[1]
     assert (found.check, found.offset, found.generation) == ("instance_contested", None, 3)
-    parties = ["m-1 (one at 10.0.0.1)", "m-2 (two at 10.0.0.2)"]
-    wanted = {"fencings": 2, "parties": parties, "group_instance_id": "a", "last_ms": at(0) + 1}
+    text = "two programs had the instance id a: m-1 (one at 10.0.0.1) was fenced by m-2 (two at 10.0.0.2)"
+    wanted = {"fencings": 2, "found": text, "group_instance_id": "a", "last_ms": at(0) + 1}
     assert json.loads(found.detail) == wanted
     assert story_of(scene, *reversed(events))[1] == [found]
-    for life in (2, 3, 4):
-        scene.group(static_members(a=life, b=1), 1)
-    (found,) = story_of(scene, *events)[1]
-    assert (found.offset, json.loads(found.detail)["parties"]) == (3, parties)
+    assert found.severity == "error"
 
 
 def test_what_was_dropped_is_said() -> None:
@@ -214,10 +236,10 @@ def test_real_server_records_every_cause(script: Script, compacted: Path, tmp_pa
     shutil.copytree(script.folder / f"{EVENTS_TOPIC}-0", folder / f"{EVENTS_TOPIC}-0")
     whole, left = (summary(audited(each))["groups"] for each in (script.folder, folder))
     storm = whole[script.storm]
-    assert storm["causes_told"] == {"member joined": script.storm_rounds, "member left": script.storm_rounds + 1}
+    assert storm["causes_told"] == {"member joined": 1 + script.storm_rounds, "member left": script.storm_rounds + 1}
     assert (storm["causes"], storm["rebalances_forgotten"]) == ({}, 0)
     assert left[script.storm]["rebalances"] == storm["rebalances"]
-    assert left[script.storm]["rebalances_forgotten"] == storm["rebalances"]
+    assert left[script.storm]["rebalances_forgotten"] == storm["rebalances"] - 1
     assert audited(folder).findings == []
 
 

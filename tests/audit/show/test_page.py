@@ -99,25 +99,27 @@ def test_page_shows_findings_generations_and_seats(tmp_path: Path) -> None:
     tags = drawn(text)
     assert (tags.count("circle", "dot"), tags.count("circle", "empty")) == (3, 1)
     assert tags.count("rect", "seat") == 5
-    assert tags.values("href") == ["#restart"] * 2
+    assert tags.values("href") == ["#return"] * 2
     assert tags.count("line", "deleted") == 1
     assert "commit_back" in Tags(text).texts
     assert "5 committed" not in tags.text
-    assert "Generation 1, 2 members. 2 rebalances (1 joined, 1 left or expired), 2 static restarts" in tags.text
+    assert (
+        "Generation 1, 2 members. At least 4 rebalances (1 joined, 1 left or expired), at least 2 returns" in tags.text
+    )
 
 
 def test_drawings_have_words_too(tmp_path: Path) -> None:
     """A table has a row for each record of the group, and each drawing has a name."""
     tags = drawn(page(result_of(clean(), tmp_path)))
     assert tags.text.count("left or expired") == 3  # in the totals, at the mark, and as a step
-    assert {"generation", "restart", "empty", "deleted"} <= set(tags.texts)
+    assert {"generation", "return", "empty", "deleted"} <= set(tags.texts)
     labels = [attributes.get("aria-label") for _, attributes in tags.found if attributes.get("role") == "img"]
     assert labels[1:] == [
-        "a: taken 2 times, 1 static restart", "b: taken 2 times, 1 static restart",
-        "c: taken 1 time, 0 static restarts",
+        "a: taken 2 times, 1 return", "b: taken 2 times, 1 return",
+        "c: taken 1 time, 0 returns",
     ]  # fmt: skip
     assert labels[0] is not None
-    assert labels[0].startswith("Generation from 1 to 3, 2 rebalances, 2023-11-14 22:13:20 to ")
+    assert labels[0].startswith("Generation from 1 to 3, at least 4 rebalances, 2023-11-14 22:13:20 to ")
 
 
 def test_each_finding_says_what_to_do() -> None:
@@ -425,7 +427,7 @@ def test_screen_reader_has_names_for_all(browser: Browser, report: Path) -> None
     assert headings[0] == "Audit of group metadata"
     assert {"Findings", "Generations and seats", "Bytes by group", "All groups"} <= set(headings)
     drawings = browser.names("image")
-    assert "a: taken all the time, 1 static restart" in drawings
+    assert "a: taken all the time, 1 return" in drawings
     assert all(drawings)
     assert browser.names("searchbox") == ["Groups whose id has"]
     assert "Table of all groups" in browser.names("region")

@@ -24,8 +24,12 @@ def test_summary_of_the_script(tmp_path: Path) -> None:
         "groups": {
             GROUP: {
                 "window": {"first_ms": START_MS, "last_ms": START_MS + HOUR_MS + 10 * SECOND_MS},
-                "rebalances": 2,
-                "static_restarts": {"a": 1, "b": 1},
+                "rebalances": 4,
+                "at_least": True,
+                "static_restarts": {},
+                "static_rejoins": {},
+                "takeovers": {},
+                "returns": {"a": 1, "b": 1},
                 "committed": {"orders-2": 7},
                 "type": "classic",
                 "generation": 1,

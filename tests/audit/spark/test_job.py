@@ -16,7 +16,7 @@ from coordinator.audit.spark.job import audit_folder
 from protocol.records.codecs import Codec
 from tests.audit.check.test_checks import FAULTS, LEGAL
 from tests.audit.random_logs import sample
-from tests.audit.read.test_events import at, dropped, ended, fenced, write
+from tests.audit.read.test_events import at, dropped, ended, fenced, returned, write
 from tests.audit.scenes import GROUP, PARTS, Scene, clean, compressed, group_on, member, offset_key, versioned
 from tests.audit.spark.conftest import LEFT_OPEN
 
@@ -35,7 +35,8 @@ def faulty(folder: Path) -> Path:
         scene.partition = number
         scene.write(folder, count)
     expired = [ended(number, at(3 * number), "member_expired") for number in range(1, 9)]
-    write(folder, 0, *expired, fenced("a", at(2)), dropped(3, at(4), at(5)), b"no event")
+    returns = [returned(2, at(1)), returned(3, at(2), after_load=True), returned(4, at(3))]
+    write(folder, 0, *expired, *returns, fenced("a", at(2)), dropped(3, at(4), at(5)), b"no event")
     odd = clean()
     odd.partition = len(scenes)
     odd.batches[2] = compressed(odd.batches[2], Codec.LZ4)

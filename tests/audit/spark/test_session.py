@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+from contextlib import suppress
 
 import pyspark
 import pytest
@@ -10,7 +12,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from coordinator.audit.audit import NothingRead
-from coordinator.audit.spark.session import KNOWN_TO_WORK, make_session, reporting_spark_failures
+from coordinator.audit.spark.session import KNOWN_TO_WORK, make_session, quiet_start, reporting_spark_failures
 
 pytestmark = pytest.mark.spark
 
@@ -51,3 +53,18 @@ def test_failure_is_one_line() -> None:
         with pytest.raises(NothingRead) as raised, reporting_spark_failures():
             raise Py4JError(text)
         assert str(raised.value) == f"Spark: {reason}"
+
+
+def test_noise_of_a_start_is_shown_only_if_it_fails(capfd: pytest.CaptureFixture[str]) -> None:
+    """Lines of the start are dropped if it goes well; later lines, such as errors, always go through."""
+    says = ["sh", "-c", "echo noise >&2; echo up; read line; echo later >&2"]
+    for fails in (False, True):
+        with suppress(NothingRead), quiet_start() as copying:
+            process = subprocess.Popen(says, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"up\n"
+            if fails:
+                raise NothingRead("no")
+        process.communicate(b"go on\n")
+        copying.join()
+        assert capfd.readouterr().err == ("noise\nlater\n" if fails else "later\n")

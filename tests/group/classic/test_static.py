@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.group.causes import JoinReason
 from coordinator.group.client import Client
 from coordinator.group.effects import TimerKey, TimerKind
 from coordinator.group.notes import (
@@ -44,6 +45,34 @@ def test_a_restart_that_wants_other_topics_says_so() -> None:
         b.restart()
         changed = [note.subscription_changed for note in bench.said(MemberReplaced)]
         assert changed == ([False, False, True, True] if not fixes else [False] * 4)
+
+
+def test_a_return_of_a_seat_that_nobody_heard_of_since_the_load_says_so() -> None:
+    """Only the client knows if it restarted. A request of the old member id, or the client's word, makes it sure."""
+
+    def loaded() -> tuple[Bench, Peer]:
+        bench = Bench()
+        _a, b = bench.seated("a", "b", version=9)
+        bench.advance(1)
+        bench.restart()
+        return bench, b
+
+    bench, b = loaded()
+    b.restart()
+    b.restart()
+    assert [note.after_load for note in bench.said(MemberReplaced)] == [True, False]
+    bench, b = loaded()
+    bench.advance(1)
+    b.heartbeat()
+    b.restart()
+    assert [note.after_load for note in bench.said(MemberReplaced)] == [False]
+    bench, b = loaded()
+    b.restart(join_reason=JoinReason.RESTART)
+    assert [note.after_load for note in bench.said(MemberReplaced)] == [False]
+    bench = Bench()
+    _a, b = bench.seated("a", "b", version=9)
+    b.restart()
+    assert [note.after_load for note in bench.said(MemberReplaced)] == [False]
 
 
 def test_what_no_consumer_says_is_no_subscription() -> None:

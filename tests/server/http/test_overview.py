@@ -25,6 +25,7 @@ def test_what_is_counted_is_what_timelines_tell() -> None:
         {"type": "group_loaded", "generation": 1},
         {"type": "group_deleted", "generation": 1},
         {"type": "member_replaced", "generation": 1, "old_member_id": "old", **NEW},
+        {"type": "member_replaced", "generation": 1, "old_member_id": "former", "after_load": True, **NEW},
         {"type": "member_fenced", "generation": 1, "member_id": "old", "kind": "conflict", **SEAT},
         {"type": "member_fenced", "generation": 1, "member_id": "old", "kind": "self", **SEAT},
     ]
@@ -38,7 +39,8 @@ def test_what_is_counted_is_what_timelines_tell() -> None:
         for since_ms in (0, 26):
             types = [entry["type"] for entry in entries if entry["at_ms"] >= since_ms]
             counted = churn(events, since_ms, 50).get("one", Churn())
-            assert counted == (types.count("rebalance"), types.count("static_restart"), 0)
+            kinds_of_returns = [types.count(name) for name in ("static_restart", "static_rejoin", "takeover")]
+            assert counted == (types.count("rebalance"), kinds_of_returns[0], 0, *kinds_of_returns[1:])
 
 
 def test_restarts_that_no_healthy_member_makes_are_counted_by_themselves() -> None:
