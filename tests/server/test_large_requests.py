@@ -29,8 +29,11 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from coordinator.server.nodes.broker_settings import broker_settings
+from coordinator.server.wire.api import handler
 from protocol.connection import SIZE_BYTES
 from protocol.messages import HeartbeatResponse, JoinGroupResponse
+from schemas.api import API_KEYS
 from schemas.errors import ErrorCode
 from tests.protocol.strategies import share
 from tests.server.harness import ManualClock, Serving, heartbeat_request, join_request, seat, serving, sync_request
@@ -180,6 +183,9 @@ async def beside(server: Serving, work: Work, shape: Shape, count: int) -> bytes
         "group_instance_id": INSTANCE,
     }
     frame = request(shape, count, values)
+    # These happen once.
+    handler(API_KEYS[shape.api])
+    broker_settings()
     await server.barrier()
     before = len(server.events())
     work.begin()
