@@ -206,7 +206,7 @@ CHECKS: dict[str, Check] = {
     ),
     "session_shorter_than_gap": Check(
         Severity.WARNING,
-        "a static member lost its seat in a restart",
+        "a static member lost its seat and came back",
         "A static member expired, left, or was removed by an operator, and came back within "
         "`group.max.session.timeout.ms` (`--max-session-ms`). The log doesn't say which of the three happened. If "
         "the program only restarted, its restart takes longer than its session timeout: set `session.timeout.ms` "
