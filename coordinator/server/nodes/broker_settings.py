@@ -12,7 +12,6 @@ Source: Kafka's DynamicBrokerConfig, ConfigHelper and ServerTopicConfigSynonyms,
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.config import HTTP, INT64_MAX, Config, Listener, settings, with_values
@@ -110,9 +109,7 @@ class Changes(NamedTuple):
     all_nodes: Mapping[str, str]
 
 
-@cache
-def broker_settings() -> dict[str, BrokerSetting]:
-    """All settings that a broker shows, by name."""
+def _all_settings() -> dict[str, BrokerSetting]:
     of_topics = {
         setting.broker: BrokerSetting(setting.default, setting.kind, setting.doc)
         for setting in TOPIC_CONFIGS.values()
@@ -167,7 +164,7 @@ def setting_problem(name: str, value: str, *, for_all: bool) -> str | None:
         return f"Cannot update these configs at default cluster level, broker id must be specified: Set({name})"
     own, topic = settings().get(name), TOPIC_CONFIGS.get(TOPIC_CONFIG_OF.get(name, ""))
     low, choices = (topic.low, topic.choices) if topic else (own.low if own else None, frozenset[str]())
-    problem = value_problem(name, value, broker_settings()[name].kind, low, choices)
+    problem = value_problem(name, value, BROKER_SETTINGS[name].kind, low, choices)
     if problem is None and own is not None:
         try:
             own.read(value.strip())
@@ -183,7 +180,7 @@ def values_of(config: Config, changes: Changes, name: str) -> tuple[Value, ...]:
         for changed, source in ((changes.node, NODE_CHANGE), (changes.all_nodes, ALL_NODES_CHANGE))
         if name in changed
     ]
-    default = broker_settings()[name].default
+    default = BROKER_SETTINGS[name].default
     own = settings().get(ALIASES.get(name, name))
     if own is not None and own.name in config.stated:
         values.append(Value(name, text_of(own.value_of(config)), STATIC_BROKER_CONFIG))
@@ -220,3 +217,7 @@ def _kind(setting: Setting) -> int:
     if isinstance(setting.default, float):
         return DOUBLE
     return LIST if isinstance(setting.default, tuple) and setting.name.startswith("tenure.") else STRING
+
+
+BROKER_SETTINGS = _all_settings()
+"""All settings that a broker shows, by name. Made at the start, because it would make the first request's turn long."""

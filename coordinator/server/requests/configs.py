@@ -16,12 +16,12 @@ from uuid import UUID
 from coordinator.config import Listener, served_listeners, topic_name_problem
 from coordinator.log.engine import EngineError
 from coordinator.server.nodes.broker_settings import (
+    BROKER_SETTINGS,
     DEFAULT_CONFIG,
     TOPIC_CONFIG,
     BrokerSetting,
     Changes,
     Value,
-    broker_settings,
     changes_of,
     is_read_only,
     prefix_of,
@@ -167,7 +167,7 @@ def _broker_entries(services: Services, call: Call, *, for_all: bool) -> list[En
         changes = Changes({}, changes.all_nodes)
     config = _addressed(services, call)
     entries = []
-    for name, setting in broker_settings().items():
+    for name, setting in BROKER_SETTINGS.items():
         if not for_all or name in changes.all_nodes:
             values = values_of(config, changes, name)
             value = values[0].value if values else None
@@ -335,7 +335,7 @@ def _alterable(services: Services, resource: Any) -> Generator[None, None, _Targ
             _check_node(services, name)
         changes = changes_of(topics.newest_brokers().configs, services.config.node_id)
         configs = changes.node if name else changes.all_nodes
-        return _Target(BROKERS.topic_id, prefix_of(name), configs, broker_settings())
+        return _Target(BROKERS.topic_id, prefix_of(name), configs, BROKER_SETTINGS)
     if not name:
         raise _BadResource(ErrorCode.INVALID_REQUEST, "Topics have no settings in common.")
     _check_topic_name(name)

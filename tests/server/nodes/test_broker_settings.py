@@ -9,11 +9,11 @@ import pytest
 
 from coordinator.config import Config, load, settings
 from coordinator.server.nodes.broker_settings import (
+    BROKER_SETTINGS,
     CHANGEABLE,
     DEFAULT_ELSEWHERE,
     KAFKA_SETTINGS,
     Changes,
-    broker_settings,
     changed_config,
     changes_of,
     setting_problem,
@@ -27,7 +27,7 @@ NOTHING = Changes({}, {})
 
 def test_each_row_of_the_tables_is_shown() -> None:
     """Kafka's rows repeat no setting of Tenure's; settings that can change or have a default elsewhere are shown."""
-    shown = broker_settings()
+    shown = BROKER_SETTINGS
     assert set(settings()) < set(shown)
     assert not set(KAFKA_SETTINGS) & set(settings())
     assert set(CHANGEABLE) | set(DEFAULT_ELSEWHERE) | set(DEFAULT_ELSEWHERE.values()) <= set(shown)
@@ -37,7 +37,7 @@ def test_each_row_of_the_tables_is_shown() -> None:
 def test_each_default_can_be_set() -> None:
     """A setting that can be changed takes its own default."""
     for name in CHANGEABLE:
-        default = broker_settings()[name].default
+        default = BROKER_SETTINGS[name].default
         assert default is None or setting_problem(name, default, for_all=False) is None
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from coordinator.config import settings
-from coordinator.server.nodes.broker_settings import broker_settings
+from coordinator.server.nodes.broker_settings import BROKER_SETTINGS
 from coordinator.server.nodes.topic_settings import TOPIC_CONFIGS
 from coordinator.server.nodes.topics import Altered, Change, ChangeDone
 from protocol.messages import (
@@ -53,7 +53,7 @@ async def test_a_broker_shows_its_settings(version: int) -> None:
     async with serving("group.max.size=7", "offsets.retention.minutes=5") as server:
         result = await describe(server, BROKER, "1", version=version)
         assert result.error_code == ErrorCode.NONE
-        assert {entry.name for entry in result.configs} == set(broker_settings())
+        assert {entry.name for entry in result.configs} == set(BROKER_SETTINGS)
         values = {entry.name: entry.value for entry in result.configs}
         assert values["group.max.size"] == "7"
         assert values["offsets.retention.minutes"] == "5"
