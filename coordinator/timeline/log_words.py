@@ -87,6 +87,15 @@ def _joined_text(note: notes.MemberJoined, _: str) -> str:
     )
 
 
+def _fenced_text(note: notes.MemberFenced, _: str) -> str:
+    who = f"memberId={note.member_id}" if note.member_id else "without a member id"
+    return (
+        f"Request {who} for static member with groupInstanceId={note.group_instance_id} "
+        f"is fenced by current memberId={note.current_member_id} during operation {note.operation} "
+        f"in group {note.group}"
+    )
+
+
 def _expired_text(note: notes.MemberExpired, _: str) -> str:
     static = "" if note.group_instance_id is None else f" with groupInstanceId={note.group_instance_id}"
     return (
@@ -155,11 +164,7 @@ TEXTS: Mapping[type[notes.Note], Callable[[Any, str], str]] = {
         f"{note.group} in {note.state} state. Replacing previously mapped member {note.old_member_id} with "
         f"{note.member_id} (client {note.client_id}, {note.client_host})"
     ),
-    notes.MemberFenced: lambda note, _: (
-        f"Request memberId={note.member_id} for static member with groupInstanceId={note.group_instance_id} "
-        f"is fenced by current memberId={note.current_member_id} during operation {note.operation} "
-        f"in group {note.group}"
-    ),
+    notes.MemberFenced: _fenced_text,
     notes.MemberLeft: lambda note, _: (
         f"Member {note.member_id} has left group {note.group} through explicit `LeaveGroup`; client reason: "
         f"{note.reason or 'not provided'}"

@@ -242,6 +242,11 @@ def fencing_text(entry: Entry) -> str:
         "unknown" if client is None else _client_text(client) for client in (entry["client"], entry["current_client"])
     )
     fenced, current = short(entry["member_id"]), short(entry["current_member_id"])
+    if not fenced:
+        return (
+            f"refused: a request had the instance id {entry['group_instance_id']} and no member id "
+            f"({entry['operation']}, {one}), and {current} ({other}) has the seat"
+        )
     if entry["kind"] == "conflict":
         parties = f"{fenced} ({one}) is fenced by {current} ({other})"
         return f"conflict: two programs are {entry['group_instance_id']}: {parties}"

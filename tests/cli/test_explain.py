@@ -520,6 +520,26 @@ def test_two_programs_with_one_instance_id(server: Tenure) -> None:
         member.connection.close()
 
 
+def test_a_client_without_its_member_id_is_no_second_program(server: Tenure) -> None:
+    """Explain says what the refused request lacked, and the doctor finds no conflict."""
+    group = fresh_group()
+    (one,) = formed(server, group, "one", version=9, instance="seat")
+    lost = Member(server.port, group, "one", 9, instance="seat")
+    assert lost.heartbeat() == ErrorCode.FENCED_INSTANCE_ID
+
+    def told() -> str | None:
+        text = run(server, "explain", group).out
+        return text if "refused" in text else None
+
+    text = wait_until(told, "the refusal is told", WITHIN_S)
+    assert (
+        "refused: a request had the instance id seat and no member id (heartbeat, one at 127.0.0.1), "
+        f"and {short(one.member_id)} (one at 127.0.0.1) has the seat\n"
+    ) in text
+    examined = run(server, "doctor", group)
+    assert (examined.code, examined.out) == (0, "1 group looked at: nothing found\n")
+
+
 def test_a_seat_that_is_taken_in_turn(server: Tenure) -> None:
     """If nobody is fenced, the takeovers are one line of `explain`, all in its JSON, and an error of the doctor."""
     group = fresh_group()

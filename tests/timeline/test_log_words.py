@@ -62,6 +62,12 @@ def test_lines_keep_the_words_that_people_grep_for(name: str, words: str) -> Non
     assert words in text_of(EVENTS[name], 12)
 
 
+def test_a_fenced_request_without_a_member_id_has_no_empty_name() -> None:
+    """The line says that the id is missing."""
+    note = notes.MemberFenced("g", 1, "", "m-2", "i-1", "heartbeat")
+    assert text_of(note, 12).startswith("Request without a member id for static member with groupInstanceId=i-1 is ")
+
+
 @pytest.mark.parametrize("kind", CauseKind)
 def test_every_cause_has_words_and_names_its_member(kind: CauseKind) -> None:
     """A cause that came with a request also says that the client gave no reason."""

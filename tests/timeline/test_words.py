@@ -48,6 +48,14 @@ def test_a_conflict_names_both_parties_and_a_client_of_its_own_does_not() -> Non
     assert "(unknown)" in fencing_text(FENCED | {"client": None})
 
 
+def test_a_request_without_a_member_id_names_no_second_program() -> None:
+    """The text says what the request had and who has the seat, with no empty name."""
+    assert fencing_text(FENCED | {"member_id": "", "kind": "self", "operation": "offset-commit"}) == (
+        "refused: a request had the instance id i-1 and no member id (offset-commit, app-1 at 10.0.0.1), "
+        "and m-2 (app-2 at 10.0.0.2) has the seat"
+    )
+
+
 def test_a_static_restart_says_whether_it_cost_a_rebalance() -> None:
     """The restart's own line says it."""
     entry = {"type": "static_restart", "group_instance_id": "i-1", "member_id": "m-2", "rebalances": False, **ONE}

@@ -196,9 +196,9 @@ class Events:
         If the fenced request came through the connection of the current member, it is one program. A request with the
         old member id comes from a program that got this id and doesn't know the new one: another program. A request
         that waited when the seat was taken may be one that its program gave up, or its process has ended; then its
-        connection is closed.
+        connection is closed. A request without a member id doesn't show that its program ever had the seat.
         """
-        if note.client is None or note.client is note.current_client:
+        if not note.member_id or note.client is None or note.client is note.current_client:
             return SELF
         return CONFLICT if not note.waited or self._is_connected(note.client) else SELF
 

@@ -213,6 +213,12 @@ def test_a_client_that_meets_itself_is_no_conflict() -> None:
     assert kind_of(Bench(), fenced(one, one, waited=True)) == "self"
 
 
+def test_a_request_without_a_member_id_is_no_conflict() -> None:
+    """A client that lost its member id, after failed writes for example, is no second program."""
+    note = notes.MemberFenced("g", 1, "", "m-2", "i", "offset-commit", Client("c", "/h"), Client("c", "/h"))
+    assert kind_of(Bench(), note) == "self"
+
+
 def test_a_request_that_waited_is_a_conflict_if_somebody_waits_for_its_answer() -> None:
     """A waiting request is a conflict only if its connection is open.
 
