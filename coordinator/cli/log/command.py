@@ -104,7 +104,10 @@ def dump_command(
     for version, count in sorted(counts.unknown.items(), key=str):
         warn(f"{counted(count, 'record')} of unknown key version {version}")
     if group_id is not None and not counts.records:
-        warn(f"no record of a group {group_id!r}")
+        absent = f"no such group, and no record of one: {group_id}"
+        if not counts.damaged:
+            fail(ExitCode.NOT_FOUND, absent)
+        warn(absent)
     if counts.damaged:
         fail(ExitCode.FINDINGS, f"damage in {counted(counts.damaged, 'place')}")
 

@@ -132,8 +132,10 @@ def test_what_nobody_knows_is_counted(tmp_path: Path) -> None:
 
 
 def test_a_group_that_is_not_there_is_said(data_dir: Path) -> None:
-    """Standard error says that the group isn't there: its id may be a typing error. The exit code is 0."""
-    assert dump(data_dir, "--group", "nosuch") == (0, "", "tenure: no record of a group 'nosuch'\n")
+    """Standard error says that the group isn't there: its id may be a typing error. Nothing else is printed."""
+    for form in ("table", "json"):
+        ran = dump(data_dir, "--group", "nosuch", "--output", form)
+        assert ran == (3, "", "tenure: no such group, and no record of one: nosuch\n")
     assert dump(data_dir, "--group", group_id_on(1)).err == ""
 
 
