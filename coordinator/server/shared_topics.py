@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from coordinator.log.engine import Damaged, EngineError
-from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.disk import Disk, reason
 from coordinator.log.topics.folders import folder_of, set_aside_deleted
 from coordinator.server.channel import APPLY, CHANGE_RESULT, change_as_fields
 from coordinator.server.nodes.topics import Topics, plain
@@ -138,4 +138,4 @@ class SharedTopics(Generic[P]):
                 try:
                     set_aside_deleted(Disk(), folder, topic.topic_id)
                 except (Damaged, OSError) as error:
-                    report(self._lines, "topic_folder_left", reason=str(error))
+                    report(self._lines, "topic_folder_left", reason=reason(error))

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from coordinator.log.compaction.task import Cleaned, Compaction, Task
-from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.disk import Disk, describe
 from coordinator.log.segments.partition import PartitionLog
 from coordinator.log.segments.swap import swap_in
 
@@ -69,7 +69,7 @@ class LogUpkeep(ABC):
             for _ in steps:
                 return True, ""
         except OSError as error:
-            reason = error.strerror or str(error)
+            reason = describe(error)
             self._stopped(work, reason)
             return False, reason
         except Exception as error:
@@ -208,7 +208,7 @@ class Cleaner:
         if process is None:
             return None, ""
         if isinstance(process, OSError):
-            return None, str(process)
+            return None, describe(process)
         answered = False
         try:
             order = {"folder": str(work.upkeep.folder.absolute()), "task": work.task._asdict()}

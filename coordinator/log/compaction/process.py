@@ -27,7 +27,7 @@ from threading import Semaphore, Thread
 from coordinator.log.compaction.rewrite import compact
 from coordinator.log.compaction.task import Cleaned, Swap, Task
 from coordinator.log.engine import Damaged
-from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.disk import Disk, describe
 from coordinator.log.segments.lock import Lock
 
 
@@ -61,7 +61,7 @@ def _compacted(folder: str, task: Task, swap: Swap) -> dict[str, object]:
         file = str(Path(folder) / damage.file)
         return {"error": str(Damaged(file, damage.position, damage.reason))}
     except OSError as error:
-        return {"error": str(error)}
+        return {"error": describe(error)}
 
 
 def lock_path(folder: Path) -> Path:

@@ -55,7 +55,7 @@ from coordinator.log.compaction.output import Output
 from coordinator.log.compaction.reading import SegmentReader, Source, closed_segments, records_of
 from coordinator.log.compaction.task import Cleaned, Compaction, Swap, Task
 from coordinator.log.engine import Damaged
-from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.disk import Disk, describe
 from coordinator.log.segments.segment import SEGMENT_OFFSETS_MAX, Frame, Segment, read_frames
 from coordinator.log.segments.swap import cleaned_path
 from coordinator.log.segments.view import Part
@@ -128,7 +128,7 @@ class _Rewrite:
                 if not self._is_left_out:
                     self._is_left_out = True
                     clean_offset = max(self._task.dirty_offset, segment.base_offset)
-                    reason = str(error)
+                    reason = describe(error)
                 group = _Group(1, self._reader.size(segment), self._reader.size(segment), None)
             size_before += group.size_before
             size_after += group.size_after

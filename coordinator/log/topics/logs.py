@@ -134,7 +134,7 @@ class TopicLogs:
             log.open()
         except (Damaged, OSError) as error:
             if log is not None:
-                log.close(str(error))
+                log.close(reason(error))
             problem = error if isinstance(error, Damaged) else Unavailable(reason(error))
             self._has_failed(partition, str(problem))
             raise problem from error

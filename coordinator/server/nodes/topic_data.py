@@ -20,6 +20,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from coordinator.log.segments.disk import reason
 from coordinator.server.telemetry.log_reports import report
 
 if TYPE_CHECKING:
@@ -233,7 +234,7 @@ class TopicData:
 
         def deleted(outcome: Any) -> None:
             if isinstance(outcome, Exception):
-                report(self._lines, "topic_folder_left", reason=str(outcome))
+                report(self._lines, "topic_folder_left", reason=reason(outcome))
             for _ in range(topics):
                 done()
 
@@ -362,7 +363,7 @@ class TopicData:
         def done(outcome: Any) -> None:
             self._ends.pop(topic_partition.key, None)
             if isinstance(outcome, Exception):
-                report(self._lines, "retention_failed", name, **fields, reason=str(outcome))
+                report(self._lines, "retention_failed", name, **fields, reason=reason(outcome))
             elif outcome:
                 report(self._lines, "segments_removed", name, **fields, segments=outcome)
 

@@ -19,6 +19,7 @@ from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any
 
 from coordinator.log.engine import EngineError
+from coordinator.log.segments.disk import reason
 from coordinator.log.segments.segment import OFFSETS_TOPIC
 from coordinator.log.segments.view import NO_OFFSET, NO_TIME, Rejected
 from coordinator.log.topics.log import Written
@@ -509,7 +510,7 @@ def _check_shape(version: int, data: bytes) -> None:
 
 def _refuse(answer: ProduceResponse.PartitionProduceResponse, problem: Exception) -> None:
     answer.error_code = _code(problem)
-    answer.error_message = short(str(problem))
+    answer.error_message = short(reason(problem))
     if isinstance(problem, Rejected):
         answer.log_start_offset = problem.log_start_offset
 

@@ -28,6 +28,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from coordinator.group import notes
+from coordinator.log.segments.disk import reason
 from coordinator.timeline.schema import CONFLICT, NOTHING, SELF, Gap, TimedNote
 from protocol.speed import new
 
@@ -269,7 +270,8 @@ class Events:
             if isinstance(former, Gap):
                 mine = self._gap or Gap(0, former.first_ms, former.last_ms)
                 self._gap = Gap(mine.events + former.events, min(mine.first_ms, former.first_ms), mine.last_ms)
-        self._drop([event for event in lost if isinstance(event, TimedNote)], str(problem))
+        if problem is not None:
+            self._drop([event for event in lost if isinstance(event, TimedNote)], reason(problem))
         if not failed:
             self._is_dropping = False
         if self._on_end is not None:

@@ -133,7 +133,7 @@ def test_a_disk_that_fills_meanwhile(caller: Caller) -> None:
 
     assert caller.ask(compact_a_part) is None
     done, put_off = caller.compacted.get(timeout=WITHIN_S), caller.compacted.get(timeout=WITHIN_S)
-    assert (done.size_after < done.size_before, done.reason, put_off.reason) == (True, "", "[Errno 28] No space left")
+    assert (done.size_after < done.size_before, done.reason, put_off.reason) == (True, "", "No space left")
     assert (sum(caller.counts.compactions.counts), caller.counts.compaction_failures) == (1, 1)
     assert {b"58", *(b"%d" % number for number in range(1, 60, 2))} < set(caller.values(KEPT))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 from collections.abc import Sequence
@@ -300,7 +301,7 @@ def test_a_write_that_fails_is_a_gap() -> None:
     bench = Bench()
     bench.take(STUCK, STUCK, STUCK)
     bench.clock.advance(LINGER_MS)
-    bench.disk.land(2, OSError("no space left"))
+    bench.disk.land(2, OSError(errno.ENOSPC, "no space left"))
     bench.clock.advance(LINGER_MS)
     assert gap_of(bench.disk.land(1, OSError("no space left"))).events == 2
     bench.take(STUCK)
