@@ -43,6 +43,11 @@ LOG_FAILS = "log_fails"
 DROPPED = "events_dropped"
 """The kind of the one finding that is the same for all groups."""
 
+LOG_FAILED = '"can\'t be written" (JSON: log_failed)'
+LOG_RECOVERED = '"can be written again" (JSON: log_recovered)'
+NOT_KEPT = '"not kept in __rebalance_events" (JSON: events_dropped)'
+"""How to find lines in the server's log: by these words, or by name in a log of JSON."""
+
 OVER_MS = 10 * 60_000
 """A conflict is over after so long without a fencing. A fenced program ends, and its supervisor starts it again
 (Kubernetes after 5 minutes at most): then it fences, or is fenced again.
@@ -193,8 +198,8 @@ def log_findings(failing: Sequence[FailingLog], count: int, now_ms: int) -> Iter
             LOG_FAILS,
             None,
             f"the log of {names}{others} can't be used, for {_span(longest_ms)} and by the last try: {reason}",
-            "see what the server's disk lacks (space, above all), and topic_partition_unavailable, log_failed or "
-            "partition_damaged in the server's log; a log works again once a write to it succeeds",
+            "see what the server's disk lacks (space, above all), and look for the name in the server's log; a log works "
+            "again once a write to it succeeds",
         )
 
 
@@ -381,7 +386,8 @@ def _refused_writes(group_id: str, entries: Sequence[Entry], now_ms: int) -> Ite
             group_id,
             "the group's log could not be written: members that asked for a change were refused, and the group went "
             "back to what its log has" + (OVER if is_over else ""),
-            "see log_failed in the server's log for why (a full disk, above all), and whether log_recovered follows it",
+            f"look for {LOG_FAILED} in the server's log: the line says why (a full disk, above all). The log can be "
+            f"written if {LOG_RECOVERED} follows it",
             last_at_ms,
             len(loads),
         )
@@ -392,15 +398,16 @@ def _dropped(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[F
     gaps = [entry for entry in entries if entry["type"] == "gap"]
     if gaps:
         last_at_ms = max(gap["last_ms"] for gap in gaps)
+        events = sum(gap["events"] for gap in gaps)
         is_over = now_ms - last_at_ms >= OVER_MS
         yield Finding(
             Severity.NOTICE if is_over else Severity.ERROR,
             DROPPED,
             group_id,
-            f"{sum(gap['events'] for gap in gaps)} events, of this group or others, could not be kept: the server's "
-            "disk was full, failed or was too slow" + (OVER if is_over else ""),
-            "see events_dropped and log_failed in the server's log for why; what happened meanwhile is not told, and "
-            "what members asked for then may have been refused",
+            f"{events} {'event' if events == 1 else 'events'}, of this group or others, could not be kept: the "
+            "server's disk was full, failed or was too slow" + (OVER if is_over else ""),
+            f"look for {NOT_KEPT} and {LOG_FAILED} in the server's log: the lines say why. What happened meanwhile "
+            "is not told, and what members asked for then may have been refused",
             last_at_ms,
             len(gaps),
         )

@@ -122,10 +122,9 @@ def entry_lines(entry: Entry) -> Iterator[str]:
             end = ends.get(entry["outcome"], f"not used yet, lapses {time_text(entry['lapses_ms'])}")
             yield f"member id given out: {short(entry['member_id'])} ({_client_text(entry)}); {end}"
         case "gap":
-            yield (
-                f"gap: {_several(entry['events'], 'event')} could not be kept between "
-                f"{time_text(entry['first_ms'])} and {time_text(entry['last_ms'])}"
-            )
+            first, last = time_text(entry["first_ms"]), time_text(entry["last_ms"])
+            when = f"at {first}" if first == last else f"between {first} and {last}"
+            yield f"gap: {_several(entry['events'], 'event')} could not be kept {when}"
         case "loaded":
             yield _loaded_text(entry)
         case "deleted":

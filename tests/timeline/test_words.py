@@ -89,6 +89,8 @@ def test_a_gap_says_how_much_is_missing() -> None:
     """The line has the number of events, and the first and the last time."""
     (line,) = entry_lines({"type": "gap", "events": 1, "first_ms": 0, "last_ms": 1_000})
     assert line.startswith("gap: 1 event could not be kept between 1970-01-01 00:00:00.000Z and")
+    (line,) = entry_lines({"type": "gap", "events": 2, "first_ms": 5, "last_ms": 5})
+    assert line == "gap: 2 events could not be kept at 1970-01-01 00:00:00.005Z"
 
 
 ID = "app-0a1b2c3d-1111-2222-3333-444455556666"

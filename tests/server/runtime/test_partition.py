@@ -16,6 +16,7 @@ from coordinator.log.engine import Fenced
 from coordinator.log.memory import MemoryEngine
 from coordinator.server.runtime.partition import Standing
 from coordinator.server.runtime.trouble import BACKOFF_MIN_MS
+from coordinator.timeline.diagnosis import LOG_FAILED, LOG_RECOVERED
 from protocol.messages import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
@@ -83,7 +84,10 @@ async def test_a_failed_commit_leaves_no_trace_and_works_again() -> None:
         assert await commit(peer, "g", 5) == ErrorCode.NONE
         assert await committed(peer, "g") == (ErrorCode.NONE, 5)
         assert server.events("log_failed")[0]["reason"] == "No space left on device"
-        assert len(server.events("log_failed")) == len(server.events("log_recovered")) == 1
+        (failed,), (recovered,) = server.events("log_failed"), server.events("log_recovered")
+        # The doctor names the lines by words in quotes.
+        assert LOG_FAILED.split('"')[1] in failed["message"]
+        assert LOG_RECOVERED.split('"')[1] in recovered["message"]
 
 
 async def test_members_keep_their_seats_while_the_log_fails() -> None:

@@ -21,6 +21,7 @@ from coordinator.server.telemetry.event_queue import (
 )
 from coordinator.server.telemetry.lines import Lines
 from coordinator.server.telemetry.note_lines import Noted
+from coordinator.timeline.diagnosis import NOT_KEPT
 from coordinator.timeline.schema import Gap, TimedNote
 from tests.server.harness import (
     ManualClock,
@@ -311,6 +312,7 @@ def test_a_write_that_fails_is_a_gap() -> None:
     assert gap_of(bench.disk.land()).events == 3
     (line,) = [json.loads(line) for line in bench.log.getvalue().splitlines()]
     assert (line["event"], line["reason"]) == ("events_dropped", "no space left")
+    assert NOT_KEPT.split('"')[1] in line["message"], "the doctor names the line by these words"
 
 
 def test_what_was_dropped_adds_up() -> None:
