@@ -24,6 +24,8 @@ from protocol.errors import ProtocolError
 SIZE_BYTES = 4
 HTTP_METHODS = frozenset({b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PATC", b"CONN", b"PRI "})
 """The first bytes of a request in HTTP."""
+HTTP_ANSWER = b"HTTP"
+"""The first bytes of an answer in HTTP."""
 TLS_HANDSHAKE, TLS_MAJOR = 0x16, 3
 """The first two bytes of a connection with TLS."""
 LARGE_BYTES = 64 * 1024
@@ -113,8 +115,10 @@ class FrameReader:
 
 
 def _other_protocol(size: int) -> str:
-    """The protocol that a client seems to speak whose first four bytes are this size; "" if none is known."""
+    """The protocol that the other end seems to speak, if these are its first four bytes; "" if none is known."""
     first = size.to_bytes(4, signed=True)
+    if first == HTTP_ANSWER:
+        return f'; the bytes are "{first.decode()}", so this looks like an answer of HTTP'
     if first in HTTP_METHODS:
         return f'; "{first.decode()}" looks like HTTP'
     if first[0] == TLS_HANDSHAKE and first[1] == TLS_MAJOR:

@@ -153,11 +153,12 @@ def test_memory_is_taken_for_what_came() -> None:
     [
         (b"GET / HTTP/1.1\r\n\r\n", "looks like HTTP"),
         (b"POST /x HTTP/1.1\r\n\r\n", "looks like HTTP"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", '"HTTP", so this looks like an answer of HTTP'),
         (b"\x16\x03\x01\x02\x00\x01", "looks like TLS"),
     ],
 )
 def test_another_protocol_is_named(data: bytes, named: str) -> None:
-    """The error of a client that speaks HTTP or TLS says so: the size of its frame would puzzle its operator."""
+    """The error about another end that speaks HTTP or TLS says so: the size of its frame would puzzle an operator."""
     reader = FrameReader(1_000)
     reader.receive_data(data)
     with pytest.raises(ProtocolError, match=named):
