@@ -2,7 +2,8 @@
 
 HTTP shares the process's files and its event loop with Kafka's clients, so it has limits of its own. A connection above
 `tenure.http.max.connections` is closed at once. A connection is closed too if no request came for
-`tenure.http.idle.timeout.ms`, or if its client took nothing of an answer for as long.
+`tenure.http.idle.timeout.ms`, or if its client took nothing of an answer for as long. A connection is closed as well
+if its client speaks something else than HTTP. Lines about closed connections are rare, however often clients come back.
 
 The Host header must name this server. Otherwise a web page could give its own name the address of this server (DNS
 rebinding) and read all groups through the browser of somebody who can reach it. Allowed are addresses, `localhost`, and
@@ -19,7 +20,9 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import JSONResponse
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from coordinator.client.connection import Address
 from coordinator.server.clock import Alarm
+from protocol.connection import TLS_HANDSHAKE, TLS_MAJOR
 
 if TYPE_CHECKING:
     import asyncio
@@ -34,6 +37,31 @@ REFUSALS_MS = 60_000
 """A further line about refused connections comes this long after the last."""
 
 
+NO_HTTP = "Invalid HTTP request received."
+"""uvicorn's own line about a client that doesn't speak HTTP. It doesn't name the client."""
+
+FIRST_BYTES = 8
+"""As many bytes of a connection tell which protocol a client speaks."""
+
+
+class Refusals:
+    """Refused connections of one kind. A line about the first one is due at once, a further line after REFUSALS_MS."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._refused = 0
+        self._said_ms: int | None = None
+
+    def add(self) -> int:
+        """Count a connection. Returns how many a line has to tell of, 0 if no line is due."""
+        self._refused += 1
+        now_ms = self._clock.ms()
+        if self._said_ms is not None and now_ms - self._said_ms < REFUSALS_MS:
+            return 0
+        count, self._refused, self._said_ms = self._refused, 0, now_ms
+        return count
+
+
 class Guard:
     """The connections of HTTP. connections_max, idle_ms: see the module."""
 
@@ -44,8 +72,8 @@ class Guard:
         self._idle_ms = idle_ms
         self._open: set[GuardedProtocol] = set()
         self._alarm: Alarm[GuardedProtocol] = Alarm(clock, lambda protocol: protocol.cut())
-        self._refused = 0
-        self._said_ms: int | None = None
+        self._above_limit = Refusals(clock)
+        self._no_http = Refusals(clock)
 
     @property
     def count(self) -> int:
@@ -61,13 +89,19 @@ class Guard:
         if len(self._open) < self._max:
             self._open.add(protocol)
             return True
-        self._refused += 1
-        now_ms = self._clock.ms()
-        if self._said_ms is None or now_ms - self._said_ms >= REFUSALS_MS:
-            text = f"HTTP: closed {self._refused} connections: tenure.http.max.connections, {self._max}, is reached"
-            self._lines.warn("http_refused", text, refused=self._refused, limit=self._max)
-            self._said_ms, self._refused = now_ms, 0
+        refused = self._above_limit.add()
+        if refused:
+            text = f"HTTP: closed {_connections(refused)}: tenure.http.max.connections, {self._max}, is reached"
+            self._lines.warn("http_refused", text, refused=refused, limit=self._max)
         return False
+
+    def no_http(self, peer: str, first: bytes) -> None:
+        """A connection sent something else than HTTP. first: its first bytes."""
+        refused = self._no_http.add()
+        if refused:
+            last = "" if refused == 1 else "the last one "
+            text = f"HTTP: closed {_connections(refused)} without HTTP, {last}from {peer}{_other_protocol(first)}"
+            self._lines.warn("http_broke", text, refused=refused, peer=peer)
 
     def remove(self, protocol: GuardedProtocol) -> None:
         """A connection has closed."""
@@ -90,6 +124,7 @@ class GuardedProtocol(H11Protocol):
         super().__init__(**arguments)
         self._guard = guard
         self._is_admitted = False
+        self._first = b""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """As Protocol."""
@@ -109,8 +144,15 @@ class GuardedProtocol(H11Protocol):
         """As Protocol."""
         if not self._is_admitted:
             return
+        self._first = self._first or data[:FIRST_BYTES]
         super().data_received(data)
         self._go_on()
+
+    def send_400_response(self, msg: str) -> None:
+        """As H11Protocol: the client sent something else than HTTP."""
+        peer = "an unknown client" if self.client is None else str(Address(*self.client))
+        self._guard.no_http(peer, self._first)
+        super().send_400_response(msg)
 
     def on_response_complete(self) -> None:
         """As H11Protocol: an answer is written."""
@@ -137,6 +179,20 @@ class GuardedProtocol(H11Protocol):
     def cut(self) -> None:
         """Close the connection: its client did nothing for too long."""
         self.transport.abort()
+
+
+def _connections(number: int) -> str:
+    return f"{number} connection" if number == 1 else f"{number} connections"
+
+
+def _other_protocol(first: bytes) -> str:
+    """The protocol that a client seems to speak whose first bytes are these; "" if none is known."""
+    # A Kafka request begins with its size, the number of its API and the version: three numbers with leading zeros.
+    if len(first) == FIRST_BYTES and not any((first[0], first[4], first[6])):
+        return ": it looks like a Kafka client. Give it the address of a listener, not of tenure.http"
+    if first[:2] == bytes((TLS_HANDSHAKE, TLS_MAJOR)):
+        return ": it looks like TLS, which this port doesn't speak"
+    return ""
 
 
 class HostCheck:

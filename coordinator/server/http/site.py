@@ -32,7 +32,7 @@ from coordinator.client.errors import Refused, Unreachable
 from coordinator.client.groups import Group, describe_groups, group_json, list_groups, listed_json
 from coordinator.server.http.body import answer_of, pieces_of
 from coordinator.server.http.feed import Feed, FeedEvent, Subscriber
-from coordinator.server.http.guard import Guard, HostCheck
+from coordinator.server.http.guard import NO_HTTP, Guard, HostCheck
 from coordinator.server.http.overview import overview
 from coordinator.server.telemetry.metrics import exposition
 from coordinator.timeline.entries import Timeline
@@ -75,7 +75,7 @@ POLICY = {
 """The page loads nothing from other hosts and runs only its own script, whatever name a group has."""
 
 LOGGER = logging.getLogger("uvicorn.error")
-"""uvicorn's log of the server's faults, and of requests that are not HTTP."""
+"""uvicorn's log of the server's faults."""
 
 STOP_WITHIN_S = 1
 """How long a stop waits for answers that are being written."""
@@ -100,7 +100,9 @@ class LogHandler(logging.Handler):
         self._lines = lines
 
     def emit(self, record: logging.LogRecord) -> None:
-        """See Handler."""
+        """See Handler. Guard has a better line about clients that don't speak HTTP."""
+        if record.msg == NO_HTTP:
+            return
         trace = "".join(traceback.format_exception(*record.exc_info)) if record.exc_info else ""
         write = self._lines.error if record.levelno >= logging.ERROR else self._lines.warn
         write("http_broke", f"HTTP: {record.getMessage().strip()}" + (f": {trace}" if trace else ""))

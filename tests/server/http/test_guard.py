@@ -16,9 +16,9 @@ import pytest
 from coordinator.config import load
 from coordinator.server.app import Server
 from coordinator.server.http import site
-from coordinator.server.http.guard import host_name
+from coordinator.server.http.guard import REFUSALS_MS, Refusals, host_name
 from coordinator.timeline.entries import Timeline
-from tests.server.harness import memory
+from tests.server.harness import ManualClock, memory
 from tests.support.patience import WITHIN_S
 
 CLIENTS = 4
@@ -117,6 +117,38 @@ async def test_connections_above_the_limit_are_closed(tmp_path: Path) -> None:
             sock.close()
         await web.until(lambda: web.guard.count < 2)
         assert await web.status("localhost") == 200
+
+
+KAFKA = b"\0\0\0\x18\0\x12\0\3" + b"\0" * 20
+"""An ApiVersions request."""
+
+
+@pytest.mark.parametrize(
+    ("first", "said"),
+    [(KAFKA, "it looks like a Kafka client"), (b"\x16\3\1\2\0\1\0\1", "it looks like TLS"), (b"\0\n", "")],
+)
+async def test_clients_that_do_not_speak_http_are_one_line(tmp_path: Path, first: bytes, said: str) -> None:
+    """A Kafka client with the wrong port comes back many times a second: one line names it, and its protocol."""
+    async with serving(tmp_path) as web:
+        peers = []
+        for _ in range(3):
+            with web.connect() as sock:
+                peers.append("{}:{}".format(*sock.getsockname()))
+                sock.sendall(first)
+                assert await ended(sock)
+        (line,) = web.lines("http_broke")
+        assert (line["level"], line["peer"]) == ("warn", peers[0])
+        assert line["message"].startswith(f"HTTP: closed 1 connection without HTTP, from {peers[0]}")
+        assert said in line["message"]
+
+
+async def test_a_line_about_refused_connections_counts_those_since_the_last() -> None:
+    """The next line comes after REFUSALS_MS, and has the number of connections since the line before it."""
+    clock = ManualClock()
+    refusals = Refusals(clock)
+    assert [refusals.add() for _ in range(3)] == [1, 0, 0]
+    clock.advance(REFUSALS_MS)
+    assert [refusals.add() for _ in range(2)] == [3, 0]
 
 
 async def test_a_connection_without_a_request_is_closed(tmp_path: Path) -> None:
