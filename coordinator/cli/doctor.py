@@ -51,7 +51,9 @@ from schemas.errors import ErrorCode
 
 
 def command(
-    group_id: Annotated[str | None, typer.Argument(metavar="GROUP", help="The group's id.")] = None,
+    group_id: Annotated[
+        str | None, typer.Argument(metavar="GROUP", help="The group's id, unless you look at all with --all.")
+    ] = None,
     since: Since = None,
     last: Annotated[
         int | None,
@@ -62,7 +64,7 @@ def command(
             help="Only the newest N entries of each group, counted as in explain.",
         ),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Look at every group.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Look at every group, in place of GROUP.")] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputForm = Output.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT,
@@ -74,7 +76,7 @@ def command(
     5 if it can't be reached.
     """
     if (group_id is None) != every:
-        fail(ExitCode.USAGE, "doctor: either GROUP or --all")
+        fail(ExitCode.USAGE, "name a group, `tenure doctor GROUP`, or look at all of them, `tenure doctor --all`")
     with cluster(bootstrap_server, timeout) as client:
         wanted = [group_id] if group_id is not None else _classic(client)
         found, without = _examine(client, wanted, group_id, since, last)

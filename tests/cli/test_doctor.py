@@ -43,7 +43,10 @@ def test_a_group_or_all_of_them() -> None:
     with Tenure() as server:
         for arguments in ([], ["g", "--all"]):
             ran = doctor(server, *arguments)
-            assert (ran.code, ran.err) == (2, "tenure: doctor: either GROUP or --all\n")
+            assert (ran.code, ran.err) == (
+                2,
+                "tenure: name a group, `tenure doctor GROUP`, or look at all of them, `tenure doctor --all`\n",
+            )
         ran = doctor(server, "g")
         assert (ran.code, ran.err) == (3, "tenure: no such group, and no events of one: g\n")
         assert (doctor(server, "--all").code, doctor(server, "--all").out) == (0, "0 groups looked at: nothing found\n")
