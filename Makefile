@@ -107,6 +107,9 @@ fuzz: .venv/.audit ## damaged requests of every API, and large ones up to 100 MB
 .PHONY: install
 install: .venv/.spark ## make .venv as locked, Spark included, and nothing else
 
+.PHONY: install-audit
+install-audit: .venv/.audit ## the same without Spark: what `tenure audit` and the tests need
+
 .PHONY: lock
 lock: | .venv/bin/python ## resolve the dependencies again into requirements/*.txt (with Python 3.11, the oldest); UPGRADE= adds only
 	$(BIN)/python -m venv build/lock

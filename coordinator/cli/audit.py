@@ -164,7 +164,8 @@ def _refuse(context: typer.Context, names: tuple[str, ...], why: str) -> None:
 def _miss(error: ModuleNotFoundError) -> NoReturn:
     package = (error.name or "").partition(".")[0]
     on_spark = package in {"pyspark", "py4j"}
-    advice = f"`make install` in a clone of Tenure installs it (the extra `{'spark' if on_spark else 'audit'}`)"
+    target, extra = ("install", "spark") if on_spark else ("install-audit", "audit")
+    advice = f"`make {target}` in a clone of Tenure installs it (the extra `{extra}`)"
     fail(ExitCode.USAGE, f"the audit{' on Spark' if on_spark else ''} needs {package}: {advice}")
 
 

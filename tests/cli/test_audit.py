@@ -125,8 +125,8 @@ def test_a_cluster_that_does_not_answer_is_exit_code_5() -> None:
 @pytest.mark.parametrize(
     ("package", "option", "needs"),
     [
-        ("pyarrow", [], "the audit needs pyarrow: {} (the extra `audit`)"),
-        ("pyspark", ["--spark"], "the audit on Spark needs pyspark: {} (the extra `spark`)"),
+        ("pyarrow", [], "the audit needs pyarrow: `make install-audit` {} (the extra `audit`)"),
+        ("pyspark", ["--spark"], "the audit on Spark needs pyspark: `make install` {} (the extra `spark`)"),
     ],
 )
 def test_missing_package_is_named(tmp_path: Path, package: str, option: list[str], needs: str) -> None:
@@ -139,7 +139,7 @@ def test_missing_package_is_named(tmp_path: Path, package: str, option: list[str
         check=False,
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"tenure: {needs.format('`make install` in a clone of Tenure installs it')}\n"
+    assert done.stderr == f"tenure: {needs.format('in a clone of Tenure installs it')}\n"
     for name in ("--help", "log"):
         assert subprocess.run([sys.executable, "-c", hide, name], capture_output=True, check=False).returncode in {0, 2}
 
