@@ -34,6 +34,7 @@ from protocol.messages import HeartbeatResponse, JoinGroupResponse
 from schemas.errors import ErrorCode
 from tests.protocol.strategies import share
 from tests.server.harness import ManualClock, Serving, heartbeat_request, join_request, seat, serving, sync_request
+from tests.server.nodes.test_topic_data import set_config
 from tests.support.large import (
     CONTENT,
     EMPTY,
@@ -231,6 +232,25 @@ async def test_more_elements_than_allowed_cost_the_connection(shape: Shape) -> N
     work = Work()
     async with serving(clock=WorkClock(work)) as server:
         assert await beside(server, work, shape, ELEMENTS_MAX + 1) is None
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+async def test_very_many_topic_partitions_hold_nobody_up(policy: str) -> None:
+    """A request of 50 bytes makes 10,000 of them: looking for old records and for logs to compact is cut, too."""
+    work = Work()
+    times = ("log.retention.check.interval.ms=1000", "log.cleaner.backoff.ms=1000")
+    async with serving(*times, "tenure.topics=many:5000", clock=WorkClock(work)) as server:
+        peer = await server.peer()
+        await set_config(peer, "log.cleanup.policy", policy)
+        beat = heartbeat_request("g", await seat(peer, "g", "i"), "i")
+        work.begin()
+        try:
+            server.clock.advance(1_000)
+            while sum(work.turns) < 5_000 * 5:
+                assert (await peer.ask(beat, 4)).error_code == ErrorCode.NONE
+        finally:
+            work.end()
+        assert max(work.turns) <= TURN_LINES_MAX, f"a turn of {max(work.turns)} lines"
 
 
 def peak_bytes(pid: int) -> int:
