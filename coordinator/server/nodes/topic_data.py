@@ -267,8 +267,14 @@ class TopicData:
 
     def wake(self, key: Key) -> None:
         """Let the calls that wait for a topic partition look again."""
-        for again in list(self._waiting.get(key, {}).values()):
-            again()
+        self._pace.work(self._wake(key))
+
+    def _wake(self, key: Key) -> Iterator[None]:
+        for call in list(self._waiting.get(key, ())):
+            again = self._waiting.get(key, {}).get(call)  # its wait may have ended meanwhile
+            if again is not None:
+                again()
+                yield
 
     def idle(self, done: Callable[[], None]) -> None:
         """Call back when the logs' thread has done all its work."""
