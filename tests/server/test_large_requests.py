@@ -36,6 +36,8 @@ from schemas.api import API_KEYS
 from schemas.errors import ErrorCode
 from tests.protocol.strategies import share
 from tests.server.harness import ManualClock, Serving, heartbeat_request, join_request, seat, serving, sync_request
+from tests.server.nodes.test_topic_data import set_config
+from tests.server.requests.test_records import ONE, fetch_request, produce_request
 from tests.support.large import (
     CONTENT,
     EMPTY,
@@ -234,6 +236,49 @@ async def test_more_elements_than_allowed_cost_the_connection(shape: Shape) -> N
     work = Work()
     async with serving(clock=WorkClock(work)) as server:
         assert await beside(server, work, shape, ELEMENTS_MAX + 1) is None
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+async def test_very_many_topic_partitions_hold_nobody_up(policy: str) -> None:
+    """A request of 50 bytes makes 10,000 of them: looking for old records and for logs to compact is cut, too."""
+    work = Work()
+    times = ("log.retention.check.interval.ms=1000", "log.cleaner.backoff.ms=1000")
+    async with serving(*times, "tenure.topics=many:5000", clock=WorkClock(work)) as server:
+        peer = await server.peer()
+        await set_config(peer, "log.cleanup.policy", policy)
+        beat = heartbeat_request("g", await seat(peer, "g", "i"), "i")
+        work.begin()
+        try:
+            server.clock.advance(1_000)
+            while sum(work.turns) < 5_000 * 5:
+                assert (await peer.ask(beat, 4)).error_code == ErrorCode.NONE
+        finally:
+            work.end()
+        assert max(work.turns) <= TURN_LINES_MAX, f"a turn of {max(work.turns)} lines"
+
+
+async def test_very_many_who_wait_for_the_same_records_hold_nobody_up() -> None:
+    """They look again one after the other, and each gets the records that came."""
+    work = Work()
+    async with serving(clock=WorkClock(work)) as server:
+        peer = await server.peer()
+        beat = heartbeat_request("g", await seat(peer, "g", "i"), "i")
+        readers = [await server.peer() for _ in range(200)]
+        for reader in readers:
+            await reader.send(fetch_request(("orders", 0, 0), ("orders", 1, 0), max_wait_ms=2**31 - 1), 11)
+        await server.until(lambda: sum(each.waits for each in server.connections()) == len(readers))
+        await server.barrier()
+        await peer.send(produce_request(("orders", 0, ONE)), 7)
+        work.begin()
+        try:
+            await peer.receive()
+            while any(each.waits for each in server.connections()):
+                assert (await peer.ask(beat, 4)).error_code == ErrorCode.NONE
+        finally:
+            work.end()
+        assert max(work.turns) <= TURN_LINES_MAX, f"a turn of {max(work.turns)} lines"
+        for reader in readers:
+            assert (await reader.receive()).responses[0].partitions[0].records
 
 
 def peak_bytes(pid: int) -> int:

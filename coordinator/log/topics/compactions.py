@@ -12,7 +12,7 @@ House rule: a failed compaction is reported once and tried again later; it stops
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -73,12 +73,11 @@ class Compactions:
 
     # On any thread, one call at a time.
 
-    def look(self, partitions: Sequence[TopicPartition], now_ms: int, backoff_ms: int) -> None:
+    def look(self, partitions: dict[tuple[UUID, int], TopicPartition], now_ms: int, backoff_ms: int) -> None:
         """Compact those of `partitions` that are dirty enough; forget all other partitions."""
         if self._cleaner is None and not partitions:
             return
-        watched = {partition.key: partition for partition in partitions}
-        self._thread.call(partial(self.watch, watched, now_ms, backoff_ms), forget)
+        self._thread.call(partial(self.watch, partitions, now_ms, backoff_ms), forget)
         if self._cleaner is None:
             self._cleaner = Cleaner(None, self.find, self.finish, self._thread.call_and_wait)
             self._cleaner.start()

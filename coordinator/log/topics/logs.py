@@ -100,8 +100,8 @@ class TopicLogs:
         """Call `function` on the thread; `done` gets its result or its error."""
         self._thread.call(function, done)
 
-    def compact(self, partitions: Sequence[TopicPartition], now_ms: int, backoff_ms: int) -> None:
-        """Compact those of the compacted topics' partitions that are dirty enough.
+    def compact(self, partitions: dict[tuple[UUID, int], TopicPartition], now_ms: int, backoff_ms: int) -> None:
+        """Compact those of the compacted topics' partitions, by key, that are dirty enough. They belong to the thread.
 
         A failed compaction is tried again after RETRY_BACKOFFS times `backoff_ms`.
         """

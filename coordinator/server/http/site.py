@@ -39,6 +39,7 @@ from coordinator.timeline.entries import Timeline
 from coordinator.timeline.lanes import lane_json, lanes_of
 from coordinator.timeline.runs import run_json, runs
 from coordinator.timeline.words import entry_lines, waiting_lines
+from protocol.primitives import STRING_SIZE_MAX
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -309,6 +310,8 @@ class Site:
 
 def found_group(client: Client, group_id: str) -> Group:
     """A group as its coordinator describes it; raises Refused if there is none."""
+    if len(group_id.encode()) > STRING_SIZE_MAX:  # no request can name it
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, "a name of more bytes than a group can have")
     found = describe_groups(client, [group_id])[group_id]
     if isinstance(found, Refused):
         raise found

@@ -16,6 +16,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -50,6 +51,9 @@ ANSWERS_SIZE_MAX = 256 * 1024 * 1024
 to a Fetch (fetch.max.bytes, 55 MiB). Above it an answer has only its first batch, which a consumer needs to go on.
 """
 
+
+RETAINED_AT_ONCE = 25
+"""Topic partitions whose retention is under way at a time, about 0.5 ms: clients may create hundreds of thousands."""
 
 DELETED_AT_ONCE = 1_000
 """Logs that the logs' thread deletes in one go. Other calls wait for that; each go looks at all folders once."""
@@ -127,6 +131,9 @@ class TopicData:
         self._partitions: dict[UUID, tuple[Topic, dict[int, TopicPartition]]] = {}
         self._ends: dict[Key, Ends] = {}
         self._waiting: dict[Key, dict[Hashable, Callable[[], None]]] = {}
+        self._is_stopped = False
+        self._compactable: dict[Key, TopicPartition] = {}
+        """Those that were found in a look for logs to compact that is under way."""
         self._retention_due()
         self._compaction_due()
 
@@ -221,6 +228,7 @@ class TopicData:
                 if key in self._waiting:
                     self.wake(key)
                 self._ends.pop(key, None)
+                self._compactable.pop(key, None)
                 if self.leads(topic, partition):
                     led.append(partitions.get(partition) or self.topic_partition(topic, partition))
                 yield
@@ -268,8 +276,14 @@ class TopicData:
 
     def wake(self, key: Key) -> None:
         """Let the calls that wait for a topic partition look again."""
-        for again in list(self._waiting.get(key, {}).values()):
-            again()
+        self._pace.work(self._wake(key))
+
+    def _wake(self, key: Key) -> Iterator[None]:
+        for call in list(self._waiting.get(key, ())):
+            again = self._waiting.get(key, {}).get(call)  # its wait may have ended meanwhile
+            if again is not None:
+                again()
+                yield
 
     def idle(self, done: Callable[[], None]) -> None:
         """Call back when the logs' thread has done all its work."""
@@ -280,6 +294,7 @@ class TopicData:
 
     def stop(self) -> None:
         """Stop retention and compaction."""
+        self._is_stopped, self._compactable = True, {}
         self._retention.cancel()
         self._compaction.cancel()
 
@@ -343,15 +358,37 @@ class TopicData:
 
     def _retain(self) -> None:
         """Apply retention to each log by itself, so that other work of the thread comes in between."""
-        self._retention_due()
-        for topic in self._discovery.kept_topics():
-            for partition in range(topic.partition_count):
-                if self.leads(topic, partition):
-                    self._retain_partition(topic, partition)
+        self._retain_next(filter(None, self._led(compacted=False)))
 
-    def _retain_partition(self, topic: Topic, partition: int) -> None:
-        logs, topic_partition, now_ms = self._logs(), self.topic_partition(topic, partition), self._clock.wall_ms()
-        name, fields = f"{topic.name}-{partition}", {"topic": topic.name, "partition": partition}
+    def _retain_next(self, led: Iterator[TopicPartition]) -> None:
+        """Go on with the next logs, and with others when the thread has done these."""
+        if self._is_stopped or self._is_dead:
+            return
+        some = list(islice(led, RETAINED_AT_ONCE))
+        for topic_partition in some:
+            self._retain_partition(topic_partition)
+        if some:
+            self.idle(partial(self._retain_next, led))
+        else:
+            self._retention_due()
+
+    def _led(self, *, compacted: bool) -> Iterator[TopicPartition | None]:
+        """The topic partitions that this node leads, and None for others. compacted: only those of compacted topics.
+
+        Topics may change and go between two of them.
+        """
+        for kept in list(self._discovery.kept_topics()):
+            yield None
+            for partition in range(kept.partition_count):
+                topic = self._discovery.topic_by_id(kept.topic_id)
+                if topic is None or (compacted and not self.topic_partition(topic, 0).limits.is_compacted):
+                    break
+                yield self.topic_partition(topic, partition) if self.leads(topic, partition) else None
+
+    def _retain_partition(self, topic_partition: TopicPartition) -> None:
+        logs, now_ms = self._logs(), self._clock.wall_ms()
+        topic, partition = topic_partition.topic, topic_partition.number
+        name, fields = f"{topic}-{partition}", {"topic": topic, "partition": partition}
 
         def retain() -> int:
             return (
@@ -376,17 +413,21 @@ class TopicData:
         self._compaction = self._clock.call_at(self._clock.ms() + backoff_ms, self._compact)
 
     def _compact(self) -> None:
-        """Let the thread compact the logs that need it. An empty list ends the watch over earlier logs."""
-        self._compaction_due()
-        partitions = [
-            topic_partition
-            for topic in self._discovery.kept_topics()
-            for partition in range(topic.partition_count)
-            if self.leads(topic, partition)
-            and (topic_partition := self.topic_partition(topic, partition)).limits.is_compacted
-        ]
+        self._pace.work(self._compact_in_steps())
+
+    def _compact_in_steps(self) -> Iterator[None]:
+        """Let the thread compact the logs that need it. If there are none, that ends the watch over earlier logs."""
+        partitions = self._compactable = {}
+        for topic_partition in self._led(compacted=True):
+            if self._compactable is not partitions:  # a later round, or the end
+                return
+            if topic_partition is not None:
+                partitions[topic_partition.key] = topic_partition
+            yield
+        self._compactable = {}  # the thread has the other
         if partitions or self._made is not None:
             self._logs().compact(partitions, self._clock.wall_ms(), self._config.log_cleaner_backoff_ms)
+        self._compaction_due()
 
     # Reports of the logs' thread.
 

@@ -233,46 +233,68 @@ def offset_for_leader_epoch(services: Services, call: Call, request: OffsetForLe
 
 # DeleteRecords.
 
+DELETED_AT_ONCE = 10
+"""Logs whose start the logs' thread moves in one go, each with a sync of the disk. Other calls wait for that."""
+
 
 def delete_records(services: Services, call: Call, request: DeleteRecordsRequest) -> Steps:
-    """DeleteRecords (KIP-107): move the start of logs. The answer waits until that is durable."""
-    topics = []
-    asked_of: list[tuple[DeleteRecordsResponse.DeleteRecordsPartitionResult, TopicPartition, int]] = []
+    """DeleteRecords (KIP-107): move the start of logs. The answer waits until that is durable.
+
+    As in Kafka, the last offset of a topic partition that is named twice counts, and has the only answer.
+    """
+    offsets: dict[tuple[str, int], int] = {}
     for topic in request.topics:
-        partitions = []
-        known = services.discovery.topic(topic.name)
         for asked in topic.partitions:
+            offsets[topic.name, asked.partition_index] = asked.offset
             yield
-            index = asked.partition_index
-            answer = DeleteRecordsResponse.DeleteRecordsPartitionResult(partition_index=index, low_watermark=NO_OFFSET)
-            partitions.append(answer)
-            if known is None or not 0 <= index < known.partition_count:
-                answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif known.name == OFFSETS_TOPIC:
-                answer.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
-            elif not services.data.leads(known, index):
-                answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            elif not services.data.topic_partition(known, index).limits.is_deleted:
-                answer.error_code = ErrorCode.POLICY_VIOLATION
-            else:
-                asked_of.append((answer, services.data.topic_partition(known, index), asked.offset))
-        topics.append(DeleteRecordsResponse.DeleteRecordsTopicResult(name=topic.name, partitions=partitions))
         yield
+    topics: dict[str, DeleteRecordsResponse.DeleteRecordsTopicResult] = {}
+    asked_of: list[tuple[DeleteRecordsResponse.DeleteRecordsPartitionResult, TopicPartition, int]] = []
+    for (name, index), offset in offsets.items():
+        known = services.discovery.topic(name)
+        answer = DeleteRecordsResponse.DeleteRecordsPartitionResult(partition_index=index, low_watermark=NO_OFFSET)
+        topics.setdefault(name, DeleteRecordsResponse.DeleteRecordsTopicResult(name=name)).partitions.append(answer)
+        if known is None or not 0 <= index < known.partition_count:
+            answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        elif known.name == OFFSETS_TOPIC:
+            answer.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
+        elif not services.data.leads(known, index):
+            answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        elif not services.data.topic_partition(known, index).limits.is_deleted:
+            answer.error_code = ErrorCode.POLICY_VIOLATION
+        else:
+            asked_of.append((answer, services.data.topic_partition(known, index), offset))
+        yield
+    body = DeleteRecordsResponse(topics=list(topics.values()))
+    left = iter(asked_of)
 
-    def delete(open_log: Open) -> None:
-        for answer, topic_partition, offset in asked_of:
-            try:
-                log = open_log(topic_partition)
-                log.delete_before(offset)
-                answer.low_watermark = log.view.start
-            except Exception as problem:  # noqa: BLE001 - _code sorts them
-                answer.error_code = _code(problem)
+    def delete_next() -> None:
+        some = list(islice(left, DELETED_AT_ONCE))
+        if some:
+            services.data.write(partial(_delete_before, some), call.reply(deleted).deliver)
+        else:
+            call.answer(body)
 
-    body = DeleteRecordsResponse(topics=topics)
-    if asked_of:
-        services.data.write(delete, _answering(call, body))
-    else:
-        call.answer(body)
+    def deleted(outcome: Exception | None) -> None:
+        if outcome is not None:
+            raise outcome
+        if not call.is_closed:
+            delete_next()
+
+    delete_next()
+
+
+def _delete_before(
+    asked_of: Iterable[tuple[DeleteRecordsResponse.DeleteRecordsPartitionResult, TopicPartition, int]], open_log: Open
+) -> None:
+    """On the logs' thread: move the start of some logs."""
+    for answer, topic_partition, offset in asked_of:
+        try:
+            log = open_log(topic_partition)
+            log.delete_before(offset)
+            answer.low_watermark = log.view.start
+        except Exception as problem:  # noqa: BLE001 - _code sorts them
+            answer.error_code = _code(problem)
 
 
 # Producers.

@@ -188,6 +188,7 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         """The client reads its answers again."""
+        self.silent_sweeps = 0
         self._writable = True
         self._write_rest()
         self._written()

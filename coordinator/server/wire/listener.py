@@ -137,7 +137,7 @@ class Connections:
         for connection in list(self._open):
             connection.silent_sweeps += 1
             if connection.silent_sweeps > SWEEPS_PER_IDLE_TIME and not connection.waits:
-                connection.close()
+                connection.abort()  # a client that takes nothing of its answers would keep them for ever
         self._arm()
 
     # The end.

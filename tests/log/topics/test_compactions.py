@@ -49,6 +49,11 @@ def fill(caller: Caller, count: int = 30, partition: TopicPartition = KEPT) -> N
     caller.ask(lambda: None)
 
 
+def by_key(*partitions: TopicPartition) -> dict[tuple[UUID, int], TopicPartition]:
+    """Return topic partitions as `compact` takes them."""
+    return {partition.key: partition for partition in partitions}
+
+
 def newest(caller: Caller, partition: TopicPartition = KEPT) -> dict[int, bytes]:
     """Return the newest value of each key."""
     return {int(value) % 3: value for value in caller.values(partition)}
@@ -57,7 +62,7 @@ def newest(caller: Caller, partition: TopicPartition = KEPT) -> dict[int, bytes]
 def test_a_compacted_topic_is_compacted(caller: Caller, tmp_path: Path) -> None:
     """A process compacts a topic's log once; readers find the newest values, after a restart as well."""
     fill(caller)
-    caller.logs.compact([KEPT], NOW_MS, BACKOFF_MS)
+    caller.logs.compact(by_key(KEPT), NOW_MS, BACKOFF_MS)
     told = caller.compacted.get(timeout=WITHIN_S)
     assert (told.folder, told.reason) == ("kept-0", "")
     assert told.size_after < told.size_before
@@ -68,11 +73,11 @@ def test_a_compacted_topic_is_compacted(caller: Caller, tmp_path: Path) -> None:
     assert len(caller.values(KEPT)) < 10
     caller.logs.close()
     again = Caller(tmp_path)
-    again.logs.compact([KEPT], NOW_MS + 1, BACKOFF_MS)
+    again.logs.compact(by_key(KEPT), NOW_MS + 1, BACKOFF_MS)
     again.ask(lambda: None)
     assert again.logs._logs == {}
     fill(again)
-    again.logs.compact([KEPT], NOW_MS + 2, BACKOFF_MS)
+    again.logs.compact(by_key(KEPT), NOW_MS + 2, BACKOFF_MS)
     assert again.compacted.get(timeout=WITHIN_S).reason == ""
     assert newest(again) == {0: b"27", 1: b"28", 2: b"29"}
     again.logs.close()
@@ -84,7 +89,7 @@ def test_how_dirty_logs_are(caller: Caller) -> None:
     rarely = KEPT._replace(limits=KEPT.limits._replace(min_cleanable_ratio=1.0))
     fill(caller, partition=rarely)
     for partitions, ratio in (([rarely], 1.0), ([], 0.0)):
-        caller.logs.compact(partitions, NOW_MS, BACKOFF_MS)
+        caller.logs.compact(by_key(*partitions), NOW_MS, BACKOFF_MS)
         wait_until(lambda ratio=ratio: caller.counts.dirty_ratio == ratio, "a look", WITHIN_S)  # type: ignore[misc]
     assert caller.compacted.empty()
 
@@ -103,7 +108,7 @@ def test_one_log_is_opened_at_a_time(tmp_path: Path) -> None:
         assert len(again.logs._logs) == count
     again.logs.close()
     again = Caller(tmp_path)
-    again.logs.compact(list(partitions.values()), NOW_MS, BACKOFF_MS)
+    again.logs.compact(by_key(*partitions.values()), NOW_MS, BACKOFF_MS)
     assert {again.compacted.get(timeout=WITHIN_S).folder for _ in partitions} == {"kept-0", "kept-1", "kept-2"}
     again.logs.close()
 
@@ -141,9 +146,9 @@ def test_a_disk_that_fills_meanwhile(caller: Caller) -> None:
 def test_who_needs_no_compaction_has_no_thread_for_it(caller: Caller) -> None:
     """A server without logs to compact has no thread for it, and doesn't open a log that is too small."""
     before = threading.active_count()
-    caller.logs.compact([], NOW_MS, BACKOFF_MS)
+    caller.logs.compact(by_key(), NOW_MS, BACKOFF_MS)
     assert threading.active_count() == before
-    caller.logs.compact([KEPT], NOW_MS, BACKOFF_MS)
+    caller.logs.compact(by_key(KEPT), NOW_MS, BACKOFF_MS)
     caller.ask(lambda: None)
     assert caller.logs._logs == {}
 
@@ -160,7 +165,7 @@ def test_appends_and_reads_between_the_steps_of_a_swap(tmp_path: Path) -> None:
         caller.logs.call(lambda: values(caller.logs.log(KEPT)), found.append)
 
     disk.at_swap = between
-    caller.logs.compact([KEPT], NOW_MS, BACKOFF_MS)
+    caller.logs.compact(by_key(KEPT), NOW_MS, BACKOFF_MS)
     assert caller.compacted.get(timeout=WITHIN_S).reason == ""
     caller.ask(lambda: None)
     assert found[0] == Written(30, -1, 0)
@@ -179,13 +184,13 @@ def test_a_topic_is_deleted_while_it_is_compacted(tmp_path: Path) -> None:
         caller.logs.call(partial(caller.logs.delete, [KEPT]), lambda _: deleted.set())
 
     disk.at_swap = delete
-    caller.logs.compact([KEPT], NOW_MS, BACKOFF_MS)
+    caller.logs.compact(by_key(KEPT), NOW_MS, BACKOFF_MS)
     while not deleted.is_set():
         caller.hops.get(timeout=WITHIN_S)()
     other = KEPT._replace(topic_id=UUID(int=10))
     caller.append(other, 0)
     assert caller.values(other) == expected(1)
-    caller.logs.compact([other], NOW_MS, BACKOFF_MS)
+    caller.logs.compact(by_key(other), NOW_MS, BACKOFF_MS)
     caller.logs.close()
     assert caller.compacted.empty()
     assert not list((tmp_path / "kept-0").glob("*.cleaned"))
@@ -198,7 +203,7 @@ def test_a_compaction_that_can_not_begin(tmp_path: Path) -> None:
     fill(caller)
     disk.fails = lambda name, _number: OSError(28, "No space left on device") if name == "write" else None
     for at_ms in (0, 1):
-        caller.logs.compact([KEPT], NOW_MS + at_ms, BACKOFF_MS)
+        caller.logs.compact(by_key(KEPT), NOW_MS + at_ms, BACKOFF_MS)
         caller.logs._thread.call_and_wait(lambda: None)
     assert "No space left on device" in caller.compacted.get(timeout=WITHIN_S).reason
     assert caller.counts.compaction_failures == 1
@@ -214,7 +219,7 @@ def test_a_swap_that_fails(tmp_path: Path, name: str) -> None:
     disk = FailingDisk()
     caller = Caller(tmp_path, disk)
     fill(caller)
-    caller.logs.compact([], NOW_MS, BACKOFF_MS)
+    caller.logs.compact(by_key(), NOW_MS, BACKOFF_MS)
     with_name = disk.calls["rename"]
 
     def fails(called: str, number: int) -> OSError | None:
@@ -223,7 +228,7 @@ def test_a_swap_that_fails(tmp_path: Path, name: str) -> None:
         return OSError(5, "Input/output error") if is_it else None
 
     disk.fails = fails
-    caller.logs.compact([KEPT], NOW_MS, BACKOFF_MS)
+    caller.logs.compact(by_key(KEPT), NOW_MS, BACKOFF_MS)
     assert caller.compacted.get(timeout=WITHIN_S).reason == "Input/output error"
     disk.fails = lambda _name, _number: None
     assert newest(caller) == {0: b"27", 1: b"28", 2: b"29"}
@@ -232,9 +237,9 @@ def test_a_swap_that_fails(tmp_path: Path, name: str) -> None:
         found: int = caller.ask(lambda: caller.logs.log(KEPT).clean_offset)
         return found
 
-    caller.logs.compact([KEPT], NOW_MS + 1, BACKOFF_MS)
+    caller.logs.compact(by_key(KEPT), NOW_MS + 1, BACKOFF_MS)
     assert clean_offset() == 0
-    caller.logs.compact([KEPT], NOW_MS + RETRY_BACKOFFS * BACKOFF_MS, BACKOFF_MS)
+    caller.logs.compact(by_key(KEPT), NOW_MS + RETRY_BACKOFFS * BACKOFF_MS, BACKOFF_MS)
     wait_until(lambda: clean_offset() > 0, "compaction", WITHIN_S)
     assert newest(caller) == {0: b"27", 1: b"28", 2: b"29"}
     caller.logs.close()
@@ -254,13 +259,13 @@ def test_a_mistake_of_ours(tmp_path: Path, name: str) -> None:
     caller.ask(lambda: None)
     at = disk.calls[name] + 1
     disk.fails = lambda called, number: ZeroDivisionError("1/0") if (called, number) == (name, at) else None
-    caller.logs.compact([KEPT, other], NOW_MS, BACKOFF_MS)
+    caller.logs.compact(by_key(KEPT, other), NOW_MS, BACKOFF_MS)
     told = {each.folder: each.reason for each in (caller.compacted.get(timeout=WITHIN_S) for _ in range(2))}
     assert told == {"kept-0": "ZeroDivisionError('1/0')", "kept-1": ""}
     disk.fails = lambda _name, _number: None
     for each in (KEPT, other):
         assert newest(caller, each) == {0: b"27", 1: b"28", 2: b"29"}
-    caller.logs.compact([KEPT, other], NOW_MS + RETRY_BACKOFFS * BACKOFF_MS, BACKOFF_MS)
+    caller.logs.compact(by_key(KEPT, other), NOW_MS + RETRY_BACKOFFS * BACKOFF_MS, BACKOFF_MS)
     wait_until(lambda: caller.ask(lambda: caller.logs.log(KEPT).clean_offset) > 0, "compaction", WITHIN_S)
     assert newest(caller) == {0: b"27", 1: b"28", 2: b"29"}
     caller.logs.close()
@@ -279,7 +284,7 @@ def test_a_damaged_log_is_not_compacted(tmp_path: Path) -> None:
     disk = FailingDisk()
     caller = Caller(tmp_path, disk)
     for at_ms in (0, 1, 2):
-        caller.logs.compact([KEPT], NOW_MS + at_ms, BACKOFF_MS)
+        caller.logs.compact(by_key(KEPT), NOW_MS + at_ms, BACKOFF_MS)
         caller.logs._thread.call_and_wait(lambda: None)
     caller.logs.close()
     assert [Path(folder).name for folder, _ in caller.failed] == ["kept-0"]
@@ -298,7 +303,7 @@ def test_a_server_that_ends_ends_a_compaction(tmp_path: Path) -> None:
         resume.wait(WITHIN_S)
 
     disk.at_swap = wait
-    caller.logs.compact([KEPT], NOW_MS, BACKOFF_MS)
+    caller.logs.compact(by_key(KEPT), NOW_MS, BACKOFF_MS)
     assert swapping.wait(WITHIN_S)
     closing = threading.Thread(target=caller.logs.close)
     closing.start()

@@ -128,8 +128,9 @@ async def test_a_cluster_without_events_says_so(asked: Asked) -> None:
 
 
 async def test_a_group_that_is_not_there_is_said(asked: Asked) -> None:
-    """For a group that doesn't exist the status is 404."""
+    """For a group that doesn't exist the status is 404, also if no group could have such a long name."""
     assert await asked.get("groups/none") == (404, '{"error":"no such group"}')
+    assert await asked.get(f"groups/{'x' * 33_000}") == (404, '{"error":"no such group"}')
     assert (await asked.get("nothing"))[0] == 404
 
 

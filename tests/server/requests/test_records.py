@@ -704,21 +704,46 @@ async def test_records_are_deleted(version: int) -> None:
     async with serving() as server:
         peer = await server.peer()
         await produce(peer, ("orders", 0, TWO))
-        asked = [("orders", 0, 1), ("orders", 0, 3), ("orders", 3, 0), ("absent", 0, 0), ("__consumer_offsets", 0, 0)]
+        asked = [("orders", 0, 1), ("orders", 1, 1), ("orders", 3, 0), ("absent", 0, 0), ("__consumer_offsets", 0, 0)]
         answer = await peer.ask(delete_request(*asked), version)
-        assert [(each.partitions[0].error_code, each.partitions[0].low_watermark) for each in answer.topics] == [
-            (0, 1),
-            (ErrorCode.OFFSET_OUT_OF_RANGE, -1),
-            (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
-            (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
-            (ErrorCode.INVALID_TOPIC_EXCEPTION, -1),
+        found = [
+            (topic.name, each.error_code, each.low_watermark) for topic in answer.topics for each in topic.partitions
         ]
+        assert found == [
+            ("orders", 0, 1),
+            ("orders", ErrorCode.OFFSET_OUT_OF_RANGE, -1),
+            ("orders", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
+            ("absent", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
+            ("__consumer_offsets", ErrorCode.INVALID_TOPIC_EXCEPTION, -1),
+        ]
+        answer = await peer.ask(delete_request(("orders", 0, 1), ("orders", 0, 3)), version)
+        assert [each.error_code for each in answer.topics[0].partitions] == [ErrorCode.OFFSET_OUT_OF_RANGE]
         fetched = await peer.ask(fetch_request(("orders", 0, 0), ("orders", 0, 1), max_wait_ms=0), 11)
         first, second = (each.partitions[0] for each in fetched.responses)
         assert first.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
         assert (second.error_code, second.log_start_offset, second.high_watermark) == (0, 1, 2)
         answer = await peer.ask(delete_request(("orders", 0, -1)), version)
         assert answer.topics[0].partitions[0].low_watermark == 2
+
+
+async def test_many_logs_whose_records_are_deleted_leave_time_for_others() -> None:
+    """Each takes a sync of the disk; a Produce that comes meanwhile doesn't wait for all of them."""
+    async with serving("tenure.topics=many:30") as server:
+        deleting, producing = await server.peer(), await server.peer()
+        for partition in range(30):
+            await produce(producing, ("many", partition, ONE))
+        let_go = held(server)
+        await deleting.send(delete_request(*(("many", partition, -1) for partition in range(30))), 1)
+        await until(lambda: sum(each.waits for each in server.connections()) == 1)
+        (first,) = (each for each in server.connections() if each.waits)
+        await producing.send(produce_request(("many", 0, ONE)), 7)
+        await until(lambda: sum(each.waits for each in server.connections()) == 2)
+        (second,) = (each for each in server.connections() if each.waits and each is not first)
+        let_go.set()
+        await server.until(lambda: not second.waits)
+        assert first.waits
+        answer = await deleting.receive()
+        assert [each.low_watermark for each in answer.topics[0].partitions] == [1] * 30
 
 
 @pytest.mark.parametrize("version", [11, 13])

@@ -51,6 +51,26 @@ async def test_a_silent_connection_is_closed() -> None:
         await speaking.ask(ApiVersionsRequest(), 0)
 
 
+async def test_a_client_that_takes_nothing_of_its_answers_is_cut_off() -> None:
+    """After connections.max.idle.ms, and its answers go; until then, each part that it takes is a sign of life."""
+    async with serving("connections.max.idle.ms=10000", "tenure.topics=big:2000") as server:
+        peer = await server.peer()
+        (connection,) = server.connections()
+        await peer.send_bytes(b"".join(peer.frame(MetadataRequest(topics=None), 9) for _ in range(150)))
+        await server.barrier()
+        assert connection.queued_bytes > 0
+        for _ in range(10):
+            await server.advance(1_000)
+        for _ in range(50):
+            assert await peer.receive_frame() is not None
+        await server.barrier()
+        assert connection.queued_bytes > 0
+        assert connection.silent_sweeps == 0
+        for _ in range(11):
+            await server.advance(1_000)
+        await server.until(lambda: not server.connections())
+
+
 async def test_a_request_under_way_keeps_its_connection() -> None:
     """A waiting JoinGroup is answered however long it waits; the idle time begins after the answer."""
     async with serving("connections.max.idle.ms=5000") as server:
