@@ -329,7 +329,7 @@ class Config:
         default=600_000,
         metadata=_spec(
             "connections.max.idle.ms",
-            "The server closes a connection that is silent for longer; -1: never.",
+            "The server closes a connection that is silent, or takes nothing of its answers, for longer; -1: never.",
             low=-1,
             high=INT64_MAX,
         ),
