@@ -22,15 +22,22 @@ from coordinator.config import PORT_MAX, Config, ConfigError, load
 from coordinator.server.app import StartFailed
 from coordinator.server.process import run
 
+Flags = dict[str, tuple[str, str]]
+"""A setting's name -> the flag that gives it, and the text."""
+
 
 def serve(arguments: Sequence[str]) -> None:
     """Run the server; `arguments` are those behind `serve` on the command line."""
     options = _parser().parse_args(arguments)
+    flags: Flags = {}
     try:
-        config, warnings = _configure(options)
+        flags = _flags(options)
+        config, warnings = _configure(options, flags)
         done = _run(config, warnings)
     except (ConfigError, StartFailed) as error:
-        fail(ExitCode.USAGE, str(error))
+        name, _, problem = str(error).partition(": ")
+        # An error begins with a setting's name. Whoever gave a flag knows that, and maybe not the name.
+        fail(ExitCode.USAGE, f"{flags[name][0]}: {problem}" if name in flags else str(error))
     if not done:
         fail(ExitCode.FINDINGS, "the server stopped because it couldn't write its log, see above")
 
@@ -72,8 +79,9 @@ def _parser() -> ArgumentParser:
     return parser
 
 
-def _configure(options: Namespace) -> tuple[Config, list[str]]:
-    flags: dict[str, tuple[str, str]] = {}
+def _flags(options: Namespace) -> Flags:
+    """The settings that flags give. Raises ConfigError."""
+    flags: Flags = {}
     if options.listen is not None:
         _, colon, port = options.listen.rpartition(":")
         if not colon or not port.isdecimal():
@@ -89,6 +97,10 @@ def _configure(options: Namespace) -> tuple[Config, list[str]]:
     ):
         if text is not None:
             flags[name] = (flag, text)
+    return flags
+
+
+def _configure(options: Namespace, flags: Flags) -> tuple[Config, list[str]]:
     properties = ""
     if options.config is not None:
         try:

@@ -422,8 +422,8 @@ def bind_all(config: Config) -> Bound:
         except OSError as error:
             for _, listening in bound:
                 listening.close()
-            where = f"tenure.http: {listener.address}" if listener.name == HTTP else f"listeners: {listener}"
-            raise StartFailed(f"{where}: {reason(error)}") from error
+            setting = "tenure.http" if listener.name == HTTP else "listeners"
+            raise StartFailed(f"{setting}: {listener.address}: {reason(error)}") from error
     return bound
 
 

@@ -147,7 +147,7 @@ def test_a_folder_that_is_not_ours_is_refused(tmp_path: Path, workers: str) -> N
     (tmp_path / "server.jar").touch()
     ended = run("--listen", "127.0.0.1:0", "--data-dir", str(tmp_path), "--workers", workers)
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr == f"tenure: log.dirs: {tmp_path} is no data folder and not empty, 'server.jar' is in it\n"
+    assert ended.stderr == f"tenure: --data-dir: {tmp_path} is no data folder and not empty, 'server.jar' is in it\n"
     assert [path.name for path in tmp_path.iterdir()] == ["server.jar"]
 
 
@@ -160,11 +160,13 @@ def test_a_folder_that_is_not_ours_is_refused(tmp_path: Path, workers: str) -> N
         (["--listen", "nowhere"], ["--listen", "'nowhere' is not HOST:PORT"]),
         (["--listen", "9092"], ["--listen", "'9092' is not HOST:PORT, as in 127.0.0.1:9092"]),
         (["--listen", "127.0.0.1:99999"], ["--listen", "a port is at most 65535"]),
-        (["--listen", "192.0.2.1:9092"], ["listeners", "PLAINTEXT://192.0.2.1:9092"]),
-        (["--listen", "no-such-host.invalid:9092"], ["listeners", "no-such-host.invalid"]),
+        (["--listen", "192.0.2.1:9092"], ["tenure: --listen: 192.0.2.1:9092: Cannot assign requested address"]),
+        (["--listen", "no-such-host.invalid:9092"], ["--listen: no-such-host.invalid:9092: "]),
+        (["--http", "192.0.2.1:80"], ["--http: 192.0.2.1:80: Cannot assign requested address"]),
+        (["--set", "tenure.http=192.0.2.1:80"], ["tenure.http: 192.0.2.1:80: Cannot assign requested address"]),
         (["--log-format", "xml"], ["--log-format", "'xml'"]),
         (["--config", "no/such/file"], ["--config", "no/such/file"]),
-        (["--data-dir", "/dev/null/data"], ["log.dirs", "/dev/null/data"]),
+        (["--data-dir", "/dev/null/data"], ["--data-dir: ", "/dev/null/data"]),
         (["--no-such-option"], ["--no-such-option"]),
     ],
 )

@@ -9,6 +9,7 @@ row costs one line.
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -165,9 +166,15 @@ class Connections:
 def bind(listener: Listener) -> socket.socket:
     """A bound socket; without a host it takes IPv4 and IPv6, where both exist. Raises OSError."""
     host, port = listener.host, listener.port
+    is_dual = False
     if host in EVERYWHERE and host != "0.0.0.0":  # noqa: S104 - that one stays what it says
-        if socket.has_dualstack_ipv6():
-            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
-        return socket.create_server(("", port))
-    family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
-    return socket.create_server((host, port), family=family)
+        host, is_dual = "", socket.has_dualstack_ipv6()
+        family = socket.AF_INET6 if is_dual else socket.AF_INET
+    else:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+    try:
+        return socket.create_server((host, port), family=family, dualstack_ipv6=is_dual)
+    except OSError as error:
+        raise OSError(
+            error.errno, os.strerror(error.errno or 0)
+        ) from error  # Python's text repeats the address as a tuple
