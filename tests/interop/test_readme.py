@@ -1,0 +1,53 @@
+"""The examples of README.md that need a server end when another program takes their seat.
+
+House rule: the code runs as it stands in README.md, but for the server's address and an instance id.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.support.patience import WITHIN_S
+from tests.support.tenure import Tenure, wait_until
+
+pytestmark = pytest.mark.interop
+
+README = Path(__file__).parents[2] / "README.md"
+TOPICS = "orders:12,leader:1"
+GROUP = '"group.id": "scheduler"'
+
+
+def says(output: Path, text: str) -> bool:
+    """Whether the text is in the output."""
+    return text in output.read_text()
+
+
+@pytest.mark.parametrize(("topic", "gets"), [("leader", "I lead"), ("orders", "mine: [0, 1,")])
+def test_an_example_ends_when_its_seat_is_taken(tmp_path: Path, topic: str, gets: str) -> None:
+    """Of two copies with one instance id, the first one ends with exit code 0 and says why, and the second works on."""
+    blocks = re.findall(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    (code,) = (block for block in blocks if f'subscribe(["{topic}"]' in block)
+    with Tenure({"tenure.topics": TOPICS, "group.initial.rebalance.delay.ms": "0"}) as tenure:
+        code = code.replace("127.0.0.1:9092", tenure.bootstrap)
+        code = code.replace(GROUP, f'{GROUP}, "group.instance.id": "one"')
+        assert "group.instance.id" in code
+        outputs = [tmp_path / name for name in ("first", "second")]
+        copies = []
+        try:
+            for output in outputs:
+                with output.open("w") as file:
+                    copies.append(subprocess.Popen([sys.executable, "-u", "-c", code], stdout=file))
+                wait_until(partial(says, output, gets), f"a copy says {gets}", WITHIN_S)
+            assert copies[0].wait(WITHIN_S) == 0
+            assert "fenced" in outputs[0].read_text()
+            assert copies[1].poll() is None
+        finally:
+            for copy in copies:
+                copy.kill()
+                copy.wait()
