@@ -111,15 +111,23 @@ class Client:
         """Send `message` in the highest common version and return the response.
 
         node: the receiver, by default the first bootstrap address that accepts. at_least: the first version of the API
-        that can express the request.
+        that can express the request. A node that loads its groups is asked again; at the deadline its error is the
+        response.
         """
         tries = self._tries()
+        response: Any = None
         for deadline in tries:
             try:
-                return self._send(message, node, deadline, at_least)
+                response = self._send(message, node, deadline, at_least)
             except Unreachable as error:
                 tries.lost = error
-        raise tries.lost or Unreachable("no time to ask")
+                continue
+            if getattr(response, "error_code", ErrorCode.NONE) not in COORDINATOR_MOVED:
+                return response
+            tries.lost = None
+        if response is None or tries.lost is not None:
+            raise tries.lost or Unreachable("no time to ask")
+        return response
 
     def nodes(self) -> list[Node]:
         """Every server of the cluster."""

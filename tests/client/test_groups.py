@@ -58,11 +58,25 @@ def test_list_by_state_needs_a_server_that_can() -> None:
 
 def test_list_refused_by_one_node() -> None:
     """If one node refuses, there is no list, because half of it would mislead."""
-    refused = ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    refused = ListGroupsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     with (
         Scripted({"ListGroups": [refused]}) as server,
         Client(server.bootstrap, WITHIN_S) as client,
-        pytest.raises(Refused, match=r"list of groups on .*COORDINATOR_LOAD_IN_PROGRESS"),
+        pytest.raises(Refused, match=r"list of groups on .*CLUSTER_AUTHORIZATION_FAILED"),
+    ):
+        list_groups(client)
+
+
+def test_a_list_waits_for_a_node_that_loads() -> None:
+    """A node that loads its groups is asked again until it has them, or until the deadline."""
+    loads = ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    answers = [loads, loads, ListGroupsResponse()]
+    with Scripted({"ListGroups": answers}) as server, Client(server.bootstrap, WITHIN_S) as client:
+        assert list_groups(client) == []
+    with (
+        Scripted({"ListGroups": [loads]}) as server,
+        Client(server.bootstrap, 0.5) as client,
+        pytest.raises(Refused, match="COORDINATOR_LOAD_IN_PROGRESS"),
     ):
         list_groups(client)
 
