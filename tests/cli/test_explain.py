@@ -693,24 +693,25 @@ def test_what_a_client_calls_itself_begins_no_line(server: Tenure) -> None:
         assert all(line.isprintable() for line in told.splitlines())
 
 
-def test_a_past_whose_beginning_is_gone(server: Tenure) -> None:
+def test_a_past_whose_beginning_is_gone() -> None:
     """After retention removed the oldest events, explain shows the others, read from either end."""
-    group = fresh_group()
-    (a,) = formed(server, group, "a")
-    rebalances(server, group, 1)
-    settle(a)
-    rebalances(server, group, 2)
-    asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=LATEST)
-    topics = [ListOffsetsRequest.ListOffsetsTopic(name=EVENTS_TOPIC, partitions=[asked])]
-    answer = a.connection.ask(ListOffsetsRequest(replica_id=-1, topics=topics), 7)
-    end = answer.topics[0].partitions[0].offset  # type: ignore[attr-defined]
-    gone = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=end - 1)
-    topic = DeleteRecordsRequest.DeleteRecordsTopic(name=EVENTS_TOPIC, partitions=[gone])
-    deleted = a.connection.ask(DeleteRecordsRequest(topics=[topic], timeout_ms=int(WITHIN_S * 1_000)), 2)
-    assert deleted.topics[0].partitions[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
-    (left,) = explained(server, group)["timeline"]
-    assert (left["generation_before"], left["outcome"]) == (1, "completed")
-    assert explained(server, group, "--last", "5")["timeline"] == [left]
+    with Tenure() as server:  # no other group may add events behind the last one
+        group = fresh_group()
+        (a,) = formed(server, group, "a")
+        rebalances(server, group, 1)
+        settle(a)
+        rebalances(server, group, 2)
+        asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=LATEST)
+        topics = [ListOffsetsRequest.ListOffsetsTopic(name=EVENTS_TOPIC, partitions=[asked])]
+        answer = a.connection.ask(ListOffsetsRequest(replica_id=-1, topics=topics), 7)
+        end = answer.topics[0].partitions[0].offset  # type: ignore[attr-defined]
+        gone = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=end - 1)
+        topic = DeleteRecordsRequest.DeleteRecordsTopic(name=EVENTS_TOPIC, partitions=[gone])
+        deleted = a.connection.ask(DeleteRecordsRequest(topics=[topic], timeout_ms=int(WITHIN_S * 1_000)), 2)
+        assert deleted.topics[0].partitions[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+        (left,) = explained(server, group)["timeline"]
+        assert (left["generation_before"], left["outcome"]) == (1, "completed")
+        assert explained(server, group, "--last", "5")["timeline"] == [left]
 
 
 def test_json_is_one_document(server: Tenure) -> None:

@@ -68,6 +68,8 @@ OURS_ALONE = {
     "JoinGroupRequest": {"join_reason"},
     "DescribeGroupsRequest": {"include_waiting"},
     "DescribedGroup": {"waiting"},
+    "DescribeClusterRequest": {"include_failing_logs"},
+    "DescribeClusterResponse": {"failing_logs", "failing_log_count"},
 }
 """Fields that are ours alone: Kafka's definitions don't have them."""
 
