@@ -23,7 +23,7 @@ from coordinator.log.segments.disk import Disk
 
 CALLS = (
     "open", "close", "lock", "size", "read", "write", "truncate", "fdatasync", "make_folder", "sync_folder",
-    "list_folder", "rename", "remove",
+    "list_folder", "rename", "remove", "open_to_read",
 )  # fmt: skip
 """The methods of Disk."""
 

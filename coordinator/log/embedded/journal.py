@@ -161,17 +161,8 @@ class Journal:
 
     def _recover(self) -> None:
         for done in recover(self._disk, self._data_dir, self._recovers):
-            self._report(
-                "journal_recovered",
-                partition=-1,
-                node=done.node_id,
-                partitions=len(done.partitions),
-                size=done.size,
-                left=done.left,
-            )
-            if done.torn is not None:
-                file, position, size = done.torn
-                self._report("journal_cut", partition=-1, file=str(file), position=position, size=size)
+            for name, fields in done.events():
+                self._report(name, partition=-1, **fields)
         self._must_recover = False
 
     def close(self) -> None:

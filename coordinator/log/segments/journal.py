@@ -60,6 +60,8 @@ _CRC = struct.Struct(">I")
 _CRC_AT = 8
 _COVERED_AT = 12
 _NAME = re.compile(r"\.journal-(\d+)\.([01])")
+_UNFINISHED = re.compile(r"\.journal-.*\.new")
+_last_read: dict[tuple[tuple[Path, int, int], ...], Contents] = {}
 _LEFT_NAME = re.compile(r"\.journal-left-(\d+)")
 
 
@@ -345,6 +347,28 @@ def redo_left(disk: Disk, data_dir: Path, partition: int) -> None:
     discard(disk, left.paths)
 
 
+def journaled(disk: Disk, data_dir: Path, partition: int) -> list[Extent]:
+    """Return what journals in a folder have for a partition, for a reader. Raises Damaged, OSError."""
+    left = read_left(disk, data_dir, partition)
+    found = [left] if left is not None else []
+    found += [_read_unchanged(disk, paths) for paths in node_files(disk, data_dir).values()]
+    for contents in found:
+        if partition in contents.damaged:
+            raise contents.damaged[partition]
+    return [extent for contents in found for extent in contents.extents.get(partition, ())]
+
+
+def _read_unchanged(disk: Disk, paths: Sequence[Path]) -> Contents:
+    """Read a journal, unless it was read last and hasn't changed: a reader asks for each partition."""
+    states = tuple((path, path.stat().st_ino, path.stat().st_mtime_ns) for path in paths)
+    found = _last_read.get(states)
+    if found is None:
+        found = read_files(disk, paths)
+        _last_read.clear()
+        _last_read[states] = found
+    return found
+
+
 class Recovery(NamedTuple):
     """What a recovery did with the journal of a node. size: bytes of batches. left: partitions that got a file each."""
 
@@ -354,6 +378,14 @@ class Recovery(NamedTuple):
     left: list[int]
     torn: Torn | None
 
+    def events(self) -> Iterator[tuple[str, dict[str, object]]]:
+        """The facts for an operator: names, and fields."""
+        counts = {"partitions": len(self.partitions), "size": self.size, "left": self.left}
+        yield "journal_recovered", {"node": self.node_id, **counts}
+        if self.torn is not None:
+            file, position, size = self.torn
+            yield "journal_cut", {"file": str(file), "position": position, "size": size}
+
 
 def recover(disk: Disk, data_dir: Path, node_id: int | None = None) -> list[Recovery]:
     """Bring journals back into the segments and remove them: a node's, or those of all nodes. None of them runs.
@@ -362,6 +394,9 @@ def recover(disk: Disk, data_dir: Path, node_id: int | None = None) -> list[Reco
     OSError: the journal stays then, and counts.
     """
     done = []
+    for name in disk.list_folder(data_dir):
+        if _UNFINISHED.fullmatch(name) and (node_id is None or name.startswith(f".journal-{node_id}.")):
+            disk.remove(data_dir / name)
     for node, paths in node_files(disk, data_dir).items():
         if node_id not in (None, node):
             continue
