@@ -272,22 +272,20 @@ class EmbeddedEngine:
         return others
 
     def _write_staged(self, window: list[tuple[Owned, list[_Append], Staged]]) -> None:
+        """Write a window to the journal, and report each append's outcome."""
         try:
             self._journal.make_room(window_size(staged.size for _, _, staged in window))
-            closed = [(own, appends) for own, appends, _ in window if own.log.closed_because]
-            window = [each for each in window if not each[0].log.closed_because]
-            if window:
-                self._journal.write([_extent(own, staged) for own, _, staged in window])
+            extents = [_extent(own, staged) for own, _, staged in window if own.log.is_open()]
+            if extents:
+                self._journal.write(extents)
         except OSError as error:
-            closed = [(own, appends) for own, appends, _ in window]
-            for own, _ in closed:
-                own.log.refuse(error)
-            window = []
+            for own, _, _ in window:
+                if own.log.is_open():
+                    own.log.refuse(error)
         for own, appends, staged in window:
-            own.log.journaled(staged)
-            self._tell(own, appends, len(staged.batches))
-        for own, appends in closed:
-            self._tell(own, appends, 0)
+            if own.log.is_open():
+                own.log.journaled(staged)
+            self._tell(own, appends, len(staged.batches) if own.log.is_open() else 0)
 
     def _set_cleaning(self, cleaning: Cleaning) -> None:
         self._cleaning = cleaning

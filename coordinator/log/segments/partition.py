@@ -351,7 +351,6 @@ class PartitionLog:
         self._counts.failed()
         self.close(error.strerror or str(error))
         self._must_mend = True
-        self._sync_count += 1
         with suppress(OSError, Damaged):  # the next read mends it again, and raises the error
             self._mend()
 
@@ -363,6 +362,7 @@ class PartitionLog:
         assert self._durable is not None
         segment, size = self._durable
         size -= sum(map(len, self._unsynced))
+        self._sync_count += 1  # what an fdatasync under way makes durable may be cut off now
         try:
             descriptor = self._disk.open(segment.path)
         except FileNotFoundError:
