@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
@@ -53,7 +53,7 @@ from coordinator.log.segments.journal import (
     recover,
     redo_left,
 )
-from coordinator.log.segments.partition import Unsynced
+from coordinator.log.segments.partition import Syncing
 
 JOURNAL_SIZE = 16 * 1024 * 1024
 """Bytes of both files together. A file of 8 MiB takes the commits of about a second of the busiest server, and 2,000
@@ -92,10 +92,10 @@ class _File:
 
 
 class _Synced(NamedTuple):
-    """A checkpoint of windows up to `sequence`: what was synced, each with its error."""
+    """A checkpoint of windows up to `sequence`."""
 
     sequence: int
-    results: list[tuple[Owned, Unsynced, OSError | None]]
+    logs: list[tuple[Owned, Syncing]]
 
 
 class Journal:
@@ -312,44 +312,57 @@ class Journal:
         """Do what is due."""
         now_s = time.monotonic()
         if self._write_due_s and now_s >= self._write_due_s:
-            self._write_logs()
+            self._write_due_s = 0.0
+            for own in self._behind():
+                own.log.write_journaled()
+                self._note_closed(own)
         if self._sync_due_s and now_s >= self._sync_due_s and self._checkpoint is None and not self._has_failed:
             self._begin_checkpoint()
 
-    def _write_logs(self) -> list[tuple[Owned, Unsynced]]:
-        """Let the logs write to their segments what only the journal has; return what is to be synced there."""
-        self._write_due_s = 0.0
-        handed = []
-        for own in self._owned.values():
-            if own.log.is_behind and own.log.is_open():
-                unsynced = own.log.write_journaled()
-                if own.log.is_open():
-                    handed.append((own, unsynced))
-                else:
-                    self._availability.failed(own.partition, own.log.closed_because)
-        return handed
+    def _behind(self) -> list[Owned]:
+        """The partitions whose open logs have something that their segments lack."""
+        return [own for own in self._owned.values() if own.log.is_behind and own.log.is_open()]
+
+    def _note_closed(self, own: Owned) -> None:
+        if not own.log.is_open():
+            self._availability.failed(own.partition, own.log.closed_because)
 
     def _begin_checkpoint(self) -> None:
-        sequence, handed = self._sequence, self._write_logs()
-        self._sync_due_s = 0.0
-        self._checkpoint = _on_a_thread(lambda: self._sync(sequence, handed))
+        logs = []
+        for own in self._behind():
+            syncing = own.log.begin_sync()
+            self._note_closed(own)
+            if syncing is not None:
+                logs.append((own, syncing))
+        self._write_due_s = self._sync_due_s = 0.0
+        checkpoint = _Synced(self._sequence, logs)
+        self._checkpoint = _on_a_thread(lambda: self._sync(checkpoint))
         self._checkpoint.add_done_callback(lambda _: self._wake(self._checkpoint_ended))
 
-    def _sync(self, sequence: int, handed: Iterable[tuple[Owned, Unsynced]]) -> _Synced:
-        """Sync segments; on a thread of its own."""
-        return _Synced(sequence, [(own, unsynced, self._sync_one(unsynced)) for own, unsynced in handed])
-
-    def _sync_one(self, unsynced: Unsynced) -> OSError | None:
-        try:
-            descriptor = self._disk.open(unsynced.segment.path)
+    def _sync(self, checkpoint: _Synced) -> _Synced:
+        """Sync the segments; on a thread of its own. Each gets a result, as its log may wait for it."""
+        mistake: BaseException | None = None
+        for _, syncing in checkpoint.logs:
             try:
-                self._disk.fdatasync(descriptor)
-            finally:
-                with suppress(OSError):  # the sync decided
-                    self._disk.close(descriptor)
-        except OSError as error:
-            return error
-        return None
+                if mistake is not None:
+                    raise mistake
+                self._sync_one(syncing.segment.path)
+            except OSError as error:
+                syncing.error.set_result(error)
+            except BaseException as error:  # noqa: BLE001 - who waits gets it
+                mistake = error
+                syncing.error.set_exception(error)
+            else:
+                syncing.error.set_result(None)
+        return checkpoint
+
+    def _sync_one(self, path: Path) -> None:
+        descriptor = self._disk.open(path)
+        try:
+            self._disk.fdatasync(descriptor)
+        finally:
+            with suppress(OSError):  # the sync decided
+                self._disk.close(descriptor)
 
     def _checkpoint_ended(self) -> None:
         """Take the results of a checkpoint, unless a window that waited for it has done so."""
@@ -380,11 +393,12 @@ class Journal:
         """Wait for the checkpoint, and tell the logs; return the last sequence number that it covers."""
         assert self._checkpoint is not None
         checkpoint, self._checkpoint = self._checkpoint, None
-        sequence, results = checkpoint.result()
-        for own, unsynced, error in results:
-            own.log.synced(unsynced, error)
-            if error is not None and own.valid():
-                self._availability.failed(own.partition, reason(error))
+        sequence, logs = checkpoint.result()
+        for own, syncing in logs:
+            was_open = own.log.is_open()
+            own.log.synced(syncing)
+            if was_open:
+                self._note_closed(own)
         return sequence
 
     def _secure(self, own: Owned) -> None:

@@ -43,7 +43,7 @@ from coordinator.log.engine import Damaged
 from coordinator.log.segments.disk import Disk, replace_file, write_all
 from coordinator.log.segments.segment import list_segments, partition_folder, segment_at
 from protocol.checksum import crc32c
-from protocol.records.batch import HEADER_SIZE, CorruptBatch, check_crc, peek_header
+from protocol.records.batch import CRC_START, HEADER_SIZE, CorruptBatch, check_crc, peek_header
 
 PAGE_SIZE = 4096
 """At least the size of a page and of a block of the file system, where both are what they nearly always are."""
@@ -300,7 +300,10 @@ def redo(disk: Disk, data_dir: Path, partition: int, extents: Sequence[Extent]) 
 
 
 def _differs(there: bytes, data: bytes) -> bool:
-    """Whether a whole batch is there that isn't in `data`: no interrupted write leaves one."""
+    """Whether a whole batch is there that isn't in `data`: no interrupted write leaves one.
+
+    What the batch's CRC doesn't cover may lie in another page, which was lost.
+    """
     at = 0
     while len(there) - at >= HEADER_SIZE:
         try:
@@ -308,7 +311,8 @@ def _differs(there: bytes, data: bytes) -> bool:
             check_crc(there, at, header)
         except CorruptBatch:
             return False
-        if there[at : at + header.size] != data[at : at + header.size]:
+        covered = slice(at + CRC_START, at + header.size)
+        if there[covered] != data[covered]:
             return True
         at += header.size
     return False

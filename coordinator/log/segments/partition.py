@@ -35,6 +35,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -64,12 +65,12 @@ class Staged(NamedTuple):
     next_offset: int
 
 
-class Unsynced(NamedTuple):
-    """What a segment may lack at a moment: so many batches, since the log's `sync_count`-th sync."""
+class Syncing(NamedTuple):
+    """An fdatasync of a segment on another thread, which makes so many batches durable there. error: its result."""
 
     segment: Segment
-    sync_count: int
     batches: int
+    error: Future[OSError | None]
 
 
 def _nothing() -> None:
@@ -118,7 +119,7 @@ class PartitionLog:
         # What the journal has and the segment perhaps hasn't: in all, and what wasn't handed to the system yet.
         self._unsynced: list[bytes] = []
         self._unwritten: list[bytes] = []
-        self._sync_count = 0
+        self._syncing: Syncing | None = None
 
     def is_open(self) -> bool:
         """Whether appends are taken."""
@@ -222,24 +223,31 @@ class PartitionLog:
         self._counts.failed()
         self.close(error.strerror or str(error))
 
-    def write_journaled(self) -> Unsynced:
-        """Hand the system what only the journal has; return what an fdatasync makes durable. Or the log is closed."""
-        if self._unwritten and self.is_open():
+    def write_journaled(self) -> None:
+        """Hand the system what only the journal has; if that fails, the log is closed."""
+        assert not self.closed_because
+        if self._unwritten:
             try:
                 self._write([])
             except OSError as error:
                 self._fail(error)
-        assert self._durable is not None
-        return Unsynced(self._durable.segment, self._sync_count, len(self._unsynced))
 
-    def synced(self, unsynced: Unsynced, error: OSError | None) -> None:
-        """Take the result of an fdatasync that somebody else has called after `write_journaled`."""
-        if unsynced.sync_count != self._sync_count:
-            return
-        if error is not None:
-            self._fail(error)
-        else:
-            del self._unsynced[: unsynced.batches]
+    def begin_sync(self) -> Syncing | None:
+        """Let the caller sync the segment on another thread, then call `synced`; None if the log is closed by this."""
+        self.write_journaled()
+        if not self.is_open():
+            return None
+        assert self._durable is not None
+        assert self._syncing is None
+        self._syncing = Syncing(self._durable.segment, len(self._unsynced), Future())
+        return self._syncing
+
+    def synced(self, syncing: Syncing) -> None:
+        """Take the result of an fdatasync that has ended, unless the log has waited for it."""
+        if self._syncing is syncing:
+            error = self._end_sync()
+            if error is not None:
+                self._fail(error)
 
     def sync(self) -> None:
         """Make durable in the segment what only the journal has. Raises Damaged, OSError; the log is closed then."""
@@ -262,7 +270,7 @@ class PartitionLog:
         assert not self.is_open()
         segment, size, _ = self.behind()
         self._durable = Durable(segment, size)
-        self._now_synced()
+        self._unsynced, self._unwritten = [], []
         self._must_mend = True
 
     def roll(self) -> None:
@@ -292,6 +300,10 @@ class PartitionLog:
 
     def _flush(self, batches: list[bytes], next_offset: int) -> None:
         """Make `batches` durable at the end of the newest segment, and what only the journal has."""
+        if self._syncing is not None:
+            error = self._end_sync()
+            if error is not None:
+                raise error
         if not batches and not self._unsynced:
             return
         assert self._durable is not None
@@ -302,7 +314,7 @@ class PartitionLog:
         written = time.perf_counter()
         self._disk.fdatasync(self._descriptor)
         ended = time.perf_counter()
-        self._now_synced()
+        self._unsynced = []
         appended = sum(map(len, batches))
         self._durable = Durable(segment, size + appended)
         if batches:
@@ -317,9 +329,14 @@ class PartitionLog:
         write_all(self._disk, self._descriptor, [*self._unwritten, *batches], position)
         self._unwritten = []
 
-    def _now_synced(self) -> None:
-        self._unsynced, self._unwritten = [], []
-        self._sync_count += 1
+    def _end_sync(self) -> OSError | None:
+        """Wait for the fdatasync under way, and return its error: no other one would report it again."""
+        assert self._syncing is not None
+        syncing, self._syncing = self._syncing, None
+        error = syncing.error.result()
+        if error is None:
+            del self._unsynced[: syncing.batches]
+        return error
 
     def _begin_segment(self, base_offset: int) -> None:
         """Create an empty segment, durably, and write to it from now on. All before it is made durable first."""
@@ -361,8 +378,9 @@ class PartitionLog:
         """
         assert self._durable is not None
         segment, size = self._durable
+        if self._syncing is not None:
+            self._end_sync()
         size -= sum(map(len, self._unsynced))
-        self._sync_count += 1  # what an fdatasync under way makes durable may be cut off now
         try:
             descriptor = self._disk.open(segment.path)
         except FileNotFoundError:
@@ -380,5 +398,5 @@ class PartitionLog:
             self._disk.fdatasync(descriptor)
         finally:
             self._disk.close(descriptor)
-        self._now_synced()
+        self._unsynced, self._unwritten = [], []
         self._must_mend = False

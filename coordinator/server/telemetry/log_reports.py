@@ -51,8 +51,8 @@ REPORTS = {
     "journal_recovered": Report(
         Level.INFO,
         lambda _, said: (
-            f"The journal of node {said['node']}: {said['size']} bytes of {said['partitions']} partitions read back"
-            + (f". The loads of these try again: {said['left']}" if said["left"] else "")
+            f"Journal of node {said['node']}: {said['size']} bytes of {said['partitions']} partitions read back"
+            + (f"; loads of these try again: {said['left']}" if said["left"] else "")
         ),
     ),
     "journal_cut": Report(
