@@ -58,7 +58,7 @@ REPORTS = {
     "journal_cut": Report(
         Level.WARN,
         lambda _, said: (
-            f"{said['size']} bytes from {said['position']} of {said['file']} are no whole window: an interrupted write, "
+            f"{said['size']} bytes at {said['position']} of {said['file']} are no whole window: an interrupted write; "
             "nothing of it was acknowledged"
         ),
     ),
