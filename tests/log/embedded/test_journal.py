@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 import threading
+import traceback
 from pathlib import Path
 from queue import SimpleQueue
 from random import Random
@@ -139,7 +141,9 @@ class TestWindow:
         go_on(None, 30)
         assert disk.waiting.wait(WITHIN_S)
         assert outcomes.empty()
-        threading.Timer(0.1, disk.gate.set).start()
+        while not is_in("_take_results"):
+            threading.Event().wait(0.001)
+        disk.gate.set()
         assert outcomes.get(timeout=WITHIN_S) is None
         engine.close()
         assert sum(counts.journal_waits.counts) > 0
@@ -178,6 +182,13 @@ class TestWindow:
         engine = journaling(tmp_path)
         assert [numbers_of(opened(engine, partition)[1]) for partition in (1, 2)] == [[0, 1]] * 2
         engine.close()
+
+
+def is_in(function: str) -> bool:
+    """Return whether an engine's thread is inside that function."""
+    (thread,) = [thread for thread in threading.enumerate() if thread.name == "log"]
+    frame = sys._current_frames().get(thread.ident or 0)
+    return any(each.f_code.co_name == function for each, _ in traceback.walk_stack(frame))
 
 
 def kill(engine: EmbeddedEngine, disk: FailingDisk) -> None:
