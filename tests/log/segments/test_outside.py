@@ -203,6 +203,8 @@ class TestJournal:
         disk.fails = lambda _name, _number: Killed()
         engine.acquire(48, lambda _: None)
         engine.close()
+        for descriptor in disk.descriptors:
+            os.close(descriptor)
         return {partition: list(range(partition, 20, 2)) for partition in range(2)}
 
     def numbers(self, path: Path) -> dict[int | None, list[int]]:
@@ -224,7 +226,7 @@ class TestJournal:
         files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
         sizes = [path.stat().st_size for path in sorted(tmp_path.rglob("*.log"))]
         assert self.numbers(tmp_path) == expected
-        last = sorted((tmp_path / "__consumer_offsets-0").glob("*.log"))[-1]
+        last = max((tmp_path / "__consumer_offsets-0").glob("*.log"))
         assert self.numbers(last)[0][-1] == 18
         assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == files
         engine = journaling(tmp_path)
