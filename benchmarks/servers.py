@@ -110,7 +110,7 @@ def tenure(
     folder = Path(tempfile.mkdtemp(prefix="tenure-bench-"))
     program = [str(Path(sys.executable).parent / "tenure")]
     if hangs or is_slow:
-        program = [sys.executable, "-m", f"tests.support.{'hanging' if hangs else 'slow'}"]
+        program = [sys.executable, "-m", "tests.support.hanging" if hangs else "benchmarks.slow"]
     command = [*program, "serve", "--listen", "127.0.0.1:0"]
     command += ["--data-dir", str(folder / "data")]
     for name, value in {**SETTINGS, **settings}.items():

@@ -1,4 +1,4 @@
-"""`python -m tests.support.slow serve ...`: `tenure serve` on a disk whose every sync takes SLOW_SYNC_MS longer.
+"""`python -m benchmarks.slow serve ...`: `tenure serve` on a disk whose every sync takes SLOW_SYNC_MS longer.
 
 As a volume in a cloud: several syncs at a time take as long as one.
 
