@@ -255,26 +255,26 @@ class EmbeddedEngine:
         """Write appends to the journal and report them; return those that don't go through it."""
         others: dict[Owned, list[_Append]] = {}
         staged: list[tuple[Owned, list[_Append], Staged]] = []
-        sizes: list[int] = []
+        size = 0
         for own, appends in window.items():
             batches = [records for append in appends for records in append.batches]
             stage = None if own.log.closed_because else own.log.stage(batches)
-            if stage is None or window_size([stage.size]) > self._journal.window_max:
+            if stage is None or window_size(1, stage.size) > self._journal.window_max:
                 others[own] = appends
                 continue
-            if window_size([*sizes, stage.size]) > self._journal.window_max:
-                self._write_staged(staged)
-                staged, sizes = [], []
+            if window_size(len(staged) + 1, size + stage.size) > self._journal.window_max:
+                self._write_staged(staged, size)
+                staged, size = [], 0
             staged.append((own, appends, stage))
-            sizes.append(stage.size)
+            size += stage.size
         if staged:
-            self._write_staged(staged)
+            self._write_staged(staged, size)
         return others
 
-    def _write_staged(self, window: list[tuple[Owned, list[_Append], Staged]]) -> None:
-        """Write a window to the journal, and report each append's outcome."""
+    def _write_staged(self, window: list[tuple[Owned, list[_Append], Staged]], size: int) -> None:
+        """Write a window of `size` bytes of batches to the journal, and report each append's outcome."""
         try:
-            self._journal.make_room(window_size(staged.size for _, _, staged in window))
+            self._journal.make_room(window_size(len(window), size))
             extents = [_extent(own, staged) for own, _, staged in window if own.log.is_open()]
             if extents:
                 self._journal.write(extents)

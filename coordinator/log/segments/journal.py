@@ -125,10 +125,9 @@ def padded(size: int) -> int:
     return -(-size // PAGE_SIZE) * PAGE_SIZE
 
 
-def window_size(extent_sizes: Iterable[int]) -> int:
-    """Return the bytes that a window of extents of these sizes takes in a file."""
-    sizes = list(extent_sizes)
-    return padded(_WINDOW.size + len(sizes) * _EXTENT.size + sum(sizes))
+def window_size(extent_count: int, size: int) -> int:
+    """Return the bytes that a window takes in a file, of so many extents with `size` bytes together."""
+    return padded(_WINDOW.size + extent_count * _EXTENT.size + size)
 
 
 def file_head(salt: bytes) -> bytes:

@@ -80,7 +80,7 @@ def test_size_of_a_window(tmp_path: Path) -> None:
     for size in (0, 1, 3_900, 4_000, 4_096, 9_000):
         extents = [Extent(0, 0, 0, [bytes(size)]), Extent(7, 0, 0, [b"a", b"b"])]
         parts, taken = encode_window(SALT, 1, 1, extents)
-        assert window_size([size, 2]) == taken == len(b"".join(parts))
+        assert window_size(2, size + 2) == taken == len(b"".join(parts))
         assert taken % PAGE_SIZE == 0
     starts = written(tmp_path / "file", (1, 1, extents_of(1, 10)))
     assert starts == [WINDOWS_AT, WINDOWS_AT + PAGE_SIZE]
