@@ -23,7 +23,7 @@ from coordinator.log.segments.disk import Disk
 
 CALLS = (
     "open", "close", "lock", "size", "read", "write", "truncate", "fdatasync", "make_folder", "sync_folder",
-    "list_folder", "rename", "remove", "open_to_read",
+    "list_folder", "rename", "remove",
 )  # fmt: skip
 """The methods of Disk."""
 
@@ -139,7 +139,7 @@ class SharedDisk(Disk):
 
     def __init__(self, disk: Disk) -> None:
         guard = threading.Lock()
-        for name in CALLS:
+        for name in (*CALLS, "open_to_read"):
             setattr(self, name, _guarded(getattr(disk, name), guard))
 
 
