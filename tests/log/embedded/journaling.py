@@ -156,9 +156,7 @@ def play_history(folder: Path, seed: int) -> tuple[int, int]:
         if run is not None:
             refused += run.refused
             run.close()
-        for thread in threading.enumerate():
-            if thread.name == "log-checkpoint":  # of an engine that was killed: the disk knows no processes
-                thread.join(WITHIN_S)
+        join_checkpoints()
         if chance.random() < 0.7:
             cut += 1
             disk.crash()
@@ -169,6 +167,13 @@ def play_history(folder: Path, seed: int) -> tuple[int, int]:
     last.close()
     assert not list(folder.glob(".journal*"))
     return cut, refused
+
+
+def join_checkpoints() -> None:
+    """Wait for the threads of a killed engine: a real one's end with it, and its descriptors become those of others."""
+    for thread in threading.enumerate():
+        if thread.name == "log-checkpoint":
+            thread.join(WITHIN_S)
 
 
 def failing(chance: Random, disk: FailingDisk, end: int) -> Callable[[str, int], BaseException | None]:

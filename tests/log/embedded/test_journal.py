@@ -20,7 +20,7 @@ from coordinator.log.segments.counts import Counts
 from coordinator.log.segments.journal import WINDOWS_AT, journal_path, left_path, node_files
 from tests.log.calls import Events, append, append_batch, load, numbers_of, opened, record
 from tests.log.disks import CrashingDisk, FailingDisk, Killed, fail_one
-from tests.log.embedded.journaling import JOURNAL_SIZE, Partition, Run, journaling, play_history
+from tests.log.embedded.journaling import JOURNAL_SIZE, Partition, Run, join_checkpoints, journaling, play_history
 from tests.support.patience import WITHIN_S
 
 HISTORIES = 10_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 200
@@ -196,6 +196,7 @@ def kill(engine: EmbeddedEngine, disk: FailingDisk) -> None:
     disk.fails = lambda _name, _number: Killed()
     engine.acquire(48, lambda _: None)
     engine.close()
+    join_checkpoints()
     for descriptor in disk.descriptors:
         os.close(descriptor)
     disk.descriptors.clear()
@@ -378,10 +379,3 @@ class TestCrash:
             refused += more[1]
         assert cut > HISTORIES
         assert refused > HISTORIES
-
-
-def join_checkpoints() -> None:
-    """Wait for the threads of engines that were killed."""
-    for thread in threading.enumerate():
-        if thread.name == "log-checkpoint":
-            thread.join(WITHIN_S)

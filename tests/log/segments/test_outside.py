@@ -21,7 +21,7 @@ from tests.cli.log.conftest import group_of, make_data_dir, offset_of, write_seg
 from tests.log.calls import append, record
 from tests.log.calls import opened as engine_opened
 from tests.log.disks import FailingDisk, Killed
-from tests.log.embedded.journaling import journaling
+from tests.log.embedded.journaling import join_checkpoints, journaling
 from tests.support.batches import old_messages
 
 BATCHES = [
@@ -203,6 +203,7 @@ class TestJournal:
         disk.fails = lambda _name, _number: Killed()
         engine.acquire(48, lambda _: None)
         engine.close()
+        join_checkpoints()
         for descriptor in disk.descriptors:
             os.close(descriptor)
         return {partition: list(range(partition, 20, 2)) for partition in range(2)}
