@@ -45,7 +45,7 @@ class Case(NamedTuple):
     settings of a second Tenure, which the work compares with the one that has `settings`; None if the work needs only
     one. fresh: it needs a new Apache Kafka too. repeat_max: the most repetitions, for a work that takes minutes.
     beside: the case before this one, whose repetitions alternate with these because the two are compared. hangs: the
-    disk of Tenure's events hangs.
+    disk of Tenure's events hangs. is_slow: each sync of its disk takes 2 ms longer.
     """
 
     name: str
@@ -60,6 +60,7 @@ class Case(NamedTuple):
     repeat_max: int = 100
     beside: str = ""
     hangs: bool = False
+    is_slow: bool = False
 
 
 CPU = "cpu_us_per_request"
@@ -79,6 +80,20 @@ def _heartbeat(connections: int) -> Case:
             Row(title + ": CPU, ratio to the echo", CPU, "", floor=1.25, to=To(server=ECHO)),
             Row(title + ": CPU", CPU, "us"),
         ),
+    )
+
+
+def _commit_spread(groups: int, *, is_slow: bool = False) -> Case:
+    """Commits of groups as they hash over 50 partitions."""
+    title = "OffsetCommit, 64 connections in {groups} groups" + ", 2 ms a sync" * is_slow
+    return Case(
+        f"commit-{groups}" + "-slow" * is_slow,
+        "commit",
+        {"partitions": 1, "groups": groups},
+        SHORT,
+        (Row(title + ": CPU", CPU, "us"), Row(title + ": commits", "requests_per_s", "/s")),
+        (TENURE,) if is_slow else KAFKAS,
+        is_slow=is_slow,
     )
 
 
@@ -168,12 +183,15 @@ CASES = (
         without={"tenure.workers": "1"},
     ),
     Case(
-        "commit",
+        "commit-one-partition",
         "commit",
         {"partitions": 1},
         SHORT,
         (Row("OffsetCommit, {partitions} partition, 64 connections: CPU", CPU, "us", floor=18),),
     ),
+    _commit_spread(10),
+    _commit_spread(50),
+    _commit_spread(50, is_slow=True),
     Case(
         "bounce",
         "bounce",

@@ -99,16 +99,18 @@ def echo(answer: bytes, cpus: set[int]) -> Iterator[Running]:
 
 
 @contextmanager
-def tenure(settings: Mapping[str, str], cpus: set[int], *, hangs: bool = False) -> Iterator[Running]:
+def tenure(
+    settings: Mapping[str, str], cpus: set[int], *, hangs: bool = False, is_slow: bool = False
+) -> Iterator[Running]:
     """Run Tenure from this tree, with its default logging, to a file.
 
-    hangs: the disk of its events hangs.
+    hangs: the disk of its events hangs. is_slow: each sync of its disk takes 2 ms longer.
     """
     prepare()
     folder = Path(tempfile.mkdtemp(prefix="tenure-bench-"))
-    program = (
-        [sys.executable, "-m", "tests.support.hanging"] if hangs else [str(Path(sys.executable).parent / "tenure")]
-    )
+    program = [str(Path(sys.executable).parent / "tenure")]
+    if hangs or is_slow:
+        program = [sys.executable, "-m", "tests.support.hanging" if hangs else "benchmarks.slow"]
     command = [*program, "serve", "--listen", "127.0.0.1:0"]
     command += ["--data-dir", str(folder / "data")]
     for name, value in {**SETTINGS, **settings}.items():

@@ -126,7 +126,9 @@ class Stage:
         if name == ECHO:
             return servers.echo(answer(case.work, case.parameters), self.server_cpus)
         if name == TENURE:
-            return servers.tenure({**case.settings, **self.settings}, self.server_cpus, hangs=case.hangs)
+            return servers.tenure(
+                {**case.settings, **self.settings}, self.server_cpus, hangs=case.hangs, is_slow=case.is_slow
+            )
         if ":" in name:
             return nullcontext(servers.given(name))
         if case.fresh:

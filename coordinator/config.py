@@ -458,6 +458,21 @@ class Config:
             high=INT64_MAX,
         ),
     )
+    journal_enable: bool = field(
+        default=False,
+        metadata=_spec(
+            "tenure.journal.enable", "Write the groups' records of all partitions to a journal first: one sync for all."
+        ),
+    )
+    journal_bytes: int = field(
+        default=16_777_216,
+        metadata=_spec(
+            "tenure.journal.bytes",
+            "The size of the journal on disk; the server keeps as much in memory at most.",
+            low=65_536,
+            high=INT32_MAX,
+        ),
+    )
     events_enable: bool = field(
         default=True,
         metadata=_spec("tenure.events.enable", "Write what happens to groups to the topic __rebalance_events."),

@@ -24,6 +24,7 @@ from coordinator.log.embedded.upkeep import Cleaning
 from coordinator.log.engine import EngineError, Unavailable
 from coordinator.log.meta import claim_folder, refuse_foreign
 from coordinator.log.segments.disk import Disk, reason
+from coordinator.log.segments.journal import recover
 from coordinator.log.segments.lock import lock_data_folder
 from coordinator.log.topics.folders import find_strays, set_aside_stray
 from coordinator.log.topics.list import TopicsFile, declare, kafka_id
@@ -128,6 +129,12 @@ def read_folder(config: Config, fresh_id: Callable[[], UUID]) -> Contents:
     return Contents(cluster_id, topics, file, notices)
 
 
+def recover_journals(config: Config) -> list[Notice]:
+    """Bring back what the journals of all nodes have, in the locked folder. Raises EngineError, OSError."""
+    done = recover(Disk(), Path(config.log_dirs))
+    return [Notice(name, fields) for recovery in done for name, fields in recovery.events()]
+
+
 def open_store(config: Config, fresh_id: Callable[[], UUID], report: Report, counts: Counts) -> Store:
     """Open the files of the data folder, for the only server that uses it."""
     check_folder(config)
@@ -137,7 +144,8 @@ def open_store(config: Config, fresh_id: Callable[[], UUID], report: Report, cou
     except BaseException:
         unlock()
         raise
-    engine = _engine(config, [config.node_id] * config.offsets_topic_num_partitions, report, counts)
+    owners = [config.node_id] * config.offsets_topic_num_partitions
+    engine = _engine(config, owners, report, counts, recovers_all=True)
     saving = ThreadPoolExecutor(1, thread_name_prefix="topics-file")
 
     def save_topics(topics: Iterable[Topic], done: Saved) -> None:
@@ -164,7 +172,7 @@ def open_share(
 ) -> Store:
     """Open the same files for the node of `config`, one of `node_ids`; its supervisor keeps the list of topics."""
     owners = [node_in_turn(partition, node_ids) for partition in range(config.offsets_topic_num_partitions)]
-    engine = _engine(config, owners, report, counts)
+    engine = _engine(config, owners, report, counts, recovers_all=False)
     folder = Path(config.log_dirs)
     return Store(
         engine, cluster_id, owners.__getitem__, {}, _refuse_to_save, folder, [], _cleaned_by(engine), engine.close
@@ -179,7 +187,9 @@ def in_memory(engine: Engine, config: Config, fresh_id: Callable[[], UUID], _rep
     return Store(engine, cluster_id, lambda _: config.node_id, topics, _at_once, None, [], lambda _: None, engine.close)
 
 
-def _engine(config: Config, owners: Sequence[int], report: Report, counts: Counts) -> EmbeddedEngine:
+def _engine(
+    config: Config, owners: Sequence[int], report: Report, counts: Counts, *, recovers_all: bool
+) -> EmbeddedEngine:
     return EmbeddedEngine(
         Path(config.log_dirs),
         config.offsets_topic_num_partitions,
@@ -188,6 +198,9 @@ def _engine(config: Config, owners: Sequence[int], report: Report, counts: Count
         cleaning=_cleaning(config),
         owners=owners,
         lock_folder=False,
+        journal=config.journal_enable,
+        journal_size=config.journal_bytes,
+        recovers_all=recovers_all,
         report=report,
         counts=counts,
     )

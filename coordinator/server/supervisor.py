@@ -35,7 +35,7 @@ from uuid import uuid4
 
 from coordinator.config import ConfigError, configs_of_workers
 from coordinator.log.engine import EngineError
-from coordinator.log.store import check_folder, lock_folder, read_folder
+from coordinator.log.store import check_folder, lock_folder, read_folder, recover_journals
 from coordinator.server.app import (
     STOP_WITHIN_S,
     Bound,
@@ -176,6 +176,7 @@ class Supervisor:
             self._workers.extend(Worker(each, bind_all(each)) for each in configs_of_workers(config))
             lock_folder(config)  # the lock holds until the last process has ended
             self._cluster_id, topics, file, notices = read_folder(config, uuid4)
+            notices += recover_journals(config)  # another number of workers may have written them
         except (ConfigError, EngineError, OSError) as error:
             raise StartFailed(reason(error)) from error
         for name, fields in notices:

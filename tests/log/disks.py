@@ -63,19 +63,22 @@ class FailingDisk(Disk):
 
     def open(self, path: Path, *, create: bool = False) -> int:
         self._count("open")
-        descriptor = super().open(path, create=create)
-        self.descriptors.add(descriptor)
+        with self._guard:
+            descriptor = super().open(path, create=create)
+            self.descriptors.add(descriptor)
         return descriptor
 
     def open_to_read(self, path: Path) -> int:
         self._count("open_to_read")
-        descriptor = super().open_to_read(path)
-        self.descriptors.add(descriptor)
+        with self._guard:
+            descriptor = super().open_to_read(path)
+            self.descriptors.add(descriptor)
         return descriptor
 
     def close(self, descriptor: int) -> None:
-        super().close(descriptor)  # the system closes it, whatever error it returns
-        self.descriptors.remove(descriptor)
+        with self._guard:  # or another thread opens a file of that number in between
+            super().close(descriptor)  # the system closes it, whatever error it returns
+            self.descriptors.remove(descriptor)
         self._count("close")
 
     def lock(self, descriptor: int) -> None:
@@ -136,7 +139,7 @@ class SharedDisk(Disk):
 
     def __init__(self, disk: Disk) -> None:
         guard = threading.Lock()
-        for name in CALLS:
+        for name in (*CALLS, "open_to_read"):
             setattr(self, name, _guarded(getattr(disk, name), guard))
 
 

@@ -79,6 +79,33 @@ class CompactingStore(EmbeddedStore):
         self.engine.start(self.tell)
 
 
+class JournalStore(EmbeddedStore):
+    """Files in a folder, behind a small journal."""
+
+    def start(self) -> None:
+        self.engine = EmbeddedEngine(
+            self._folder, PARTITION_COUNT, NODE_ID, journal=True, journal_size=65_536, disk=self._disk
+        )
+        self.engine.start(self.tell)
+
+
+class CompactingJournalStore(EmbeddedStore):
+    """Files in a folder behind a journal, which the engine compacts all the time."""
+
+    def start(self) -> None:
+        self.engine = EmbeddedEngine(
+            self._folder,
+            PARTITION_COUNT,
+            NODE_ID,
+            segment_size=400,
+            cleaning=Cleaning(min_cleanable_ratio=0.0, backoff_ms=1, roll_ms=0),
+            journal=True,
+            journal_size=65_536,
+            disk=self._disk,
+        )
+        self.engine.start(self.tell)
+
+
 class MemoryStore(Store):
     """An engine that is its own store."""
 
@@ -93,7 +120,7 @@ class MemoryStore(Store):
         self.engine.fail_next(Unavailable("No space left on device"))
 
 
-@pytest.fixture(params=[EmbeddedStore, CompactingStore, MemoryStore])
+@pytest.fixture(params=[EmbeddedStore, CompactingStore, JournalStore, CompactingJournalStore, MemoryStore])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """Yield a store with an engine running over it."""
     made: Store = request.param(tmp_path / "data")

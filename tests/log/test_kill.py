@@ -17,6 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from coordinator.log.embedded.engine import EmbeddedEngine
 from tests.log.appender import WINDOW
 from tests.log.calls import Events, numbers_of, opened
@@ -94,7 +96,14 @@ def kill_compaction(server: int) -> None:
                 os.kill(int(child), signal.SIGKILL)
 
 
-def test_killed_server(tmp_path: Path) -> None:
+@pytest.fixture(params=[False, True], ids=["no journal", "journal"])
+def journal(request: pytest.FixtureRequest) -> bool:
+    """Whether the servers and engines have a journal."""
+    found: bool = request.param
+    return found
+
+
+def test_killed_server(tmp_path: Path, journal: bool) -> None:
     """After each kill, under load or in the middle of a start, a server keeps everything it acknowledged.
 
     Players join, restart static members, commit, leave, delete groups, create topics; generations don't fall.
@@ -102,7 +111,8 @@ def test_killed_server(tmp_path: Path) -> None:
     """
     chance = Random(7)
     load = Load(chance)
-    server = Tenure(SETTINGS, directory=tmp_path)
+    settings = {**SETTINGS, "tenure.journal.enable": str(journal).lower(), "tenure.journal.bytes": 65_536}
+    server = Tenure(settings, directory=tmp_path)
     start_s = 1.0
     try:
         for round_ in range(ROUNDS):
@@ -123,9 +133,9 @@ def test_killed_server(tmp_path: Path) -> None:
         server.close()
 
 
-def killed_appender(data_dir: Path, first: int, lines: int, *keys: str) -> list[int]:
+def killed_appender(data_dir: Path, first: int, lines: int, *more: str) -> list[int]:
     """Run the process until it has acknowledged `lines` records and kill it; return all it acknowledged."""
-    command = [sys.executable, "-m", "tests.log.appender", str(data_dir), str(first), *keys]
+    command = [sys.executable, "-m", "tests.log.appender", str(data_dir), str(first), *more]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as process:
         assert process.stdout is not None
         told = b"".join(process.stdout.readline() for _ in range(lines))
@@ -134,13 +144,13 @@ def killed_appender(data_dir: Path, first: int, lines: int, *keys: str) -> list[
     return [int(line) for line in told.splitlines()]
 
 
-def test_killed_while_appending(tmp_path: Path) -> None:
+def test_killed_while_appending(tmp_path: Path, journal: bool) -> None:
     """After each kill a log has every acknowledged record once, in order, and at most those under way beyond them."""
     chance = Random(3)
     found: list[int] = []
     for _ in range(ROUNDS):
         first = len(found)
-        acknowledged = killed_appender(tmp_path, first, chance.randint(1, 500))
+        acknowledged = killed_appender(tmp_path, first, chance.randint(1, 500), str(int(journal)))
         assert acknowledged == list(range(first, first + len(acknowledged)))
         events = Events()
         engine = EmbeddedEngine(tmp_path, 3, 1, report=events)
@@ -149,17 +159,17 @@ def test_killed_while_appending(tmp_path: Path) -> None:
         engine.close()
         assert found == list(range(len(found)))
         assert 0 <= len(found) - (first + len(acknowledged)) <= WINDOW
-        assert set(events.names()) <= {"tail_cut"}
+        assert set(events.names()) <= {"tail_cut", "journal_recovered", "journal_cut"}
 
 
-def test_killed_while_compacting(tmp_path: Path) -> None:
+def test_killed_while_compacting(tmp_path: Path, journal: bool) -> None:
     """After each kill, a compacted log has the last acknowledged record of each key, or one attempted later."""
     chance = Random(5)
     keys = 40
     first = 0
     fewest = []
     for _ in range(ROUNDS):
-        acknowledged = killed_appender(tmp_path, first, chance.randint(200, 1_000), str(keys))
+        acknowledged = killed_appender(tmp_path, first, chance.randint(200, 1_000), str(int(journal)), str(keys))
         first += len(acknowledged) + WINDOW
         events = Events()
         engine = EmbeddedEngine(tmp_path, 3, 1, report=events)
@@ -173,6 +183,6 @@ def test_killed_while_compacting(tmp_path: Path) -> None:
             found = int(last[b"key-%d" % (number % keys)].value or b"")
             assert number <= found <= newest + WINDOW
             assert found % keys == number % keys
-        assert set(events.names()) <= {"tail_cut"}
+        assert set(events.names()) <= {"tail_cut", "journal_recovered", "journal_cut"}
         fewest.append(first - len(records))
     assert max(fewest) > 1_000

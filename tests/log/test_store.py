@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -15,8 +16,12 @@ from coordinator.config import Config, ConfigError, load
 from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.memory import MemoryEngine
 from coordinator.log.segments.counts import Counts
-from coordinator.log.store import Store, in_memory, node_in_turn, open_share, open_store
+from coordinator.log.segments.journal import node_files
+from coordinator.log.store import Store, in_memory, node_in_turn, open_share, open_store, recover_journals
 from coordinator.log.topics.list import Topic
+from tests.log.calls import append, numbers_of, record
+from tests.log.calls import opened as opened_partition
+from tests.log.disks import FailingDisk
 from tests.support.patience import WITHIN_S
 
 
@@ -43,6 +48,38 @@ def saved(store: Store, topics: list[Topic]) -> Any:
     store.save_topics(topics, done)
     assert there.wait(WITHIN_S)
     return outcomes[0]
+
+
+@pytest.mark.parametrize("is_supervised", [False, True])
+def test_journals_of_other_nodes(tmp_path: Path, is_supervised: bool) -> None:
+    """A start has what every worker's journal had, whatever the number of workers was: of a server, or a supervisor."""
+    config = config_in(tmp_path / "data", "tenure.journal.enable=true")
+    opened(config).close()
+    for node in (1, 2):
+        disk = FailingDisk()
+        engine = EmbeddedEngine(tmp_path / "data", 4, node, journal=True, lock_folder=False, disk=disk)
+        engine.start(lambda *_: None)
+        own, _ = opened_partition(engine, node)
+        assert [append(engine, own, record(number)) for number in range(2)] == [None, None]
+        left = {path: path.read_bytes() for path in node_files(disk, tmp_path / "data")[node]}
+        segment = next((tmp_path / "data" / f"__consumer_offsets-{node}").glob("*.log"))
+        size = segment.stat().st_size
+        engine.close()
+        os.truncate(segment, size)  # as a power cut leaves it
+        for path, content in left.items():
+            path.write_bytes(content)
+        if node == 1:
+            for path in left:
+                path.rename(tmp_path / path.name)
+    for path in tmp_path.glob(".journal*"):
+        path.rename(tmp_path / "data" / path.name)
+    if is_supervised:
+        notices = recover_journals(config)
+        assert [notice.fields["node"] for notice in notices] == [1, 2]
+        assert not list((tmp_path / "data").glob(".journal*"))
+    store = opened(config)
+    assert [numbers_of(opened_partition(store.engine, node)[1]) for node in (1, 2)] == [[0, 1]] * 2
+    store.close()
 
 
 def test_a_store_outlives_the_process(tmp_path: Path) -> None:

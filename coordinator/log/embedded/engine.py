@@ -11,6 +11,9 @@ no append waits for others. If several partitions have appends, a pool of thread
 same time, one log per thread, and the engine's thread waits for the pool. The engine reads loads page by page between
 the windows of appends, so that a large partition doesn't delay the others.
 
+With a journal (journal.py), one write and one fdatasync serve all partitions of a window, on the engine's thread.
+Appends that begin a segment, or that no file of the journal has room for, take the way above.
+
 Compaction (compaction/cleaner.py) uses a thread that waits and a process that works. Between the windows of appends the
 engine's thread chooses partitions to compact, and swaps in the files that the process wrote, one at a time.
 
@@ -33,6 +36,7 @@ from typing import NamedTuple
 
 from coordinator.log.compaction.cleaner import Cleaner, call_on
 from coordinator.log.embedded.compactions import Compactions
+from coordinator.log.embedded.journal import JOURNAL_SIZE, Journal
 from coordinator.log.embedded.loads import Loads
 from coordinator.log.embedded.ownership import Owned, fenced, lock_partition
 from coordinator.log.embedded.report import Availability, Report, ignore
@@ -40,8 +44,9 @@ from coordinator.log.embedded.upkeep import Cleaning, Upkeep
 from coordinator.log.engine import Acquired, Appended, Damaged, Done, OnOwnership, Ownership, Page, Unavailable
 from coordinator.log.segments.counts import Counts
 from coordinator.log.segments.disk import Disk, reason
+from coordinator.log.segments.journal import Extent, window_size
 from coordinator.log.segments.lock import Lock, lock_data_folder
-from coordinator.log.segments.partition import PartitionLog
+from coordinator.log.segments.partition import PartitionLog, Staged
 from coordinator.log.segments.segment import partition_folder
 from protocol.records.batch import Record
 
@@ -69,6 +74,8 @@ class EmbeddedEngine:
     owners: the node that owns each partition, if there are several nodes; this engine acquires only its own partitions.
     syncs_max: partitions that the engine writes at the same time; 1: one after the other, on the engine's thread.
     lock_folder: False if a supervisor of several workers holds the lock of the data folder.
+    journal: write windows to a journal of `journal_size` bytes first. recovers_all: at the start, bring back what the
+    journals of all nodes have, not only this node's: no other engine uses the folder.
     counts: counts the appends and compactions.
     """
 
@@ -83,6 +90,9 @@ class EmbeddedEngine:
         owners: Sequence[int] | None = None,
         syncs_max: int = SYNCS_MAX,
         lock_folder: bool = True,
+        journal: bool = False,
+        journal_size: int = JOURNAL_SIZE,
+        recovers_all: bool = True,
         report: Report = ignore,
         disk: Disk | None = None,
         counts: Counts | None = None,
@@ -106,6 +116,19 @@ class EmbeddedEngine:
         self._pool: ThreadPoolExecutor | None = None
         self._owned: dict[int, Owned] = {}
         self._availability = Availability(report)
+        self._has_journal = journal
+        self._journal = Journal(
+            self._disk,
+            data_dir,
+            node_id,
+            journal_size,
+            recovers_all=recovers_all,
+            owned=self._owned,
+            report=report,
+            availability=self._availability,
+            counts=self._counts,
+            wake=self._queue.put,
+        )
         self._loads = Loads(report, self._availability, self._report_epoch)
         self._is_closing = False
         self._cleaner: Cleaner | None = None
@@ -114,13 +137,18 @@ class EmbeddedEngine:
             self._cleaner = Cleaner(cleaning.backoff_ms, compactions.find, compactions.finish, self._call_and_wait)
 
     def start(self, on_ownership: OnOwnership) -> None:
-        """See Engine. Raises DataFolderLocked, or Unavailable if the data folder can't be used."""
+        """See Engine. Raises DataFolderLocked, Unavailable if the data folder can't be used, Damaged (a journal)."""
         self._on_ownership = on_ownership
         try:
             if self._lock_folder:
                 self._folder_lock = lock_data_folder(self._disk, self._data_dir)
         except OSError as error:
             raise Unavailable(f"the data folder {self._data_dir}: {reason(error)}") from error
+        try:
+            self._journal.start()
+        except Damaged:
+            self._release_folder()
+            raise
         self._queue.put(self._report_owners)
         self._thread.start()
         if self._cleaner is not None:
@@ -168,16 +196,17 @@ class EmbeddedEngine:
         try:
             while not self._is_closing:
                 self._work(self._take_calls())
+                self._journal.work()
                 self._loads.read_page()
         except BaseException as error:
             self._report("engine_failed", partition=-1, error=repr(error))
             raise
 
     def _take_calls(self) -> list[_Append | Callable[[], None]]:
-        """Take all queued calls. If there are none and no load is in progress, wait for one."""
+        """Take all queued calls. If there are none and nothing else is to do, wait for one."""
         calls = []
         with suppress(Empty):
-            calls.append(self._queue.get(block=not self._loads))
+            calls.append(self._queue.get(block=not self._loads, timeout=self._journal.due_s()))
             while len(calls) < WINDOW_MAX:
                 calls.append(self._queue.get_nowait())
         return calls
@@ -194,19 +223,25 @@ class EmbeddedEngine:
         self._write(window)
 
     def _write(self, window: dict[Owned, list[_Append]]) -> None:
+        if self._has_journal:
+            window = self._write_journal(window)
         items = window.items()
         for (own, appends), outcome in zip(items, self._append(items), strict=True):
-            durable = outcome or 0
-            for append in appends:
-                wanted = len(append.batches)
-                if durable >= wanted:
-                    append.done(wanted, None)
-                    durable -= wanted
-                    continue
-                if outcome is not None:
-                    self._availability.failed(own.partition, own.log.closed_because)
-                append.done(durable, Unavailable(own.log.closed_because) if own.valid() else fenced(own))
-                durable = 0
+            self._tell(own, appends, outcome)
+
+    def _tell(self, own: Owned, appends: list[_Append], outcome: int | None) -> None:
+        """Report the outcomes. outcome: as of `_append_to`."""
+        durable = outcome or 0
+        for append in appends:
+            wanted = len(append.batches)
+            if durable >= wanted:
+                append.done(wanted, None)
+                durable -= wanted
+                continue
+            if outcome is not None:
+                self._availability.failed(own.partition, own.log.closed_because)
+            append.done(durable, Unavailable(own.log.closed_because) if own.valid() else fenced(own))
+            durable = 0
 
     def _append(self, items: ItemsView[Owned, list[_Append]]) -> Iterable[int | None]:
         """Return the result of `_append_to` for each item, in order. The first use creates the pool's threads."""
@@ -215,6 +250,42 @@ class EmbeddedEngine:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._syncs_max, thread_name_prefix="log-sync")
         return self._pool.map(_append_to, items)
+
+    def _write_journal(self, window: dict[Owned, list[_Append]]) -> dict[Owned, list[_Append]]:
+        """Write appends to the journal and report them; return those that don't go through it."""
+        others: dict[Owned, list[_Append]] = {}
+        staged: list[tuple[Owned, list[_Append], Staged]] = []
+        size = 0
+        for own, appends in window.items():
+            batches = [records for append in appends for records in append.batches]
+            stage = None if own.log.closed_because else own.log.stage(batches)
+            if stage is None or window_size(1, stage.size) > self._journal.window_max:
+                others[own] = appends
+                continue
+            if window_size(len(staged) + 1, size + stage.size) > self._journal.window_max:
+                self._write_staged(staged, size)
+                staged, size = [], 0
+            staged.append((own, appends, stage))
+            size += stage.size
+        if staged:
+            self._write_staged(staged, size)
+        return others
+
+    def _write_staged(self, window: list[tuple[Owned, list[_Append], Staged]], size: int) -> None:
+        """Write a window of `size` bytes of batches to the journal, and report each append's outcome."""
+        try:
+            self._journal.make_room(window_size(len(window), size))
+            extents = [_extent(own, staged) for own, _, staged in window if own.log.is_open()]
+            if extents:
+                self._journal.write(extents)
+        except OSError as error:
+            for own, _, _ in window:
+                if own.log.is_open():
+                    own.log.refuse(error)
+        for own, appends, staged in window:
+            if own.log.is_open():
+                own.log.journaled(staged)
+            self._tell(own, appends, len(staged.batches) if own.log.is_open() else 0)
 
     def _set_cleaning(self, cleaning: Cleaning) -> None:
         self._cleaning = cleaning
@@ -244,7 +315,8 @@ class EmbeddedEngine:
         lock, epoch = lock_partition(self._disk, self._data_dir, partition)
         folder = partition_folder(self._data_dir, partition)
         cut = partial(self._report_cut, partition)
-        log = PartitionLog(self._disk, folder, epoch, self._segment_size, cut, self._counts)
+        before_read = partial(self._journal.before_read, partition)
+        log = PartitionLog(self._disk, folder, epoch, self._segment_size, cut, self._counts, before_read)
         upkeep = (
             Upkeep(self._disk, partition, folder, log, self._segment_size, self._cleaning) if self._cleaning else None
         )
@@ -260,15 +332,20 @@ class EmbeddedEngine:
     def _end(self, own: Owned) -> None:
         own.end()
         self._loads.end(own, fenced(own))
+        self._journal.end(own)
         own.release_lock()
 
     def _close(self) -> None:
         for own in list(self._owned.values()):
             self._release(own, lambda _outcome: None)
+        self._journal.close()
+        self._release_folder()
+        self._is_closing = True
+
+    def _release_folder(self) -> None:
         if self._folder_lock is not None:
             with suppress(OSError):
                 self._folder_lock.release()
-        self._is_closing = True
 
     def _call_and_wait(self, call: Callable[[], object]) -> object:
         """Run `call` on the engine's thread, in the order of the queue, and wait; None if that thread has ended."""
@@ -288,6 +365,10 @@ class EmbeddedEngine:
 
     def _report_cut(self, partition: int, file: Path, position: int, size: int) -> None:
         self._report("tail_cut", partition=partition, file=str(file), position=position, size=size)
+
+
+def _extent(own: Owned, staged: Staged) -> Extent:
+    return Extent(own.partition, staged.segment.base_offset, staged.position, staged.batches)
 
 
 def _append_to(item: tuple[Owned, list[_Append]]) -> int | None:

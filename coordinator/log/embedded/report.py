@@ -21,6 +21,9 @@ class Report(Protocol):
     load_progress: `percent` of the partition is read; every few seconds of a long load.
     transactions_open: the log has `transactions` without an end, with `commits` of offsets that don't count. They count
     only if the transactions' coordinator ends the transactions; this server can't.
+    journal_recovered: the journal of `node` had `size` bytes of so many `partitions` when its engine ended; they are in
+    the segments. The partitions in `left` couldn't take them yet; their loads try again. journal_cut: a crash had
+    interrupted a window of `size` bytes at `position` of `file`. `partition` is -1 for both.
     engine_failed: an `error` in the program ended the engine's thread (partition -1); nothing is written after that.
     """
 

@@ -44,6 +44,7 @@ class Counts:
     part of it that fdatasync took. bytes: appended. failures: appends that a disk failed for. compactions: those that
     were done, in seconds; compaction_failures: those put off. bytes_before, bytes_after: of the closed segments
     of logs that were compacted. dirty_ratio: of the log that needs a compaction most, from 0 to 1, as of the last look.
+    journal_waits: how long windows waited for room in the journal, in seconds, for each that did.
     """
 
     def __init__(self) -> None:
@@ -56,6 +57,7 @@ class Counts:
         self.bytes_before = 0
         self.bytes_after = 0
         self.dirty_ratio = 0.0
+        self.journal_waits = Histogram(DISK_SECONDS)
         # Several threads of one engine append at the same time, each to another log.
         self._guard = Lock()
 
@@ -65,6 +67,10 @@ class Counts:
             self.appends.add(append_s)
             self.flushes.add(flush_s)
             self.bytes += size
+
+    def journal_waited(self, wait_s: float) -> None:
+        """Count a window that waited for room in the journal."""
+        self.journal_waits.add(wait_s)
 
     def failed(self) -> None:
         """Count an append that failed."""

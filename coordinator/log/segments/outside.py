@@ -9,6 +9,10 @@ record whose tombstone is gone. So all segments of a partition are opened before
 the last is open, each is still the file of its name and no new segments exist: then all of them existed at one moment.
 Otherwise all are opened again. An unfinished compaction is read as if it were finished (swap.py).
 
+A server with a journal writes to the journal first, and after a power cut only the journal may have the last batches
+(journal.py). They are read as if they were in their segment: if they aren't, or not yet, the segment is read from a
+copy that has them. The journal is read first: what it doesn't need any more then, the segments have.
+
 Bytes that are no batch are read as a `NoBatch`. Reading goes on at the next batch with the right CRC, so one damaged
 batch doesn't hide the batches behind it.
 
@@ -20,19 +24,25 @@ from __future__ import annotations
 import errno
 import os
 import re
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from coordinator.log.engine import Damaged
 from coordinator.log.segments.damage import Search, is_whole_but_for_its_frame, makes_sense
-from coordinator.log.segments.disk import Disk
-from coordinator.log.segments.segment import OFFSETS_TOPIC, Frame, Segment, read_frames, segments_among
+from coordinator.log.segments.disk import Disk, write_all
+from coordinator.log.segments.journal import Extent, journaled
+from coordinator.log.segments.segment import OFFSETS_TOPIC, Frame, Segment, list_segments, read_frames, segments_among
 from coordinator.log.segments.swap import segments_as_swapped
 from protocol.records.batch import CorruptBatch
 
 OPEN_ATTEMPTS = 1_000
 """A swap takes some ms, and the next comes seconds later: a reader that needs more attempts isn't looking at a log."""
+
+JOURNAL_ATTEMPTS = 5
+"""A journal that looks damaged is read anew so often: its engine may have begun one of its files anew meanwhile."""
 
 _FOLDER_NAME = re.compile(rf"{OFFSETS_TOPIC}-(\d+)")
 
@@ -103,6 +113,7 @@ def size_of(logs: Sequence[Log]) -> int:
 @contextmanager
 def opened(log: Log) -> Iterator[list[OpenSegment]]:
     """The segments of a log as they were at one moment, oldest first, until the block ends. Raises OSError."""
+    extents = _journaled(log)
     for _ in range(OPEN_ATTEMPTS):
         segments = _open(log)
         if segments is not None:
@@ -110,9 +121,57 @@ def opened(log: Log) -> Iterator[list[OpenSegment]]:
     else:
         raise OSError(errno.EAGAIN, "segments are replaced all the time", str(log.folder))
     try:
+        if segments and extents and _is_newest(log):
+            segments[-1] = _overlaid(segments[-1], extents)
         yield segments
     finally:
         _close(segments)
+
+
+def _journaled(log: Log) -> list[Extent]:
+    """What journals have for a log. Raises OSError, also if a journal is damaged."""
+    data_dir = log.folder.absolute().parent
+    partition = _partition_of(log.folder.absolute())
+    if partition is None:
+        return []
+    for attempt in range(OPEN_ATTEMPTS):
+        try:
+            return journaled(Disk(), data_dir, partition)
+        except FileNotFoundError:
+            continue  # its engine has removed it
+        except Damaged as damage:
+            if attempt > JOURNAL_ATTEMPTS:  # or its engine was writing to it
+                raise OSError(errno.EBADMSG, damage.reason, f"{damage.file} at byte {damage.position}") from damage
+    raise OSError(errno.EAGAIN, "journals are replaced all the time", str(data_dir))
+
+
+def _is_newest(log: Log) -> bool:
+    """Whether the last segment that counts is the newest of the folder."""
+    return log.file is None or list_segments(Disk(), log.folder)[-1:] == _segments(Disk(), log)
+
+
+def _overlaid(segment: OpenSegment, extents: Sequence[Extent]) -> OpenSegment:
+    """The newest segment, with what the journal has for it."""
+    disk = Disk()
+    counted = [extent for extent in extents if extent.base_offset == segment.base_offset]
+    if any(extent.base_offset > segment.base_offset for extent in extents):
+        raise OSError(errno.ENOENT, "it is gone, and the journal has batches for it", str(segment.path))
+    end = segment.size
+    content = b""
+    for extent in counted:
+        data = b"".join(extent.data)
+        if disk.read(segment.descriptor, len(data), extent.position) != data or extent.position + len(data) > end:
+            content = content or disk.read(segment.descriptor, segment.size, 0)
+            if extent.position > len(content):
+                break  # what is missing was durable: whoever reads the segment finds that
+            content = content[: extent.position] + data + content[extent.position + len(data) :]
+    if not content:
+        return segment
+    with tempfile.TemporaryFile() as copy:
+        descriptor = os.dup(copy.fileno())
+    write_all(disk, descriptor, [content], 0)
+    os.close(segment.descriptor)
+    return segment._replace(descriptor=descriptor, size=len(content))
 
 
 def _open(log: Log) -> list[OpenSegment] | None:

@@ -18,9 +18,15 @@ for which an earlier one has failed:
 - The fdatasync at the end of `read` may fail, with bytes of a killed process in the file that are perhaps not on the
   disk yet. Then the next `read` first writes the whole newest segment again, in place.
 
-One case isn't covered: a process is killed between a failed fdatasync and the cut. The next process sees whole batches
-in the cache and can't know that the disk lacks them. A power cut may then lose appends that were refused first and were
-read back later.
+**With a journal** (journal.py) the journal makes an append durable in place of the segment's fdatasync. `stage` makes
+the bytes, and `journaled` takes them as appended once the journal has them. The segment's file gets them later
+(`write_journaled`), and a later fdatasync makes them durable there (`sync`). Until then the log keeps them in memory:
+if the segment fails, they are written again, behind what is durable in the segment. A segment is synced before the next
+one begins. An append that begins a segment doesn't go through the journal, and syncs what came before it.
+
+Without a journal, one case isn't covered: a process is killed between a failed fdatasync and the cut. The next process
+sees whole batches in the cache and can't know that the disk lacks them. A power cut may then lose appends that were
+refused first and were read back later.
 
 House rule: if a method raises in its middle, the next `read` finds a state that it can mend.
 """
@@ -28,9 +34,11 @@ House rule: if a method raises in its middle, the next `read` finds a state that
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from coordinator.log.engine import Damaged
 from coordinator.log.segments.counts import Counts
@@ -47,6 +55,28 @@ _BLOCK_SIZE = 4096
 """At least the size of a page and of a block of the file system, where both are what they nearly always are."""
 
 
+class Staged(NamedTuple):
+    """Batches for the journal, in bytes, to stand at `position` of the newest segment. next_offset: behind them."""
+
+    segment: Segment
+    position: int
+    batches: list[bytes]
+    size: int
+    next_offset: int
+
+
+class Syncing(NamedTuple):
+    """An fdatasync of a segment on another thread, which makes so many batches durable there. error: its result."""
+
+    segment: Segment
+    batches: int
+    error: Future[OSError | None]
+
+
+def _nothing() -> None:
+    pass
+
+
 class PartitionLog:
     """The log in `folder`, written with `epoch`, in segments of up to `segment_size` bytes.
 
@@ -54,10 +84,18 @@ class PartitionLog:
     closed_because: why appends aren't taken, "" while they are. reads: how often `read` was begun.
     progress: of a `read` that is under way, from 0 to 1. open_transactions, waiting_commits: what the last one found,
     transactions without an end and the records in there that don't count yet. counts: where appends are counted.
+    before_read: called before the files are read; raises as `read` does.
     """
 
     def __init__(
-        self, disk: Disk, folder: Path, epoch: int, segment_size: int, cut: Cut, counts: Counts | None = None
+        self,
+        disk: Disk,
+        folder: Path,
+        epoch: int,
+        segment_size: int,
+        cut: Cut,
+        counts: Counts | None = None,
+        before_read: Callable[[], None] = _nothing,
     ) -> None:
         self.closed_because = "not loaded"
         self.progress = 0.0
@@ -77,6 +115,11 @@ class PartitionLog:
         self._durable: Durable | None = None
         self._must_mend = False
         self._must_rewrite = False
+        self._before_read = before_read
+        # What the journal has and the segment perhaps hasn't: in all, and what wasn't handed to the system yet.
+        self._unsynced: list[bytes] = []
+        self._unwritten: list[bytes] = []
+        self._syncing: Syncing | None = None
 
     def is_open(self) -> bool:
         """Whether appends are taken."""
@@ -89,8 +132,13 @@ class PartitionLog:
 
     @property
     def size(self) -> int:
-        """Bytes of the newest segment, all durable, in an open log."""
+        """Bytes of the newest segment, all durable there or in the journal, in an open log."""
         return self._durable.size if self._durable else 0
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether only the journal makes the last appends durable."""
+        return bool(self._unsynced)
 
     def read(self) -> Generator[list[Record]]:
         """Yield pages of records, oldest first; after the last page all of them are durable and the log is open.
@@ -100,8 +148,9 @@ class PartitionLog:
         self.close("it is being loaded")
         self.reads += 1
         recover_swaps(self._disk, self._folder)
-        if self._must_mend:
+        if self._must_mend or self._unsynced:
             self._mend()
+        self._before_read()
         reader = LogReader(self._disk, self._folder, self._durable, self._cut)
         for page in reader.pages():
             self.progress = reader.progress
@@ -144,6 +193,86 @@ class PartitionLog:
             return durable
         return len(appends)
 
+    def stage(self, appends: Sequence[list[Record]]) -> Staged | None:
+        """Encode each list of records as a batch for the journal; None if they need a new segment (`append`)."""
+        assert not self.closed_because
+        if self._durable is None:
+            return None
+        segment, size = self._durable
+        staged = Staged(segment, size, [], 0, self._next_offset)
+        next_offset = self._next_offset
+        for records in appends:
+            batch = encode_batch(records, next_offset, self.epoch)
+            next_offset += len(records)
+            if self._is_full(size, len(batch), next_offset):
+                return None
+            staged.batches.append(batch)
+            size += len(batch)
+        return staged._replace(size=size - staged.position, next_offset=next_offset)
+
+    def journaled(self, staged: Staged) -> None:
+        """The journal has made durable what was staged last."""
+        assert self._durable == (staged.segment, staged.position)
+        self._durable = Durable(staged.segment, staged.position + staged.size)
+        self._next_offset = staged.next_offset
+        self._unsynced += staged.batches
+        self._unwritten += staged.batches
+
+    def refuse(self, error: OSError) -> None:
+        """The journal couldn't take what was staged: the log is closed, and none of it is in its files."""
+        self._counts.failed()
+        self.close(error.strerror or str(error))
+
+    def write_journaled(self) -> None:
+        """Hand the system what only the journal has; if that fails, the log is closed."""
+        assert not self.closed_because
+        if self._unwritten:
+            try:
+                self._write([])
+            except OSError as error:
+                self._fail(error)
+
+    def begin_sync(self) -> Syncing | None:
+        """Let the caller sync the segment on another thread, then call `synced`; None if the log is closed by this."""
+        self.write_journaled()
+        if not self.is_open():
+            return None
+        assert self._durable is not None
+        assert self._syncing is None
+        self._syncing = Syncing(self._durable.segment, len(self._unsynced), Future())
+        return self._syncing
+
+    def synced(self, syncing: Syncing) -> None:
+        """Take the result of an fdatasync that has ended, unless the log has waited for it."""
+        if self._syncing is syncing:
+            error = self._end_sync()
+            if error is not None:
+                self._fail(error)
+
+    def sync(self) -> None:
+        """Make durable in the segment what only the journal has. Raises Damaged, OSError; the log is closed then."""
+        if self._unsynced and self.is_open():
+            try:
+                self._flush([], self._next_offset)
+            except OSError as error:
+                self._fail(error)
+        if self._unsynced:
+            self._mend()
+
+    def behind(self) -> tuple[Segment, int, bytes]:
+        """What only the journal has: the segment, where it goes, and the bytes."""
+        assert self._durable is not None
+        data = b"".join(self._unsynced)
+        return self._durable.segment, self._durable.size - len(data), data
+
+    def forget_behind(self) -> None:
+        """Forget what `behind` has returned: somebody else keeps it for the next read. The log is closed."""
+        assert not self.is_open()
+        segment, size, _ = self.behind()
+        self._durable = Durable(segment, size)
+        self._unsynced, self._unwritten = [], []
+        self._must_mend = True
+
     def roll(self) -> None:
         """Begin a new segment behind one that isn't empty, so that this one may be compacted; or the log is closed."""
         assert not self.closed_because
@@ -154,7 +283,7 @@ class PartitionLog:
             self._fail(error)
 
     def close(self, because: str) -> None:
-        """Take no more appends; what was appended is durable."""
+        """Take no more appends; what was appended is durable, in the segment or in the journal."""
         self.closed_because = because
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
@@ -170,24 +299,48 @@ class PartitionLog:
         return 0 < size > self._segment_size - batch_size
 
     def _flush(self, batches: list[bytes], next_offset: int) -> None:
-        """Make `batches` durable at the end of the newest segment."""
-        if not batches:
+        """Make `batches` durable at the end of the newest segment, and what only the journal has."""
+        if self._syncing is not None:
+            error = self._end_sync()
+            if error is not None:
+                raise error
+        if not batches and not self._unsynced:
             return
         assert self._durable is not None
         assert self._descriptor is not None
         segment, size = self._durable
         began = time.perf_counter()
-        write_all(self._disk, self._descriptor, batches, size)
+        self._write(batches)
         written = time.perf_counter()
         self._disk.fdatasync(self._descriptor)
         ended = time.perf_counter()
+        self._unsynced = []
         appended = sum(map(len, batches))
         self._durable = Durable(segment, size + appended)
-        self._counts.appended(appended, ended - began, ended - written)
+        if batches:
+            self._counts.appended(appended, ended - began, ended - written)
         self._next_offset = next_offset
 
+    def _write(self, batches: list[bytes]) -> None:
+        """Write to the segment what it wasn't handed yet, and `batches` behind it."""
+        assert self._durable is not None
+        assert self._descriptor is not None
+        position = self._durable.size - sum(map(len, self._unwritten))
+        write_all(self._disk, self._descriptor, [*self._unwritten, *batches], position)
+        self._unwritten = []
+
+    def _end_sync(self) -> OSError | None:
+        """Wait for the fdatasync under way, and return its error: no other one would report it again."""
+        assert self._syncing is not None
+        syncing, self._syncing = self._syncing, None
+        error = syncing.error.result()
+        if error is None:
+            del self._unsynced[: syncing.batches]
+        return error
+
     def _begin_segment(self, base_offset: int) -> None:
-        """Create an empty segment, durably, and write to it from now on. All before it must be durable."""
+        """Create an empty segment, durably, and write to it from now on. All before it is made durable first."""
+        self._flush([], self._next_offset)
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             self._disk.close(descriptor)
@@ -219,13 +372,19 @@ class PartitionLog:
             self._mend()
 
     def _mend(self) -> None:
-        """Cut the newest segment back to what is durable, and make the block where that ends durable once more."""
+        """Cut the newest segment back to what is durable in it, and make durable behind it what the journal has.
+
+        The block where the former ends is made durable once more.
+        """
         assert self._durable is not None
         segment, size = self._durable
+        if self._syncing is not None:
+            self._end_sync()
+        size -= sum(map(len, self._unsynced))
         try:
             descriptor = self._disk.open(segment.path)
         except FileNotFoundError:
-            if size:
+            if size or self._unsynced:
                 raise Damaged(str(segment.path), 0, f"the file is gone, {size} bytes were durable") from None
             self._must_mend = False  # it was the creation of the file that failed
             return
@@ -235,8 +394,9 @@ class PartitionLog:
             block = size % _BLOCK_SIZE
             tail = self._disk.read(descriptor, block, size - block)
             self._disk.truncate(descriptor, size)
-            write_all(self._disk, descriptor, [tail], size - block)
+            write_all(self._disk, descriptor, [tail, *self._unsynced], size - block)
             self._disk.fdatasync(descriptor)
         finally:
             self._disk.close(descriptor)
+        self._unsynced, self._unwritten = [], []
         self._must_mend = False

@@ -48,6 +48,20 @@ REPORTS = {
             "never end here; they don't count"
         ),
     ),
+    "journal_recovered": Report(
+        Level.INFO,
+        lambda _, said: (
+            f"Journal of node {said['node']}: {said['size']} bytes of {said['partitions']} partitions read back"
+            + (f"; loads of these try again: {said['left']}" if said["left"] else "")
+        ),
+    ),
+    "journal_cut": Report(
+        Level.WARN,
+        lambda _, said: (
+            f"{said['size']} bytes at {said['position']} of {said['file']} are no whole window: an interrupted write; "
+            "nothing of it was acknowledged"
+        ),
+    ),
     "engine_failed": Report(Level.ERROR, lambda log, said: f"{log} can't be written any more: {said['error']}"),
     "topic_partition_unavailable": Report(Level.ERROR, lambda log, said: f"{log} can't be used: {said['reason']}"),
     "topic_partition_available": Report(Level.INFO, lambda log, _: f"{log} can be written again"),

@@ -264,6 +264,11 @@ def log_families(logs: Mapping[str, Counts]) -> Iterator[Metric]:
 
     yield histograms("tenure_log_append_seconds", "How long a write took until it was durable.", lambda of: of.appends)
     yield histograms("tenure_log_flush_seconds", "How long fdatasync took, for each write.", lambda of: of.flushes)
+    yield histograms(
+        "tenure_log_journal_wait_seconds",
+        "How long windows waited for room in the journal, for each that did.",
+        lambda of: of.journal_waits,
+    )
     yield counters("tenure_log_appended_bytes", "Bytes that were appended.", lambda of: of.bytes)
     yield counters("tenure_log_failures", "Appends that failed because of the disk.", lambda of: of.failures)
     yield histograms("tenure_compaction_seconds", "How long compactions took.", lambda of: of.compactions)

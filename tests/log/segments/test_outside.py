@@ -11,11 +11,17 @@ from hypothesis import strategies as st
 
 from coordinator.log.segments import outside
 from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.journal import journal_path, recover
 from coordinator.log.segments.outside import Log, NoBatch, find_logs, opened, read_segment, size_of
 from coordinator.log.segments.segment import Frame, segment_at
 from coordinator.log.segments.swap import cleaned_path, recover_swaps, swap_in
 from protocol.records.batch import encode_batch
+from protocol.records.walk import decode_batches
 from tests.cli.log.conftest import group_of, make_data_dir, offset_of, write_segment
+from tests.log.calls import append, record
+from tests.log.calls import opened as engine_opened
+from tests.log.disks import FailingDisk, Killed
+from tests.log.embedded.journaling import join_checkpoints, journaling
 from tests.support.batches import old_messages
 
 BATCHES = [
@@ -182,3 +188,70 @@ def test_messages_of_an_older_format_are_named(tmp_path: Path, at_end: bool) -> 
     start = len(BATCHES[0])
     assert gap == NoBatch(start, start + len(old), "message format 1, only 2 is read", at_end=False, whole=False)
     assert [kind for kind, _ in positions(path)] == ["batch", "gap", *["batch"] * (len(batches) - 2)]
+
+
+class TestJournal:
+    """What only a journal has is read as if it were in its segment; nothing is written."""
+
+    def left(self, tmp_path: Path) -> dict[int, list[int]]:
+        """Play an engine with a journal whose segments never got their bytes; return the numbers of each partition."""
+        disk = FailingDisk()
+        engine = journaling(tmp_path, disk, segment_size=1_000)
+        owns = [engine_opened(engine, partition)[0] for partition in range(2)]
+        for number in range(20):
+            assert append(engine, owns[number % 2], record(number, 100)) is None
+        disk.fails = lambda _name, _number: Killed()
+        engine.acquire(48, lambda _: None)
+        engine.close()
+        join_checkpoints()
+        for descriptor in disk.descriptors:
+            os.close(descriptor)
+        return {partition: list(range(partition, 20, 2)) for partition in range(2)}
+
+    def numbers(self, path: Path) -> dict[int | None, list[int]]:
+        """Return the numbers of the records in all segments of each log."""
+        found: dict[int | None, list[int]] = {}
+        for log in find_logs(path):
+            with opened(log) as segments:
+                frames = [frame for segment in segments for frame in read_segment(segment)]
+            batches = [frame.data[frame.at :] for frame in frames if isinstance(frame, Frame)]
+            assert len(batches) == len(frames)
+            records = [record for data in batches for record in next(iter(decode_batches(data))).records]
+            found[log.partition] = [int(each.value or b"") for each in records]
+        return found
+
+    @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+    def test_before_any_recovery(self, tmp_path: Path) -> None:
+        """After a power cut that left nothing in the segments but what was synced, a reader sees all acknowledged."""
+        expected = self.left(tmp_path)
+        files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        sizes = [path.stat().st_size for path in sorted(tmp_path.rglob("*.log"))]
+        assert self.numbers(tmp_path) == expected
+        last = max((tmp_path / "__consumer_offsets-0").glob("*.log"))
+        assert self.numbers(last)[0][-1] == 18
+        assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == files
+        engine = journaling(tmp_path)
+        engine.close()
+        assert self.numbers(tmp_path) == expected
+        assert [path.stat().st_size for path in sorted(tmp_path.rglob("*.log"))] != sizes
+
+    @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+    def test_what_is_left_for_a_load(self, tmp_path: Path) -> None:
+        """What a recovery left in a partition's own file is read as well."""
+        expected = self.left(tmp_path)
+        folder = tmp_path / "__consumer_offsets-0"
+        folder.rename(tmp_path / "away")
+        (done,) = recover(Disk(), tmp_path)
+        assert done.left == [0]
+        (tmp_path / "away").rename(folder)
+        assert self.numbers(tmp_path) == expected
+
+    @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+    def test_damaged_journal(self, tmp_path: Path) -> None:
+        """A damaged journal is an error of the input that names the file."""
+        self.left(tmp_path)
+        path = journal_path(tmp_path, 1, 0)
+        content = path.read_bytes()
+        path.write_bytes(content[:9] + b"\xff" + content[10:])
+        with pytest.raises(OSError, match=r"first page.*journal-1\.0"):
+            self.numbers(tmp_path)

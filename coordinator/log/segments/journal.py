@@ -1,0 +1,419 @@
+"""The journal's files: their format, what counts in them, and how it gets back into the segments.
+
+An engine writes each window of appends to its journal first (embedded/journal.py): one write, one fdatasync. This
+module is what recovery and readers of a folder need. Files, in the data folder:
+
+    .journal-1.0  .journal-1.1    of node 1, written in turn, each from its front to its end and then anew
+    .journal-left-7               what partition 7's segment could not take yet; its next load takes it
+
+A file begins with a page of its own: magic, CRC, salt. Windows follow, each at the start of a page and filled up with
+zeros, so no page holds bytes of two windows. A window is a head, a table, and the batches:
+
+    head     magic, CRC of head and table, sequence number, first needed number, bytes, extents
+    table    for each extent: partition, segment, position in that segment, bytes, CRC
+
+All CRCs begin with the file's salt, which no client knows: bytes that a client chose are never taken for a window.
+
+**What counts.** A window is written only after the window before it is durable. So the whole window with the highest
+sequence number is the last, or nothing of a later one was acknowledged. It says from which number on windows are still
+needed: the segments have durably what came before. From there to it, each window must be whole. A window among them
+that isn't is damage: its extents with a wrong CRC if its head is whole, else all. Behind the last window, whatever
+pages of a write got to the disk, nothing counts.
+
+**Redo.** An extent says which bytes stand where in which segment. A segment only grows, and the position of a batch
+never changes while its segment is the newest. An engine syncs a segment before the next one begins. So extents of the
+newest segment are written to their place, as often as one likes and without a look at what is there; those of older
+segments are over. It writes even if the bytes are there: a page in the cache may be one that a failed fdatasync never
+wrote.
+
+House rule: nothing here knows an engine. Damage is refused by file and position, as a segment's is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from coordinator.log.engine import Damaged
+from coordinator.log.segments.disk import Disk, replace_file, write_all
+from coordinator.log.segments.segment import list_segments, partition_folder, segment_at
+from protocol.checksum import crc32c
+from protocol.records.batch import CRC_START, HEADER_SIZE, CorruptBatch, check_crc, peek_header
+
+PAGE_SIZE = 4096
+"""At least the size of a page and of a block of the file system, where both are what they nearly always are."""
+
+WINDOWS_AT = PAGE_SIZE
+"""Where a file's first window begins."""
+
+_FILE_MAGIC = b"tenurejf"
+_WINDOW_MAGIC = b"tenurejw"
+_FILE = struct.Struct(">8sI16s")
+_WINDOW = struct.Struct(">8sIQQII")
+_EXTENT = struct.Struct(">iqqII")
+_CRC = struct.Struct(">I")
+_CRC_AT = 8
+_COVERED_AT = 12
+_NAME = re.compile(r"\.journal-(\d+)\.([01])")
+_UNFINISHED = re.compile(r"\.journal-.*\.new")
+_last_read: dict[tuple[tuple[Path, int, int], ...], Contents] = {}
+_LEFT_NAME = re.compile(r"\.journal-left-(\d+)")
+
+
+class Extent(NamedTuple):
+    """Batches at a position of a segment; `base_offset` is the segment's. data: the batches, in any number of parts.
+
+    is_damaged: its CRC was wrong when it was read, and stays so.
+    """
+
+    partition: int
+    base_offset: int
+    position: int
+    data: Sequence[bytes]
+    is_damaged: bool = False
+
+
+class _Window(NamedTuple):
+    """A window with a whole head. wrong: the positions of damaged extents, by partition."""
+
+    path: Path
+    position: int
+    sequence: int
+    needed: int
+    size: int
+    extents: list[Extent]
+    wrong: dict[int, int]
+
+
+class Torn(NamedTuple):
+    """A last window that isn't whole: nothing of it was acknowledged."""
+
+    file: Path
+    position: int
+    size: int
+
+
+class Contents(NamedTuple):
+    """What counts in a journal: extents by partition, in their order; for a partition with a damaged one, the damage.
+
+    paths: the files, the one with the newest windows first.
+    """
+
+    paths: list[Path]
+    extents: dict[int, list[Extent]]
+    damaged: dict[int, Damaged]
+    torn: Torn | None
+
+
+def journal_path(data_dir: Path, node_id: int, number: int) -> Path:
+    """Return the path of a node's file, of which there are two: 0 and 1."""
+    return data_dir / f".journal-{node_id}.{number}"
+
+
+def left_path(data_dir: Path, partition: int) -> Path:
+    """Return the path of the file with what is left for a partition."""
+    return data_dir / f".journal-left-{partition}"
+
+
+def padded(size: int) -> int:
+    """Return the bytes of whole pages that `size` bytes take."""
+    return -(-size // PAGE_SIZE) * PAGE_SIZE
+
+
+def window_size(extent_count: int, size: int) -> int:
+    """Return the bytes that a window takes in a file, of so many extents with `size` bytes together."""
+    return padded(_WINDOW.size + extent_count * _EXTENT.size + size)
+
+
+def file_head(salt: bytes) -> bytes:
+    """Return the first page of a file with a salt of 16 bytes."""
+    assert len(salt) == 16
+    return _FILE.pack(_FILE_MAGIC, crc32c(salt), salt).ljust(PAGE_SIZE, b"\0")
+
+
+def encode_window(salt: bytes, sequence: int, needed: int, extents: Sequence[Extent]) -> tuple[list[bytes], int]:
+    """Return the parts of a window in order, and their bytes together, whole pages."""
+    seed = crc32c(salt)
+    table, parts = [b""], [b""]
+    size = _WINDOW.size + len(extents) * _EXTENT.size
+    for extent in extents:
+        crc, extent_size = seed, 0
+        for part in extent.data:
+            crc = crc32c(part, crc)
+            extent_size += len(part)
+        if extent.is_damaged:
+            crc ^= 1
+        table.append(_EXTENT.pack(extent.partition, extent.base_offset, extent.position, extent_size, crc))
+        parts += extent.data
+        size += extent_size
+    table[0] = _WINDOW.pack(_WINDOW_MAGIC, 0, sequence, needed, size, len(extents))
+    head = bytearray(b"".join(table))
+    _CRC.pack_into(head, _CRC_AT, crc32c(memoryview(head)[_COVERED_AT:], seed))
+    parts[0] = bytes(head)
+    parts.append(bytes(padded(size) - size))
+    return parts, padded(size)
+
+
+def read_files(disk: Disk, paths: Sequence[Path]) -> Contents:
+    """Read what counts in the files of one journal. Raises Damaged if a head is damaged, and OSError."""
+    windows = [window for path in paths for window in _windows(disk, path)]
+    by_sequence = {window.sequence: window for window in windows}
+    newest = max((window.sequence for window in windows if not window.wrong), default=0)
+    if any(sequence > newest + 1 for sequence in by_sequence):
+        raise _damage(paths, windows, newest + 1)
+    last = {path: max((each.sequence for each in windows if each.path == path), default=0) for path in paths}
+    contents = Contents(sorted(paths, key=last.__getitem__, reverse=True), {}, {}, None)
+    for sequence in range(by_sequence[newest].needed if newest else 1, newest + 1):
+        window = by_sequence.get(sequence)
+        if window is None:
+            raise _damage(paths, windows, sequence)
+        for extent in window.extents:
+            contents.extents.setdefault(extent.partition, []).append(extent)
+        for partition, position in window.wrong.items():
+            reason = f"the checksum of partition {partition}'s batches is wrong"
+            contents.damaged.setdefault(partition, Damaged(str(window.path), position, reason))
+    torn = by_sequence.get(newest + 1)
+    return contents._replace(torn=Torn(torn.path, torn.position, torn.size)) if torn else contents
+
+
+def _damage(paths: Sequence[Path], windows: Iterable[_Window], sequence: int) -> Damaged:
+    """The error for a window that is missing; it names the place where its predecessor ends, if that is there."""
+    for window in windows:
+        if window.sequence == sequence - 1:
+            at = window.position + padded(window.size)
+            return Damaged(str(window.path), at, f"window {sequence} is damaged or missing, and later ones follow")
+    return Damaged(str(paths[-1]), WINDOWS_AT, f"window {sequence} is damaged or missing, and later ones follow")
+
+
+def _windows(disk: Disk, path: Path) -> Iterator[_Window]:
+    """The windows of a file whose heads are whole, needed or not."""
+    descriptor = disk.open_to_read(path)
+    try:
+        content = memoryview(_read_all(disk, descriptor))
+    finally:
+        disk.close(descriptor)
+    if len(content) < PAGE_SIZE:
+        raise Damaged(str(path), 0, "it ends within its first page")
+    magic, crc, salt = _FILE.unpack_from(content)
+    if magic != _FILE_MAGIC or crc != crc32c(salt):
+        raise Damaged(str(path), 0, "its first page is no journal's")
+    at, seed = WINDOWS_AT, crc32c(salt)
+    while len(content) - at >= _WINDOW.size:
+        window = _window(content, at, seed, path)
+        if window is not None:
+            yield window
+        at += PAGE_SIZE if window is None or window.wrong else padded(window.size)
+
+
+def _read_all(disk: Disk, descriptor: int) -> bytes:
+    size, parts = disk.size(descriptor), []
+    at = 0
+    while at < size:
+        part = disk.read(descriptor, size - at, at)
+        if not part:
+            break
+        parts.append(part)
+        at += len(part)
+    return b"".join(parts)
+
+
+def _window(content: memoryview, start: int, seed: int, path: Path) -> _Window | None:
+    magic, crc, sequence, needed, size, count = _WINDOW.unpack_from(content, start)
+    data_at = _WINDOW.size + count * _EXTENT.size
+    if magic != _WINDOW_MAGIC or not data_at <= size:
+        return None
+    if crc32c(content[start + _COVERED_AT : start + data_at], seed) != crc:
+        return None
+    extents: list[Extent] = []
+    wrong: dict[int, int] = {}
+    at = start + data_at
+    for number in range(count):
+        partition, base_offset, position, extent_size, extent_crc = _EXTENT.unpack_from(
+            content, start + _WINDOW.size + number * _EXTENT.size
+        )
+        data = bytes(content[at : at + extent_size])
+        is_damaged = crc32c(data, seed) != extent_crc
+        if is_damaged:
+            wrong.setdefault(partition, at)
+        extents.append(Extent(partition, base_offset, position, [data], is_damaged))
+        at += extent_size
+    return _Window(path, start, sequence, needed, size, extents, wrong)
+
+
+def node_files(disk: Disk, data_dir: Path) -> dict[int, list[Path]]:
+    """Return the journal's files in a folder by the node that wrote them."""
+    found: dict[int, list[Path]] = {}
+    for name in sorted(disk.list_folder(data_dir)):
+        if match := _NAME.fullmatch(name):
+            found.setdefault(int(match[1]), []).append(data_dir / name)
+    return found
+
+
+def left_partitions(disk: Disk, data_dir: Path) -> list[int]:
+    """Return the partitions for which something is left in a file of its own."""
+    return sorted(int(found[1]) for found in map(_LEFT_NAME.fullmatch, disk.list_folder(data_dir)) if found)
+
+
+def discard(disk: Disk, paths: Iterable[Path]) -> None:
+    """Remove files of a journal that nobody needs any more, the one with the newest windows first. Raises OSError.
+
+    In this order, those that are still there are a whole journal after each step.
+    """
+    for path in paths:
+        disk.remove(path)
+        disk.sync_folder(path.parent)
+
+
+def redo(disk: Disk, data_dir: Path, partition: int, extents: Sequence[Extent]) -> None:
+    """Make a partition's extents durable in its newest segment; see the module. Raises Damaged, OSError."""
+    folder = partition_folder(data_dir, partition)
+    segments = list_segments(disk, folder)
+    newest = segments[-1].base_offset if segments else -1
+    counted = [extent for extent in extents if extent.base_offset >= newest]
+    if not counted:
+        return
+    path = segment_at(folder, counted[-1].base_offset).path
+    if counted[-1].base_offset > newest:
+        raise Damaged(str(path), 0, "the file is gone, and the journal has batches for it")
+    descriptor = disk.open(path)
+    try:
+        end = disk.size(descriptor)
+        for extent in counted:
+            data = b"".join(extent.data)
+            if extent.position > end:
+                raise Damaged(str(path), end, f"ends here, {extent.position} bytes were durable")
+            if _differs(disk.read(descriptor, len(data), extent.position), data):
+                reason = "a whole batch, but the journal has another one for this place"
+                raise Damaged(str(path), extent.position, reason)
+            write_all(disk, descriptor, [data], extent.position)
+            end = max(end, extent.position + len(data))
+        disk.fdatasync(descriptor)
+    finally:
+        with suppress(OSError):  # the sync decided
+            disk.close(descriptor)
+
+
+def _differs(there: bytes, data: bytes) -> bool:
+    """Whether a whole batch is there that isn't in `data`: no interrupted write leaves one.
+
+    What the batch's CRC doesn't cover may lie in another page, which was lost.
+    """
+    at = 0
+    while len(there) - at >= HEADER_SIZE:
+        try:
+            header = peek_header(there, at)
+            check_crc(there, at, header)
+        except CorruptBatch:
+            return False
+        covered = slice(at + CRC_START, at + header.size)
+        if there[covered] != data[covered]:
+            return True
+        at += header.size
+    return False
+
+
+def leave(disk: Disk, data_dir: Path, partition: int, extents: Sequence[Extent]) -> None:
+    """Keep extents that a partition's segment can't take now, durably, for its next load. Raises Damaged, OSError."""
+    before = read_left(disk, data_dir, partition)
+    salt = os.urandom(16)
+    parts, _ = encode_window(salt, 1, 1, [*(before.extents.get(partition, ()) if before else ()), *extents])
+    replace_file(disk, left_path(data_dir, partition), b"".join([file_head(salt), *parts]))
+
+
+def read_left(disk: Disk, data_dir: Path, partition: int) -> Contents | None:
+    """Read what is left for a partition, None if nothing is. Raises Damaged, OSError."""
+    path = left_path(data_dir, partition)
+    if not path.exists():
+        return None
+    windows = list(_windows(disk, path))
+    if not windows:
+        raise Damaged(str(path), WINDOWS_AT, "a checksum is wrong")
+    (window,) = windows
+    reason = "the checksum of batches is wrong"
+    damaged = {number: Damaged(str(path), position, reason) for number, position in window.wrong.items()}
+    return Contents([path], {partition: window.extents}, damaged, None)
+
+
+def redo_left(disk: Disk, data_dir: Path, partition: int) -> None:
+    """Give a partition what is left for it, if anything is. Raises Damaged, OSError."""
+    left = read_left(disk, data_dir, partition)
+    if left is None:
+        return
+    for damage in left.damaged.values():
+        raise damage
+    redo(disk, data_dir, partition, left.extents[partition])
+    discard(disk, left.paths)
+
+
+def journaled(disk: Disk, data_dir: Path, partition: int) -> list[Extent]:
+    """Return what journals in a folder have for a partition, for a reader. Raises Damaged, OSError."""
+    left = read_left(disk, data_dir, partition)
+    found = [left] if left is not None else []
+    found += [_read_unchanged(disk, paths) for paths in node_files(disk, data_dir).values()]
+    for contents in found:
+        if partition in contents.damaged:
+            raise contents.damaged[partition]
+    return [extent for contents in found for extent in contents.extents.get(partition, ())]
+
+
+def _read_unchanged(disk: Disk, paths: Sequence[Path]) -> Contents:
+    """Read a journal, unless it was read last and hasn't changed: a reader asks for each partition."""
+    states = tuple((path, path.stat().st_ino, path.stat().st_mtime_ns) for path in paths)
+    found = _last_read.get(states)
+    if found is None:
+        found = read_files(disk, paths)
+        _last_read.clear()
+        _last_read[states] = found
+    return found
+
+
+class Recovery(NamedTuple):
+    """What a recovery did with the journal of a node. size: bytes of batches. left: partitions that got a file each."""
+
+    node_id: int
+    partitions: list[int]
+    size: int
+    left: list[int]
+    torn: Torn | None
+
+    def events(self) -> Iterator[tuple[str, dict[str, object]]]:
+        """The facts for an operator: names, and fields."""
+        counts = {"partitions": len(self.partitions), "size": self.size, "left": self.left}
+        yield "journal_recovered", {"node": self.node_id, **counts}
+        if self.torn is not None:
+            file, position, size = self.torn
+            yield "journal_cut", {"file": str(file), "position": position, "size": size}
+
+
+def recover(disk: Disk, data_dir: Path, node_id: int | None = None) -> list[Recovery]:
+    """Bring journals back into the segments and remove them: a node's, or those of all nodes. None of them runs.
+
+    A partition that can't take its extents gets a file with them, and its next load tries again. Raises Damaged,
+    OSError: the journal stays then, and counts.
+    """
+    done = []
+    for name in disk.list_folder(data_dir):
+        if _UNFINISHED.fullmatch(name) and (node_id is None or name.startswith(f".journal-{node_id}.")):
+            disk.remove(data_dir / name)
+    for node, paths in node_files(disk, data_dir).items():
+        if node_id not in (None, node):
+            continue
+        contents = read_files(disk, paths)
+        left = []
+        for partition, extents in contents.extents.items():
+            try:
+                if partition in contents.damaged:
+                    raise contents.damaged[partition]
+                redo(disk, data_dir, partition, extents)
+            except (OSError, Damaged):
+                leave(disk, data_dir, partition, extents)
+                left.append(partition)
+        discard(disk, contents.paths)
+        size = sum(len(part) for extents in contents.extents.values() for extent in extents for part in extent.data)
+        done.append(Recovery(node, sorted(contents.extents), size, left, contents.torn))
+    return done

@@ -1,0 +1,381 @@
+"""Tests the engine with a journal: one sync for all partitions, checkpoints, failures, and what each crash leaves."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import threading
+import traceback
+from pathlib import Path
+from queue import SimpleQueue
+from random import Random
+
+import pytest
+
+from coordinator.log.embedded import journal
+from coordinator.log.embedded.engine import EmbeddedEngine
+from coordinator.log.engine import Damaged, Ownership, Unavailable
+from coordinator.log.segments.counts import Counts
+from coordinator.log.segments.journal import WINDOWS_AT, journal_path, left_path, node_files
+from tests.log.calls import Events, append, append_batch, load, numbers_of, opened, record
+from tests.log.disks import CrashingDisk, FailingDisk, Killed, fail_one
+from tests.log.embedded.journaling import JOURNAL_SIZE, Partition, Run, join_checkpoints, journaling, play_history
+from tests.support.patience import WITHIN_S
+
+HISTORIES = 10_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 200
+
+
+@pytest.fixture(autouse=True)
+def killed_threads_are_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that a disk kills prints no trace."""
+    hook = threading.excepthook
+    monkeypatch.setattr(threading, "excepthook", lambda found: None if found.exc_type is Killed else hook(found))
+
+
+def append_to_all(engine: EmbeddedEngine, owns: list[Ownership], number: int, size: int = 10) -> list[object]:
+    """Append a record to each of the partitions in one window; return the outcomes."""
+    outcomes: list[SimpleQueue[object]] = [SimpleQueue() for _ in owns]
+
+    def appended(_outcome: object) -> None:
+        for own, outcome in zip(owns, outcomes, strict=True):
+            append_batch(engine, own, [record(number, size)], outcome.put)
+
+    engine.acquire(49, appended)  # the thread takes none of them before it has called back
+    return [outcome.get(timeout=WITHIN_S) for outcome in outcomes]
+
+
+def begun(engine: EmbeddedEngine, count: int) -> list[Ownership]:
+    """Open partitions, and append the first record of each, which begins its segment."""
+    owns = [opened(engine, partition)[0] for partition in range(count)]
+    assert append_to_all(engine, owns, 0) == [None] * count
+    return owns
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let logs write to their segments, and checkpoints begin, after each window."""
+    monkeypatch.setattr(journal, "WRITE_S", 0.0)
+    monkeypatch.setattr(journal, "SYNC_S", 0.0)
+
+
+class TestWindow:
+    """A window of many partitions is one write and one fdatasync."""
+
+    def test_one_sync_for_all(self, tmp_path: Path) -> None:
+        """A window of 49 partitions takes one write and one fdatasync, and the segments have it after a clean stop."""
+        disk = FailingDisk()
+        engine = journaling(tmp_path, disk)
+        owns = begun(engine, 49)
+        assert append_to_all(engine, owns, 1) == [None] * 49  # the file is made
+        disk.calls.clear()
+        assert append_to_all(engine, owns, 2) == [None] * 49
+        assert (disk.calls["write"] - 1, disk.calls["fdatasync"]) == (1, 1)  # a write is the epoch of partition 49
+        engine.close()
+        assert not list(tmp_path.glob(".journal*"))
+        assert not disk.descriptors
+        engine = EmbeddedEngine(tmp_path, 50, 1)
+        engine.start(lambda *_: None)
+        assert [numbers_of(opened(engine, partition)[1]) for partition in range(49)] == [[0, 1, 2]] * 49
+        engine.close()
+
+    def test_large_appends(self, tmp_path: Path) -> None:
+        """What no file of the journal has room for goes to its segment, before or behind what the journal has."""
+        disk = FailingDisk()
+        engine = journaling(tmp_path, disk, segment_size=1_000_000)
+        owns = begun(engine, 3)
+        for number, size in enumerate([10, 100_000, 20_000, 20_000, 30_000, 10], 1):
+            assert append_to_all(engine, owns, number, size) == [None] * 3
+        engine.close()
+        engine = journaling(tmp_path)
+        assert [numbers_of(opened(engine, partition)[1]) for partition in range(3)] == [list(range(7))] * 3
+        engine.close()
+
+    def test_files_in_turn(self, tmp_path: Path) -> None:
+        """The journal never takes more than its size, however much is appended, and a wait for a checkpoint counts."""
+        counts = Counts()
+        engine = journaling(tmp_path, counts=counts)
+        owns = begun(engine, 5)
+        sizes: list[int] = []
+        for number in range(1, 100):
+            assert append_to_all(engine, owns, number, 100) == [None] * 5
+            sizes = [path.stat().st_size for paths in node_files(FailingDisk(), tmp_path).values() for path in paths]
+            assert sum(sizes) <= JOURNAL_SIZE
+        assert len(sizes) == 2
+        engine.close()
+        engine = journaling(tmp_path)
+        assert [numbers_of(opened(engine, partition)[1]) for partition in range(5)] == [list(range(100))] * 5
+        engine.close()
+
+    def test_full_file_waits_for_the_checkpoint(self, tmp_path: Path) -> None:
+        """If both files are full, a window waits until the segments are synced; a metric says so."""
+
+        class Gated(FailingDisk):
+            gate = threading.Event()
+            waiting = threading.Event()
+
+            def fdatasync(self, descriptor: int) -> None:
+                if threading.current_thread().name == "log-checkpoint" and self.is_gated:
+                    self.waiting.set()
+                    assert self.gate.wait(WITHIN_S)
+                super().fdatasync(descriptor)
+
+            is_gated = False
+
+        disk, counts = Gated(), Counts()
+        engine = journaling(tmp_path, disk, counts=counts)
+        owns = begun(engine, 2)
+        number = 0
+        while len(node_files(disk, tmp_path).get(1, [])) < 2:
+            number += 1
+            assert append_to_all(engine, owns, number) == [None] * 2
+        disk.is_gated = True
+        outcomes: SimpleQueue[object] = SimpleQueue()
+
+        def go_on(outcome: object, left: int) -> None:
+            if outcome is not None or not left:
+                outcomes.put(outcome)
+            else:
+                append_batch(engine, owns[0], [record(1_000 - left, 8_000)], lambda outcome: go_on(outcome, left - 1))
+
+        go_on(None, 30)
+        assert disk.waiting.wait(WITHIN_S)
+        assert outcomes.empty()
+        while not is_in("_take_results"):
+            threading.Event().wait(0.001)
+        disk.gate.set()
+        assert outcomes.get(timeout=WITHIN_S) is None
+        engine.close()
+        assert sum(counts.journal_waits.counts) > 0
+
+    def test_switched_off_again(self, tmp_path: Path) -> None:
+        """An engine without a journal brings back what one with a journal left, and removes it."""
+        disk = FailingDisk()
+        engine = journaling(tmp_path, disk)
+        owns = begun(engine, 3)
+        assert append_to_all(engine, owns, 1) == [None] * 3
+        kill(engine, disk)
+        events = Events()
+        engine = EmbeddedEngine(tmp_path, 50, 1, report=events)
+        engine.start(lambda *_: None)
+        assert not list(tmp_path.glob(".journal*"))
+        assert [numbers_of(opened(engine, partition)[1]) for partition in range(3)] == [[0, 1]] * 3
+        assert events.names() == ["journal_recovered"]
+        engine.close()
+
+    def test_other_nodes(self, tmp_path: Path) -> None:
+        """The first engine of a folder brings back every node's journal; one of several leaves the others' alone."""
+        for node in (1, 2):
+            disk = FailingDisk()
+            engine = EmbeddedEngine(tmp_path, 50, node, journal=True, disk=disk, lock_folder=False, recovers_all=False)
+            engine.start(lambda *_: None)
+            own, _ = opened(engine, node)
+            assert append(engine, own, record(0)) is None
+            assert append(engine, own, record(1)) is None
+            kill(engine, disk)
+        disk = FailingDisk()
+        assert sorted(node_files(disk, tmp_path)) == [1, 2]
+        engine = EmbeddedEngine(tmp_path, 50, 2, lock_folder=False, recovers_all=False)
+        engine.start(lambda *_: None)
+        engine.close()
+        assert sorted(node_files(disk, tmp_path)) == [1]
+        engine = journaling(tmp_path)
+        assert [numbers_of(opened(engine, partition)[1]) for partition in (1, 2)] == [[0, 1]] * 2
+        engine.close()
+
+
+def is_in(function: str) -> bool:
+    """Return whether an engine's thread is inside that function."""
+    (thread,) = [thread for thread in threading.enumerate() if thread.name == "log"]
+    frame = sys._current_frames().get(thread.ident or 0)
+    return any(each.f_code.co_name == function for each, _ in traceback.walk_stack(frame))
+
+
+def kill(engine: EmbeddedEngine, disk: FailingDisk) -> None:
+    """End the engine's process at its next call of the disk."""
+    disk.fails = lambda _name, _number: Killed()
+    engine.acquire(48, lambda _: None)
+    engine.close()
+    join_checkpoints()
+    for descriptor in disk.descriptors:
+        os.close(descriptor)
+    disk.descriptors.clear()
+
+
+class TestFailure:
+    """What can't be written costs the appends that waited for it, or one partition."""
+
+    def test_one_of_50_partitions(self, tmp_path: Path, at_once: None) -> None:
+        """If one partition's segment fails after the journal's success, it alone is refused, and nothing is lost."""
+        events = Events()
+
+        class Broken(FailingDisk):
+            is_broken = False
+
+            def write(self, descriptor: int, parts: object, position: int) -> int:
+                if self.is_broken and "consumer_offsets-7/" in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
+                    raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+                return super().write(descriptor, parts, position)  # type: ignore[arg-type]
+
+        disk = Broken()
+        engine = journaling(tmp_path, disk, report=events)
+        owns = begun(engine, 49)
+        disk.is_broken = True
+        assert append_to_all(engine, owns, 1) == [None] * 49
+        outcomes = append_to_all(engine, owns, 2)
+        assert [partition for partition, outcome in enumerate(outcomes) if outcome is not None] == [7]
+        assert str(outcomes[7]) == os.strerror(errno.EDQUOT)
+        assert isinstance(load(engine, owns[7])[1], Unavailable)
+        for number in range(3, 40):  # the others go on, whatever the journal's files have for this one
+            others = [own for own in owns if own.partition != 7]
+            assert append_to_all(engine, others, number) == [None] * 48
+        assert left_path(tmp_path, 7).exists()
+        disk.is_broken = False
+        assert numbers_of(load(engine, owns[7])[0]) == [0, 1]
+        assert not left_path(tmp_path, 7).exists()
+        assert append(engine, owns[7], record(40)) is None
+        assert {fields["partition"] for name, fields in events if name == "partition_unavailable"} == {7}
+        assert events.names()[-1] == "partition_available"
+        engine.close()
+        engine = journaling(tmp_path)
+        assert numbers_of(opened(engine, 7)[1]) == [0, 1, 40]
+        assert numbers_of(opened(engine, 8)[1]) == list(range(40))
+        engine.close()
+
+    @pytest.mark.parametrize("name", ["write", "fdatasync"])
+    def test_journal_fails(self, tmp_path: Path, name: str) -> None:
+        """If the journal fails, all that waited for it is refused; then a new file is made, and nothing comes back."""
+        disk = FailingDisk()
+        engine = journaling(tmp_path, disk)
+        owns = begun(engine, 5)
+        assert append_to_all(engine, owns, 1) == [None] * 5
+        before = journal_path(tmp_path, 1, 0).read_bytes()[:WINDOWS_AT]
+        number = disk.calls[name] + (2 if name == "write" else 1)  # a write is the epoch of partition 49
+        disk.fails = fail_one(name, number)
+        outcomes = append_to_all(engine, owns, 2)
+        assert [str(outcome) for outcome in outcomes] == [os.strerror(errno.EIO)] * 5
+        assert all(isinstance(outcome, Unavailable) for outcome in append_to_all(engine, owns, 3))
+        assert [numbers_of(load(engine, own)[0]) for own in owns] == [[0, 1]] * 5
+        assert append_to_all(engine, owns, 4) == [None] * 5
+        assert journal_path(tmp_path, 1, 0).read_bytes()[:WINDOWS_AT] != before
+        kill(engine, disk)
+        engine = journaling(tmp_path)
+        assert [numbers_of(opened(engine, partition)[1]) for partition in range(5)] == [[0, 1, 4]] * 5
+        engine.close()
+
+    @pytest.mark.parametrize(
+        "name", ["open", "close", "write", "fdatasync", "truncate", "sync_folder", "rename", "remove"]
+    )
+    @pytest.mark.parametrize("lasts", [False, True])
+    def test_nth_call(self, tmp_path: Path, at_once: None, name: str, lasts: bool) -> None:
+        """Whichever call fails, once or from then on for a while, what is acknowledged is there, and nothing else."""
+        number = 0
+        reached = True
+        while reached:
+            number += 1
+            reached = False
+
+            def fails(called: str, at: int, chosen: int = number) -> OSError | None:
+                nonlocal reached
+                if called == name and (chosen <= at < chosen + 12 if lasts else at == chosen):
+                    reached = True
+                    return OSError(errno.EIO, "the test wants it")
+                return None
+
+            folder = tmp_path / f"{name}-{number}"
+            partitions = [Partition() for _ in range(4)]
+            disk = FailingDisk()
+            run = Run(folder, disk, partitions)
+            disk.calls.clear()
+            disk.fails = fails
+            run.play(Random(number), 14, 0)
+            run.close()
+            last = Run(folder, FailingDisk(), partitions)
+            for partition in range(4):
+                assert last.open(partition)
+            last.close()
+            number += 4 * lasts
+        assert number > 1
+
+    def test_damaged_journal(self, tmp_path: Path) -> None:
+        """An engine doesn't start on a journal with a damaged head; it names file and position, and changes nothing."""
+        disk = FailingDisk()
+        engine = journaling(tmp_path, disk)
+        owns = begun(engine, 2)
+        for number in (1, 2, 3):
+            assert append_to_all(engine, owns, number) == [None] * 2
+        kill(engine, disk)
+        path = journal_path(tmp_path, 1, 0)
+        content = bytearray(path.read_bytes())
+        content[WINDOWS_AT + 4096 + 20] ^= 1
+        path.write_bytes(content)
+        for _ in range(2):
+            with pytest.raises(Damaged) as caught:
+                journaling(tmp_path)
+            assert (caught.value.file, caught.value.position) == (str(path), WINDOWS_AT + 4096)
+        assert path.read_bytes() == content
+
+    def test_no_room_for_the_journal(self, tmp_path: Path) -> None:
+        """If the journal can't be made, loads succeed, and appends are refused until it can."""
+        disk = FailingDisk()
+        engine = journaling(tmp_path, disk)
+        owns = begun(engine, 2)
+        disk.fails = lambda name, _: OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) if name == "write" else None
+        disk.tears = False
+        assert [str(outcome) for outcome in append_to_all(engine, owns, 1)] == [os.strerror(errno.ENOSPC)] * 2
+        assert [load(engine, own)[1] for own in owns] == [None] * 2
+        disk.fails = lambda _name, _number: None
+        assert append_to_all(engine, owns, 2) == [None] * 2
+        engine.close()
+        assert not disk.descriptors
+
+
+class TestCrash:
+    """A crash at any moment leaves everything that was acknowledged."""
+
+    @pytest.mark.parametrize("is_power_cut", [False, True])
+    def test_at_each_step(self, tmp_path: Path, at_once: None, is_power_cut: bool) -> None:
+        """A kill, or a power cut, at every call of the disk, with checkpoints and turns of the files under way."""
+        reached, end = True, 0
+        step = 1 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 7
+        while reached:
+            end += step
+            folder = tmp_path / f"{end}"
+            partitions = [Partition() for _ in range(3)]
+            disk = CrashingDisk(Random(end), in_order=False)
+
+            def fails(_name: str, _number: int, disk: CrashingDisk = disk, end: int = end) -> Killed | None:
+                return Killed() if disk.calls.total() >= end else None
+
+            run: Run | None = None
+            try:
+                run = Run(folder, disk, partitions)
+                disk.calls.clear()
+                disk.fails = fails
+                run.play(Random(7), 16, 0, 5_000)
+            except Killed:
+                pass
+            assert run is not None
+            reached = disk.calls.total() >= end
+            run.close()
+            join_checkpoints()
+            if is_power_cut:
+                disk.crash()
+            else:
+                disk.kill()
+            last = Run(folder, CrashingDisk(Random(end)), partitions)
+            assert all(last.open(partition) for partition in range(3))
+            last.close()
+        assert end > 100
+
+    def test_histories(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A disk keeps or loses each unsynced page by chance: nothing acknowledged is lost, no half comes back."""
+        cut = refused = 0
+        for seed in range(HISTORIES):
+            monkeypatch.setattr(journal, "WRITE_S", (0.0, 60.0)[seed % 2])
+            monkeypatch.setattr(journal, "SYNC_S", (0.0, 60.0, 60.0)[seed % 3])
+            more = play_history(tmp_path / f"{seed}", seed)
+            cut += more[0]
+            refused += more[1]
+        assert cut > HISTORIES
+        assert refused > HISTORIES

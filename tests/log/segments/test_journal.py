@@ -1,0 +1,312 @@
+"""Tests the journal's format: which windows count, what is damage, and how they get back into the segments."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+
+import pytest
+
+from coordinator.log.engine import Damaged
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.journal import (
+    PAGE_SIZE,
+    WINDOWS_AT,
+    Extent,
+    encode_window,
+    file_head,
+    journal_path,
+    journaled,
+    leave,
+    left_partitions,
+    left_path,
+    read_files,
+    recover,
+    redo,
+    redo_left,
+    window_size,
+)
+from coordinator.log.segments.segment import partition_folder, segment_at
+from protocol.records.batch import encode_batch
+from tests.log.calls import record
+from tests.log.disks import FailingDisk, fail_one
+
+SALT = bytes(range(16))
+
+
+def batch(number: int, size: int = 100) -> bytes:
+    """Return a batch of one record, whose offset is its number."""
+    return encode_batch([record(number, size)], number, 0)
+
+
+def extents_of(sequence: int, *sizes: int) -> list[Extent]:
+    """Return a window's extents, one for each partition from 0 on."""
+    return [Extent(partition, 0, 1_000 * sequence, [batch(sequence, size)]) for partition, size in enumerate(sizes)]
+
+
+def written(path: Path, *windows: tuple[int, int, list[Extent]], pages: int = 20) -> list[int]:
+    """Write a file of windows (sequence number, needed, extents); return where each begins, and the end."""
+    content = bytearray(file_head(SALT))
+    starts = []
+    for sequence, needed, extents in windows:
+        starts.append(len(content))
+        content += b"".join(encode_window(SALT, sequence, needed, extents)[0])
+    starts.append(len(content))
+    path.write_bytes(content.ljust(pages * PAGE_SIZE, b"\0"))
+    return starts
+
+
+def sequences(path: Path) -> list[int]:
+    """Return the numbers of the windows that count, from the positions of partition 0's extents."""
+    return [extent.position // 1_000 for extent in read_files(Disk(), [path]).extents.get(0, [])]
+
+
+def test_windows_that_count(tmp_path: Path) -> None:
+    """All windows count from the first needed number of the last on, across both files, in their order."""
+    first, second = journal_path(tmp_path, 1, 0), journal_path(tmp_path, 1, 1)
+    written(first, (5, 3, extents_of(5, 10)), (6, 4, extents_of(6, 10)), (1, 1, extents_of(1, 10)))
+    written(second, (3, 1, extents_of(3, 10)), (4, 1, extents_of(4, 10, 10)))
+    contents = read_files(Disk(), [first, second])
+    assert [extent.position for extent in contents.extents[0]] == [4_000, 5_000, 6_000]
+    assert contents.extents[1] == [Extent(1, 0, 4_000, [batch(4, 10)])]
+    assert contents.paths == [first, second]
+    assert contents.torn is None
+    assert contents.damaged == {}
+
+
+def test_size_of_a_window(tmp_path: Path) -> None:
+    """A window takes the bytes that window_size says: whole pages."""
+    for size in (0, 1, 3_900, 4_000, 4_096, 9_000):
+        extents = [Extent(0, 0, 0, [bytes(size)]), Extent(7, 0, 0, [b"a", b"b"])]
+        parts, taken = encode_window(SALT, 1, 1, extents)
+        assert window_size(2, size + 2) == taken == len(b"".join(parts))
+        assert taken % PAGE_SIZE == 0
+    starts = written(tmp_path / "file", (1, 1, extents_of(1, 10)))
+    assert starts == [WINDOWS_AT, WINDOWS_AT + PAGE_SIZE]
+
+
+@pytest.mark.parametrize("behind", ["end of file", "zeros", "an older window"])
+def test_cut_at_each_byte(tmp_path: Path, behind: str) -> None:
+    """Wherever in its last three windows a file ends, exactly the windows count that are whole by then."""
+    path = tmp_path / "file"
+    windows = [(number, 1, extents_of(10 + number, 100, 150)) for number in (1, 2, 3, 4)]
+    starts = written(path, *windows, pages=5)
+    sizes = [sum(map(len, encode_window(SALT, *window)[0][:-1])) for window in windows]
+    content = path.read_bytes()
+    old = bytes(starts[-1])
+    if behind == "an older window":
+        page = b"".join(encode_window(SALT, 0, 0, extents_of(0, 100, 150))[0])
+        old = content[:PAGE_SIZE] + page * 4
+    for start, size in zip(starts[1:], sizes[1:], strict=False):
+        for end in range(start, start + size + 10):
+            cut = content[:end] + (b"" if behind == "end of file" else old[end:])
+            path.write_bytes(cut)
+            ends = [start + size for start, size in zip(starts, sizes, strict=False)]
+            whole = [number for number, end in enumerate(ends, 11) if cut[:end] == content[:end]]
+            assert sequences(path) == whole
+            contents = read_files(Disk(), [path])
+            assert contents.damaged == {}
+            if contents.torn is not None:
+                assert contents.torn.position == starts[len(whole)]
+
+
+def test_pages_lost_in_every_subset(tmp_path: Path) -> None:
+    """Whichever pages of the last window's write are lost, of up to 8, it counts as a whole or nothing of it does."""
+    path = tmp_path / "file"
+    for pages, is_reused in itertools.product(range(1, 9), (False, True)):
+        last = extents_of(12, *[(pages - 1) * 1_000] * 4, 300)
+        starts = written(path, (1, 1, extents_of(11, 5_000)), (2, 1, last), pages=11)
+        assert starts[2] - starts[1] == pages * PAGE_SIZE
+        new = path.read_bytes()
+        old = bytearray(new[: starts[1]]).ljust(len(new), b"\0")
+        if is_reused:  # small windows of the file's former turn are there
+            for at in range(starts[1], starts[2], PAGE_SIZE):
+                old[at : at + PAGE_SIZE] = b"".join(encode_window(SALT, 0, 0, extents_of(10, 10))[0])
+        for kept in itertools.product((False, True), repeat=pages):
+            content = bytearray(old)
+            for page, is_kept in enumerate(kept):
+                at = starts[1] + page * PAGE_SIZE
+                content[at : at + PAGE_SIZE] = (new if is_kept else old)[at : at + PAGE_SIZE]
+            path.write_bytes(content)
+            assert sequences(path) == ([11, 12] if all(kept) else [11])
+
+
+def test_damage_before_the_last_window(tmp_path: Path) -> None:
+    """A flipped bit in a window that is needed is damage: of the partition whose batches it is in, else of all."""
+    path = tmp_path / "file"
+    starts = written(path, *[(number, 1, extents_of(number, 200, 300)) for number in (1, 2, 3)], pages=4)
+    content = path.read_bytes()
+    head = len(encode_window(SALT, 2, 1, extents_of(2, 200, 300))[0][0])
+    first = len(batch(2, 200))
+    refused = []
+    for at in range(starts[1], starts[1] + head + first + len(batch(2, 300))):
+        flipped = bytearray(content)
+        flipped[at] ^= 1 << at % 8
+        path.write_bytes(flipped)
+        if at < starts[1] + head:
+            with pytest.raises(Damaged) as caught:
+                read_files(Disk(), [path])
+            assert (caught.value.file, caught.value.position) == (str(path), starts[1])
+        else:
+            (partition,) = read_files(Disk(), [path]).damaged
+            refused.append(partition)
+    assert refused == [0] * first + [1] * len(batch(2, 300))
+
+
+def test_first_page_is_checked(tmp_path: Path) -> None:
+    """A file with a damaged first page is refused, because its salt decides about all windows."""
+    path = tmp_path / "file"
+    written(path, (1, 1, extents_of(1, 10)))
+    content = path.read_bytes()
+    for at in (0, 9, 13):
+        path.write_bytes(content[:at] + b"\xff" + content[at + 1 :])
+        with pytest.raises(Damaged, match="first page"):
+            read_files(Disk(), [path])
+    path.write_bytes(content[:100])
+    with pytest.raises(Damaged, match="first page"):
+        read_files(Disk(), [path])
+
+
+def test_another_salt_is_no_window(tmp_path: Path) -> None:
+    """A window of another file's salt is none: no client can guess it, and no removed file's block is taken for it."""
+    path = tmp_path / "file"
+    written(path, (1, 1, extents_of(1, 10)))
+    content = path.read_bytes()
+    path.write_bytes(file_head(os.urandom(16)) + content[PAGE_SIZE:])
+    assert read_files(Disk(), [path]).extents == {}
+
+
+def segment(data_dir: Path, content: bytes, base_offset: int = 0, partition: int = 0) -> Path:
+    """Write a segment."""
+    path = segment_at(partition_folder(data_dir, partition), base_offset).path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+class TestRedo:
+    """An extent gets to its place in the newest segment."""
+
+    def test_whatever_was_there(self, tmp_path: Path) -> None:
+        """Nothing, a part, zeros before a whole batch, or all of it: afterwards all of it is there, and synced."""
+        batches = [batch(number) for number in range(4)]
+        whole = b"".join(batches)
+        at = len(batches[0])
+        extents = [
+            Extent(0, 0, at, [batches[1]]),
+            Extent(0, 0, 2 * at, batches[2:]),
+        ]
+        for there in (
+            whole[:at],
+            whole[: at + 20],
+            whole[:at] + bytes(at) + whole[2 * at :],
+            whole[:at] + bytes(8) + whole[at + 8 :],  # what no CRC covers was in another page
+            whole,
+            whole + whole[:30],
+        ):
+            disk = FailingDisk()
+            path = segment(tmp_path, there)
+            redo(disk, tmp_path, 0, extents)
+            assert path.read_bytes()[: len(whole)] == whole
+            assert disk.calls["fdatasync"] == 1
+            assert disk.calls["write"] == 2  # equal bytes too: a page may be one that an fdatasync failed for
+            assert not disk.descriptors
+
+    def test_older_segments_are_over(self, tmp_path: Path) -> None:
+        """Extents of a segment that isn't the newest change nothing: it was synced before the next one began."""
+        old = segment(tmp_path, b"compacted")
+        segment(tmp_path, b"", 9)
+        redo(Disk(), tmp_path, 0, [Extent(0, 0, 3, [batch(0)]), Extent(0, 9, 0, [batch(9)])])
+        assert old.read_bytes() == b"compacted"
+        assert segment_at(old.parent, 9).path.read_bytes() == batch(9)
+
+    def test_damage_is_refused(self, tmp_path: Path) -> None:
+        """A missing file, missing durable bytes, and another whole batch are refused by name; nothing changes."""
+        with pytest.raises(Damaged, match="the file is gone"):
+            redo(Disk(), tmp_path, 0, [Extent(0, 0, 0, [batch(0)])])
+        path = segment(tmp_path, batch(0))
+        with pytest.raises(Damaged, match="ends here"):
+            redo(Disk(), tmp_path, 0, [Extent(0, 0, 1_000, [batch(1)])])
+        with pytest.raises(Damaged, match="a whole batch"):
+            redo(Disk(), tmp_path, 0, [Extent(0, 0, 0, [batch(7)])])
+        with pytest.raises(Damaged, match="the file is gone"):
+            redo(Disk(), tmp_path, 0, [Extent(0, 0, 0, [batch(0)]), Extent(0, 1, 0, [batch(1)])])
+        assert path.read_bytes() == batch(0)
+
+
+class TestRecover:
+    """What engines left is brought back before anything is loaded."""
+
+    def test_all_nodes_or_one(self, tmp_path: Path) -> None:
+        """A start brings back the journals of all nodes, whoever owns the partitions from now on, or one node's."""
+        paths = [segment(tmp_path, b"", partition=partition) for partition in range(2)]
+        written(journal_path(tmp_path, 1, 0), (1, 1, [Extent(0, 0, 0, [batch(0)])]))
+        written(journal_path(tmp_path, 2, 1), (1, 1, [Extent(1, 0, 0, [batch(5)])]))
+        journal_path(tmp_path, 2, 0).with_suffix(".0.new").write_bytes(b"unfinished")
+        assert [done.node_id for done in recover(Disk(), tmp_path, 1)] == [1]
+        assert [path.read_bytes() for path in paths] == [batch(0), b""]
+        assert [done.partitions for done in recover(Disk(), tmp_path)] == [[1]]
+        assert [path.read_bytes() for path in paths] == [batch(0), batch(5)]
+        assert not list(tmp_path.glob(".journal*"))
+
+    def test_each_call_fails(self, tmp_path: Path) -> None:
+        """Whichever call of the disk fails, a partition has its bytes, or they wait for its load; none are lost."""
+        for name in ("open", "write", "fdatasync", "open_to_read", "read", "rename", "remove", "sync_folder", "close"):
+            for number in range(1, 8):
+                data_dir = tmp_path / f"{name}-{number}"
+                paths = [segment(data_dir, b"", partition=partition) for partition in range(2)]
+                extents = [Extent(partition, 0, 0, [batch(partition)]) for partition in range(2)]
+                written(journal_path(data_dir, 1, 0), (1, 1, extents[:1]))
+                written(journal_path(data_dir, 1, 1), (2, 1, extents[1:]))
+                try:
+                    recover(FailingDisk(fail_one(name, number)), data_dir)
+                except OSError:
+                    recover(Disk(), data_dir)
+                for partition in left_partitions(Disk(), data_dir):
+                    redo_left(Disk(), data_dir, partition)
+                assert [path.read_bytes() for path in paths] == [batch(0), batch(1)]
+                assert not list(data_dir.glob(".journal*"))
+
+    def test_damaged_partition_waits(self, tmp_path: Path) -> None:
+        """A partition that can't take its extents keeps them in a file, and is refused; the others get theirs."""
+        good = segment(tmp_path, b"", partition=1)
+        journal = journal_path(tmp_path, 1, 0)
+        written(journal, (1, 1, [Extent(0, 0, 0, [batch(0)]), Extent(1, 0, 0, [batch(1)])]))
+        (done,) = recover(Disk(), tmp_path)
+        assert done.left == [0]
+        assert good.read_bytes() == batch(1)
+        assert not journal.exists()
+        with pytest.raises(Damaged, match="the file is gone"):
+            redo_left(Disk(), tmp_path, 0)
+        path = segment(tmp_path, b"")  # somebody brings it back
+        redo_left(Disk(), tmp_path, 0)
+        assert path.read_bytes() == batch(0)
+        assert left_partitions(Disk(), tmp_path) == []
+
+    def test_damaged_extent_stays_damaged(self, tmp_path: Path) -> None:
+        """An extent with a wrong CRC is kept as it is, and refuses its partition alone."""
+        for partition in range(2):
+            segment(tmp_path, b"", partition=partition)
+        journal = journal_path(tmp_path, 1, 0)
+        extents = [Extent(0, 0, 0, [batch(0)]), Extent(1, 0, 0, [batch(1)])]
+        written(journal, (1, 1, extents), (2, 1, []))
+        content = bytearray(journal.read_bytes())
+        content[WINDOWS_AT + len(encode_window(SALT, 1, 1, extents)[0][0]) + 70] ^= 1
+        journal.write_bytes(content)
+        with pytest.raises(Damaged, match="checksum of partition 0"):
+            journaled(Disk(), tmp_path, 0)
+        (done,) = recover(Disk(), tmp_path)
+        assert done.left == [0]
+        with pytest.raises(Damaged) as caught:
+            redo_left(Disk(), tmp_path, 0)
+        assert caught.value.file == str(left_path(tmp_path, 0))
+
+    def test_left_twice(self, tmp_path: Path) -> None:
+        """What is left a second time is kept behind what was left before."""
+        path = segment(tmp_path, b"")
+        leave(Disk(), tmp_path, 0, [Extent(0, 0, 0, [batch(0)])])
+        leave(Disk(), tmp_path, 0, [Extent(0, 0, len(batch(0)), [batch(1)])])
+        assert len(journaled(Disk(), tmp_path, 0)) == 2
+        redo_left(Disk(), tmp_path, 0)
+        assert path.read_bytes() == batch(0) + batch(1)
