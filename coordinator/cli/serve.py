@@ -36,7 +36,7 @@ def serve(arguments: Sequence[str]) -> None:
         done = _run(config, warnings)
     except (ConfigError, StartFailed) as error:
         name, _, problem = str(error).partition(": ")
-        # An error begins with a setting's name. Whoever gave a flag knows that, and maybe not the name.
+        # An error begins with a setting's name. A user who typed a flag may not know that name.
         fail(ExitCode.USAGE, f"{flags[name][0]}: {problem}" if name in flags else str(error))
     if not done:
         fail(ExitCode.FINDINGS, "the server stopped because it couldn't write its log, see above")

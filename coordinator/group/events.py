@@ -164,7 +164,7 @@ class Remainder(NamedTuple):
 class EraseOffsets:
     """A piece of a Remainder gets its tombstones. The answer is as DeleteGroup's, never a Remainder.
 
-    An offset that a new group of this id has committed since then stays. An offset that a load has brought back goes.
+    An offset stays if a new group of this id committed it after the deletion. An offset that a load brought back goes.
     """
 
     request: Hashable

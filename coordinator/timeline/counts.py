@@ -10,8 +10,8 @@
 A timeline has an entry for each (`entries`), so counts are numbers of entries. A view of all groups counts rebalances
 from events (`Rebalances`), because to make all entries would take long.
 
-The log of groups has fewer facts: no rebalance that never got a generation, no kind of a return. What it shows is a
-lower bound, "at least" (`number_text`).
+The log of groups has fewer facts: no rebalance that never got a generation, no kind of a return. Its numbers are lower
+bounds, "at least" (`number_text`).
 
 House rule: a view that counts otherwise is wrong, and so is one that says other words.
 """

@@ -22,7 +22,7 @@ from coordinator.audit.read.events import Conflict
 from coordinator.timeline.diagnosis import LOOP_MIN, LOOP_MS, loop_text
 
 RESTARTS, RETURNS = WHAT = ("restarts", "returns")
-"""What the returns of a loop are called: returns, if one of them is no restart for sure."""
+"""The words for the returns of a loop; the second one if the log doesn't say of each return that it is a restart."""
 
 NEVER_RETURNS_MIN = 2
 """Instance ids that must be gone, and new ones that must have come: a single one may have been renamed."""

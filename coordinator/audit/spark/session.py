@@ -123,7 +123,7 @@ def _started_elsewhere(builder: SparkSession.Builder) -> SparkSession:
 def quiet_start() -> Iterator[Copying]:
     """Keep back what a process that the block starts writes to standard error, until the block ends.
 
-    It is dropped if the block ends well, and shown if the block fails. What comes later goes through at once.
+    The text is dropped if the block ends well, and shown if the block fails. Later text goes through at once.
     """
     sys.stderr.flush()
     own = os.dup(STDERR)

@@ -1,6 +1,6 @@
 """The writer of the journal (segments/journal.py): one write and one fdatasync for the appends of many partitions.
 
-What is durable when:
+The steps of an append, and where it is durable:
 
     write        the window is durable in the journal: its appends may be reported
     50 ms later  the partitions' logs write the same bytes to their segments; nobody waits for that

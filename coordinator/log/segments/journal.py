@@ -99,7 +99,7 @@ class Torn(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """What counts in a journal: extents by partition, in their order; for a partition with a damaged one, the damage.
+    """The needed content of a journal: extents by partition, in order; the damage of a partition with a damaged one.
 
     paths: the files, the one with the newest windows first.
     """
@@ -301,7 +301,7 @@ def redo(disk: Disk, data_dir: Path, partition: int, extents: Sequence[Extent]) 
 def _differs(there: bytes, data: bytes) -> bool:
     """Whether a whole batch is there that isn't in `data`: no interrupted write leaves one.
 
-    What the batch's CRC doesn't cover may lie in another page, which was lost.
+    The bytes that the batch's CRC doesn't cover may lie in another page, which was lost.
     """
     at = 0
     while len(there) - at >= HEADER_SIZE:
@@ -373,7 +373,7 @@ def _read_unchanged(disk: Disk, paths: Sequence[Path]) -> Contents:
 
 
 class Recovery(NamedTuple):
-    """What a recovery did with the journal of a node. size: bytes of batches. left: partitions that got a file each."""
+    """The result of a recovery of one node's journal. size: bytes of batches. left: partitions that got a file each."""
 
     node_id: int
     partitions: list[int]

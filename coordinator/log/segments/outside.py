@@ -129,7 +129,7 @@ def opened(log: Log) -> Iterator[list[OpenSegment]]:
 
 
 def _journaled(log: Log) -> list[Extent]:
-    """What journals have for a log. Raises OSError, also if a journal is damaged."""
+    """The extents that journals have for a log. Raises OSError, also if a journal is damaged."""
     data_dir = log.folder.absolute().parent
     partition = _partition_of(log.folder.absolute())
     if partition is None:

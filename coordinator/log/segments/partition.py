@@ -116,7 +116,7 @@ class PartitionLog:
         self._must_mend = False
         self._must_rewrite = False
         self._before_read = before_read
-        # What the journal has and the segment perhaps hasn't: in all, and what wasn't handed to the system yet.
+        # Batches that only the journal makes durable: all, and those that the segment's file lacks.
         self._unsynced: list[bytes] = []
         self._unwritten: list[bytes] = []
         self._syncing: Syncing | None = None
@@ -260,7 +260,7 @@ class PartitionLog:
             self._mend()
 
     def behind(self) -> tuple[Segment, int, bytes]:
-        """What only the journal has: the segment, where it goes, and the bytes."""
+        """The bytes that are durable in the journal alone: their segment, their position there, and the bytes."""
         assert self._durable is not None
         data = b"".join(self._unsynced)
         return self._durable.segment, self._durable.size - len(data), data

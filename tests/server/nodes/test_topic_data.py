@@ -121,6 +121,8 @@ async def test_settings_that_change_are_in_effect_at_once() -> None:
         await server.until(lambda: bool(server.events("compacted")))
         await server.advance(500)
         await server.until(lambda: bool(server.events("segments_removed")))
+        changed = server.events("compacted") + server.events("segments_removed")
+        assert {(line["topic"], line["partition"]) for line in changed} == {("orders", 0)}
 
 
 async def test_another_time_between_compactions_begins_with_a_compaction() -> None:
@@ -131,6 +133,7 @@ async def test_another_time_between_compactions_begins_with_a_compaction() -> No
         await set_config(peer, "log.cleanup.policy", "compact")
         for _ in range(4):
             await produce(peer, ("orders", 0, ONE))
+        assert server.events("compacted") == []
         await set_config(peer, "log.cleaner.backoff.ms", "3600000")
         await server.until(lambda: bool(server.events("compacted")))
 

@@ -134,6 +134,8 @@ async def test_what_a_request_changes_is_changed_although_its_client_is_gone() -
             await peer.send(DeleteGroupsRequest(groups_names=ids), 2)
             peer.close()
             await server.until(lambda: not any(part.coordinator.groups for part in server.server.runtime.partitions))
+        fetched = await other.ask(OffsetFetchRequest(group_id="last", topics=None), 7)
+        assert fetched.topics == []
 
 
 @pytest.mark.parametrize("states", [["Stable", "x"], ["sTABLE"], ["x", "y"], []])
