@@ -226,7 +226,7 @@ def decode_in_steps(
 def encode_in_steps(message: Message, version: int) -> Generator[None, None, list[bytes]]:
     """As `encode`, but in steps: yields behind each element of an array, and returns the parts of the body.
 
-    An element that an array has several times, as the same object, is encoded once. Raises AssertionError.
+    A large element that an array has several times, as the same object, is encoded once. Raises AssertionError.
     """
     try:
         encoded: list[bytes] = yield from message._step_encoders[version](message)

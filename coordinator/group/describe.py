@@ -6,6 +6,7 @@ Outside Stable a description has no protocol name, metadata or assignments, beca
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -111,13 +112,21 @@ def describe_awaited(member: Member) -> DescribeGroupsResponse.GroupAwaitedMembe
 
 def describe_absent(group_id: str, version: int) -> DescribeGroupsResponse.DescribedGroup:
     """A group that doesn't exist: Dead, and an error from v6 on."""
-    described = DescribeGroupsResponse.DescribedGroup(group_id=group_id, group_state=DEAD.value, members=[])
+    described = DescribeGroupsResponse.DescribedGroup(
+        group_id=group_id, group_state=DEAD.value, members=[], waiting=_nobody()
+    )
     if version >= NOT_FOUND_SINCE:
         described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
         message = f"Group {group_id} not found."
         # A group id may be as long as any string, so the message around it may be too long.
         described.error_message = message if len(message.encode()) <= STRING_SIZE_MAX else "Group not found."
     return described
+
+
+@cache
+def _nobody() -> DescribeGroupsResponse.GroupWaiting:
+    """The same for all groups that don't exist, as a request may name very many of them; nobody changes it."""
+    return DescribeGroupsResponse.GroupWaiting()
 
 
 def list_groups(groups: Iterable[Group], states: list[str], types: list[str]) -> list[ListGroupsResponse.ListedGroup]:

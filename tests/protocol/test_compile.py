@@ -30,8 +30,10 @@ from protocol.messages import (
     JoinGroupRequest,
     LeaveGroupResponse,
     OffsetFetchRequest,
+    OffsetFetchResponse,
 )
 from protocol.primitives import COPIED_BYTES
+from protocol.source import JOINED_MAX
 from tests.protocol.strategies import MESSAGES, any_message, share
 
 AnyValue = TypeVar("AnyValue")
@@ -335,6 +337,14 @@ def test_unknown_tagged_fields_of_elements_count() -> None:
     assert run(decode_in_steps(LeaveGroupResponse, data, 5, 0, 11))[0].members == [member]
     with pytest.raises(ProtocolError, match="more than 10 elements"):
         run(decode_in_steps(LeaveGroupResponse, data, 5, 0, 10))
+
+
+def test_a_large_element_stays_in_parts() -> None:
+    """An array within an element is not joined to one part if that would take long."""
+    topics = [OffsetFetchResponse.OffsetFetchResponseTopics(name="x" * 30_000)] * 10
+    groups = [OffsetFetchResponse.OffsetFetchResponseGroup(group_id="g", topics=topics)]
+    parts, _ = run(encode_in_steps(OffsetFetchResponse(groups=groups), 8))
+    assert max(map(len, parts)) < JOINED_MAX
 
 
 def test_an_element_that_comes_again_is_encoded_once() -> None:

@@ -162,6 +162,8 @@ class Call(Reply):
 
     def _encode(self, version: int, body: Message) -> Steps:
         encoded = yield from encode_response_in_steps(self.api_key, version, self.correlation_id, body)
+        self.answered(self.api_key, body)
+        del body  # before the parts are copied
         # Small parts are joined here, because the connection would go through all of them at once.
         parts: list[bytes] = []
         for start in range(0, len(encoded), PARTS_AT_ONCE):
@@ -169,7 +171,6 @@ class Call(Reply):
             parts += some if sum(map(len, some)) > WHOLE_BYTES_MAX else (b"".join(some),)
             yield
         self._end(parts if sum(map(len, parts)) > WHOLE_BYTES_MAX else b"".join(parts))
-        self.answered(self.api_key, body)
 
     def work(self, steps: Steps) -> None:
         """Do `steps` while this turn has time, and the rest in further turns.
