@@ -52,6 +52,7 @@ class FailingDisk(Disk):
         self.descriptors: set[int] = set()
         self.fails = fails
         self.tears = True
+        self._lost: set[int] = set()
         self._guard = threading.Lock()
 
     def _count(self, name: str) -> None:
@@ -64,22 +65,32 @@ class FailingDisk(Disk):
     def open(self, path: Path, *, create: bool = False) -> int:
         self._count("open")
         with self._guard:
-            descriptor = super().open(path, create=create)
-            self.descriptors.add(descriptor)
-        return descriptor
+            return self._opened(super().open(path, create=create))
 
     def open_to_read(self, path: Path) -> int:
         self._count("open_to_read")
         with self._guard:
-            descriptor = super().open_to_read(path)
-            self.descriptors.add(descriptor)
+            return self._opened(super().open_to_read(path))
+
+    def _opened(self, descriptor: int) -> int:
+        self.descriptors.add(descriptor)
+        self._lost.discard(descriptor)
         return descriptor
 
     def close(self, descriptor: int) -> None:
         with self._guard:  # or another thread opens a file of that number in between
-            super().close(descriptor)  # the system closes it, whatever error it returns
+            if descriptor in self._lost:  # what Python collects later of a killed process would close somebody else's
+                return
             self.descriptors.remove(descriptor)
+            super().close(descriptor)  # the system closes it, whatever error it returns
         self._count("close")
+
+    def kill(self) -> None:
+        """End the process: the system closes its files, and has what it wrote. Its threads must have ended."""
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+        self._lost |= self.descriptors
+        self.descriptors.clear()
 
     def lock(self, descriptor: int) -> None:
         self._count("lock")
@@ -201,7 +212,7 @@ class CrashingDisk(FailingDisk):
         return descriptor
 
     def close(self, descriptor: int) -> None:
-        del self._paths[descriptor]
+        self._paths.pop(descriptor, None)
         super().close(descriptor)
 
     def write(self, descriptor: int, parts: Sequence[bytes | memoryview], position: int) -> int:
@@ -256,10 +267,8 @@ class CrashingDisk(FailingDisk):
 
     def kill(self) -> None:
         """End the process: the cache keeps the bytes that it wrote."""
-        for descriptor in list(self._paths):
-            del self._paths[descriptor]
-            self.descriptors.remove(descriptor)
-            os.close(descriptor)
+        super().kill()
+        self._paths.clear()
 
     def crash(self) -> None:
         """Cut the power: unsynced bytes and names may be there or not, in part or as a whole."""

@@ -169,6 +169,15 @@ def play_history(folder: Path, seed: int) -> tuple[int, int]:
     return cut, refused
 
 
+def kill(engine: EmbeddedEngine, disk: FailingDisk) -> None:
+    """End the engine's process at its next call of the disk."""
+    disk.fails = lambda _name, _number: Killed()
+    engine.acquire(48, lambda _: None)
+    engine.close()
+    join_checkpoints()
+    disk.kill()
+
+
 def join_checkpoints() -> None:
     """Wait for the threads of a killed engine: a real one's end with it, and its descriptors become those of others."""
     for thread in threading.enumerate():

@@ -20,7 +20,7 @@ from coordinator.log.segments.counts import Counts
 from coordinator.log.segments.journal import WINDOWS_AT, journal_path, left_path, node_files
 from tests.log.calls import Events, append, append_batch, load, numbers_of, opened, record
 from tests.log.disks import CrashingDisk, FailingDisk, Killed, fail_one
-from tests.log.embedded.journaling import JOURNAL_SIZE, Partition, Run, join_checkpoints, journaling, play_history
+from tests.log.embedded.journaling import JOURNAL_SIZE, Partition, Run, join_checkpoints, journaling, kill, play_history
 from tests.support.patience import WITHIN_S
 
 HISTORIES = 10_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 200
@@ -189,17 +189,6 @@ def is_in(function: str) -> bool:
     (thread,) = [thread for thread in threading.enumerate() if thread.name == "log"]
     frame = sys._current_frames().get(thread.ident or 0)
     return any(each.f_code.co_name == function for each, _ in traceback.walk_stack(frame))
-
-
-def kill(engine: EmbeddedEngine, disk: FailingDisk) -> None:
-    """End the engine's process at its next call of the disk."""
-    disk.fails = lambda _name, _number: Killed()
-    engine.acquire(48, lambda _: None)
-    engine.close()
-    join_checkpoints()
-    for descriptor in disk.descriptors:
-        os.close(descriptor)
-    disk.descriptors.clear()
 
 
 class TestFailure:

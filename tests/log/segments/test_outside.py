@@ -20,8 +20,8 @@ from protocol.records.walk import decode_batches
 from tests.cli.log.conftest import group_of, make_data_dir, offset_of, write_segment
 from tests.log.calls import append, record
 from tests.log.calls import opened as engine_opened
-from tests.log.disks import FailingDisk, Killed
-from tests.log.embedded.journaling import join_checkpoints, journaling
+from tests.log.disks import FailingDisk
+from tests.log.embedded.journaling import journaling, kill
 from tests.support.batches import old_messages
 
 BATCHES = [
@@ -200,12 +200,7 @@ class TestJournal:
         owns = [engine_opened(engine, partition)[0] for partition in range(2)]
         for number in range(20):
             assert append(engine, owns[number % 2], record(number, 100)) is None
-        disk.fails = lambda _name, _number: Killed()
-        engine.acquire(48, lambda _: None)
-        engine.close()
-        join_checkpoints()
-        for descriptor in disk.descriptors:
-            os.close(descriptor)
+        kill(engine, disk)
         return {partition: list(range(partition, 20, 2)) for partition in range(2)}
 
     def numbers(self, path: Path) -> dict[int | None, list[int]]:
