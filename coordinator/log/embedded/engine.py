@@ -44,7 +44,7 @@ from coordinator.log.embedded.upkeep import Cleaning, Upkeep
 from coordinator.log.engine import Acquired, Appended, Damaged, Done, OnOwnership, Ownership, Page, Unavailable
 from coordinator.log.segments.counts import Counts
 from coordinator.log.segments.disk import Disk, reason
-from coordinator.log.segments.journal import Extent, window_size
+from coordinator.log.segments.journal import EXTENT_SIZE, Extent, most_bytes, window_size
 from coordinator.log.segments.lock import Lock, lock_data_folder
 from coordinator.log.segments.partition import PartitionLog, Staged
 from coordinator.log.segments.segment import partition_folder
@@ -255,26 +255,26 @@ class EmbeddedEngine:
         """Write appends to the journal and report them; return those that don't go through it."""
         others: dict[Owned, list[_Append]] = {}
         staged: list[tuple[Owned, list[_Append], Staged]] = []
-        size = 0
+        size, most = 0, most_bytes(self._journal.window_max)
         for own, appends in window.items():
             batches = [records for append in appends for records in append.batches]
             stage = None if own.log.closed_because else own.log.stage(batches)
-            if stage is None or window_size(1, stage.size) > self._journal.window_max:
+            if stage is None or stage.size + EXTENT_SIZE > most:
                 others[own] = appends
                 continue
-            if window_size(len(staged) + 1, size + stage.size) > self._journal.window_max:
+            if size + stage.size + EXTENT_SIZE > most:
                 self._write_staged(staged, size)
                 staged, size = [], 0
             staged.append((own, appends, stage))
-            size += stage.size
+            size += stage.size + EXTENT_SIZE
         if staged:
             self._write_staged(staged, size)
         return others
 
     def _write_staged(self, window: list[tuple[Owned, list[_Append], Staged]], size: int) -> None:
-        """Write a window of `size` bytes of batches to the journal, and report each append's outcome."""
+        """Write a window to the journal, and report each append's outcome. size: of batches, EXTENT_SIZE for each."""
         try:
-            self._journal.make_room(window_size(len(window), size))
+            self._journal.make_room(window_size(size))
             extents = [_extent(own, staged) for own, _, staged in window if own.log.is_open()]
             if extents:
                 self._journal.write(extents)

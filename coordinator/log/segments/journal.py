@@ -64,6 +64,9 @@ _UNFINISHED = re.compile(r"\.journal-.*\.new")
 _last_read: dict[tuple[tuple[Path, int, int], ...], Contents] = {}
 _LEFT_NAME = re.compile(r"\.journal-left-(\d+)")
 
+EXTENT_SIZE = _EXTENT.size
+"""Bytes that an extent takes beside its batches."""
+
 
 class Extent(NamedTuple):
     """Batches at a position of a segment; `base_offset` is the segment's. data: the batches, in any number of parts.
@@ -125,9 +128,14 @@ def padded(size: int) -> int:
     return -(-size // PAGE_SIZE) * PAGE_SIZE
 
 
-def window_size(extent_count: int, size: int) -> int:
-    """Return the bytes that a window takes in a file, of so many extents with `size` bytes together."""
-    return padded(_WINDOW.size + extent_count * _EXTENT.size + size)
+def window_size(size: int) -> int:
+    """Return the bytes that a window takes in a file. size: of all extents, each with EXTENT_SIZE."""
+    return padded(_WINDOW.size + size)
+
+
+def most_bytes(window_max: int) -> int:
+    """Return the largest `size` of a window that takes `window_max` bytes at most."""
+    return window_max // PAGE_SIZE * PAGE_SIZE - _WINDOW.size
 
 
 def file_head(salt: bytes) -> bytes:

@@ -198,17 +198,17 @@ class PartitionLog:
         assert not self.closed_because
         if self._durable is None:
             return None
-        segment, size = self._durable
-        staged = Staged(segment, size, [], 0, self._next_offset)
-        next_offset = self._next_offset
+        segment, position = self._durable
+        batches: list[bytes] = []
+        size, next_offset = position, self._next_offset
         for records in appends:
             batch = encode_batch(records, next_offset, self.epoch)
             next_offset += len(records)
             if self._is_full(size, len(batch), next_offset):
                 return None
-            staged.batches.append(batch)
+            batches.append(batch)
             size += len(batch)
-        return staged._replace(size=size - staged.position, next_offset=next_offset)
+        return Staged(segment, position, batches, size - position, next_offset)
 
     def journaled(self, staged: Staged) -> None:
         """The journal has made durable what was staged last."""

@@ -11,6 +11,7 @@ import pytest
 from coordinator.log.engine import Damaged
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.journal import (
+    EXTENT_SIZE,
     PAGE_SIZE,
     WINDOWS_AT,
     Extent,
@@ -21,6 +22,7 @@ from coordinator.log.segments.journal import (
     leave,
     left_partitions,
     left_path,
+    most_bytes,
     read_files,
     recover,
     redo,
@@ -76,11 +78,13 @@ def test_windows_that_count(tmp_path: Path) -> None:
 
 
 def test_size_of_a_window(tmp_path: Path) -> None:
-    """A window takes the bytes that window_size says: whole pages."""
+    """A window takes the bytes that window_size says, whole pages, and most_bytes fills them."""
     for size in (0, 1, 3_900, 4_000, 4_096, 9_000):
         extents = [Extent(0, 0, 0, [bytes(size)]), Extent(7, 0, 0, [b"a", b"b"])]
         parts, taken = encode_window(SALT, 1, 1, extents)
-        assert window_size(2, size + 2) == taken == len(b"".join(parts))
+        counted = size + 2 + 2 * EXTENT_SIZE
+        assert window_size(counted) == taken == len(b"".join(parts))
+        assert window_size(most_bytes(taken)) == taken < window_size(most_bytes(taken) + 1)
         assert taken % PAGE_SIZE == 0
     starts = written(tmp_path / "file", (1, 1, extents_of(1, 10)))
     assert starts == [WINDOWS_AT, WINDOWS_AT + PAGE_SIZE]
