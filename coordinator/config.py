@@ -459,7 +459,7 @@ class Config:
         ),
     )
     journal_enable: bool = field(
-        default=False,
+        default=True,
         metadata=_spec(
             "tenure.journal.enable", "Write the groups' records of all partitions to a journal first: one sync for all."
         ),

@@ -86,7 +86,7 @@ def test_every_setting_can_be_given_in_every_way(name: str) -> None:
         "tenure.statsd.tags": "false",
         "tenure.events.enable": "false",
         "tenure.journal.bytes": "65536",
-        "tenure.journal.enable": "true",
+        "tenure.journal.enable": "false",
         "auto.create.topics.enable": "false",
         "group.min.session.timeout.ms": "10",
         "group.max.session.timeout.ms": "7000",

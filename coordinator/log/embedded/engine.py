@@ -12,7 +12,7 @@ same time, one log per thread, and the engine's thread waits for the pool. The e
 the windows of appends, so that a large partition doesn't delay the others.
 
 With a journal (journal.py), one write and one fdatasync serve all partitions of a window, on the engine's thread.
-Appends that begin a segment, or that no file of the journal has room for, take the way above.
+Appends that begin a segment, or that the journal has no room for, take the way above.
 
 Compaction (compaction/cleaner.py) uses a thread that waits and a process that works. Between the windows of appends the
 engine's thread chooses partitions to compact, and swaps in the files that the process wrote, one at a time.
@@ -196,7 +196,7 @@ class EmbeddedEngine:
         try:
             while not self._is_closing:
                 self._work(self._take_calls())
-                self._journal.work()
+                self._journal.work(is_idle=self._queue.empty())
                 self._loads.read_page()
         except BaseException as error:
             self._report("engine_failed", partition=-1, error=repr(error))
@@ -263,18 +263,22 @@ class EmbeddedEngine:
                 others[own] = appends
                 continue
             if size + stage.size + EXTENT_SIZE > most:
-                self._write_staged(staged, size)
+                others |= self._write_staged(staged, size)
                 staged, size = [], 0
             staged.append((own, appends, stage))
             size += stage.size + EXTENT_SIZE
         if staged:
-            self._write_staged(staged, size)
+            others |= self._write_staged(staged, size)
         return others
 
-    def _write_staged(self, window: list[tuple[Owned, list[_Append], Staged]], size: int) -> None:
-        """Write a window to the journal, and report each append's outcome. size: of batches, EXTENT_SIZE for each."""
+    def _write_staged(self, window: list[tuple[Owned, list[_Append], Staged]], size: int) -> dict[Owned, list[_Append]]:
+        """Write a window to the journal, and report each append's outcome; return those that it can't take now.
+
+        size: of the batches, with EXTENT_SIZE for each partition.
+        """
         try:
-            self._journal.make_room(window_size(size))
+            if not self._journal.make_room(window_size(size)):
+                return {own: appends for own, appends, _ in window}
             extents = [_extent(own, staged) for own, _, staged in window if own.log.is_open()]
             if extents:
                 self._journal.write(extents)
@@ -286,6 +290,7 @@ class EmbeddedEngine:
             if own.log.is_open():
                 own.log.journaled(staged)
             self._tell(own, appends, len(staged.batches) if own.log.is_open() else 0)
+        return {}
 
     def _set_cleaning(self, cleaning: Cleaning) -> None:
         self._cleaning = cleaning

@@ -3,8 +3,11 @@
 The steps of an append, and where it is durable:
 
     write        the window is durable in the journal: its appends may be reported
-    50 ms later  the partitions' logs write the same bytes to their segments; nobody waits for that
+    then         the partitions' logs write the same bytes to their segments; nobody waits for that
     checkpoint   a thread syncs the segments; windows from before its start are not needed any more
+
+The logs write at once if the engine has nothing else to do and they are few; else 50 ms later, as one write may then
+serve many windows.
 
 A checkpoint runs when a file is full and the other one takes over, and SYNC_S after the first append that isn't synced.
 Its steps: the logs write, on the engine's thread; the thread syncs each segment; the engine's thread takes the results.
@@ -18,6 +21,7 @@ Failures:
 
 - The journal's write or fdatasync: no page of it is believed. The window's appends fail. The next window, or load,
   first makes durable in the segments what was acknowledged (`settle`), and removes the files. Then it makes new ones.
+- A file can't be made, as the disk is full: appends go to their segments, each with an fdatasync, for RETRY_S or more.
 - A partition's segment: its log closes, and writes the bytes again (partition.py). If that fails as well, a file beside
   the journal gets them (`leave`), and the partition's next load takes them from there. The others don't notice.
 - If neither works, the journal stays as it is, and no partition takes appends until it does.
@@ -67,6 +71,12 @@ FIRST_SIZE = 1024 * 1024
 
 WRITE_S = 0.05
 """So long the logs collect bytes before they write them to their segments: one write for many windows."""
+
+AT_ONCE_MAX = 4
+"""So many logs don't collect bytes if the engine is idle: who looks into a folder soon finds what was acknowledged."""
+
+RETRY_S = 10.0
+"""So long after a file couldn't be made no other try is made: it may write megabytes until the disk is full."""
 
 SYNC_S = 10.0
 """So long after an append its segment is synced, at the latest: it bounds what a recovery has to do."""
@@ -141,6 +151,7 @@ class Journal:
         self._orphans: list[Owned] = []
         self._must_recover = True
         self._has_failed = False
+        self._retry_s = 0.0
         self._write_due_s = 0.0
         self._sync_due_s = 0.0
 
@@ -180,25 +191,41 @@ class Journal:
         """The largest window that a file takes."""
         return self._file_size - WINDOWS_AT - PAGE_SIZE
 
-    def make_room(self, size: int) -> None:
+    def make_room(self, size: int) -> bool:
         """See to it that a window of `size` bytes, at most window_max, can be written. Raises OSError.
 
-        Logs may be closed by this: it takes what became of their segments.
+        False: no file for it can be made now. The appends may go to their segments: no file has anything that was
+        refused. Logs may be closed by this: it takes what became of their segments.
         """
         if self._must_recover:
             raise OSError(0, "the journal of the last run isn't recovered yet")
         try:
             if self._has_failed:
                 self.settle()
-            file = self._files[self._current]
-            if file is None:
-                file = self._files[self._current] = self._make(self._current, FIRST_SIZE)
-            if not file.has_room(size):
-                self._switch(file)
-            elif file.at > file.size // 2 and self._making is None and self._may_make():
-                self._begin_making()
+            return self._has_room(size)
         except Damaged as damage:
             raise OSError(0, str(damage)) from damage
+
+    def _has_room(self, size: int) -> bool:
+        file = self._files[self._current]
+        if file is not None and file.has_room(size):
+            if file.at > file.size // 2 and self._making is None and self._may_make():
+                self._begin_making()
+            return True
+        if time.monotonic() < self._retry_s:
+            return False
+        try:
+            if file is None:
+                self._files[self._current] = self._make(self._current, FIRST_SIZE)
+            else:
+                self._switch(file)
+        except OSError as error:
+            if self._has_failed:
+                raise
+            self._retry_s = time.monotonic() + RETRY_S
+            self._report("journal_left_out", partition=-1, reason=reason(error))
+            return False
+        return True
 
     def write(self, extents: Sequence[Extent]) -> None:
         """Make a window durable for which there is room. Raises OSError: then nothing of it counts."""
@@ -308,14 +335,17 @@ class Journal:
         dues = [due for due in (self._write_due_s, self._sync_due_s) if due]
         return max(0.0, min(dues) - time.monotonic()) if dues else None
 
-    def work(self) -> None:
-        """Do what is due."""
+    def work(self, *, is_idle: bool) -> None:
+        """Do what is due. is_idle: the engine has nothing else to do."""
         now_s = time.monotonic()
-        if self._write_due_s and now_s >= self._write_due_s:
-            self._write_due_s = 0.0
-            for own in self._behind():
-                own.log.write_journaled()
-                self._note_closed(own)
+        is_due = 0 < self._write_due_s <= now_s
+        if is_due or (is_idle and self._write_due_s):
+            unwritten = [own for own in self._owned.values() if own.log.has_unwritten and own.log.is_open()]
+            if is_due or len(unwritten) <= AT_ONCE_MAX:
+                self._write_due_s = 0.0
+                for own in unwritten:
+                    own.log.write_journaled()
+                    self._note_closed(own)
         if self._sync_due_s and now_s >= self._sync_due_s and self._checkpoint is None and not self._has_failed:
             self._begin_checkpoint()
 

@@ -23,7 +23,8 @@ class Report(Protocol):
     only if the transactions' coordinator ends the transactions; this server can't.
     journal_recovered: the journal of `node` had `size` bytes of so many `partitions` when its engine ended; they are in
     the segments. The partitions in `left` couldn't take them yet; their loads try again. journal_cut: a crash had
-    interrupted a window of `size` bytes at `position` of `file`. `partition` is -1 for both.
+    interrupted a window of `size` bytes at `position` of `file`. journal_left_out: a file of the journal can't be made,
+    as `reason` says; appends go past it, and the engine tries again later. `partition` is -1 for all three.
     engine_failed: an `error` in the program ended the engine's thread (partition -1); nothing is written after that.
     """
 

@@ -140,6 +140,11 @@ class PartitionLog:
         """Whether only the journal makes the last appends durable."""
         return bool(self._unsynced)
 
+    @property
+    def has_unwritten(self) -> bool:
+        """Whether the segment's file lacks some of them."""
+        return bool(self._unwritten)
+
     def read(self) -> Generator[list[Record]]:
         """Yield pages of records, oldest first; after the last page all of them are durable and the log is open.
 

@@ -62,6 +62,10 @@ REPORTS = {
             "nothing of it was acknowledged"
         ),
     ),
+    "journal_left_out": Report(
+        Level.WARN,
+        lambda _, said: f"The journal has no room, each partition is synced for itself for now: {said['reason']}",
+    ),
     "engine_failed": Report(Level.ERROR, lambda log, said: f"{log} can't be written any more: {said['error']}"),
     "topic_partition_unavailable": Report(Level.ERROR, lambda log, said: f"{log} can't be used: {said['reason']}"),
     "topic_partition_available": Report(Level.INFO, lambda log, _: f"{log} can be written again"),

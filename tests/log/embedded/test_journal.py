@@ -15,14 +15,17 @@ import pytest
 
 from coordinator.log.embedded import journal
 from coordinator.log.embedded.engine import EmbeddedEngine
+from coordinator.log.embedded.journal import Journal
 from coordinator.log.engine import Damaged, Ownership, Unavailable
 from coordinator.log.segments.counts import Counts
 from coordinator.log.segments.journal import WINDOWS_AT, journal_path, left_path, node_files
-from tests.log.calls import Events, append, append_batch, load, numbers_of, opened, record
+from coordinator.log.segments.segment import partition_folder, segment_at
+from tests.log.calls import Events, acquire, append, append_batch, load, numbers_of, opened, record
 from tests.log.disks import CrashingDisk, FailingDisk, Killed, fail_one
 from tests.log.embedded.journaling import JOURNAL_SIZE, Partition, Run, join_checkpoints, journaling, kill, play_history
 from tests.support.patience import WITHIN_S
 
+AT_ONCE_MAX = journal.AT_ONCE_MAX
 HISTORIES = 10_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 200
 
 
@@ -31,6 +34,12 @@ def killed_threads_are_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread that a disk kills prints no trace."""
     hook = threading.excepthook
     monkeypatch.setattr(threading, "excepthook", lambda found: None if found.exc_type is Killed else hook(found))
+
+
+@pytest.fixture(autouse=True)
+def segments_lag(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few logs there are, they collect bytes, so that the journal alone has the last appends."""
+    monkeypatch.setattr(journal, "AT_ONCE_MAX", 0)
 
 
 def append_to_all(engine: EmbeddedEngine, owns: list[Ownership], number: int, size: int = 10) -> list[object]:
@@ -77,6 +86,25 @@ class TestWindow:
         engine = EmbeddedEngine(tmp_path, 50, 1)
         engine.start(lambda *_: None)
         assert [numbers_of(opened(engine, partition)[1]) for partition in range(49)] == [[0, 1, 2]] * 49
+        engine.close()
+
+    @pytest.mark.parametrize("count", [1, AT_ONCE_MAX, AT_ONCE_MAX + 1])
+    def test_few_are_written_at_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+        """An idle engine doesn't keep a few batches from their segments; it collects those of many partitions."""
+        monkeypatch.setattr(journal, "AT_ONCE_MAX", AT_ONCE_MAX)
+        monkeypatch.setattr(journal, "WRITE_S", 60.0)
+        disk = FailingDisk()
+        engine = journaling(tmp_path, disk)
+        owns = begun(engine, count)
+        segments = [segment_at(partition_folder(tmp_path, own.partition), 0).path for own in owns]
+        before = [path.stat().st_size for path in segments]
+        assert append_to_all(engine, owns, 1) == [None] * count
+        while count <= AT_ONCE_MAX and segments[-1].stat().st_size == before[-1]:
+            threading.Event().wait(0.001)
+        for _ in range(3):  # the engine is idle in between
+            acquire(engine, 48)
+        after = [path.stat().st_size for path in segments]
+        assert after == before if count > AT_ONCE_MAX else min(after) > max(before)
         engine.close()
 
     def test_large_appends(self, tmp_path: Path) -> None:
@@ -304,16 +332,52 @@ class TestFailure:
             assert (caught.value.file, caught.value.position) == (str(path), WINDOWS_AT + 4096)
         assert path.read_bytes() == content
 
-    def test_no_room_for_the_journal(self, tmp_path: Path) -> None:
-        """If the journal can't be made, loads succeed, and appends are refused until it can."""
+    @pytest.mark.parametrize("fails_from", [0, 1], ids=["first file", "second file"])
+    def test_no_room_for_the_journal(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails_from: int) -> None:
+        """If a file of the journal can't be made, appends go to their segments until it can; nothing is lost."""
+
+        class Full(FailingDisk):
+            is_full = False
+            tries = 0
+
+            def open(self, path: Path, *, create: bool = False) -> int:
+                if path.name.startswith(".journal"):
+                    self.tries += 1
+                    if self.is_full:
+                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                return super().open(path, create=create)
+
+        disk, events = Full(), Events()
+        engine = journaling(tmp_path, disk, report=events)
+        owns = begun(engine, 3)
+        if fails_from:
+            assert append_to_all(engine, owns, 1) == [None] * 3
+        disk.is_full = True
+        disk.tries = 0
+        for number in range(2, 40):
+            assert append_to_all(engine, owns, number) == [None] * 3
+        assert 0 < disk.tries <= 2  # not again with each window
+        assert [name for name, _ in events] == ["journal_left_out"]
+        monkeypatch.setattr(Journal, "_retry_s", property(lambda _: 0.0, lambda *_: None), raising=False)
+        disk.is_full = False
+        assert append_to_all(engine, owns, 40) == [None] * 3
+        assert len(node_files(disk, tmp_path)[1]) == 1 + fails_from
+        kill(engine, disk)
+        engine = journaling(tmp_path)
+        wanted = [0, *([1] if fails_from else []), *range(2, 41)]
+        assert [numbers_of(opened(engine, partition)[1]) for partition in range(3)] == [wanted] * 3
+        engine.close()
+
+    def test_no_room_at_all(self, tmp_path: Path) -> None:
+        """If nothing can be written, appends are refused and loads succeed, until there is room."""
         disk = FailingDisk()
         engine = journaling(tmp_path, disk)
         owns = begun(engine, 2)
         disk.fails = lambda name, _: OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) if name == "write" else None
         disk.tears = False
         assert [str(outcome) for outcome in append_to_all(engine, owns, 1)] == [os.strerror(errno.ENOSPC)] * 2
-        assert [load(engine, own)[1] for own in owns] == [None] * 2
         disk.fails = lambda _name, _number: None
+        assert [load(engine, own)[1] for own in owns] == [None] * 2
         assert append_to_all(engine, owns, 2) == [None] * 2
         engine.close()
         assert not disk.descriptors
@@ -362,6 +426,7 @@ class TestCrash:
         cut = refused = 0
         for seed in range(HISTORIES):
             monkeypatch.setattr(journal, "WRITE_S", (0.0, 60.0)[seed % 2])
+            monkeypatch.setattr(journal, "AT_ONCE_MAX", (0, 0, 4)[seed % 3])
             monkeypatch.setattr(journal, "SYNC_S", (0.0, 60.0, 60.0)[seed % 3])
             more = play_history(tmp_path / f"{seed}", seed)
             cut += more[0]

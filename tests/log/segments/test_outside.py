@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coordinator.log.embedded import journal
 from coordinator.log.segments import outside
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.journal import journal_path, recover
@@ -192,6 +193,11 @@ def test_messages_of_an_older_format_are_named(tmp_path: Path, at_end: bool) -> 
 
 class TestJournal:
     """What only a journal has is read as if it were in its segment; nothing is written."""
+
+    @pytest.fixture(autouse=True)
+    def segments_lag(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """However few logs there are, they collect bytes."""
+        monkeypatch.setattr(journal, "AT_ONCE_MAX", 0)
 
     def left(self, tmp_path: Path) -> dict[int, list[int]]:
         """Play an engine with a journal whose segments never got their bytes; return the numbers of each partition."""
