@@ -6,7 +6,7 @@
     Stable               every member has its assignment; the generation is on disk
     Dead                 deleted, or its partition was unloaded; no transition leads out of it
 
-What a request of a known member gets:
+The answer to a request of a known member:
 
                          JoinGroup          SyncGroup               Heartbeat              OffsetCommit
     Empty                UNKNOWN_MEMBER_ID  UNKNOWN_MEMBER_ID       UNKNOWN_MEMBER_ID      UNKNOWN_MEMBER_ID
