@@ -304,7 +304,8 @@ class TestFailure:
         """The engine refuses the failed append and all behind it until a load; the log has all others only."""
         own, _ = opened(store.engine)
         other, _ = opened(store.engine, 1)
-        assert append(store.engine, own, record(1)) is None
+        assert append(store.engine, own, record(0)) is None
+        assert append(store.engine, own, record(1)) is None  # the journal is there, if the engine has one
         store.fail_next_append()
         failed = append(store.engine, own, record(2))
         assert isinstance(failed, Unavailable)
@@ -312,9 +313,9 @@ class TestFailure:
         assert isinstance(append(store.engine, own, record(3)), Unavailable)
         assert own.valid()
         assert append(store.engine, other, record(4)) is None
-        assert load(store.engine, own) == ([record(1)], None)
+        assert load(store.engine, own) == ([record(0), record(1)], None)
         assert append(store.engine, own, record(5)) is None
-        assert opened(restart(store))[1] == [record(1), record(5)]
+        assert opened(restart(store))[1] == [record(0), record(1), record(5)]
         assert opened(store.engine, 1)[1] == [record(4)]
 
     def test_batches_together(self, store: Store) -> None:
