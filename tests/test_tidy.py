@@ -27,7 +27,18 @@ if TYPE_CHECKING:
 
 
 ROOT = Path(__file__).parent.parent
-ROOMS = (".ci", "benchmarks", "coordinator", "docker", "docs", "protocol", "requirements", "schemas", "tests")
+ROOMS = (
+    ".ci",
+    "benchmarks",
+    "coordinator",
+    "docker",
+    "docs",
+    "examples",
+    "protocol",
+    "requirements",
+    "schemas",
+    "tests",
+)
 PACKAGES = ("coordinator", "protocol", "schemas")
 PURE = ("coordinator/group", "coordinator/timeline", "protocol", "schemas")
 THIS = Path(__file__).relative_to(ROOT).as_posix()

@@ -16,7 +16,6 @@ House rule: if something isn't known, the command says so.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
 from typing import Annotated
 
 import typer
@@ -36,9 +35,8 @@ from coordinator.client.errors import Refused
 from coordinator.client.events import EventReader, NoEvents
 from coordinator.client.groups import Group, describe_groups, waiting_json
 from coordinator.client.newest import read_timelines
-from coordinator.timeline.entries import Entry
-from coordinator.timeline.folding import folded, newest
-from coordinator.timeline.words import entry_lines, restarts_text, time_text, waiting_lines
+from coordinator.timeline.folding import newest
+from coordinator.timeline.words import folded_lines, time_text, waiting_lines
 from schemas.errors import ErrorCode
 
 
@@ -116,16 +114,3 @@ def described(client: Client, group_id: str) -> Group | None:
     if isinstance(group, Refused) and group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
         raise group
     return None if isinstance(group, Refused) else group
-
-
-def folded_lines(entries: Iterable[Entry]) -> Iterator[list[str]]:
-    """The lines of each entry; entries that belong to one fold (coordinator.timeline.folding) share one line."""
-    for fold in folded(entries):
-        first = fold[0]
-        yield timed_lines(first) if len(fold) == 1 else [f"{time_text(first['at_ms'])}  {restarts_text(fold)}"]
-
-
-def timed_lines(entry: Entry) -> list[str]:
-    """An entry with its time: a line, and more lines below it."""
-    first, *more = entry_lines(entry)
-    return [f"{time_text(entry['at_ms'])}  {first}", *(f"    {line}" for line in more)]

@@ -29,7 +29,7 @@ from coordinator.cli.cluster import (
     cluster,
 )
 from coordinator.cli.exit_codes import ExitCode, fail, warn
-from coordinator.cli.explain import described, reader_of, timed_lines
+from coordinator.cli.explain import described, reader_of
 from coordinator.cli.options import OutputForm, seconds
 from coordinator.cli.output import Output, counted, printable
 from coordinator.client.client import Client
@@ -38,7 +38,7 @@ from coordinator.client.events import EventReader, NoEvents
 from coordinator.timeline.counts import RETURNS
 from coordinator.timeline.entries import Entry, Timeline
 from coordinator.timeline.schema import RebalanceEvent
-from coordinator.timeline.words import cause_text, duration_text, entry_lines, short, time_text
+from coordinator.timeline.words import cause_text, duration_text, entry_lines, short, time_text, timed_lines
 
 WAIT_MS = 500
 """How long one poll of the topic may wait for events; at most half of the time that an answer may take."""

@@ -137,7 +137,7 @@ def describe_groups(client: Client, group_ids: Iterable[str]) -> dict[str, Group
     def results(response: DescribeGroupsResponse, node: Node) -> Iterator[tuple[str, int, Group]]:
         for group in response.groups:
             absent = group.group_state == DEAD and not group.error_code
-            yield group.group_id, ErrorCode.GROUP_ID_NOT_FOUND if absent else group.error_code, _group(group, node)
+            yield group.group_id, ErrorCode.GROUP_ID_NOT_FOUND if absent else group.error_code, group_of(group, node)
 
     def request(asked: list[str]) -> DescribeGroupsRequest:
         return DescribeGroupsRequest(groups=asked, include_waiting=True)
@@ -197,8 +197,8 @@ def committed_offsets(client: Client, group_ids: Iterable[str]) -> dict[str, dic
     return client.ask_coordinators(group_ids, request, results, at_least=8)
 
 
-def _group(described: DescribeGroupsResponse.DescribedGroup, node: Node) -> Group:
-    """A description as a plain value."""
+def group_of(described: DescribeGroupsResponse.DescribedGroup, node: Node) -> Group:
+    """A description as a plain value. node: the coordinator of the group."""
     members = [
         Member(
             member.member_id,

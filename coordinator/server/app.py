@@ -42,10 +42,10 @@ from coordinator.server.telemetry.event_queue import Events
 from coordinator.server.telemetry.lines import Lines
 from coordinator.server.telemetry.log_reports import report
 from coordinator.server.telemetry.measures import Measures
-from coordinator.server.telemetry.note_lines import NoteLines
+from coordinator.server.telemetry.note_lines import Noted, NoteLines
 from coordinator.server.wire.api import Api
 from coordinator.server.wire.call import Services, ring
-from coordinator.server.wire.listener import Connections, bind
+from coordinator.server.wire.listener import Connections, Dispatch, bind
 from coordinator.timeline.schema import EVENTS_TOPIC
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from coordinator.log.store import OpenStore, Store
     from coordinator.log.topics.list import Topic
     from coordinator.server.clock import Clock
+    from coordinator.server.http.in_process import InProcess
     from coordinator.server.http.site import Site
     from coordinator.server.nodes.topics import Change, ChangeDone
     from coordinator.server.telemetry.statsd import Statsd
@@ -106,7 +107,9 @@ class Server:
     clock: the loop's by default. fresh_id: makes texts of random UUIDs. opened: opens the store (log.store), by default
     the data folder. log: takes log lines. on_loaded: called once, when all partitions are loaded.
     warnings: of the configuration, for the log. files_max: how many files the process may have open, None for no limit.
-    share: of a worker.
+    share: of a worker. on_notes: called with durable notes, after their log lines. around: gets the function that
+    answers a frame (`Api.dispatch`), and returns the one that connections call in its place; a test kit counts requests
+    with both.
 
     loaded: set when all partitions are loaded. failed: set when the log can never be written again.
     hanging: logs whose disk hung when the server stopped; their threads are still there.
@@ -124,6 +127,8 @@ class Server:
         warnings: Sequence[str] = (),
         files_max: int | None = None,
         share: Share | None = None,
+        on_notes: Callable[[Sequence[Noted]], None] = lambda _: None,
+        around: Callable[[Dispatch], Dispatch] = lambda dispatch: dispatch,
     ) -> None:
         self._config = config
         self._files_max = files_max
@@ -134,6 +139,8 @@ class Server:
         self._on_loaded = on_loaded
         self._warnings = warnings
         self._share = share
+        self._on_notes = on_notes
+        self._around = around
         self._sockets: Bound = share.bound if share is not None else []
         self._servers: list[asyncio.Server] = []
         self._loop: asyncio.AbstractEventLoop
@@ -147,6 +154,7 @@ class Server:
         self.runtime: Runtime
         self.connections: Connections
         self._api: Api
+        self._discovered: Discovery
         self.data: TopicData | None = None
         self.addresses: list[tuple[str, int]] = []
         self.loaded = asyncio.Event()
@@ -185,7 +193,7 @@ class Server:
             store.engine,
             clock,
             self._lines,
-            NoteLines(self._lines, measures.take, self.events.take if config.events_enable else lambda _: None),
+            NoteLines(self._lines, measures.take, self._keep_notes),
             self._loop.call_soon,
             self._loop.call_soon_threadsafe,
             pace,
@@ -197,7 +205,13 @@ class Server:
             self._api = Api(services)
             self._topics.on_brokers = partial(self._reconfigure, services, store)
             self.connections = Connections(
-                config, clock, self._lines, self._api.dispatch, self._loop.call_soon, pace, self._connections_max()
+                config,
+                clock,
+                self._lines,
+                self._around(self._api.dispatch),
+                self._loop.call_soon,
+                pace,
+                self._connections_max(),
             )
             self._topics.on_brokers()
             events_topic = services.discovery.events
@@ -214,10 +228,16 @@ class Server:
                 raise StartFailed(reason(error)) from error
             raise
 
+    def _keep_notes(self, noted: Sequence[Noted]) -> None:
+        if self._config.events_enable:
+            self.events.take(noted)
+        self._on_notes(noted)
+
     def _services(self, store: Store, clock: Clock, pace: Pace, measures: Measures) -> Services:
         """The services of handlers: nodes, topics, the topics' records."""
         discovery = self._discovery(store)
         hop, counts = self._loop.call_soon_threadsafe, measures.logs["topics"]
+        self._discovered = discovery
         self.data = data = TopicData(
             self._config, clock, discovery, self._lines, store.folder, hop, pace, self.failed.set, counts
         )
@@ -306,18 +326,22 @@ class Server:
         """Open HTTP."""
         # A server without HTTP doesn't import these.
         from coordinator.client.connection import Address  # noqa: PLC0415
-        from coordinator.server.http.in_process import InProcess  # noqa: PLC0415
         from coordinator.server.http.site import Site  # noqa: PLC0415
         from coordinator.server.telemetry.metrics import Metrics  # noqa: PLC0415
 
-        first = served_listeners(self._config)[0].name
-        hop = self._loop.call_soon_threadsafe
-        asking = InProcess(self._api, services.discovery, self._config.node_id, first, hop, self._lines)
         metrics = Metrics(self, services.measures)
-        self._site = Site(self._config, self, asking.open, metrics, self._lines, services.clock)
+        self._site = Site(self._config, self, self.in_process().open, metrics, self._lines, services.clock)
         await self._site.start(listening)
         where = f"http://{Address(*listening.getsockname()[:2])}/"
         self._lines.info("http_listening", f"HTTP: {where}", url=where)
+
+    def in_process(self) -> InProcess:
+        """Opens clients of this server that need no socket, for other threads of this process."""
+        from coordinator.server.http.in_process import InProcess  # noqa: PLC0415 - as above
+
+        first = served_listeners(self._config)[0].name
+        hop = self._loop.call_soon_threadsafe
+        return InProcess(self._api, self._discovered, self._config.node_id, first, hop, self._lines)
 
     def _send_metrics(self, host: str, port: int, measures: Measures) -> None:
         """Start to send metrics to StatsD."""

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from coordinator.group.causes import Cause, CauseKind
 from coordinator.timeline.diagnosis import turns
+from coordinator.timeline.folding import folded
 from coordinator.timeline.log_words import reason_of
 
 if TYPE_CHECKING:
@@ -90,6 +91,19 @@ def _who(cause: dict[str, Any]) -> Iterator[str]:
         yield from (short(member_id) for member_id in cause["member_ids"][:MEMBERS_SHOWN])
     if len(cause["member_ids"]) > MEMBERS_SHOWN:
         yield f"{len(cause['member_ids']) - MEMBERS_SHOWN} more"
+
+
+def folded_lines(entries: Iterable[Entry]) -> Iterator[list[str]]:
+    """The lines of each entry, with times; entries that belong to one fold (`folding`) share one line."""
+    for fold in folded(entries):
+        first = fold[0]
+        yield timed_lines(first) if len(fold) == 1 else [f"{time_text(first['at_ms'])}  {restarts_text(fold)}"]
+
+
+def timed_lines(entry: Entry) -> list[str]:
+    """An entry with its time: a line, and more lines below it."""
+    first, *more = entry_lines(entry)
+    return [f"{time_text(entry['at_ms'])}  {first}", *(f"    {line}" for line in more)]
 
 
 def entry_lines(entry: Entry) -> Iterator[str]:

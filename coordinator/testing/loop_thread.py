@@ -1,0 +1,68 @@
+"""A thread with an event loop of its own, which other threads give work to.
+
+House rule: the thread ends with its loop, and so do the threads that the loop made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Future
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import uvloop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+Result = TypeVar("Result")
+
+ANSWER_WITHIN_S = 60.0
+"""How long a caller waits for the loop; it answers in less than a millisecond unless the machine stands still."""
+
+
+class LoopThread:
+    """A running loop. It ends with `end`."""
+
+    def __init__(self, name: str) -> None:
+        self._begun = Event()
+        self._loop: asyncio.AbstractEventLoop
+        # A test run that is interrupted must not wait for a server that nobody stops.
+        self._thread = Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+        self._begun.wait()
+
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Run a coroutine on the loop, and wait for its result."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def call(self, begin: Callable[[Future[Result]], object]) -> Result:
+        """Call `begin` on the loop with a future, and wait until somebody gives it a result.
+
+        Raises TimeoutError after ANSWER_WITHIN_S, RuntimeError if the loop has ended.
+        """
+        future: Future[Result] = Future()
+
+        def guarded() -> None:
+            try:
+                begin(future)
+            except BaseException as error:  # noqa: BLE001 - it reaches the thread that waits
+                future.set_exception(error)
+
+        self._loop.call_soon_threadsafe(guarded)
+        return future.result(ANSWER_WITHIN_S)
+
+    def end(self) -> None:
+        """End the loop and wait for its thread."""
+        self._loop.call_soon_threadsafe(self._over.set)
+        self._thread.join()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(self._main())
+
+    async def _main(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._over = asyncio.Event()
+        self._begun.set()
+        await self._over.wait()

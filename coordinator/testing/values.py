@@ -1,0 +1,173 @@
+"""What a test sees of a group, as values: the group at one moment, and what happened to it.
+
+House rule: nothing here asks the server.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from coordinator.client.client import Node
+from coordinator.client.connection import Address
+from coordinator.client.errors import error_name
+from coordinator.client.groups import group_of, waiting_json
+from coordinator.timeline.schema import CONFLICT
+from coordinator.timeline.words import timed_lines, waiting_lines
+
+if TYPE_CHECKING:
+    from coordinator.timeline.described import Member
+    from coordinator.timeline.entries import Entry
+    from protocol.messages import DescribeGroupsResponse
+
+DEAD = "Dead"
+
+MEMBERS_SHOWN = 20
+"""Members that an error names."""
+
+NODE = Node(0, Address("127.0.0.1", 0))
+
+TopicPartition = tuple[str, int]
+
+
+class Look(NamedTuple):
+    """A group at one moment. mark: the number of events so far, of all groups (`Group.mark`)."""
+
+    described: DescribeGroupsResponse.DescribedGroup
+    generation: int
+    committed: dict[TopicPartition, int]
+    mark: int
+
+    @property
+    def state(self) -> str:
+        """As Kafka names it; Dead if there is no such group; the error's name while the group can't be described."""
+        return self.described.group_state or error_name(self.described.error_code)
+
+    @property
+    def members(self) -> list[Member]:
+        """In the order of instance ids and member ids."""
+        return group_of(self.described, NODE).members
+
+    @property
+    def assignment(self) -> dict[str, dict[str, list[int]]]:
+        """Member -> topic -> partitions, all ascending. A member is its instance id, or a dynamic member's id."""
+        return {
+            member.member_id if member.group_instance_id is None else member.group_instance_id: member.assignment or {}
+            for member in self.members
+        }
+
+    @property
+    def waiting(self) -> list[str]:
+        """The members that the group waits for, in the words of `tenure explain`; none if it waits for nobody."""
+        waiting = waiting_json(group_of(self.described, NODE).waiting)
+        return [] if waiting is None else list(waiting_lines(self.state, waiting))
+
+    @property
+    def lines(self) -> list[str]:
+        """State, generation and members."""
+        if self.state == DEAD:
+            return ["there is no such group: no member has joined, and no offset is committed"]
+        members = self.members
+        lines = [f"it is {self.state} in generation {self.generation}, members: {len(members)}"]
+        shown = members[:MEMBERS_SHOWN]
+        lines += [f"    {each.member_id} ({each.client_id}): {each.assignment or {}}" for each in shown]
+        return [*lines, f"    and {len(members) - len(shown)} more"] if members[len(shown) :] else lines
+
+
+@dataclass(frozen=True)
+class Happened:
+    """What happened to a group; `str` has the words of `tenure explain`.
+
+    at_ms: when it began, Unix time in ms. entry: all about it, as `tenure explain --output json` shows it.
+    """
+
+    at_ms: int
+    entry: Entry = field(repr=False, compare=False)
+
+    def __str__(self) -> str:
+        return "\n".join(timed_lines(self.entry))
+
+
+@dataclass(frozen=True)
+class Rebalance(Happened):
+    """A rebalance.
+
+    cause: the kind of cause that started it, causes: of all causes (docs/events.md#a-cause). member_ids: the members
+    that started it. outcome: completed, emptied, superseded, unloaded; None while it is under way.
+    waited_for: the member id that it waited for longest, None for nobody.
+    """
+
+    cause: str
+    causes: tuple[str, ...]
+    member_ids: tuple[str, ...]
+    outcome: str | None
+    generation_before: int
+    generation: int
+    waited_for: str | None
+
+
+@dataclass(frozen=True)
+class Return(Happened):
+    """The return of a static member: a restart, a rejoin or a takeover. rebalances: whether it costs a rebalance."""
+
+    group_instance_id: str
+    member_id: str
+    old_member_id: str
+    client_id: str
+    rebalances: bool
+
+
+@dataclass(frozen=True)
+class Fencing(Happened):
+    """A request that was refused, because another member has the seat. operation: the API, as in `join-group`.
+
+    is_conflict: whether two programs use one instance id; otherwise a client met an earlier request of its own.
+    """
+
+    group_instance_id: str
+    member_id: str
+    current_member_id: str
+    operation: str
+    is_conflict: bool
+
+
+def rebalance_of(entry: Entry) -> Rebalance:
+    """The value of an entry."""
+    waited = entry.get("waited_for")
+    return Rebalance(
+        at_ms=entry["at_ms"],
+        entry=entry,
+        cause=entry["causes"][0]["kind"],
+        causes=tuple(cause["kind"] for cause in entry["causes"]),
+        member_ids=tuple(entry["causes"][0]["member_ids"]),
+        outcome=entry["outcome"],
+        generation_before=entry["generation_before"],
+        generation=entry["generation"],
+        waited_for=None if waited is None else waited["member_id"],
+    )
+
+
+def return_of(entry: Entry) -> Return:
+    """The value of an entry."""
+    return Return(
+        at_ms=entry["at_ms"],
+        entry=entry,
+        group_instance_id=entry["group_instance_id"],
+        member_id=entry["member_id"],
+        old_member_id=entry["old_member_id"],
+        client_id=entry["client_id"],
+        rebalances=entry["rebalances"],
+    )
+
+
+def fencing_of(entry: Entry) -> Fencing:
+    """The value of an entry."""
+    return Fencing(
+        at_ms=entry["at_ms"],
+        entry=entry,
+        group_instance_id=entry["group_instance_id"],
+        member_id=entry["member_id"],
+        current_member_id=entry["current_member_id"],
+        operation=entry["operation"],
+        is_conflict=entry["kind"] == CONFLICT,
+    )

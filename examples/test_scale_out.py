@@ -1,0 +1,22 @@
+"""A fourth worker joins three, which use the cooperative protocol: only its share moves."""
+
+import pytest
+
+COOPERATIVE = {"partition_assignment_strategy": "cooperative-sticky"}
+
+
+@pytest.mark.tenure(topics={"orders": 12})
+def test_a_fourth_worker_takes_three_of_twelve(tenure, start_worker):
+    group = tenure.group("workers")
+    for name in ("worker-1", "worker-2", "worker-3"):
+        start_worker(tenure.bootstrap_servers, name, **COOPERATIVE)
+    group.wait_until(lambda group: shares(group) == [4, 4, 4])
+    with group.moved_at_most(3), group.rebalances(exactly=2):  # members give topic partitions up, the new one gets them
+        start_worker(tenure.bootstrap_servers, "worker-4", **COOPERATIVE)
+        group.wait_until(lambda group: shares(group) == [3, 3, 3, 3])
+    assert group.rebalances[-2].cause == "member_joined"
+
+
+def shares(group):
+    """How many topic partitions each member has."""
+    return [len(seat.get("orders", [])) for seat in group.assignment.values()]

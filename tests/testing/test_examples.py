@@ -1,0 +1,32 @@
+"""The examples of the test kit: each one passes, and README.md shows the first."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("test_*.py"))
+
+
+@pytest.mark.interop
+def test_all_examples_pass() -> None:
+    """They run as a user would run them, without this project's settings of pytest."""
+    plugin = ("-p", "no:tenure", "-p", "coordinator.testing.plugin", "-p", "no:cacheprovider", "-p", "no:asyncio")
+    command = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(ROOT), *plugin, "examples"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert f"{len(EXAMPLES)} passed" in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/testing.md"])
+def test_a_page_shows_the_first_example_as_it_runs(page: str) -> None:
+    """The test of a rolling restart stands there, line by line."""
+    code = (ROOT / "examples/test_rolling_restart.py").read_text(encoding="utf-8")
+    shown = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    assert code[code.index("def test_") :] in shown

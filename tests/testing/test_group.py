@@ -1,0 +1,168 @@
+"""A group as a test looks at it: looks, waits, blocks."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.testing import Group, Tenure
+from protocol.messages import OffsetCommitRequest
+from tests.support.patience import WITHIN_S
+from tests.support.scripted import Member, settle
+from tests.testing.conftest import Join, join_in
+
+
+def commit(member: Member, offset: int) -> None:
+    """Commit an offset of t-0."""
+    partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    request = OffsetCommitRequest(
+        group_id=member.group,
+        generation_id_or_member_epoch=member.generation,
+        member_id=member.member_id,
+        topics=[OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=[partition])],
+    )
+    answer = member.connection.ask(request, 5)
+    assert answer.topics[0].partitions[0].error_code == 0  # type: ignore[attr-defined]
+
+
+def test_a_group_shows_its_state_and_its_history(server: Tenure, member: Join) -> None:
+    """Each property is that of the last look, or of the whole history."""
+    one = member("one", instance="one")
+    group = server.group("workers")
+    assert group is server.group("workers")
+    assert (group.state, group.generation, group.rebalances) == ("Dead", 0, [])
+    settle(one)
+    commit(one, 7)
+    assert (group.state, group.generation, group.committed) == ("Stable", 1, {("t", 0): 7})
+    assert group.assignment == {"one": {"t": [0]}}
+    assert [each.group_instance_id for each in group.members] == ["one"]
+    assert [each.cause for each in group.rebalances] == ["member_joined"]
+    assert (group.restarts, group.rejoins, group.takeovers, group.fencings) == ([], [], [], [])
+    assert [entry["type"] for entry in group.timeline] == ["rebalance"]
+    assert "1 topic partition assigned (t-0 -> one)" in group.explain()
+    assert server.groups == [group]
+
+
+def test_the_history_is_there_after_a_stop(server: Tenure, member: Join) -> None:
+    """A report about a failed test may come then."""
+    settle(member("one"))
+    group = server.group("workers")
+    server.stop()
+    assert len(group.rebalances) == 1
+    assert "rebalance, generation 0 -> 1" in group.explain()
+    assert server.groups == [group]
+
+
+def test_a_wait_in_vain_says_what_was_there(server: Tenure, member: Join) -> None:
+    """The error has the wish, what the group had, its members, and its timeline."""
+    one = member("one")
+    settle(one)
+    group = server.group("workers")
+    with pytest.raises(AssertionError) as caught:
+        group.wait_until_stable(members=3, timeout=0)
+    first, second, *rest = str(caught.value).splitlines()
+    assert first == "group workers did not reach state=Stable, members=3 within 0 s; it had state=Stable, members=1"
+    assert second == "it is Stable in generation 1, members: 1"
+    assert rest[0] == f"    {one.member_id} (one): {{'t': [0]}}"
+    assert "rebalance, generation 0 -> 1" in rest[1]
+    with pytest.raises(AssertionError, match="did not reach generation=2, restarts=1 within 0 s; it had generation=1"):
+        group.wait_until(generation=2, restarts=1, timeout=0)
+    with pytest.raises(AssertionError, match=r"did not reach the condition within 0 s\n"):
+        group.wait_until(lambda group: group.committed, timeout=0)
+    with pytest.raises(AssertionError, match="there is no such group"):
+        server.group("nobody").wait_until_stable(timeout=0)
+
+
+def test_a_wait_ends_when_all_is_so(server: Tenure, member: Join) -> None:
+    """Numbers of what happened may be higher, the number of members not; the condition gets the group."""
+    one = member("one", instance="one")
+    settle(one)
+    commit(one, 3)
+    group = server.group("workers")
+    assert group.wait_until(lambda group: group.committed == {("t", 0): 3}) is group
+    assert group.wait_until(rebalances=1, generation=0, members=1, fencings=0) is group
+    with pytest.raises(AssertionError):
+        group.wait_until(members=0, timeout=0)
+
+
+def test_a_block_passes_if_nothing_happens_in_it(server: Tenure, member: Join) -> None:
+    """What happened before the block doesn't count."""
+    settle(member("one", instance="one"))
+    group = server.group("workers")
+    with group.no_rebalance(), group.nothing_moved(), group.moved_at_most(0), group.same_seats():
+        again = member("one", instance="one")
+        again.send_join()
+        assert again.receive_join().error_code == 0
+    with group.rebalances(exactly=0):
+        pass
+    assert len(group.restarts) == 1
+
+
+@pytest.mark.parametrize("block", ["no_rebalance", "nothing_moved", "same_seats", "moved_at_most", "rebalances"])
+def test_a_block_fails_for_what_happens_in_it(server: Tenure, member: Join, block: str) -> None:
+    """Each block sees the member that joins inside."""
+    one, other = member("b"), member("a")
+    settle(one)
+    group = server.group("workers")
+    arguments = {"moved_at_most": [0], "rebalances": [2]}.get(block, [])
+    with pytest.raises(AssertionError, match="group workers"), getattr(group, block)(*arguments):
+        join_in(server, other, one)
+
+
+def test_an_error_in_a_block_is_the_error(server: Tenure, member: Join) -> None:
+    """A block checks nothing if its test fails inside."""
+    one = member("one")
+    settle(one)
+    group = server.group("workers")
+
+    def leave_and_fail() -> None:
+        with group.no_rebalance(), group.same_seats():
+            one.leave()
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        leave_and_fail()
+
+
+def test_a_block_without_rebalance_begins_at_rest(server: Tenure, member: Join) -> None:
+    """A rebalance under way would take in what the block causes, so the block refuses to begin."""
+    settle(member("one"))
+    member("other").send_join()
+    group = server.group("workers").wait_until(state="PreparingRebalance")
+    with pytest.raises(AssertionError, match="rebalances already"), group.no_rebalance():
+        raise LookupError
+
+
+def test_a_wait_inside_ends_when_a_rebalance_began(server: Tenure, member: Join) -> None:
+    """It doesn't wait for its timeout; after the block waits go on as usual."""
+    one, other = member("one"), member("other")
+    settle(one)
+    group = server.group("workers")
+
+    def join_and_wait() -> None:
+        with group.no_rebalance():
+            other.send_join()
+            group.wait_until(restarts=1, timeout=WITHIN_S)
+
+    with pytest.raises(AssertionError, match="rebalanced once, expected none"):
+        join_and_wait()
+    settle(one, other)
+    group.wait_until_stable(members=2)
+
+
+def test_an_unknown_cause_fails_before_the_block(server: Tenure) -> None:
+    """A slip in a name shows at once."""
+    with pytest.raises(ValueError, match="no cause"), server.group("workers").rebalances(exactly=1, cause="left"):
+        raise LookupError
+
+
+def test_an_explanation_can_be_cut(server: Tenure, member: Join) -> None:
+    """Only the newest lines, or only those since a mark, and the members that the group waits for."""
+    one, other = member("one"), member("other")
+    settle(one)
+    group: Group = server.group("workers")
+    mark = group.mark()
+    join_in(server, other, one)
+    assert group.explain(last=1).startswith("... 1 earlier entries\n")
+    assert "generation 0 -> 1" not in group.explain(mark)
+    other.leave()
+    assert f"it waits for {one.member_id}" in group.explain()

@@ -1,0 +1,49 @@
+"""The thread with a loop of its own."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+
+import pytest
+
+from coordinator.testing.loop_thread import LoopThread
+
+
+async def name_of_thread() -> str:
+    """The thread that runs this coroutine."""
+    return threading.current_thread().name
+
+
+def test_work_runs_on_the_thread_and_its_outcome_comes_back() -> None:
+    """A coroutine's result, a future's result and each error reach the caller, and the thread ends with `end`."""
+    before = set(threading.enumerate())
+    thread = LoopThread("of-a-test")
+    try:
+        assert thread.run(name_of_thread()) == "of-a-test"
+
+        def name(future: Future[str]) -> None:
+            future.set_result(threading.current_thread().name)
+
+        assert thread.call(name) == "of-a-test"
+
+        def fail(_: Future[None]) -> None:
+            raise LookupError("nothing")
+
+        with pytest.raises(LookupError, match="nothing"):
+            thread.call(fail)
+    finally:
+        thread.end()
+    assert set(threading.enumerate()) == before
+
+
+def test_a_loop_that_has_ended_takes_no_work() -> None:
+    """A call after the end fails at once."""
+    thread = LoopThread("of-a-test")
+    thread.end()
+
+    def answer(future: Future[None]) -> None:
+        future.set_result(None)
+
+    with pytest.raises(RuntimeError):
+        thread.call(answer)

@@ -1,0 +1,173 @@
+"""The plugin for pytest, in runs of pytest of their own.
+
+The plugin may be registered by its entry point too, where this program is installed anew; `-p no:tenure` makes both
+cases the same.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+JOIN = '''
+from coordinator.client.client import Client
+from protocol.messages import JoinGroupRequest
+
+def join(tenure, group_id, instance):
+    """One request that makes a rebalance under way."""
+    protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"\\0\\0\\0\\0\\0\\0")
+    request = JoinGroupRequest(group_id=group_id, session_timeout_ms=10_000, rebalance_timeout_ms=10_000,
+        group_instance_id=instance, protocol_type="consumer", protocols=[protocol])
+    with tenure.client() as client:
+        assert client.request(request).error_code == 0
+'''
+
+
+def run(folder: Path, code: str, *options: str, ini: str = "") -> str:
+    """Run pytest on a file with this code; returns its output."""
+    (folder / "test_it.py").write_text(JOIN + textwrap.dedent(code))
+    (folder / "pytest.ini").write_text("[pytest]\nasyncio_default_fixture_loop_scope = function\n" + ini)
+    plugin = ("-p", "no:tenure", "-p", "coordinator.testing.plugin", "-p", "no:cacheprovider")
+    command = [sys.executable, "-m", "pytest", "-q", "--strict-markers", *plugin, *options, str(folder)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "200"}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False).stdout
+
+
+def test_fixtures_give_servers_with_what_markers_and_ini_options_say(tmp_path: Path) -> None:
+    """The nearest marker wins; ini options are for all; a session has one server; the factory makes more."""
+    output = run(
+        tmp_path,
+        """
+        import pytest
+        from coordinator.client.topics import partition_counts
+
+        pytestmark = pytest.mark.tenure(topics={"orders": 12, "both": 1}, settings={"group.max.size": 3})
+        sessions = []
+
+        def counts(tenure):
+            with tenure.client() as client:
+                return partition_counts(client, ["orders", "both", "of-ini"])
+
+        @pytest.mark.tenure(topics={"both": 2})
+        def test_marked(tenure):
+            assert counts(tenure) == {"orders": 12, "both": 2, "of-ini": 4}
+
+        @pytest.mark.parametrize("n", [1, 2])
+        def test_session(tenure_session, tenure, n):
+            sessions.append(tenure_session)
+            assert sessions[0] is tenure_session is not tenure
+            assert counts(tenure_session) == {"of-ini": 4}
+
+        def test_factory(tenure_factory, tmp_path):
+            one, other = tenure_factory({"orders": 1}), tenure_factory(data_dir=tmp_path / "data")
+            assert counts(one) == {"orders": 1, "of-ini": 4}
+            other.kill()
+            other.start()
+            assert counts(other) == {"of-ini": 4}
+            assert one.timeout != other.timeout or one.bootstrap_servers != other.bootstrap_servers
+
+        def test_settings(tenure):
+            assert "group.max.size=3" in tenure._settings
+            assert "group.initial.rebalance.delay.ms=7" in tenure._settings
+        """,
+        ini="tenure_topics = of-ini=4\n"
+        "tenure_settings =\n    group.initial.rebalance.delay.ms=7\n    group.max.size=2\n",
+    )
+    assert "5 passed" in output, output
+
+
+def test_a_failed_test_has_the_timeline_of_each_group_that_it_touched(tmp_path: Path) -> None:
+    """A section for each group with events in this test, and none for a test that passes, or another test's group."""
+    output = run(
+        tmp_path,
+        """
+        def test_that_passes(tenure, tenure_session):
+            join(tenure, "quiet", "one")
+            join(tenure_session, "before", "one")
+
+        def test_that_fails(tenure, tenure_session):
+            join(tenure, "payments", "one")
+            join(tenure_session, "orders", "two")
+            with tenure.group("payments").no_rebalance():
+                pass
+
+        def test_of_no_group(tenure):
+            assert False
+        """,
+    )
+    assert "2 failed, 1 passed" in output, output
+    titles = re.findall(r"-+ Tenure: group (\S+) \(127\.0\.0\.1:\d+\) -+", output)
+    assert titles == ["payments", "orders"]
+    assert "rebalance, generation 0: new member one-" in output
+    assert "new member two-" in output
+    # The trace ends in the test, not in the kit.
+    assert re.search(r"> +with tenure\.group\(\"payments\"\)\.no_rebalance\(\)", output)
+    assert "rebalances already" in output
+    assert "contextlib.py" not in output
+    assert "coordinator/testing" not in output
+
+
+def test_two_processes_run_side_by_side(tmp_path: Path) -> None:
+    """With pytest-xdist each worker has servers of its own, and sections come through."""
+    output = run(
+        tmp_path,
+        """
+        import pytest
+
+        @pytest.mark.parametrize("n", range(6))
+        def test_each(tenure, tenure_session, n):
+            join(tenure, "workers", "one")
+            assert tenure.group("workers").generation == (0 if n == 3 else 1)
+        """,
+        "-n",
+        "2",
+    )
+    assert "1 failed, 5 passed" in output, output
+    assert "Tenure: group workers" in output
+
+
+@pytest.mark.parametrize(
+    ("code", "ini", "says"),
+    [
+        ("@pytest.mark.tenure(topic={'t': 1})", "", "takes topics= and settings=, not topic"),
+        ("@pytest.mark.tenure('t')", "", "not 't'"),
+        ("", "tenure_topics = t", "tenure_topics: 't' is not NAME=PARTITIONS"),
+        ("", "tenure_settings = t", "tenure_settings: 't' is not NAME=VALUE"),
+        ("@pytest.mark.tenure(settings={'group.max.sise': 1})", "", "group.max.sise: no such setting"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, code: str, ini: str, says: str) -> None:
+    """A slip in a marker or an option fails the test with one line."""
+    output = run(tmp_path, f"import pytest\n\n{code}\ndef test_it(tenure):\n    pass\n", ini=ini)
+    assert "1 error" in output
+    assert says in output
+
+
+def test_a_run_without_the_fixtures_imports_no_server(tmp_path: Path) -> None:
+    """The plugin and its package are all that a run pays for, at collection and in a test."""
+    (tmp_path / "test_it.py").write_text(
+        "import sys\n\ndef test_it():\n"
+        "    ours = {name for name in sys.modules if name.split('.')[0] in "
+        "{'coordinator', 'protocol', 'schemas', 'uvloop'}}\n"
+        "    assert ours == {'coordinator', 'coordinator.testing', 'coordinator.testing.plugin'}\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:tenure", "-p", "coordinator.testing.plugin", "."]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert "1 passed" in done.stdout, done.stdout
+
+
+def test_the_entry_point_names_the_plugin() -> None:
+    """An installed Tenure brings the fixtures along; the extra brings pytest."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"]["pytest11"] == {"tenure": "coordinator.testing.plugin"}
+    assert project["optional-dependencies"]["testing"] == ["pytest>=8"]

@@ -1,0 +1,212 @@
+"""The server of a test kit: start, stop, kill, topics; what it leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+
+from coordinator.client.errors import Refused
+from coordinator.config import ConfigError
+from coordinator.server.app import StartFailed
+from coordinator.server.clock import LoopClock
+from coordinator.testing import NotRunning, Tenure
+from protocol.messages import MetadataRequest, ProduceRequest
+from protocol.records.batch import Record, encode_batch
+from tests.support.patience import WITHIN_S
+from tests.support.raw import Closed, Connection
+from tests.support.scripted import Member, hang_up, settle
+from tests.testing.conftest import Join, port_of
+
+AT_ONCE = 100
+"""Servers that one process runs side by side."""
+
+
+@pytest.fixture(autouse=True)
+def own_folder_for_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else makes files there."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+
+
+def left_behind() -> tuple[set[str], list[str], list[str]]:
+    """Threads, open files and temporary files of this process."""
+    files = []
+    for path in list(Path("/dev/fd").iterdir()):
+        try:
+            os.fstat(int(path.name))
+        except OSError:
+            continue  # that of the listing itself
+        files.append(path.name)
+    made = [path.name for path in Path(tempfile.gettempdir()).iterdir()]
+    return {thread.name for thread in threading.enumerate()}, sorted(files), sorted(made)
+
+
+def produce(server: Tenure) -> None:
+    """Append a record to t-0."""
+    records = encode_batch([Record(b"key", b"value", 1)], 0, 0)
+    partition = ProduceRequest.PartitionProduceData(index=0, records=records)
+    request = ProduceRequest(
+        acks=-1, timeout_ms=1_000, topic_data=[ProduceRequest.TopicProduceData(name="t", partition_data=[partition])]
+    )
+    with Connection(port_of(server)) as connection:
+        answer = connection.ask(request, 7)
+    assert answer.responses[0].partition_responses[0].error_code == 0  # type: ignore[attr-defined]
+
+
+def test_nothing_is_left_behind() -> None:
+    """After a stop no thread, socket, file or folder remains, records and an open connection included."""
+    with Tenure(topics={"t": 1}):
+        pass  # what is imported and opened once stays
+    before = left_behind()
+    with Tenure(topics={"t": 1}, timeout=WITHIN_S) as server:
+        settle(Member(port_of(server), "workers", "one", 5))
+        server.group("workers").wait_until_stable()
+        produce(server)
+        assert len(left_behind()[2]) > len(before[2])
+        assert left_behind()[0] > before[0]
+    hang_up()
+    assert left_behind() == before
+    server.stop()  # a second one does nothing
+
+
+def test_a_start_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+    """The reason is one line; the thread is gone."""
+    before = left_behind()
+    (tmp_path / "foreign").write_text("not ours")
+    server = Tenure(data_dir=tmp_path)
+    with pytest.raises(StartFailed):
+        server.start()
+    assert not server.is_running
+    assert left_behind() == before
+
+
+def test_a_hundred_run_at_once() -> None:
+    """Each has its own port, groups and topics; all end."""
+    before = left_behind()
+    servers = [Tenure(topics={"t": 1}, timeout=WITHIN_S).start() for _ in range(AT_ONCE)]
+    assert len({server.bootstrap_servers for server in servers}) == AT_ONCE
+    settle(Member(port_of(servers[7]), "workers", "one", 5))
+    servers[7].group("workers").wait_until_stable(members=1)
+    assert [len(server.groups) for server in servers] == [int(number == 7) for number in range(AT_ONCE)]
+    hang_up()
+    for server in servers:
+        server.stop()
+    assert left_behind() == before
+
+
+def test_a_group_is_back_after_a_kill(tmp_path: Path) -> None:
+    """Generation, members and topics are there at the same address, and the history goes on."""
+    server = Tenure(topics={"t": 3}, data_dir=tmp_path / "data", timeout=WITHIN_S).start()
+    one = Member(port_of(server), "workers", "one", 5, instance="one")
+    settle(one)
+    group = server.group("workers")
+    server.create_topic("later", 2)
+    address, seats = server.bootstrap_servers, group.assignment
+    server.kill()
+    assert not server.is_running
+    with pytest.raises(NotRunning):
+        group.look()
+    assert len(group.rebalances) == 1
+    server.start()
+    assert server.bootstrap_servers == address
+    assert (group.state, group.generation, group.assignment) == ("Stable", 1, seats)
+    with group.no_rebalance(), group.nothing_moved():
+        again = Member(port_of(server), "workers", "one", 5, instance="one")
+        again.send_join()
+        assert again.receive_join().error_code == 0
+    assert (len(group.rejoins), len(group.restarts)) == (1, 0)
+    with Connection(port_of(server)) as connection:
+        answer = connection.ask(MetadataRequest(topics=None), 4)
+    assert {each.name for each in answer.topics} >= {"t", "later"}  # type: ignore[attr-defined]
+    hang_up()
+    server.stop()
+
+
+def test_a_kill_answers_nobody(tmp_path: Path) -> None:
+    """A JoinGroup that waits gets no answer: its connection breaks."""
+    with Tenure(data_dir=tmp_path / "data", settings={"group.initial.rebalance.delay.ms": 60_000}) as server:
+        one = Member(port_of(server), "workers", "one", 5, instance="one")
+        one.send_join()
+        server.group("workers").wait_until(state="PreparingRebalance", timeout=WITHIN_S)
+        server.kill()
+        with pytest.raises((ConnectionResetError, Closed)):
+            one.connection.receive(WITHIN_S)
+    hang_up()
+
+
+def test_a_kill_needs_a_data_folder(server: Tenure) -> None:
+    """Without one nothing would be left."""
+    with pytest.raises(ValueError, match="data_dir"):
+        server.kill()
+    assert server.is_running
+
+
+def test_settings_have_kafkas_names_and_mistakes_are_named() -> None:
+    """A test's settings win over those of the kit, and a wrong one says what is wrong before the start."""
+    with Tenure(settings={"group.max.size": 1, "group.initial.rebalance.delay.ms": 0}) as server:
+        settle(Member(port_of(server), "workers", "one", 5))
+        other = Member(port_of(server), "workers", "other", 5, instance="other")
+        other.send_join()
+        assert other.receive_join().error_code == 81
+    hang_up()
+    with pytest.raises(ConfigError, match=r"group\.max\.sise: no such setting.*group\.max\.size"):
+        Tenure(settings={"group.max.sise": 1})
+    for name, instead in {"listeners": "bootstrap_servers", "log.dirs": "data_dir", "tenure.topics": "topics"}.items():
+        with pytest.raises(ValueError, match=instead):
+            Tenure(settings={name: "x"})
+
+
+def test_topics_can_be_created_while_it_runs(server: Tenure) -> None:
+    """A second topic of the same name is refused with Kafka's error, and none of it counts as a client's request."""
+    server.create_topic("more", partitions=4)
+    with pytest.raises(Refused, match="TOPIC_ALREADY_EXISTS"):
+        server.create_topic("more")
+    assert server.requests.count() == 0
+
+
+def test_before_the_start_there_is_no_address() -> None:
+    """What needs the server says that it doesn't run."""
+    server = Tenure()
+    with pytest.raises(NotRunning, match="never started"):
+        _ = server.bootstrap_servers
+    with pytest.raises(NotRunning, match="start"):
+        server.group("workers").look()
+    assert server.groups == [server.group("workers")]
+
+
+def test_a_clock_can_be_handed_in() -> None:
+    """The server's clock is made of its loop, at each start."""
+    loops = []
+
+    def clock(loop: asyncio.AbstractEventLoop) -> LoopClock:
+        loops.append(loop)
+        return LoopClock(loop)
+
+    server = Tenure(clock=clock)
+    for _ in range(2):
+        server.start()
+        server.stop()
+    assert len(set(map(id, loops))) == 2
+
+
+def test_log_lines_are_kept(server: Tenure, member: Join) -> None:
+    """They have the words of a Kafka broker."""
+    settle(member("one"))
+    assert "Preparing to rebalance group workers in state PreparingRebalance" in server.log
+    assert "Stabilized group workers generation 1" in server.log
+
+
+async def test_an_async_test_waits_beside_its_loop(server: Tenure) -> None:
+    """Looks are short; waits run on another thread."""
+    waiting = asyncio.create_task(asyncio.to_thread(server.group("workers").wait_until_stable, 1))
+    one = Member(port_of(server), "workers", "one", 5)
+    await asyncio.to_thread(settle, one)
+    group = await waiting
+    assert group.state == "Stable"
+    hang_up()
