@@ -12,6 +12,7 @@ import pytest
 
 from coordinator.client.errors import Refused
 from coordinator.config import ConfigError
+from coordinator.log.segments.disk import Disk
 from coordinator.server.app import StartFailed
 from coordinator.server.clock import LoopClock
 from coordinator.testing import NotRunning, Tenure
@@ -128,15 +129,33 @@ def test_a_group_is_back_after_a_kill(tmp_path: Path) -> None:
     server.stop()
 
 
-def test_a_kill_answers_nobody(tmp_path: Path) -> None:
-    """A JoinGroup that waits gets no answer: its connection breaks."""
-    with Tenure(data_dir=tmp_path / "data", settings={"group.initial.rebalance.delay.ms": 60_000}) as server:
+def test_a_kill_answers_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection of a request whose record is under way breaks, before the disk has answered."""
+    disk_answers = threading.Event()
+    disk_answers.set()
+    sync = Disk.fdatasync
+
+    def slow(disk: Disk, descriptor: int) -> None:
+        assert disk_answers.wait(WITHIN_S)
+        sync(disk, descriptor)
+
+    monkeypatch.setattr(Disk, "fdatasync", slow)
+    with Tenure(data_dir=tmp_path / "data", timeout=WITHIN_S) as server:
         one = Member(port_of(server), "workers", "one", 5, instance="one")
         one.send_join()
-        server.group("workers").wait_until(state="PreparingRebalance", timeout=WITHIN_S)
-        server.kill()
+        assert one.receive_join().error_code == 0
+        disk_answers.clear()
+        one.send_sync({one.member_id: "one"})
+        while server.requests.count("SyncGroup") == 0:
+            server.flush()
+        killing = threading.Thread(target=server.kill)
+        killing.start()
         with pytest.raises((ConnectionResetError, Closed)):
-            one.connection.receive(WITHIN_S)
+            one.connection.receive_frame()
+        disk_answers.set()
+        killing.join()
+        server.start()
+        assert server.group("workers").state in {"Stable", "Dead"}
     hang_up()
 
 
