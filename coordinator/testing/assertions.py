@@ -50,6 +50,10 @@ class Subject(Protocol):
 
     group_id: str
 
+    @property
+    def waiting(self) -> list[str]:
+        """See Group."""
+
     def look(self) -> Look:
         """See Group."""
 
@@ -165,11 +169,10 @@ def _trail(trail: list[str | None]) -> str:
 
 def _text(group: Subject, head: str, entries: list[Entry]) -> str:
     """The text of a failure: what was found, each rebalance as `tenure explain` has it, and its request."""
-    look = group.look()
     lines = [f"group {group.group_id} {head}"]
     for entry, told in zip(entries, folded_lines(entries), strict=True):
         lines += [told[0], f"    on {_requests(entry)}", *told[1:]]
-    return "\n".join([*lines, *look.waiting])
+    return "\n".join([*lines, *group.waiting])
 
 
 def _requests(entry: Entry) -> str:

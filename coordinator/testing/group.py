@@ -171,8 +171,7 @@ class Group:
     @property
     def timeline(self) -> list[Entry]:
         """Its history as `tenure explain --output json` shows it (coordinator.timeline.entries)."""
-        if self._tenure.is_running:
-            self._tenure.flush()
+        self._catch_up()
         return self._tenure.history.entries(self.group_id)
 
     @property
@@ -202,12 +201,11 @@ class Group:
 
     def explain(self, since: int = 0, last: int | None = None) -> str:
         """Its timeline as `tenure explain` prints it. since: a `mark`. last: only so many lines of the newest."""
-        if self._tenure.is_running:
-            self._tenure.flush()
+        self._catch_up()
         told = ["\n".join(lines) for lines in folded_lines(self._tenure.history.new_entries(self.group_id, since))]
         left_out = 0 if last is None else max(len(told) - last, 0)
         head = [f"... {left_out} earlier entries"] if left_out else []
-        waiting = self.look().waiting if self._tenure.is_running else []
+        waiting = self.waiting
         return "\n".join([*head, *told[left_out:], *("\n    ".join(waiting) for _ in waiting[:1])])
 
     def mark(self) -> int:
@@ -216,13 +214,23 @@ class Group:
 
     def new_entries(self, since: int) -> list[Entry]:
         """The entries of the timeline that began after a `mark`."""
-        self._tenure.flush()
+        self._catch_up()
         return self._tenure.history.new_entries(self.group_id, since)
 
     def trails(self, since: int) -> dict[TopicPartition, list[str | None]] | None:
         """See `History.trails`. since: a `mark`."""
-        self._tenure.flush()
+        self._catch_up()
         return self._tenure.history.trails(self.group_id, since)
+
+    @property
+    def waiting(self) -> list[str]:
+        """See `Look.waiting`; none while the server doesn't run."""
+        return self.look().waiting if self._tenure.is_running else []
+
+    def _catch_up(self) -> None:
+        """Bring the history up to now, if the server runs."""
+        if self._tenure.is_running:
+            self._tenure.flush()
 
     # Waits.
 

@@ -135,21 +135,35 @@ def test_two_processes_run_side_by_side(tmp_path: Path) -> None:
     assert "Tenure: group workers" in output
 
 
-@pytest.mark.parametrize(
-    ("code", "ini", "says"),
-    [
-        ("@pytest.mark.tenure(topic={'t': 1})", "", "takes topics= and settings=, not topic"),
-        ("@pytest.mark.tenure('t')", "", "not 't'"),
-        ("", "tenure_topics = t", "tenure_topics: 't' is not NAME=PARTITIONS"),
-        ("", "tenure_settings = t", "tenure_settings: 't' is not NAME=VALUE"),
-        ("@pytest.mark.tenure(settings={'group.max.sise': 1})", "", "group.max.sise: no such setting"),
-    ],
-)
-def test_mistakes_are_named(tmp_path: Path, code: str, ini: str, says: str) -> None:
-    """A slip in a marker or an option fails the test with one line."""
-    output = run(tmp_path, f"import pytest\n\n{code}\ndef test_it(tenure):\n    pass\n", ini=ini)
+def test_mistakes_in_markers_are_named(tmp_path: Path) -> None:
+    """A slip fails its test with one line."""
+    output = run(
+        tmp_path,
+        """
+        import pytest
+
+        @pytest.mark.tenure(topic={"t": 1})
+        def test_name(tenure): ...
+
+        @pytest.mark.tenure("t")
+        def test_position(tenure): ...
+
+        @pytest.mark.tenure(settings={"group.max.sise": 1})
+        def test_setting(tenure): ...
+        """,
+    )
+    assert "3 errors" in output, output
+    assert "takes topics= and settings=, not topic\n" in output
+    assert "takes topics= and settings=, not 't'\n" in output
+    assert "group.max.sise: no such setting" in output
+
+
+@pytest.mark.parametrize(("option", "form"), [("tenure_topics", "NAME=PARTITIONS"), ("tenure_settings", "NAME=VALUE")])
+def test_mistakes_in_ini_options_are_named(tmp_path: Path, option: str, form: str) -> None:
+    """A line without a value is shown with its form."""
+    output = run(tmp_path, "def test_it(tenure): ...\n", ini=f"{option} = t")
     assert "1 error" in output
-    assert says in output
+    assert f"{option}: 't' is not {form}" in output
 
 
 def test_a_run_without_the_fixtures_imports_no_server(tmp_path: Path) -> None:
@@ -166,8 +180,19 @@ def test_a_run_without_the_fixtures_imports_no_server(tmp_path: Path) -> None:
     assert "1 passed" in done.stdout, done.stdout
 
 
-def test_the_entry_point_names_the_plugin() -> None:
-    """An installed Tenure brings the fixtures along; the extra brings pytest."""
+def test_the_entry_point_brings_the_fixtures(tmp_path: Path) -> None:
+    """An installed Tenure needs no option of pytest; the extra brings pytest."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["entry-points"]["pytest11"] == {"tenure": "coordinator.testing.plugin"}
     assert project["optional-dependencies"]["testing"] == ["pytest>=8"]
+    installed = tmp_path / "tenure_of_a_test-1.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: tenure-of-a-test\nVersion: 1\n")
+    (installed / "entry_points.txt").write_text(
+        f"[pytest11]\ntenure = {project['entry-points']['pytest11']['tenure']}\n"
+    )
+    (tmp_path / "test_it.py").write_text("def test_it(tenure):\n    assert tenure.is_running\n")
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    command = [sys.executable, "-m", "pytest", "-q", str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert "1 passed" in done.stdout, done.stdout

@@ -15,7 +15,7 @@ from coordinator.config import ConfigError
 from coordinator.log.segments.disk import Disk
 from coordinator.server.app import StartFailed
 from coordinator.server.clock import LoopClock
-from coordinator.testing import NotRunning, Tenure
+from coordinator.testing import NotRunning, Tenure, assert_no_rebalance
 from protocol.messages import MetadataRequest, ProduceRequest
 from protocol.records.batch import Record, encode_batch
 from tests.support.patience import WITHIN_S
@@ -114,6 +114,8 @@ def test_a_group_is_back_after_a_kill(tmp_path: Path) -> None:
     with pytest.raises(NotRunning):
         group.look()
     assert len(group.rebalances) == 1
+    with pytest.raises(AssertionError, match="rebalanced once, expected none"):
+        assert_no_rebalance(group, 0)
     server.start()
     assert server.bootstrap_servers == address
     assert (group.state, group.generation, group.assignment) == ("Stable", 1, seats)
