@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -50,7 +51,10 @@ class LoopThread:
                 future.set_exception(error)
 
         self._loop.call_soon_threadsafe(guarded)
-        return future.result(ANSWER_WITHIN_S)
+        try:
+            return future.result(ANSWER_WITHIN_S)
+        except FutureTimeout:
+            raise TimeoutError(f"the server's thread did not answer within {ANSWER_WITHIN_S:g} s") from None
 
     def end(self) -> None:
         """End the loop and wait for its thread."""

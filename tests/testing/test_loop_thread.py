@@ -47,3 +47,16 @@ def test_a_loop_that_has_ended_takes_no_work() -> None:
 
     with pytest.raises(RuntimeError):
         thread.call(answer)
+
+
+def test_a_wait_for_the_loop_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer that never comes is an error that says how long the caller waited."""
+    monkeypatch.setattr("coordinator.testing.loop_thread.ANSWER_WITHIN_S", 0.0)
+
+    def forget(_: Future[None]) -> None:
+        """Answer nothing."""
+
+    thread = LoopThread("of-a-test")
+    with pytest.raises(TimeoutError, match="did not answer within 0 s"):
+        thread.call(forget)
+    thread.end()
