@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from coordinator.log.topics.list import Topic
     from coordinator.server.clock import Clock
     from coordinator.server.http.in_process import InProcess
+    from coordinator.server.faults.faults import Faults
     from coordinator.server.http.site import Site
     from coordinator.server.nodes.topics import Change, ChangeDone
     from coordinator.server.telemetry.statsd import Statsd
@@ -109,7 +110,7 @@ class Server:
     warnings: of the configuration, for the log. files_max: how many files the process may have open, None for no limit.
     share: of a worker. on_notes: called with durable notes, after their log lines. around: gets the function that
     answers a frame (`Api.dispatch`), and returns the one that connections call in its place; a test kit counts requests
-    with both.
+    with both. faults: planned by a test.
 
     loaded: set when all partitions are loaded. failed: set when the log can never be written again.
     hanging: logs whose disk hung when the server stopped; their threads are still there.
@@ -129,6 +130,7 @@ class Server:
         share: Share | None = None,
         on_notes: Callable[[Sequence[Noted]], None] = lambda _: None,
         around: Callable[[Dispatch], Dispatch] = lambda dispatch: dispatch,
+        faults: Faults | None = None,
     ) -> None:
         self._config = config
         self._files_max = files_max
@@ -141,6 +143,7 @@ class Server:
         self._share = share
         self._on_notes = on_notes
         self._around = around
+        self._faults = faults
         self._sockets: Bound = share.bound if share is not None else []
         self._servers: list[asyncio.Server] = []
         self._loop: asyncio.AbstractEventLoop
@@ -214,6 +217,8 @@ class Server:
                 self._connections_max(),
             )
             self._topics.on_brokers()
+            if self._faults is not None:
+                self._faults.attach(self._api, self.connections, clock, self._lines, self._loop.call_soon)
             events_topic = services.discovery.events
             if events_topic is not None:
                 write = into_topic(services.data, events_topic, clock, config.node_id)
@@ -380,6 +385,8 @@ class Server:
             await self._statsd.stop()
         self.connections.stop()
         self._api.forget()
+        if self._faults is not None:
+            self._faults.detach()
         self.runtime.wind_down()
         appended, saved, produced, empty = (asyncio.Event() for _ in range(4))
         until = self._loop.time() + STOP_WITHIN_S

@@ -32,6 +32,7 @@ from coordinator.log.memory import MemoryEngine
 from coordinator.log.store import OpenStore, in_memory
 from coordinator.server.app import Server
 from coordinator.server.clock import Handle
+from coordinator.server.faults.faults import Faults
 from coordinator.server.runtime.pace import Pace
 from coordinator.server.runtime.partition import Standing
 from coordinator.server.timers import Timers
@@ -261,6 +262,7 @@ async def serving(
     clock: ManualClock | None = None,
     stop: bool = True,
     files_max: int | None = None,
+    faults: Faults | None = None,
 ) -> AsyncIterator[Serving]:
     """A server with `settings` (NAME=VALUE) on a free port; its engine is in memory unless one is given."""
     config = config_of(*settings)
@@ -274,6 +276,7 @@ async def serving(
         opened=memory(config, engine),
         log=log,
         files_max=files_max,
+        faults=faults,
     )
     await server.start()
     serving = Serving(server, clock, log)

@@ -10,7 +10,8 @@ Three short cuts save work:
     a commit that repeats another     is taken by its bytes (`repeated_commits`), kept per connection
 
 A connection takes the last two by itself, before dispatch sees the request, while its switch `may_short_cut` is on.
-Only dispatch sets the switch: it is off until dispatch has let a first request of the connection through.
+Only dispatch sets the switch: it is off until dispatch has let a first request of the connection through. Faults that a
+test plans (`faults`) come behind the short cuts; they turn the switch off while a fault could concern such requests.
 
 House rule: HANDLERS names every handler. Only `protocol.header.decode_request_header` checks versions; the exception is
 ApiVersions, where KIP-511 asks for an answer.
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from enum import Enum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -153,14 +155,36 @@ class Caller(Protocol):
         """The client gave its name and version."""
 
 
+class Untouched(Enum):
+    """The type of UNTOUCHED."""
+
+    UNTOUCHED = "untouched"
+
+
+UNTOUCHED = Untouched.UNTOUCHED
+"""In place of an outcome: the request has no fault, dispatch goes on with it."""
+
+Dispatched = bytes | list[bytes] | None | Untouched
+
+
+class Interceptor(Protocol):
+    """What dispatch asks about each request while faults are planned: see `faults.faults`."""
+
+    def intercept(
+        self, connection: Connection, api_key: int, version: int, client_id: str | None, frame: bytes, offset: int
+    ) -> Dispatched:
+        """The outcome of a request that has a fault. It also sets the connection's `may_short_cut`."""
+
+
 PRINCIPALS_MAX = 1_000
 """Principals with kept heartbeats. Above this number, all heartbeats are dropped."""
 
 
 class Api:
-    """Answers the requests of all connections."""
+    """Answers the requests of all connections. faults: None unless some are planned."""
 
     def __init__(self, services: Services) -> None:
+        self.faults: Interceptor | None = None
         self._services = services
         self._heartbeats: dict[str, Heartbeats] = {}
         self._handlers: dict[int, tuple[Handler, type[Message]]] = {}
@@ -181,7 +205,12 @@ class Api:
                 return None
         api_key, version, correlation_id, client_id, offset = decode_request_header(frame)
         connection.heartbeats = self.heartbeats_of(connection.principal)
-        connection.may_short_cut = True
+        if self.faults is None:
+            connection.may_short_cut = True
+        else:
+            found = self.faults.intercept(connection, api_key, version, client_id, frame, offset)
+            if found is not UNTOUCHED:
+                return found
         if api_key == HEARTBEAT:
             answer = self._heartbeat(connection.heartbeats, frame, version, offset)
             if answer is not None:
@@ -199,6 +228,11 @@ class Api:
         call = self._call(caller, api_key, version, correlation_id, client_id)
         self._handle(call, frame, offset, None)
         return call
+
+    def call_of(self, caller: Caller, frame: bytes) -> Call:
+        """The call for a request that no handler gets: the caller answers it."""
+        api_key, version, correlation_id, client_id, _ = decode_request_header(frame)
+        return self._call(caller, api_key, version, correlation_id, client_id)
 
     def _call(self, caller: Caller, api_key: int, version: int, correlation_id: int, client_id: str | None) -> Call:
         return Call(

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from coordinator.server.runtime.pace import Pace
-    from coordinator.server.wire.call import Call, Outcome
+    from coordinator.server.wire.call import Outcome
     from coordinator.server.wire.repeated_commits import Commit
     from coordinator.server.wire.repeated_heartbeats import Heartbeats
 
@@ -43,6 +43,17 @@ QUEUED_BYTES_MAX = 256 * 1024
 
 WRITE_BYTES = 64 * 1024
 """Answers to one read are collected up to this size; then the transport says whether it can take more."""
+
+
+class Waiting(Protocol):
+    """A request that its connection waits for: a call, or what stands for one. on_sent: as of `Call`."""
+
+    @property
+    def on_sent(self) -> Callable[[], None] | None:
+        """See above."""
+
+    def close(self) -> None:
+        """The connection is gone: the answer will be dropped."""
 
 
 class Host(Protocol):
@@ -115,7 +126,7 @@ class Connection(asyncio.Protocol):
         self._pace = connections.pace
         self._reader = FrameReader(connections.frame_size_max)
         self._transport: asyncio.Transport | None = None
-        self._call: Call | Commit | None = None
+        self._call: Waiting | None = None
         self._on_sent: Callable[[], None] | None = None
         self._rest: Iterator[bytes | memoryview] | None = None
         self._clients: dict[str | None, Client] = {}
@@ -217,6 +228,10 @@ class Connection(asyncio.Protocol):
             self._clients = {client_id: client}
         return client
 
+    def is_of(self, client_id: str | None) -> bool:
+        """Whether its last request had this client id."""
+        return client_id in self._clients
+
     def knows(self, client: Client) -> bool:
         """Whether `client` is this connection's."""
         return any(known is client for known in self._clients.values())
@@ -288,7 +303,7 @@ class Connection(asyncio.Protocol):
         self._connections.closing(self, reason, ours=ours)
         self.close()
 
-    def wait_for(self, call: Call | Commit) -> None:
+    def wait_for(self, call: Waiting) -> None:
         """For dispatch: the answer to the request comes later."""
         self._call = call
 
@@ -371,6 +386,31 @@ class Connection(asyncio.Protocol):
     def stop(self) -> None:
         """Handle no further request. A waiting request still gets its answer."""
         self._stopped = True
+
+    def mute(self, on_lost: Callable[[], object]) -> None:
+        """Throw away what the client sends, and answer nothing more, until one side closes the connection.
+
+        on_lost: called when that has happened.
+        """
+        self._let_go()
+        self._rest = None
+        self._sent()
+        if self._transport is not None:
+            self._transport.set_protocol(Mute(self, on_lost))
+            self._transport.resume_reading()
+
+
+class Mute(asyncio.Protocol):
+    """The place of a connection that is muted."""
+
+    def __init__(self, connection: Connection, on_lost: Callable[[], object]) -> None:
+        self._connection = connection
+        self._on_lost = on_lost
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone."""
+        self._on_lost()
+        self._connection.connection_lost(exc)
 
 
 def pieces(parts: list[bytes]) -> Iterator[bytes | memoryview]:

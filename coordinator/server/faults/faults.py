@@ -1,0 +1,354 @@
+"""The faults of a running server: dispatch asks here before a handler sees a request.
+
+`Api.faults` is None while nothing is planned and nobody watches: then dispatch pays for one look at an attribute. While
+a planned fault may concern heartbeats or commits, or somebody watches, no connection takes short cuts, so every request
+comes by here. The requests of the server's own page don't.
+
+A fault that leaves a request without an answer mutes its connection: the client's bytes are thrown away until it closes
+the connection. If a fault is removed, the connections that it muted close, and the clients connect again.
+
+House rule: everything here runs on the loop's thread. Another thread uses `loop.call_soon_threadsafe`; it may read
+`Fault.seen` and `Fault.fired`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+from coordinator.server.clock import Alarm
+from coordinator.server.faults.plan import Action, Fault
+from coordinator.server.faults.refusals import as_loading, refusal
+from coordinator.server.wire.api import UNTOUCHED
+from protocol.messages import API_KEYS, api_schema, decode, request_class
+
+if TYPE_CHECKING:
+    from coordinator.server.clock import Clock
+    from coordinator.server.telemetry.lines import Lines
+    from coordinator.server.wire.api import Api, Dispatched
+    from coordinator.server.wire.call import Call, Outcome
+    from coordinator.server.wire.connection import Connection
+    from coordinator.server.wire.listener import Connections
+
+REPEATED = ("Heartbeat", "OffsetCommit")
+"""The APIs whose requests may take short cuts."""
+
+API_VERSIONS = API_KEYS["ApiVersions"]
+
+
+class Asked:
+    """A request, as conditions see it.
+
+    api: the name of its API. api_key, version, client_id: of its header. frame: its bytes. offset: where its body
+    starts. Raises ProtocolError where its body is needed and is broken.
+    """
+
+    def __init__(self, api_key: int, version: int, client_id: str | None, frame: bytes, offset: int) -> None:
+        self.api: str = api_schema(api_key).NAME
+        self.api_key = api_key
+        self.version = version
+        self.client_id = client_id
+        self.frame = frame
+        self._offset = offset
+
+    @cached_property
+    def body(self) -> Any:
+        """The decoded request."""
+        return decode(request_class(self.api_key), self.frame, self.version, self._offset)
+
+    @cached_property
+    def groups(self) -> list[str]:
+        """The ids of the groups that it names."""
+        match self.api:
+            case "DescribeGroups":
+                return list(self.body.groups)
+            case "DeleteGroups":
+                return list(self.body.groups_names)
+            case "OffsetFetch" if self.version >= 8:
+                return [group.group_id for group in self.body.groups]
+            case "FindCoordinator":
+                keys = self.body.coordinator_keys if self.version >= 4 else [self.body.key]
+                return list(keys) if self.body.key_type == 0 else []
+            case _:
+                return self._named("group_id")
+
+    @cached_property
+    def member_ids(self) -> list[str]:
+        """The ids of the members that it names."""
+        return [member_id for member_id in self._named("member_id") if member_id]
+
+    @cached_property
+    def instance_ids(self) -> list[str]:
+        """The instance ids that it names."""
+        return self._named("group_instance_id")
+
+    def _named(self, field: str) -> list[str]:
+        """The values of a field, on top or in the members of a LeaveGroup."""
+        if self.api not in NAMING:
+            return []
+        members = self.body.members if self.api == "LeaveGroup" else []
+        found = [getattr(each, field, None) for each in (self.body, *members)]
+        return [value for value in found if value is not None]
+
+    def meets(self, fault: Fault) -> bool:
+        """Whether it meets a fault's conditions, apart from the count."""
+        return (
+            fault.concerns(self.api)
+            and fault.client_id in (None, self.client_id)
+            and fault.version in (None, self.version)
+            and (fault.group is None or fault.group in self.groups)
+            and (fault.member_id is None or fault.member_id in self.member_ids)
+            and (fault.instance_id is None or fault.instance_id in self.instance_ids)
+        )
+
+
+NAMING = (
+    "JoinGroup",
+    "SyncGroup",
+    "Heartbeat",
+    "LeaveGroup",
+    "OffsetCommit",
+    "OffsetFetch",
+    "OffsetDelete",
+    "TxnOffsetCommit",
+)
+"""The APIs whose requests name one group, and perhaps members of it."""
+
+Watch = Callable[["Connection", Asked], None]
+"""Called with each request of a client, before it is handled."""
+
+
+class Faults:
+    """See the module. It may be handed to one server after another, and keeps its plan.
+
+    on_kill: called where the plan kills the coordinator, when all connections are silent.
+    """
+
+    def __init__(self, plan: Iterable[Fault] = (), on_kill: Callable[[], None] = lambda: None) -> None:
+        self.on_kill = on_kill
+        self._plan = list(plan)
+        self._watches: list[Watch] = []
+        self._muted: dict[Connection, Fault] = {}
+        self._api: Api | None = None
+        self._connections: Connections
+        self._lines: Lines
+        self._clock: Clock
+        self._soon: Callable[[Callable[[], None]], object]
+        self._delayed: Alarm[_Delayed]
+
+    def attach(
+        self,
+        api: Api,
+        connections: Connections,
+        clock: Clock,
+        lines: Lines,
+        soon: Callable[[Callable[[], None]], object],
+    ) -> None:
+        """Serve a server that starts. soon: has the loop call back in its next turn."""
+        self._api = api
+        self._connections = connections
+        self._lines = lines
+        self._clock = clock
+        self._soon = soon
+        self._delayed = Alarm(clock, _Delayed.go_on)
+        self._muted.clear()
+        self._changed()
+
+    def detach(self) -> None:
+        """The server stops."""
+        self._api = None
+        self._delayed.stop()
+
+    # The plan.
+
+    def __iter__(self) -> Iterator[Fault]:
+        return iter(self._plan)
+
+    def add(self, *faults: Fault) -> None:
+        """Plan further faults. A black hole for a client id alone starts at once."""
+        self._plan += faults
+        self._changed()
+
+    def remove(self, *faults: Fault) -> None:
+        """Take faults out of the plan; the connections that they muted close."""
+        self._plan = [fault for fault in self._plan if fault not in faults]
+        for connection, fault in list(self._muted.items()):
+            if fault in faults:
+                connection.close()
+        self._changed()
+
+    def clear(self) -> None:
+        """Take all faults out of the plan."""
+        self.remove(*self._plan)
+
+    @property
+    def never_fired(self) -> list[Fault]:
+        """The planned faults that no request met."""
+        return [fault for fault in self._plan if not fault.fired]
+
+    def watch(self, watch: Watch) -> Callable[[], None]:
+        """Show each request to `watch` from now on. Returns a function that ends it."""
+        self._watches.append(watch)
+        self._changed()
+
+        def end() -> None:
+            self._watches.remove(watch)
+            self._changed()
+
+        return end
+
+    def _changed(self) -> None:
+        """Have dispatch ask here, or not."""
+        if self._api is None:
+            return
+        live = [fault for fault in self._plan if not fault.is_spent]
+        self._api.faults = self if live or self._watches else None
+        self._may_short_cut = not self._watches and not any(fault.concerns(api) for fault in live for api in REPEATED)
+        if not self._may_short_cut:
+            for connection in self._connections:
+                connection.may_short_cut = False
+        for fault in live:
+            if fault.action is Action.BLACKHOLE and _is_for_a_client_alone(fault):
+                for connection in list(self._connections):
+                    if connection not in self._muted and connection.is_of(fault.client_id):
+                        self._fire(fault, f"the connection of {connection.peer}")
+                        self._mute(connection, fault)
+
+    # A request.
+
+    def intercept(
+        self, connection: Connection, api_key: int, version: int, client_id: str | None, frame: bytes, offset: int
+    ) -> Dispatched:
+        """For dispatch: the outcome of a request that has a fault, UNTOUCHED for any other."""
+        connection.may_short_cut = self._may_short_cut
+        asked = Asked(api_key, version, client_id, frame, offset)
+        first, last = api_schema(api_key).VERSIONS
+        if not first <= version <= last:  # an ApiVersions that only dispatch can answer
+            return UNTOUCHED
+        for watch in self._watches:
+            watch(connection, asked)
+        fault = self._due(asked)
+        if fault is None:
+            return UNTOUCHED
+        self._fire(fault, f"{asked.api} of {client_id} at {connection.peer}")
+        if fault.is_spent:
+            self._changed()
+        return self._carry_out(fault, connection, asked)
+
+    def _due(self, asked: Asked) -> Fault | None:
+        """The first fault in the plan for this request. All others count it too."""
+        due = None
+        for fault in self._plan:
+            if not fault.is_spent and asked.meets(fault):
+                fault.seen += 1
+                if due is None and fault.seen >= fault.nth:
+                    due = fault
+        return due
+
+    def _fire(self, fault: Fault, what: str) -> None:
+        fault.fired += 1
+        self._lines.info("fault_fired", f"Fault for {what}: {fault}", fault=str(fault), fired=fault.fired)
+
+    def _carry_out(self, fault: Fault, connection: Connection, asked: Asked) -> Dispatched:
+        match fault.action:
+            case Action.ERROR | Action.LOADING:
+                return self._answer(fault, connection, asked)
+            case Action.DELAY:
+                assert self._api is not None
+                delayed = _Delayed(self._api, connection, asked.frame)
+                self._delayed.arm(delayed, self._clock.ms() + fault.argument)
+                connection.wait_for(delayed)
+            case Action.DROP_REQUEST | Action.BLACKHOLE:
+                self._mute(connection, fault)
+            case Action.DROP_RESPONSE:
+                self._handle(connection, asked, fault, lambda: None)
+            case Action.DISCONNECT:
+                self._mute(connection, fault)
+                self._soon(connection.close)
+            case Action.DISCONNECT_AFTER:
+                self._handle(connection, asked, fault, partial(self._soon, connection.close))
+            case Action.KILL:
+                self._handle(connection, asked, fault, self._kill)
+        return None
+
+    def _answer(self, fault: Fault, connection: Connection, asked: Asked) -> Dispatched:
+        """Answer with an error."""
+        assert self._api is not None
+        call = self._api.call_of(connection, asked.frame)
+        if asked.api == "Produce" and asked.body.acks == 0:
+            call.answer_nothing()
+        elif fault.action is Action.LOADING:
+            call.answer(as_loading(asked.api_key, asked.version, asked.body))
+        else:
+            call.answer(refusal(asked.api_key, asked.version, asked.body, fault.argument))
+        return call.take(connection.send)
+
+    def _handle(self, connection: Connection, asked: Asked, fault: Fault, then: Callable[[], object]) -> None:
+        """Handle a request. Where its answer would go out, it is dropped, and `then` is called."""
+        assert self._api is not None
+        self._mute(connection, fault)
+        call = self._api.handle(connection, asked.frame)
+
+        def ended(_: Outcome) -> None:
+            _let_go(call)
+            then()
+
+        outcome = call.take(ended)
+        if outcome is not None:
+            ended(outcome)
+
+    def _mute(self, connection: Connection, fault: Fault) -> None:
+        self._muted[connection] = fault
+        connection.mute(partial(self._muted.pop, connection, None))
+
+    def _kill(self) -> None:
+        for connection in list(self._connections):
+            connection.mute(lambda: None)
+        self.on_kill()
+
+
+def _is_for_a_client_alone(fault: Fault) -> bool:
+    return (
+        fault.client_id is not None
+        and not fault.apis
+        and not fault.names_a_group
+        and fault.version is None
+        and fault.nth == 1
+    )
+
+
+def _let_go(call: Call) -> None:
+    """Nobody takes the answer of a call."""
+    if call.on_sent is not None:
+        call.on_sent()
+
+
+class _Delayed:
+    """A request that its connection waits for, in place of a call, until its time has come."""
+
+    on_sent = None
+
+    def __init__(self, api: Api, connection: Connection, frame: bytes) -> None:
+        self._api = api
+        self._connection: Connection | None = connection
+        self._frame = frame
+
+    def close(self) -> None:
+        """The connection is gone."""
+        self._connection = None
+
+    def go_on(self) -> None:
+        """Handle the request."""
+        connection = self._connection
+        if connection is None:
+            return
+        try:
+            call = self._api.handle(connection, self._frame)
+            outcome: Outcome | None = call.take(connection.send)
+        except Exception as error:  # noqa: BLE001 - it costs this connection, as in dispatch
+            connection.send(error)
+            return
+        connection.wait_for(call)
+        if outcome is not None:
+            connection.send(outcome)

@@ -1,0 +1,146 @@
+"""The error answer of any request, in its version: where each API has its errors.
+
+Most responses have one error on top. The others have one per element that the request names: `PLACES` says which list
+of the response mirrors which list of the request. A Metadata request for all topics names none, so its answer has no
+error.
+
+House rule: an answer here is one that Kafka's clients can read; whether Kafka would ever send it is the plan's affair.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from coordinator.group.turn import join_error
+from protocol.definition import Field, Struct
+from protocol.messages import api_schema, definition, response_class
+from schemas.errors import ErrorCode
+
+
+class Place(NamedTuple):
+    """A list of a response with an element for each element of a list in the request.
+
+    asked, answered: the two lists. keys: fields of the response's element, by their names in the request's. An element
+    that is no struct is the value of the only key. below: such lists inside.
+    """
+
+    asked: str
+    answered: str
+    keys: dict[str, str]
+    below: Place | None = None
+
+
+NAME = {"name": "name"}
+RESOURCE = {"resource_type": "resource_type", "resource_name": "resource_name"}
+INDEX = {"partition_index": "partition_index"}
+
+COMMITTED = (Place("topics", "topics", NAME, Place("partitions", "partitions", INDEX)),)
+
+PLACES = {
+    "Produce": (
+        Place("topic_data", "responses", NAME, Place("partition_data", "partition_responses", {"index": "index"})),
+    ),
+    "Fetch": (
+        Place(
+            "topics",
+            "responses",
+            {"topic": "topic", "topic_id": "topic_id"},
+            Place("partitions", "partitions", {"partition": "partition_index"}),
+        ),
+    ),
+    "ListOffsets": COMMITTED,
+    "Metadata": (Place("topics", "topics", {"name": "name", "topic_id": "topic_id"}),),
+    "OffsetCommit": COMMITTED,
+    "OffsetFetch": (
+        Place("topics", "topics", NAME, Place("partition_indexes", "partitions", {"": "partition_index"})),
+        Place("groups", "groups", {"group_id": "group_id"}),
+    ),
+    "FindCoordinator": (Place("coordinator_keys", "coordinators", {"": "key"}),),
+    "DescribeGroups": (Place("groups", "groups", {"": "group_id"}),),
+    "CreateTopics": (Place("topics", "topics", NAME),),
+    "DeleteTopics": (
+        Place("topic_names", "responses", {"": "name"}),
+        Place("topics", "responses", {"name": "name", "topic_id": "topic_id"}),
+    ),
+    "DeleteRecords": COMMITTED,
+    "OffsetForLeaderEpoch": (
+        Place("topics", "topics", {"topic": "topic"}, Place("partitions", "partitions", {"partition": "partition"})),
+    ),
+    "TxnOffsetCommit": COMMITTED,
+    "DescribeConfigs": (Place("resources", "results", RESOURCE),),
+    "AlterConfigs": (Place("resources", "responses", RESOURCE),),
+    "IncrementalAlterConfigs": (Place("resources", "responses", RESOURCE),),
+    "AlterReplicaLogDirs": (
+        Place("topics", "results", {"name": "topic_name"}, Place("partitions", "partitions", {"": "partition_index"})),
+    ),
+    "CreatePartitions": (Place("topics", "results", NAME),),
+    "DeleteGroups": (Place("groups_names", "results", {"": "group_id"}),),
+    "ElectLeaders": (
+        Place(
+            "topic_partitions",
+            "replica_election_results",
+            {"topic": "topic"},
+            Place("partitions", "partition_result", {"": "partition_id"}),
+        ),
+    ),
+}
+"""The lists of responses whose elements have an error, by API."""
+
+ON_TOP_AND_BELOW = ("Fetch",)
+"""Responses that have an error in both places at once, as those of Kafka's own error answers."""
+
+
+def refusal(api_key: int, version: int, request: Any, error: int) -> Any:
+    """The response to `request`, of this version, with `error`."""
+    api = api_schema(api_key).NAME
+    if api == "JoinGroup":
+        return join_error(version, ErrorCode(error), request.member_id)
+    struct = definition(f"{api}Response").struct
+    response: Any = response_class(api_key)()
+    top = _field(struct, "error_code", version)
+    if top is not None:
+        response.error_code = error
+    if top is None or api in ON_TOP_AND_BELOW:
+        # The log folders of AlterReplicaLogDirs each have topics; the response has them without their folders.
+        sources = request.dirs if api == "AlterReplicaLogDirs" else [request]
+        for place in PLACES.get(api, ()):
+            for source in sources:
+                _fill(type(response), response, struct, source, place, version, error)
+    return response
+
+
+def as_loading(api_key: int, version: int, request: Any) -> Any:
+    """The response of a coordinator that reads its log.
+
+    Old clients don't expect COORDINATOR_LOAD_IN_PROGRESS in every API: Kafka answers a heartbeat with NONE, and a sync
+    with REBALANCE_IN_PROGRESS.
+    """
+    instead = {"Heartbeat": ErrorCode.NONE, "SyncGroup": ErrorCode.REBALANCE_IN_PROGRESS}
+    error = instead.get(api_schema(api_key).NAME, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    return refusal(api_key, version, request, error)
+
+
+def _field(struct: Struct, name: str, version: int) -> Field | None:
+    """A field of a struct, if this version has it."""
+    return next((field for field in struct.fields if field.name == name and version in field.versions), None)
+
+
+def _fill(classes: Any, answer: Any, struct: Struct, asked: Any, place: Place, version: int, error: int) -> None:
+    """Fill one list of an answer, with an element for each that was asked for. classes: has the elements' classes."""
+    field = _field(struct, place.answered, version)
+    if field is None:
+        return
+    assert field.struct is not None
+    has_error = _field(field.struct, "error_code", version) is not None
+    elements = getattr(answer, place.answered)
+    for each in getattr(asked, place.asked, None) or ():
+        element = getattr(classes, field.type)()
+        for key, name in place.keys.items():
+            value = getattr(each, key) if key else each
+            if value is not None:
+                setattr(element, name, value)
+        if has_error:
+            element.error_code = error
+        if place.below is not None:
+            _fill(classes, element, field.struct, each, place.below, version, error)
+        elements.append(element)
