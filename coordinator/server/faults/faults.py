@@ -25,6 +25,7 @@ from protocol.messages import API_KEYS, api_schema, decode, request_class
 
 if TYPE_CHECKING:
     from coordinator.server.clock import Clock
+    from coordinator.server.runtime.runtime import Runtime
     from coordinator.server.telemetry.lines import Lines
     from coordinator.server.wire.api import Api, Dispatched
     from coordinator.server.wire.call import Call, Outcome
@@ -41,16 +42,19 @@ class Asked:
     """A request, as conditions see it.
 
     api: the name of its API. api_key, version, client_id: of its header. frame: its bytes. offset: where its body
-    starts. Raises ProtocolError where its body is needed and is broken.
+    starts. runtime: has the groups. Raises ProtocolError where its body is needed and is broken.
     """
 
-    def __init__(self, api_key: int, version: int, client_id: str | None, frame: bytes, offset: int) -> None:
+    def __init__(
+        self, api_key: int, version: int, client_id: str | None, frame: bytes, offset: int, runtime: Runtime
+    ) -> None:
         self.api: str = api_schema(api_key).NAME
         self.api_key = api_key
         self.version = version
         self.client_id = client_id
         self.frame = frame
         self._offset = offset
+        self._runtime = runtime
 
     @cached_property
     def body(self) -> Any:
@@ -80,8 +84,13 @@ class Asked:
 
     @cached_property
     def instance_ids(self) -> list[str]:
-        """The instance ids that it names."""
-        return self._named("group_instance_id")
+        """The instance ids that it names, and those of the members that it names: old versions have no instance id."""
+        found = self._named("group_instance_id")
+        for group_id in self.groups:
+            group = self._runtime.partition_of(group_id).coordinator.groups.get(group_id)
+            members = () if group is None else map(group.members.get, self.member_ids)
+            found += [each.group_instance_id for each in members if each is not None and each.group_instance_id]
+        return found
 
     def _named(self, field: str) -> list[str]:
         """The values of a field, on top or in the members of a LeaveGroup."""
@@ -132,6 +141,7 @@ class Faults:
         self._muted: dict[Connection, Fault] = {}
         self._api: Api | None = None
         self._connections: Connections
+        self._runtime: Runtime
         self._lines: Lines
         self._clock: Clock
         self._soon: Callable[[Callable[[], None]], object]
@@ -141,6 +151,7 @@ class Faults:
         self,
         api: Api,
         connections: Connections,
+        runtime: Runtime,
         clock: Clock,
         lines: Lines,
         soon: Callable[[Callable[[], None]], object],
@@ -148,6 +159,7 @@ class Faults:
         """Serve a server that starts. soon: has the loop call back in its next turn."""
         self._api = api
         self._connections = connections
+        self._runtime = runtime
         self._lines = lines
         self._clock = clock
         self._soon = soon
@@ -212,6 +224,7 @@ class Faults:
             if fault.action is Action.BLACKHOLE and _is_for_a_client_alone(fault):
                 for connection in list(self._connections):
                     if connection not in self._muted and connection.is_of(fault.client_id):
+                        fault.seen += 1
                         self._fire(fault, f"the connection of {connection.peer}")
                         self._mute(connection, fault)
 
@@ -222,7 +235,7 @@ class Faults:
     ) -> Dispatched:
         """For dispatch: the outcome of a request that has a fault, UNTOUCHED for any other."""
         connection.may_short_cut = self._may_short_cut
-        asked = Asked(api_key, version, client_id, frame, offset)
+        asked = Asked(api_key, version, client_id, frame, offset, self._runtime)
         first, last = api_schema(api_key).VERSIONS
         if not first <= version <= last:  # an ApiVersions that only dispatch can answer
             return UNTOUCHED

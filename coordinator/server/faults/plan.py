@@ -81,7 +81,8 @@ ARGUMENTS = {Action.ERROR: "the name of an error", Action.DELAY: "milliseconds"}
 class Fault:
     """One fault: conditions, action, and how often it happened.
 
-    apis: names of APIs, empty for all. group, member_id, instance_id: the request names it. client_id, version: of the
+    apis: names of APIs, empty for all. group, member_id: the request names it. instance_id: it names it,
+    or a member that has it. client_id, version: of the
     request. nth: the first of the matching requests that gets it, from 1. times: how many get it, None for all.
     argument: of the action; an error's number, or milliseconds.
     seen, fired: how many requests matched, and how many got it.
@@ -299,7 +300,8 @@ RANDOM_ACTIONS = (
 )
 """Actions of a random plan. A dropped request looks to a client like a dropped response."""
 
-RANDOM_NTH_MAX = 8
+BEATS_MAX, OTHERS_MAX = 8, 2
+"""The highest `nth` of a random plan: for heartbeats, which every short test has many of, and for other requests."""
 RANDOM_TIMES_MAX = 3
 RANDOM_DELAY_MAX_MS = 500
 
@@ -320,7 +322,7 @@ def random_plan(seed: int, count: int = 10, clients: Collection[str] = ()) -> li
             argument = int(ErrorCode[chance.choice(SURVIVABLE[api])])
         elif action is Action.DELAY:
             argument = chance.randint(1, RANDOM_DELAY_MAX_MS)
-        nth = chance.randint(1, RANDOM_NTH_MAX)
+        nth = chance.randint(1, BEATS_MAX if api == "Heartbeat" else OTHERS_MAX)
         times = chance.randint(1, RANDOM_TIMES_MAX)
         client_id = chance.choice(ids) if ids else None
         plan.append(Fault(action, argument, (api,), client_id=client_id, nth=nth, times=times))

@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import socket
 from functools import partial
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from coordinator.config import GroupConfig
+from coordinator.group.coordinator import Coordinator
 from coordinator.log.memory import MemoryEngine
 from coordinator.server.faults import plan
 from coordinator.server.faults.faults import Asked, Faults
 from coordinator.server.faults.plan import Action, Fault
 from coordinator.server.nodes.topic_data import Budget
+from coordinator.server.runtime.runtime import Runtime
 from coordinator.server.wire.connection import Connection
 from protocol.connection import SIZE_BYTES
 from protocol.header import decode_request_header, encode_request
@@ -380,12 +384,31 @@ async def test_a_fault_for_a_version_or_a_client_is_for_no_other() -> None:
             assert [fault.fired - fired for fault, fired in zip(faults, before, strict=True)] == expected
 
 
+async def test_an_instance_id_stands_for_its_member() -> None:
+    """Heartbeats up to version 2 have no instance id; the fault is for them too, and for no other member."""
+    fault = plan.error(ErrorCode.REBALANCE_IN_PROGRESS, "Heartbeat", "OffsetCommit", instance_id="i", times=None)
+    async with serving(faults=Faults([fault])) as server:
+        peer = await server.peer()
+        joined, other = await seat(peer, "g", "i"), await seat(peer, "h", "j")
+        assert (await peer.ask(heartbeat_request("g", joined), 2)).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+        assert (await peer.ask(heartbeat_request("h", other), 2)).error_code == ErrorCode.NONE
+        assert error_of(await peer.ask(commit_request("g", 1, joined), 6)) == ErrorCode.REBALANCE_IN_PROGRESS
+        assert (await peer.ask(HeartbeatRequest(group_id="k"), 2)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def no_groups() -> Runtime:
+    """A runtime without groups."""
+    return cast(
+        "Runtime", SimpleNamespace(partition_of=lambda _: SimpleNamespace(coordinator=Coordinator(0, GroupConfig())))
+    )
+
+
 def asked(request: Message, version: int) -> Asked:
     """A request as conditions see it."""
     assert request.API_KEY is not None
     frame = encode_request(request, version, 1, "test")[SIZE_BYTES:]
     api_key, version, _, client_id, offset = decode_request_header(frame)
-    return Asked(api_key, version, client_id, frame, offset)
+    return Asked(api_key, version, client_id, frame, offset, no_groups())
 
 
 @pytest.mark.parametrize(
