@@ -44,7 +44,7 @@ from coordinator.server.telemetry.log_reports import report
 from coordinator.server.telemetry.measures import Measures
 from coordinator.server.telemetry.note_lines import Noted, NoteLines
 from coordinator.server.wire.api import Api
-from coordinator.server.wire.call import Services, ring
+from coordinator.server.wire.call import Call, Services, ring
 from coordinator.server.wire.listener import Connections, Dispatch, bind
 from coordinator.timeline.schema import EVENTS_TOPIC
 
@@ -105,8 +105,10 @@ class Share(NamedTuple):
 class Server:
     """One coordinator.
 
-    clock: the loop's by default. fresh_id: makes texts of random UUIDs. opened: opens the store (log.store), by default
-    the data folder. log: takes log lines. on_loaded: called once, when all partitions are loaded.
+    clock: the loop's by default. clients_clock: of the times that clients measure too (waits that they ask for, idle
+    connections) and of the loop's turns, for a test that moves `clock`; by default `clock`.
+    fresh_id: makes texts of random UUIDs. opened: opens the store (log.store), by default the data folder.
+    log: takes log lines. on_loaded: called once, when all partitions are loaded.
     warnings: of the configuration, for the log. files_max: how many files the process may have open, None for no limit.
     share: of a worker. on_notes: called with durable notes, after their log lines. around: gets the function that
     answers a frame (`Api.dispatch`), and returns the one that connections call in its place; a test kit counts requests
@@ -121,6 +123,7 @@ class Server:
         config: Config,
         *,
         clock: Clock | None = None,
+        clients_clock: Clock | None = None,
         fresh_id: Callable[[], str] = random_id,
         opened: OpenStore = open_store,
         log: TextIO | None = None,
@@ -135,6 +138,7 @@ class Server:
         self._config = config
         self._files_max = files_max
         self._clock = clock
+        self._clients_clock = clients_clock
         self._fresh_id = fresh_id
         self._open_store = opened
         self._log = log
@@ -176,11 +180,12 @@ class Server:
         config = self._config
         self._loop = asyncio.get_running_loop()
         clock = self._clock or LoopClock(self._loop)
-        pace = Pace(clock, self._loop.call_soon)
+        clients_clock = self._clients_clock or clock
+        pace = Pace(clients_clock, self._loop.call_soon)
         self._lines = Lines(self._log or sys.stderr, config.log_format, config.node_id, clock)
         for warning in self._warnings:
             self._lines.warn("setting_ignored", warning)
-        self.events = Events(clock, self._lines)
+        self.events = Events(clients_clock, self._lines)
         measures = Measures()
         try:
             if self._share is None:
@@ -204,12 +209,12 @@ class Server:
         )
         try:
             self.runtime.start()
-            services = self._services(store, clock, pace, measures)
+            services = self._services(store, clock, Alarm(clients_clock, ring), pace, measures)
             self._api = Api(services)
             self._topics.on_brokers = partial(self._reconfigure, services, store)
             self.connections = Connections(
                 config,
-                clock,
+                clients_clock,
                 self._lines,
                 self._around(self._api.dispatch),
                 self._loop.call_soon,
@@ -238,7 +243,7 @@ class Server:
             self.events.take(noted)
         self._on_notes(noted)
 
-    def _services(self, store: Store, clock: Clock, pace: Pace, measures: Measures) -> Services:
+    def _services(self, store: Store, clock: Clock, waits: Alarm[Call], pace: Pace, measures: Measures) -> Services:
         """The services of handlers: nodes, topics, the topics' records."""
         discovery = self._discovery(store)
         hop, counts = self._loop.call_soon_threadsafe, measures.logs["topics"]
@@ -248,7 +253,6 @@ class Server:
         )
         self._topics.on_deleted = self._topics_deleted
         self._topics.work = pace.work
-        waits = Alarm(clock, ring)
         return Services(
             self._config, self._config, clock, self._fresh_id, self.runtime, discovery, waits, data, measures, pace
         )

@@ -116,6 +116,10 @@ class Alarm(Generic[Key]):
     def __contains__(self, key: Key) -> bool:
         return key in self._timers
 
+    def ms(self) -> int:
+        """The time of its clock."""
+        return self._clock.ms()
+
     def arm(self, key: Key, at_ms: int) -> None:
         """Ring with `key` at `at_ms`, in place of an earlier time."""
         self._timers.arm(key, at_ms)

@@ -154,7 +154,7 @@ class Scene:
         self.apis: list[str] = []
         server.call(faults.watch, self._see)
 
-    def _see(self, _connection: Connection, asked: Asked) -> None:
+    def _see(self, _connection: Connection, asked: Asked, _fault: plan.Fault | None) -> None:
         self.apis.append(asked.api)
 
     def plan(self, fault: plan.Fault) -> plan.Fault:

@@ -14,7 +14,7 @@ import io
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -53,7 +53,7 @@ class Threaded:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        self._wait_for(self._start)
+        self.wait_for(self._start)
         return self
 
     async def _start(self) -> None:
@@ -64,14 +64,15 @@ class Threaded:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._wait_for(self._stop)
+        self.wait_for(self._stop)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 
     async def _stop(self) -> None:
         await self.server.stop()
 
-    def _wait_for(self, function: Callable[[], Any]) -> None:
+    def wait_for(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run a coroutine on the server's loop, to its end."""
         asyncio.run_coroutine_threadsafe(function(), self._loop).result(WITHIN_S)
 
     @property

@@ -124,8 +124,8 @@ NAMING = (
 )
 """The APIs whose requests name one group, and perhaps members of it."""
 
-Watch = Callable[["Connection", Asked], None]
-"""Called with each request of a client, before it is handled."""
+Watch = Callable[["Connection", Asked, Fault | None], None]
+"""Called with each request of a client before it is handled, and the fault that it gets."""
 
 
 class Faults:
@@ -199,6 +199,10 @@ class Faults:
         """The planned faults that no request met."""
         return [fault for fault in self._plan if not fault.fired]
 
+    def is_muted(self, connection: Connection) -> bool:
+        """Whether a fault throws away what comes through a connection."""
+        return connection in self._muted
+
     def watch(self, watch: Watch) -> Callable[[], None]:
         """Show each request to `watch` from now on. Returns a function that ends it."""
         self._watches.append(watch)
@@ -239,9 +243,9 @@ class Faults:
         first, last = api_schema(api_key).VERSIONS
         if not first <= version <= last:  # an ApiVersions that only dispatch can answer
             return UNTOUCHED
-        for watch in self._watches:
-            watch(connection, asked)
         fault = self._due(asked)
+        for watch in self._watches:
+            watch(connection, asked, fault)
         if fault is None:
             return UNTOUCHED
         self._fire(fault, f"{asked.api} of {client_id} at {connection.peer}")

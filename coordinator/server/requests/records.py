@@ -626,7 +626,7 @@ class _Fetch:
         self._keys = keys
         self._min_bytes = request.min_bytes
         self._max_bytes = min(request.max_bytes, services.config.fetch_max_bytes)
-        self._until_ms = services.clock.ms() + request.max_wait_ms
+        self._until_ms = services.waits.ms() + request.max_wait_ms
 
     def look(self, *, may_wait: bool) -> None:
         """Read on the logs' thread, unless the loop knows that there is nothing new. Deleted topics get an error."""

@@ -332,7 +332,7 @@ def in_time(services: Services, call: Call, timeout_ms: int, answer: Callable[[C
     reply = call.reply(end)
     late = TimedOut(f"the change was not made within {timeout_ms} milliseconds, and may be made later")
     call.on_wait = partial(reply.deliver, late)
-    services.waits.arm(call, services.clock.ms() + max(timeout_ms, TIMEOUT_MIN_MS))
+    services.waits.arm(call, services.waits.ms() + max(timeout_ms, TIMEOUT_MIN_MS))
     return reply.deliver
 
 

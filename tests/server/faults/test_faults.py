@@ -18,7 +18,7 @@ from coordinator.server.faults.faults import Asked, Faults
 from coordinator.server.faults.plan import Action, Fault
 from coordinator.server.nodes.topic_data import Budget
 from coordinator.server.runtime.runtime import Runtime
-from coordinator.server.wire.connection import Connection
+from coordinator.server.wire.connection import QUEUED_BYTES_MAX, Connection
 from protocol.connection import SIZE_BYTES
 from protocol.header import decode_request_header, encode_request
 from protocol.messages import (
@@ -312,6 +312,20 @@ async def test_a_black_hole_swallows_what_is_under_way() -> None:
         assert fault.fired == 3
 
 
+async def test_a_black_hole_reads_on_where_reading_had_stopped() -> None:
+    """A client that sent too much ahead may close, and is forgotten."""
+    faults = Faults()
+    async with serving("group.initial.rebalance.delay.ms=3000", faults=faults) as server:
+        peer = await server.peer("a")
+        await peer.send(join_request("g"), 3)
+        sent = peer.frame(ApiVersionsRequest(), 0)
+        await peer.send_bytes(sent * (2 * QUEUED_BYTES_MAX // len(sent)))
+        await server.until(lambda: not server.connections()[0].is_reading)
+        faults.add(plan.blackhole("a"))
+        peer.close()
+        await server.until(lambda: not server.connections())
+
+
 async def test_a_black_hole_that_ends_closes_its_connections() -> None:
     """So the client connects again, and is served."""
     faults = Faults([plan.blackhole("a"), plan.blackhole("b")])
@@ -509,25 +523,28 @@ async def test_repeated_commits_get_their_fault_too() -> None:
 
 
 async def test_a_watch_sees_every_request() -> None:
-    """Also those that would take short cuts; when it ends, they do again."""
-    faults, seen = Faults(), list[tuple[str, str | None]]()
+    """Also those that would take short cuts, and which fault each gets; when it ends, short cuts are back."""
+    faults, seen = Faults(), list[tuple[str, str | None, Fault | None]]()
     async with serving(faults=faults) as server:
         peer = await server.peer("a")
         beat = heartbeat_request("g", await seat(peer, "g", "i"), "i")
         await peer.ask(beat, 3)
 
-        def watch(connection: Connection, asked: Asked) -> None:
+        def watch(connection: Connection, asked: Asked, fault: Fault | None) -> None:
             assert connection in server.server.connections
-            seen.append((asked.api, asked.client_id))
+            seen.append((asked.api, asked.client_id, fault))
 
         end = faults.watch(watch)
         for _ in range(3):
             await peer.ask(beat, 3)
-        assert seen == [("Heartbeat", "a")] * 3
+        fault = plan.error(ErrorCode.REBALANCE_IN_PROGRESS)
+        faults.add(fault)
+        await peer.ask(beat, 3)
+        assert seen == [*[("Heartbeat", "a", None)] * 3, ("Heartbeat", "a", fault)]
         end()
         await peer.ask(beat, 3)
         assert short_cuts(server) == [True]
-        assert len(seen) == 3
+        assert len(seen) == 4
 
 
 # The plan while a server runs, and after it.

@@ -1,0 +1,319 @@
+"""The time of a server under test: a clock that a test moves, and the members that live through it.
+
+    clock = KitClock(loop)
+    server = Server(config, clock=clock, clients_clock=clock.real, faults=faults)
+    sessions = Sessions(server, faults, clock)
+    await sessions.advance(3_600_000)
+
+A jump is one step: nothing happens on the way. At its end the clock first takes the members whose clients are alive as
+heard, and then rings all timers that are due. So a jump expires no live member, and a rebalance that a jump begins
+gives its members their full time. The last CATCH_UP_MS of a jump pass timer by timer: `Alarm` takes a large step for a
+stall of the process, and waits that long before it rings.
+
+A client is alive if the connection of its last request is open and it has not been silent for longer than INTERVALS of
+its own intervals. Both go by the real time: a jump makes no client older. A request that a fault swallowed or answered
+doesn't count. A member that waits in JoinGroup or SyncGroup is alive for the coordinator, as always.
+
+House rule: everything here runs on the loop's thread, and nothing waits for time to pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from coordinator.group.effects import SESSION, TimerKey
+from coordinator.group.events import TimerFired
+from coordinator.server.clock import CATCH_UP_MS, Handle, LoopClock
+from coordinator.server.faults.plan import Action
+from coordinator.server.runtime.partition import ACTIVE
+from coordinator.server.timers import Timers
+
+if TYPE_CHECKING:
+    from coordinator.group.group import Group, Member
+    from coordinator.server.app import Server
+    from coordinator.server.clock import Clock
+    from coordinator.server.faults.faults import Asked, Faults
+    from coordinator.server.faults.plan import Fault
+    from coordinator.server.runtime.partition import Partition
+    from coordinator.server.wire.connection import Connection
+
+INTERVALS = 2
+"""A heartbeat may come late: a client that misses two of its own intervals is not alive."""
+
+HEARTBEATS_PER_SESSION = 3
+"""Kafka's advice to clients. It stands for the interval of a client that sent less than two heartbeats."""
+
+TURNS = 8
+"""Turns of the loop before a jump. The end of a connection takes about four from the kernel to `Connections`."""
+
+MEMBERS_SAY = ("Heartbeat", "JoinGroup", "SyncGroup", "OffsetCommit")
+"""The APIs whose requests renew a session."""
+
+
+class KitClock:
+    """A server's clock over the real time. It implements `Clock`.
+
+    real: the clock below, which nothing moves; by default the loop's.
+    on_jump: called when the time has jumped, before a timer rings.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, real: Clock | None = None) -> None:
+        self.real = real or LoopClock(loop)
+        self.on_jump: Callable[[], None] = lambda: None
+        self._wall_origin_ms = self.real.wall_ms() - self.real.ms()
+        self._offset_ms = 0
+        self._stopped_ms: int | None = None
+        self._timers: Timers[int] = Timers()
+        self._calls: dict[int, Callable[[], None]] = {}
+        self._next = 0
+        self._handle: Handle | None = None
+
+    def ms(self) -> int:
+        """As Clock.ms."""
+        return self.real.ms() + self._offset_ms if self._stopped_ms is None else self._stopped_ms
+
+    def wall_ms(self) -> int:
+        """As Clock.wall_ms: it moves with `ms`, from the time when the clock was made."""
+        return self._wall_origin_ms + self.ms()
+
+    def call_at(self, at_ms: int, callback: Callable[[], None]) -> Handle:
+        """As Clock.call_at."""
+        self._next += 1
+        self._calls[self._next] = callback
+        self._timers.arm(self._next, at_ms)
+        self._expect()
+        return _Call(partial(self._cancel, self._next))
+
+    def _cancel(self, number: int) -> None:
+        self._timers.cancel(number)
+        self._calls.pop(number, None)
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether only `advance` moves it."""
+        return self._stopped_ms is not None
+
+    def freeze(self) -> None:
+        """Stand still until `thaw`."""
+        self._stopped_ms = self.ms()
+        self._expect()
+
+    def thaw(self) -> None:
+        """Go on from the time at which it stands."""
+        if self._stopped_ms is not None:
+            self._offset_ms = self._stopped_ms - self.real.ms()
+            self._stopped_ms = None
+            self._expect()
+
+    def advance(self, ms: int) -> None:
+        """Jump `ms` ahead; see the module. Raises ValueError if that is negative."""
+        if ms < 0:
+            raise ValueError("time doesn't go back")
+        was_frozen = self.is_frozen
+        self.freeze()
+        try:
+            start_ms = self.ms()
+            self._stopped_ms = start_ms + max(ms - CATCH_UP_MS, 0)
+            self.on_jump()
+            self._ring_until(self._stopped_ms)
+            self._ring_until(start_ms + ms)
+        finally:
+            self._stopped_ms = max(self.ms(), start_ms + ms)
+            if not was_frozen:
+                self.thaw()
+
+    def _ring_until(self, end_ms: int) -> None:
+        """Let the time pass until `end_ms`, timer by timer."""
+        while (at_ms := self._timers.next_at_ms()) is not None and at_ms <= end_ms:
+            self._stopped_ms = max(self.ms(), at_ms)
+            self._ring()
+
+    def _ring(self) -> None:
+        number = self._timers.due(self.ms())
+        assert number is not None
+        self._calls.pop(number)()
+
+    def _expect(self) -> None:
+        """Ask the loop for a call when the next timer is due, unless the clock stands still."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        at_ms = self._timers.next_at_ms()
+        if at_ms is not None and self._stopped_ms is None:
+            self._handle = self.real.call_at(at_ms - self._offset_ms, self._wake)
+
+    def _wake(self) -> None:
+        """Ring one timer; the loop comes back for the next."""
+        self._handle = None
+        try:
+            at_ms = self._timers.next_at_ms()
+            if at_ms is not None and at_ms <= self.ms():
+                self._ring()
+        finally:
+            self._expect()
+
+
+class _Call(NamedTuple):
+    cancel: Callable[[], None]
+
+
+class _Heard(NamedTuple):
+    """The last request of a member.
+
+    at_ms: when it came, by the real time. beat_ms: when the last heartbeat came. interval_ms: between the last two
+    heartbeats, None before the second one.
+    """
+
+    connection: Connection
+    at_ms: int
+    beat_ms: int | None
+    interval_ms: int | None
+
+
+class Sessions:
+    """The members of a server and their time. A member is named by its group and its instance id or member id.
+
+    Methods raise LookupError if the group has no such member.
+    """
+
+    def __init__(self, server: Server, faults: Faults, clock: KitClock) -> None:
+        self._server = server
+        self._faults = faults
+        self._clock = clock
+        self._heard: dict[tuple[str, str], _Heard] = {}
+        self._silent: dict[tuple[str, str], Handle] = {}
+        self._unheard: Collection[tuple[str, str]] = ()
+        self._end = faults.watch(self._see)
+        clock.on_jump = self._hear_the_living
+
+    def close(self) -> None:
+        """Stop to look at requests."""
+        self._end()
+        for handle in self._silent.values():
+            handle.cancel()
+        self._clock.on_jump = lambda: None
+
+    async def advance(self, ms: int, unheard: Collection[tuple[str, str]] = ()) -> None:
+        """Jump `ms` ahead. unheard: members, as (group, member), that the jump may expire although they live."""
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        self._unheard = [(group_id, self._find(group_id, name)[2].member_id) for group_id, name in unheard]
+        try:
+            self._clock.advance(ms)
+        finally:
+            self._unheard = ()
+
+    def expire(self, group_id: str, name: str) -> None:
+        """Expire a member now. Raises ValueError if it waits in JoinGroup or SyncGroup: a session can't end there."""
+        partition, group, member = self._find(group_id, name)
+        if _waits(member) and not member.is_new:
+            raise ValueError(f"{name} waits in a request, so its session can't end")
+        self._expire(partition, group, member)
+
+    def silence(self, group_id: str, name: str) -> None:
+        """Count no request of a member from now on: it expires one session timeout after the last that counted.
+
+        The client gets its answers. A member that waits in JoinGroup or SyncGroup expires when that is over.
+        """
+        _, _, member = self._find(group_id, name)
+        self._lapse_at(group_id, member, member.deadline_ms)
+
+    def hear(self, group_id: str, name: str) -> None:
+        """Count the requests of a silenced member again."""
+        _, _, member = self._find(group_id, name)
+        handle = self._silent.pop((group_id, member.member_id), None)
+        if handle is not None:
+            handle.cancel()
+
+    # Members.
+
+    def _find(self, group_id: str, name: str) -> tuple[Partition, Group, Member]:
+        partition = self._server.runtime.partition_of(group_id)
+        group = partition.coordinator.groups.get(group_id)
+        if group is None or partition.standing is not ACTIVE:
+            raise LookupError(f"there is no group {group_id}")
+        member = group.members.get(group.static_members.get(name, name))
+        if member is None:
+            known = sorted(each.group_instance_id or each.member_id for each in group.members.values())
+            raise LookupError(f"group {group_id} has no member {name}: it has {', '.join(known) or 'none'}")
+        return partition, group, member
+
+    def _expire(self, partition: Partition, group: Group, member: Member) -> None:
+        """Let the session timer of a member find that its deadline has passed."""
+        key = TimerKey(SESSION, group.group_id, member.member_id)
+        partition.alarm.cancel(key)
+        member.deadline_ms = self._clock.ms()
+        partition.handle(group.group_id, TimerFired(key))
+
+    def _lapse_at(self, group_id: str, member: Member, at_ms: int) -> None:
+        key = (group_id, member.member_id)
+        if key in self._silent:
+            self._silent[key].cancel()
+        self._silent[key] = self._clock.call_at(at_ms, partial(self._lapse, group_id, member.member_id))
+
+    def _lapse(self, group_id: str, member_id: str) -> None:
+        """The deadline of a silenced member has passed."""
+        del self._silent[group_id, member_id]
+        try:
+            partition, group, member = self._find(group_id, member_id)
+        except LookupError:  # it left, or a restart has its seat
+            return
+        if _waits(member):
+            self._lapse_at(group_id, member, self._clock.ms() + member.session_timeout_ms)
+        else:
+            self._expire(partition, group, member)
+
+    # Who is alive.
+
+    def _see(self, connection: Connection, asked: Asked, fault: Fault | None) -> None:
+        """A request came."""
+        is_late = fault is not None and fault.action is Action.DELAY
+        if asked.api not in MEMBERS_SAY or not (fault is None or is_late):
+            return
+        now_ms = self._clock.real.ms()
+        for group_id in asked.groups:
+            for member_id in asked.member_ids:
+                key = (group_id, member_id)
+                last = self._heard.get(key)
+                beat_ms, interval_ms = (None, None) if last is None else (last.beat_ms, last.interval_ms)
+                if asked.api == "Heartbeat":
+                    interval_ms = interval_ms if beat_ms is None else now_ms - beat_ms
+                    beat_ms = now_ms
+                self._heard[key] = _Heard(connection, now_ms, beat_ms, interval_ms)
+
+    def _hear_the_living(self) -> None:
+        """The time has jumped: renew the sessions of the members whose clients are alive.
+
+        A member that waits keeps its deadline: a first join may wait longer than a session. A silenced one expires by
+        `_lapse`, whatever its deadline is.
+        """
+        now_ms = self._clock.ms()
+        heard: dict[tuple[str, str], _Heard] = {}
+        for partition in self._server.runtime.served():
+            coordinator = partition.coordinator
+            for group_id, group in coordinator.groups.items():
+                for member_id, member in group.members.items():
+                    key = (group_id, member_id)
+                    if key in self._heard:
+                        heard[key] = self._heard[key]
+                    if key in self._unheard or _waits(member):
+                        continue
+                    if self._is_alive(member, heard.get(key)):
+                        coordinator.heartbeat(group_id, member_id, None, group.generation, now_ms)
+        self._heard = heard
+
+    def _is_alive(self, member: Member, heard: _Heard | None) -> bool:
+        connections = self._server.connections
+        if heard is None:  # it has joined and said nothing since
+            return member.joined_by is not None and connections.has(member.joined_by)
+        interval_ms = heard.interval_ms or member.session_timeout_ms // HEARTBEATS_PER_SESSION
+        silent_ms = self._clock.real.ms() - heard.at_ms
+        is_connected = heard.connection in connections and not self._faults.is_muted(heard.connection)
+        return is_connected and silent_ms < INTERVALS * interval_ms
+
+
+def _waits(member: Member) -> bool:
+    return member.awaiting_join is not None or member.awaiting_sync is not None
