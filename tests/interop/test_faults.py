@@ -285,10 +285,14 @@ async def test_a_commit_whose_answer_is_lost_is_stored_and_sent_again(
 async def test_a_commit_that_is_lost_is_sent_again(server: Threaded, faults: Faults, client: type[Any]) -> None:
     """As above, but the first one had no effect."""
     async with scene(server, faults, client) as it:
-        stored: list[int | None] = []
-        it.plan(plan.drop_request("OffsetCommit", group=GROUP))
+        stored: list[int] = []
         groups = server.server.runtime.partition_of(GROUP).coordinator.groups
-        look = lambda _, asked: stored.append(len(groups[GROUP].offsets)) if asked.api == "OffsetCommit" else None  # noqa: E731
+
+        def look(_connection: Connection, asked: Asked, _fault: plan.Fault | None) -> None:
+            if asked.api == "OffsetCommit":
+                stored.append(len(groups[GROUP].offsets))
+
+        it.plan(plan.drop_request("OffsetCommit", group=GROUP))
         server.call(faults.watch, look)
         await it.member.commit(7)
         assert stored == [0, 0]
