@@ -10,9 +10,10 @@ heard, and then rings all timers that are due. So a jump expires no live member,
 gives its members their full time. The last CATCH_UP_MS of a jump pass timer by timer: `Alarm` takes a large step for a
 stall of the process, and waits that long before it rings.
 
-A client is alive if the connection of its last request is open and it has not been silent for longer than INTERVALS of
-its own intervals. Both go by the real time: a jump makes no client older. A request that a fault swallowed or answered
-doesn't count. A member that waits in JoinGroup or SyncGroup is alive for the coordinator, as always.
+A client is alive if the connection of its last request is open and it has not been silent for INTERVALS of its own
+intervals, at least PATIENCE_MIN_MS. Both go by the real time: a jump makes no client older. A request that a fault
+swallowed or answered doesn't count. A member that waits in JoinGroup or SyncGroup is alive for the coordinator, as
+always.
 
 House rule: everything here runs on the loop's thread, and nothing waits for time to pass.
 """
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 
 INTERVALS = 2
 """A heartbeat may come late: a client that misses two of its own intervals is not alive."""
+
+PATIENCE_MIN_MS = 1_000
+"""No client is given up sooner: a busy machine keeps one with short intervals waiting."""
 
 HEARTBEATS_PER_SESSION = 3
 """Kafka's advice to clients. It stands for the interval of a client that sent less than two heartbeats."""
@@ -312,7 +316,7 @@ class Sessions:
         interval_ms = heard.interval_ms or member.session_timeout_ms // HEARTBEATS_PER_SESSION
         silent_ms = self._clock.real.ms() - heard.at_ms
         is_connected = heard.connection in connections and not self._faults.is_muted(heard.connection)
-        return is_connected and silent_ms < INTERVALS * interval_ms
+        return is_connected and silent_ms < max(INTERVALS * interval_ms, PATIENCE_MIN_MS)
 
 
 def _waits(member: Member) -> bool:

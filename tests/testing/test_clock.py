@@ -17,7 +17,7 @@ from coordinator.server.app import Server
 from coordinator.server.clock import CATCH_UP_MS, Alarm
 from coordinator.server.faults import plan
 from coordinator.server.faults.faults import Faults
-from coordinator.testing.clock import INTERVALS, KitClock, Sessions
+from coordinator.testing.clock import INTERVALS, PATIENCE_MIN_MS, KitClock, Sessions
 from protocol.messages import FetchRequest, OffsetCommitRequest, OffsetFetchRequest
 from schemas.errors import ErrorCode
 from tests.server.harness import (
@@ -173,6 +173,21 @@ async def test_a_client_that_missed_its_heartbeats_is_not_alive(intervals: int, 
             await beat(kit, seats[1:])
         await kit.advance(SESSION_MS)
         assert [line["group_instance_id"] for line in kit.events("member_expired")] == ["i-0"] * expired
+
+
+async def test_a_client_with_short_intervals_may_be_late() -> None:
+    """A second is always allowed: a busy machine is no dead client."""
+    async with running() as kit:
+        seats = await three_seats(kit)
+        for _ in range(2):
+            kit.real.now_ms += 100 - INTERVAL_MS
+            await beat(kit, seats)
+        kit.real.now_ms += PATIENCE_MIN_MS - 1
+        await kit.advance(SESSION_MS)
+        assert kit.events("member_expired") == []
+        kit.real.now_ms += 1
+        await kit.advance(SESSION_MS)
+        assert len(kit.events("member_expired")) == 3
 
 
 async def test_a_client_whose_connection_is_gone_is_not_alive() -> None:
@@ -588,7 +603,7 @@ def consumer(bootstrap: str, instance: str) -> Consumer:
             "group.id": "g",
             "group.instance.id": instance,
             "session.timeout.ms": 6_000,
-            "heartbeat.interval.ms": 200,
+            "heartbeat.interval.ms": 500,
             "enable.auto.commit": False,
             "log_level": 0,
         }
