@@ -37,7 +37,7 @@ demo: .venv/.dev ## a rolling restart that moves nothing, with real clients
 
 .PHONY: test
 test: .venv/.audit ## install and pass all tests in Python, real clients included, Spark left out
-	$(BIN)/pytest $(AT_ONCE) -m 'not (oracle or compose or spark or suites or toolchain)' $(ARGS)
+	$(BIN)/pytest $(AT_ONCE) -m 'not (oracle or compose or spark or suites or toolchain or dist)' $(ARGS)
 
 .PHONY: test-spark
 test-spark: .venv/.spark ## the audit on Spark (JDK 17)
@@ -65,6 +65,11 @@ test-compose: .venv/.dev ## the images, and restarts and kills in docker-compose
 	@docker compose version >/dev/null 2>&1 || docker-compose version >/dev/null || \
 		{ echo 'make test-compose: install Docker Compose (Debian: apt-get install docker-compose)' >&2; exit 1; }
 	$(BIN)/pytest tests/compose $(ARGS)
+
+.PHONY: dist
+dist: .venv/.dev ## build the wheel and the sdist into dist/, and try them in new environments
+	$(BIN)/python requirements/dist.py
+	$(BIN)/pytest tests/requirements/test_dist.py $(ARGS)
 
 .PHONY: bench
 bench: .venv/.dev ## measure beside a bare echo and Apache Kafka; without ARGS, docs/performance.md gets the table
@@ -98,7 +103,7 @@ bench-audit: .venv/.spark ## the audit's cost, beside Kafka's own tool (a log of
 
 .PHONY: nightly
 nightly: .venv/.audit ## the long rounds of every randomised test, and test-suites (hours)
-	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m 'not (oracle or compose or spark or toolchain)' $(ARGS)
+	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m 'not (oracle or compose or spark or toolchain or dist)' $(ARGS)
 
 .PHONY: fuzz
 fuzz: .venv/.audit ## damaged requests of every API, and large ones up to 100 MB, to a real server

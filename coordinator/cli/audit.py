@@ -165,7 +165,7 @@ def _miss(error: ModuleNotFoundError) -> NoReturn:
     package = (error.name or "").partition(".")[0]
     on_spark = package in {"pyspark", "py4j"}
     target, extra = ("install", "spark") if on_spark else ("install-audit", "audit")
-    advice = f"`make {target}` in a clone of Tenure installs it (the extra `{extra}`)"
+    advice = f"`pip install 'tenure[{extra}]'` installs it, and so does `make {target}` in a clone"
     fail(ExitCode.USAGE, f"the audit{' on Spark' if on_spark else ''} needs {package}: {advice}")
 
 

@@ -123,13 +123,13 @@ def test_a_cluster_that_does_not_answer_is_exit_code_5() -> None:
 
 
 @pytest.mark.parametrize(
-    ("package", "option", "needs"),
+    ("package", "option", "needs", "target"),
     [
-        ("pyarrow", [], "the audit needs pyarrow: `make install-audit` {} (the extra `audit`)"),
-        ("pyspark", ["--spark"], "the audit on Spark needs pyspark: `make install` {} (the extra `spark`)"),
+        ("pyarrow", [], "the audit needs pyarrow: `pip install 'tenure[audit]'`", "install-audit"),
+        ("pyspark", ["--spark"], "the audit on Spark needs pyspark: `pip install 'tenure[spark]'`", "install"),
     ],
 )
-def test_missing_package_is_named(tmp_path: Path, package: str, option: list[str], needs: str) -> None:
+def test_missing_package_is_named(tmp_path: Path, package: str, option: list[str], needs: str, target: str) -> None:
     """Without an extra the command says what to install; the other commands work without it."""
     hide = f"import sys; sys.modules['{package}'] = None; from coordinator.cli.main import main; main(sys.argv[1:])"
     done = subprocess.run(
@@ -139,7 +139,7 @@ def test_missing_package_is_named(tmp_path: Path, package: str, option: list[str
         check=False,
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"tenure: {needs.format('in a clone of Tenure installs it')}\n"
+    assert done.stderr == f"tenure: {needs} installs it, and so does `make {target}` in a clone\n"
     for name in ("--help", "log"):
         assert subprocess.run([sys.executable, "-c", hide, name], capture_output=True, check=False).returncode in {0, 2}
 
