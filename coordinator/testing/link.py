@@ -1,0 +1,102 @@
+"""A connection of a member without a client: one request, its answer, the next request.
+
+House rule: a link that lost its connection, or whose answer nobody waits for any more, is never used again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+from coordinator.client.connection import RESPONSE_SIZE_MAX, Address, software_version
+from coordinator.client.errors import Unreachable
+from protocol.connection import FrameReader
+from protocol.errors import ProtocolError
+from protocol.header import decode_response, encode_request
+from protocol.messages import ApiVersionsRequest, Message
+
+
+class Link(asyncio.Protocol):
+    """A connection that speaks the newest version of each API."""
+
+    def __init__(self, address: Address, client_id: str) -> None:
+        self.address = address
+        self._client_id = client_id
+        self._frames = FrameReader(RESPONSE_SIZE_MAX)
+        self._correlation_id = 0
+        self._answer: asyncio.Future[bytes] | None = None
+        self._transport: asyncio.Transport
+        self._is_lost = False
+
+    @classmethod
+    async def connect(cls, address: Address, client_id: str) -> Link:
+        """Connect to a node, and wait until its server answers. Raises Unreachable.
+
+        The kernel accepts connections for a server, but no more than fit into the server's backlog.
+        """
+        try:
+            _, link = await asyncio.get_running_loop().create_connection(lambda: cls(address, client_id), *address)
+        except OSError as error:
+            raise Unreachable(f"{address}: {error.strerror or error}") from None
+        try:
+            await link.ask(
+                ApiVersionsRequest(client_software_name="tenure", client_software_version=software_version())
+            )
+        except BaseException:
+            link.close()
+            raise
+        return link
+
+    async def ask(self, request: Message) -> Any:
+        """Send a request and return the response. Raises Unreachable."""
+        assert request.API_KEY is not None
+        version = request.VERSIONS[1]
+        if self._is_lost:
+            raise self._closed()
+        self._correlation_id += 1
+        self._answer = asyncio.get_running_loop().create_future()
+        self._transport.write(encode_request(request, version, self._correlation_id, self._client_id))
+        frame = await self._answer
+        try:
+            correlation_id, response = decode_response(request.API_KEY, version, frame)
+        except ProtocolError as error:
+            raise Unreachable(f"{self.address} does not speak Kafka's protocol: {error}") from None
+        assert correlation_id == self._correlation_id, "a link that has answers left is never used again"
+        return response
+
+    def hang(self) -> None:
+        """Read nothing, until `go_on`."""
+        self._transport.pause_reading()
+
+    def go_on(self) -> None:
+        """Read again."""
+        self._transport.resume_reading()
+
+    def close(self) -> None:
+        """Close the connection at once; answers that are due don't come."""
+        self._is_lost = True
+        self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """As asyncio says."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+
+    def data_received(self, data: bytes) -> None:
+        """As asyncio says."""
+        self._frames.receive_data(data)
+        try:
+            frame = self._frames.next_frame()
+        except ProtocolError:
+            self._transport.abort()
+            return
+        if frame is not None and self._answer is not None and not self._answer.done():
+            self._answer.set_result(frame)
+
+    def connection_lost(self, _: Exception | None) -> None:
+        """As asyncio says."""
+        self._is_lost = True
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(self._closed())
+
+    def _closed(self) -> Unreachable:
+        return Unreachable(f"{self.address} closed the connection")

@@ -1,0 +1,395 @@
+"""The life of a member without a client: it joins, syncs, sends heartbeats, and begins again where a consumer would.
+
+A life is one task. `restart` ends it and begins another one; `leave` ends it. A silent member's task stands still at
+its next request, and its connection reads nothing.
+
+House rule: the coordinator's answers alone decide what a member does next, and all that a member waits for ends with
+its task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from enum import StrEnum
+from typing import Any, NamedTuple, Protocol
+
+from coordinator.client.client import COORDINATOR_MOVED, KEY_TYPE_GROUP
+from coordinator.client.connection import Address
+from coordinator.client.errors import Refused, Unreachable
+from coordinator.testing.link import Link
+from protocol.consumer import CONSUMER, decode_assignment, decode_subscription
+from protocol.messages import (
+    ConsumerProtocolAssignment,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    Message,
+    MetadataRequest,
+    MetadataResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+    encode,
+)
+from schemas.errors import ErrorCode
+
+VERSION = b"\0\0"
+"""The version in front of a subscription and of an assignment."""
+SOON_S = 0.01
+"""The pause before a heartbeat that another member made necessary; it doubles up to the interval."""
+RETRY_FIRST_S = 0.02
+RETRY_MAX_S = 1.0
+"""The pause before a member connects again; it doubles from try to try."""
+
+JOIN_AGAIN = {ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION}
+
+Assignment = Mapping[str, Sequence[int]]
+"""Topic -> partitions."""
+Key = tuple[str, str]
+"""Instance id, "" for a dynamic member, and member id."""
+
+
+class Doing(StrEnum):
+    """What a member does. A silent member stands still in it."""
+
+    JOINING = "joining"
+    SEATED = "seated"
+    LEFT = "left"
+    ENDED = "ended"
+    """A coordinator fenced or refused it."""
+
+
+class Member(NamedTuple):
+    """A member as it sees itself.
+
+    member_id: "" before its first JoinGroup was answered. generation: that of its last seat, -1 before the first.
+    trouble: the error that ended it, or that it met last on its way to its seat; "" if there was none.
+    """
+
+    instance_id: str | None
+    member_id: str
+    generation: int
+    assignment: Assignment
+    doing: Doing
+    is_silent: bool
+    trouble: str
+
+
+class Crew(Protocol):
+    """What the members of a `fill` share.
+
+    join: how each of them joins, but for its ids. interval_s: the seconds between two heartbeats.
+    """
+
+    join: JoinGroupRequest
+    interval_s: float
+
+    async def connect(self, address: Address | None) -> Link:
+        """Connect to a node, None for any. Raises Unreachable."""
+
+    def enters(self, life: Life) -> None:
+        """Note that a member waits in a JoinGroup or SyncGroup."""
+
+    def entered(self, life: Life) -> None:
+        """Note that it waits no more."""
+
+    def first_pause_s(self, life: Life) -> float:
+        """The seconds before the first heartbeat of a generation."""
+
+    def nudge(self) -> None:
+        """Let all members that have a seat send a heartbeat."""
+
+    def changed(self) -> None:
+        """Note that a member changed."""
+
+
+class Life:
+    """One member. Its methods run on the loop.
+
+    index: among the members of its crew. slow_s: how long it takes to join a rebalance that it heard of.
+    refused: why a coordinator refused it for good, "" if none did; a fenced member isn't refused.
+    """
+
+    def __init__(self, crew: Crew, index: int, instance_id: str | None) -> None:
+        self.index = index
+        self.seen = Member(instance_id, "", -1, {}, Doing.JOINING, is_silent=False, trouble="")
+        self.slow_s = 0.0
+        self.refused = ""
+        self._crew = crew
+        self._speaks = asyncio.Event()
+        self._link: Link | None = None
+        self._pause: asyncio.Future[bool] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def name(self) -> str:
+        """What a person calls it."""
+        return self.seen.instance_id or f"member {self.index}"
+
+    @property
+    def takes_part(self) -> bool:
+        """Whether the next generation will have it."""
+        return not self.seen.is_silent and self.seen.doing in {Doing.JOINING, Doing.SEATED}
+
+    def start(self) -> None:
+        """Begin to live, without a member id."""
+        self.refused = ""
+        self._see(member_id="", doing=Doing.JOINING, is_silent=False, trouble="")
+        self._speaks.set()
+        self._task = asyncio.create_task(self._live())
+        self._task.add_done_callback(self._ended)
+
+    async def end(self) -> None:
+        """End without a word."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Show a bug of this module to those who wait."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.refused = repr(error)
+            self._see(doing=Doing.ENDED, trouble=self.refused)
+
+    async def leave(self) -> None:
+        """End with a LeaveGroup. Raises Refused, Unreachable."""
+        await self.end()
+        self._see(doing=Doing.LEFT, is_silent=False)
+        me = LeaveGroupRequest.MemberIdentity(
+            member_id=self.seen.member_id, group_instance_id=self.seen.instance_id, reason="the test said so"
+        )
+        link = await self._find()
+        try:
+            answer: LeaveGroupResponse = await link.ask(
+                LeaveGroupRequest(group_id=self._crew.join.group_id, members=[me])
+            )
+        finally:
+            link.close()
+        if code := answer.error_code or answer.members[0].error_code:
+            raise Refused(code, f"LeaveGroup of {self.name}")
+        self._crew.nudge()
+
+    def fall_silent(self) -> None:
+        """Stand still: send nothing and read nothing."""
+        self._speaks.clear()
+        if self._link is not None:
+            self._link.hang()
+        self._crew.entered(self)
+        self._see(is_silent=True)
+
+    def speak_again(self) -> None:
+        """Go on, with a heartbeat if the member has a seat."""
+        self._see(is_silent=False)
+        if self.seen.doing is Doing.JOINING:
+            self._crew.enters(self)
+        self._speaks.set()
+        if self._link is not None:
+            self._link.go_on()
+        self.nudge()
+
+    def nudge(self) -> None:
+        """Send the next heartbeat now."""
+        self._wake(True)
+
+    async def _live(self) -> None:
+        """Hold a seat until the coordinator fences or refuses the member."""
+        pause_s = RETRY_FIRST_S
+        while True:
+            try:
+                await self._speaks.wait()
+                self._link = await self._find()
+                pause_s = RETRY_FIRST_S
+                while True:
+                    if self.seen.doing is Doing.JOINING:
+                        await self._enter()
+                    await self._stay()
+            except (Refused, Unreachable) as error:
+                self._see(trouble=str(error))
+                if isinstance(error, Refused) and error.error_code not in COORDINATOR_MOVED:
+                    self.refused = "" if error.error_code == ErrorCode.FENCED_INSTANCE_ID else str(error)
+                    self._see(doing=Doing.ENDED)
+                    return
+            finally:
+                self._crew.entered(self)
+                if self._link is not None:
+                    self._link.close()
+                    self._link = None
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, RETRY_MAX_S)
+
+    async def _find(self) -> Link:
+        """Connect to the group's coordinator. Raises Unreachable, Refused."""
+        link = await self._crew.connect(None)
+        try:
+            asks = FindCoordinatorRequest(key_type=KEY_TYPE_GROUP, coordinator_keys=[self._crew.join.group_id])
+            answer: FindCoordinatorResponse = await link.ask(asks)
+        except BaseException:
+            link.close()
+            raise
+        (found,) = answer.coordinators
+        address = Address(found.host, found.port)
+        if address == link.address:
+            return link
+        link.close()
+        if found.error_code:
+            raise Refused(found.error_code, "FindCoordinator")
+        return await self._crew.connect(address)
+
+    async def _enter(self) -> None:
+        """Join and sync until the member has a seat. Raises Unreachable, Refused."""
+        while self.seen.doing is Doing.JOINING:
+            self._crew.enters(self)
+            joined: JoinGroupResponse = await self._ask(self._join_request())
+            if joined.error_code in {ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED}:
+                self._see(member_id=joined.member_id)
+            if not self._goes_on("JoinGroup", joined.error_code):
+                continue
+            synced: SyncGroupResponse = await self._ask(self._sync_request(joined, await self._assign(joined)))
+            if self._goes_on("SyncGroup", synced.error_code):
+                assignment = decode_assignment(CONSUMER, synced.assignment) or {}
+                self._see(generation=joined.generation_id, assignment=assignment, doing=Doing.SEATED, trouble="")
+        self._crew.entered(self)
+
+    async def _stay(self) -> None:
+        """Send heartbeats until the generation is over. Raises Unreachable, Refused."""
+        pause_s = self._crew.first_pause_s(self)
+        while True:
+            is_nudged = await self._pause_for(pause_s)
+            code = await self._heartbeat()
+            if code:
+                break
+            pause_s = SOON_S if is_nudged else min(2 * pause_s, self._crew.interval_s)
+        began_s = asyncio.get_running_loop().time()
+        while code == ErrorCode.REBALANCE_IN_PROGRESS:
+            left_s = began_s + self.slow_s - asyncio.get_running_loop().time()
+            if left_s <= 0:
+                break
+            await self._pause_for(min(left_s, self._crew.interval_s))
+            code = await self._heartbeat()
+        self._goes_on("Heartbeat", code)
+
+    def _goes_on(self, api: str, code: int) -> bool:
+        """Whether a request succeeded; if not, the member joins again. Raises Refused where it can't."""
+        if not code:
+            return True
+        if code == ErrorCode.UNKNOWN_MEMBER_ID:
+            self._see(member_id="")
+        elif code not in JOIN_AGAIN:
+            raise Refused(code, api)
+        self._see(doing=Doing.JOINING)
+        return False
+
+    async def _heartbeat(self) -> int:
+        """Send a heartbeat and return the error code of its answer."""
+        me = self.seen
+        request = HeartbeatRequest(
+            group_id=self._crew.join.group_id,
+            generation_id=me.generation,
+            member_id=me.member_id,
+            group_instance_id=me.instance_id,
+        )
+        answer: HeartbeatResponse = await self._ask(request)
+        return answer.error_code
+
+    def _join_request(self) -> JoinGroupRequest:
+        common = self._crew.join
+        return JoinGroupRequest(
+            group_id=common.group_id,
+            session_timeout_ms=common.session_timeout_ms,
+            rebalance_timeout_ms=common.rebalance_timeout_ms,
+            member_id=self.seen.member_id,
+            group_instance_id=self.seen.instance_id,
+            protocol_type=common.protocol_type,
+            protocols=common.protocols,
+        )
+
+    def _sync_request(self, joined: JoinGroupResponse, assignments: dict[str, bytes]) -> SyncGroupRequest:
+        return SyncGroupRequest(
+            group_id=self._crew.join.group_id,
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            group_instance_id=self.seen.instance_id,
+            protocol_type=joined.protocol_type,
+            protocol_name=joined.protocol_name,
+            assignments=[
+                SyncGroupRequest.SyncGroupRequestAssignment(member_id=member_id, assignment=assignment)
+                for member_id, assignment in assignments.items()
+            ],
+        )
+
+    async def _assign(self, joined: JoinGroupResponse) -> dict[str, bytes]:
+        """The assignment of each member, by member id; {} if the member doesn't lead, or leads on after a restart."""
+        if joined.leader != joined.member_id or joined.skip_assignment:
+            return {}
+        wanted = {
+            (member.group_instance_id or "", member.member_id): decode_subscription(CONSUMER, member.metadata)
+            or frozenset()
+            for member in joined.members
+        }
+        topics = sorted(frozenset().union(*wanted.values()))
+        request = MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics],
+            allow_auto_topic_creation=False,
+        )
+        answer: MetadataResponse = await self._ask(request)
+        counts = {topic.name: len(topic.partitions) for topic in answer.topics if topic.name is not None}
+        return {member_id: encoded(given) for (_, member_id), given in ranges(counts, wanted).items()}
+
+    async def _ask(self, request: Message) -> Any:
+        """Send a request, once the member isn't silent, and return the response. Raises Unreachable."""
+        await self._speaks.wait()
+        assert self._link is not None
+        return await self._link.ask(request)
+
+    async def _pause_for(self, seconds: float) -> bool:
+        """Wait, at most for `seconds`; return whether the member was nudged."""
+        loop = asyncio.get_running_loop()
+        self._pause = loop.create_future()
+        timer = loop.call_later(seconds, self._wake, False)
+        try:
+            return await self._pause
+        finally:
+            timer.cancel()
+
+    def _wake(self, is_nudged: bool) -> None:  # noqa: FBT001  what the pause returns
+        if self._pause is not None and not self._pause.done():
+            self._pause.set_result(is_nudged)
+
+    def _see(self, **changes: Any) -> None:
+        self.seen = self.seen._replace(**changes)
+        self._crew.changed()
+
+
+def ranges(counts: Mapping[str, int], wanted: Mapping[Key, frozenset[str]]) -> dict[Key, dict[str, list[int]]]:
+    """What each member gets, as Kafka's range assignor says: of each topic a range, the first members one more.
+
+    counts: topic -> partitions. wanted: the topics of each member; members are served in the order of their keys.
+    """
+    given: dict[Key, dict[str, list[int]]] = {key: {} for key in wanted}
+    for topic, count in counts.items():
+        keys = sorted(key for key, topics in wanted.items() if topic in topics)
+        each, more = divmod(count, len(keys))
+        start = 0
+        for number, key in enumerate(keys):
+            end = start + each + (number < more)
+            if end > start:
+                given[key][topic] = list(range(start, end))
+            start = end
+    return given
+
+
+def encoded(assignment: Assignment) -> bytes:
+    """An assignment as members read it."""
+    topics = [
+        ConsumerProtocolAssignment.TopicPartition(topic=topic, partitions=list(partitions))
+        for topic, partitions in assignment.items()
+    ]
+    return VERSION + encode(ConsumerProtocolAssignment(assigned_partitions=topics, user_data=None), 0)
