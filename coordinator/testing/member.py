@@ -376,7 +376,7 @@ def ranges(counts: Mapping[str, int], wanted: Mapping[Key, frozenset[str]]) -> d
     given: dict[Key, dict[str, list[int]]] = {key: {} for key in wanted}
     for topic, count in counts.items():
         keys = sorted(key for key, topics in wanted.items() if topic in topics)
-        each, more = divmod(count, len(keys))
+        each, more = divmod(count, max(len(keys), 1))
         start = 0
         for number, key in enumerate(keys):
             end = start + each + (number < more)

@@ -1,0 +1,86 @@
+"""A link carries one request at a time, and says which server it lost and how."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from coordinator.client.connection import Address
+from coordinator.client.errors import Unreachable
+from coordinator.testing.link import Link
+from protocol.messages import HeartbeatRequest, HeartbeatResponse
+from tests.client.scripted import HANG_UP, SILENCE, Answer, Scripted
+from tests.support.patience import WITHIN_S
+from tests.support.ports import refusing_port
+
+ASKS = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+
+
+async def connected(server: Scripted) -> Link:
+    """A link to a server of the test."""
+    return await Link.connect(Address("127.0.0.1", server.port), "member")
+
+
+async def test_a_request_gets_its_answer() -> None:
+    """Requests go out one after the other, in the newest version of their API."""
+    answers = [HeartbeatResponse(), HeartbeatResponse(error_code=27)]
+    with Scripted({"Heartbeat": answers}) as server:
+        link = await connected(server)
+        codes = [(await link.ask(ASKS)).error_code for _ in answers]
+        link.close()
+    assert codes == [0, 27]
+    assert [request[:2] for request in server.requests] == [("ApiVersions", 4), ("Heartbeat", 4), ("Heartbeat", 4)]
+
+
+async def test_a_closed_port_is_named() -> None:
+    """Nobody listens: the error has the address."""
+    with refusing_port() as port, pytest.raises(Unreachable, match=rf"^127\.0\.0\.1:{port}: Conn"):
+        await Link.connect(Address("127.0.0.1", port), "member")
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (HANG_UP, "closed the connection"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "closed the connection"),
+        (b"\0\0\0\4\0\0\0\2", "does not speak Kafka's protocol"),
+    ],
+)
+async def test_a_link_without_an_answer_is_lost(answer: Answer, says: str) -> None:
+    """A server that hangs up or answers garbage is unreachable, at once and at every later request."""
+    with Scripted({"Heartbeat": [answer]}) as server:
+        link = await connected(server)
+        with pytest.raises(Unreachable, match=rf"^127\.0\.0\.1:{server.port} {says}"):
+            await asyncio.wait_for(link.ask(ASKS), WITHIN_S)
+        link.close()
+        with pytest.raises(Unreachable, match="closed the connection"):
+            await link.ask(ASKS)
+
+
+async def test_a_link_that_hangs_reads_nothing() -> None:
+    """An answer that comes meanwhile is read when the link goes on."""
+    with Scripted({"Heartbeat": [HeartbeatResponse()]}) as server:
+        link, other = await connected(server), await connected(server)
+        link.hang()
+        asked = asyncio.create_task(link.ask(ASKS))
+        while len(server.asked("Heartbeat")) < 1:
+            await other.ask(ASKS)
+        await other.ask(ASKS)
+        assert not asked.done()
+        link.go_on()
+        assert (await asyncio.wait_for(asked, WITHIN_S)).error_code == 0
+        link.close()
+        other.close()
+
+
+async def test_a_close_is_an_answer_that_never_comes() -> None:
+    """Whoever waits for an answer when the link is closed learns it."""
+    with Scripted({"Heartbeat": [SILENCE]}) as server:
+        link = await connected(server)
+        asked = asyncio.create_task(link.ask(ASKS))
+        while not server.asked("Heartbeat"):
+            await asyncio.wait([asked], timeout=0.001)
+        link.close()
+        with pytest.raises(Unreachable, match="closed the connection"):
+            await asyncio.wait_for(asked, WITHIN_S)

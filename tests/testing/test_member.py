@@ -1,0 +1,133 @@
+"""How a leader without a client assigns, and what a member does after answers that no test makes a server give.
+
+The life of members beside a real server is in test_members.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from coordinator.testing.member import encoded, ranges
+from coordinator.testing.members import NotSeated, fill
+from protocol.consumer import CONSUMER, decode_assignment
+from protocol.messages import (
+    FindCoordinatorResponse,
+    HeartbeatResponse,
+    JoinGroupResponse,
+    MetadataResponse,
+    SyncGroupResponse,
+)
+from schemas.errors import ErrorCode
+from tests.client.scripted import HANG_UP, Scripted
+from tests.support.patience import WITHIN_S
+
+
+def test_ranges_are_those_of_kafka() -> None:
+    """Of each topic the members have neighbouring partitions, the first ones one more, in the order of keys."""
+    everyone = {("b", "1"): frozenset({"orders"}), ("a", "2"): frozenset({"orders"}), ("c", "0"): frozenset({"orders"})}
+    assert ranges({"orders": 8}, everyone) == {
+        ("a", "2"): {"orders": [0, 1, 2]},
+        ("b", "1"): {"orders": [3, 4, 5]},
+        ("c", "0"): {"orders": [6, 7]},
+    }
+
+
+def test_only_members_that_want_a_topic_get_it() -> None:
+    """Topics are assigned one by one; a topic that nobody wants or that has no partitions goes to nobody."""
+    wanted = {("", "x"): frozenset({"orders", "bills"}), ("", "y"): frozenset({"bills", "gone"})}
+    assert ranges({"orders": 2, "bills": 1, "gone": 0, "other": 5}, wanted) == {
+        ("", "x"): {"orders": [0, 1], "bills": [0]},
+        ("", "y"): {},
+    }
+
+
+def test_an_assignment_is_what_consumers_read() -> None:
+    """Encoded as a consumer's assignment, and read back as one."""
+    assert decode_assignment(CONSUMER, encoded({"orders": [0, 2], "bills": []})) == {"bills": [], "orders": [0, 2]}
+
+
+JOINED = JoinGroupResponse(
+    generation_id=7, protocol_type="consumer", protocol_name="range", leader="else", member_id="m", members=[]
+)
+SYNCED = SyncGroupResponse(assignment=encoded({"orders": [3]}))
+
+
+def answers(**changes: Any) -> dict[str, Any]:
+    """By API, what a server answers to a member that it takes as a follower, with these changes."""
+    return {"JoinGroup": [JOINED], "SyncGroup": [SYNCED], "Heartbeat": [HeartbeatResponse()], **changes}
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE]
+)
+@pytest.mark.parametrize("api", ["JoinGroup", "SyncGroup"])
+def test_a_coordinator_that_moves_is_looked_up_again(api: str, code: ErrorCode) -> None:
+    """A member connects anew and finds its coordinator, then joins."""
+    refusal = JoinGroupResponse(error_code=code) if api == "JoinGroup" else SyncGroupResponse(error_code=code)
+    given = answers()
+    with Scripted(given | {api: [refusal, *given[api]]}) as server, fill(server.bootstrap, "g", 1) as members:
+        assert members.wait_until_seated(within_s=WITHIN_S) == 7
+        assert members[0].assignment == {"orders": [3]}
+        assert len(server.asked("FindCoordinator")) == 2
+
+
+def test_a_lost_answer_is_asked_for_again() -> None:
+    """A server that hangs up instead of an answer, to whichever request, gets the member on a new connection."""
+    given = {name: [HANG_UP, *more] for name, more in answers().items()}
+    with Scripted(given) as server, fill(server.bootstrap, "g", 1, heartbeat_interval_ms=1) as members:
+        assert members.wait_until_seated(within_s=WITHIN_S) == 7
+        server.answers("Heartbeat", HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+        server.answers("JoinGroup", JoinGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        with pytest.raises(NotSeated, match="member-0: JoinGroup: GROUP_AUTHORIZATION_FAILED"):
+            members.wait_until_seated(8, within_s=WITHIN_S)
+        assert server.asked("JoinGroup")[-1].member_id == ""
+
+
+def test_a_refused_search_for_the_coordinator_is_named() -> None:
+    """A FindCoordinator that is refused for good ends the member."""
+    refusal = FindCoordinatorResponse.Coordinator(key="g", error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    given = {"FindCoordinator": [FindCoordinatorResponse(coordinators=[refusal])]}
+    named = pytest.raises(NotSeated, match="member-0: FindCoordinator: GROUP_AUTHORIZATION_FAILED")
+    with Scripted(given) as server, fill(server.bootstrap, "g", 1) as members, named:
+        members.wait_until_seated(within_s=WITHIN_S)
+
+
+def test_another_node_is_asked() -> None:
+    """Where FindCoordinator names another node, the member joins there."""
+    with Scripted(answers()) as other:
+        where = FindCoordinatorResponse.Coordinator(key="g", node_id=8, host="127.0.0.1", port=other.port)
+        given = {"FindCoordinator": [FindCoordinatorResponse(coordinators=[where])]}
+        with Scripted(given) as server, fill(server.bootstrap, "g", 1) as members:
+            assert members.wait_until_seated(within_s=WITHIN_S) == 7
+            assert not server.asked("JoinGroup")
+            assert len(other.asked("JoinGroup")) == 1
+
+
+def test_a_leader_that_restarted_assigns_nothing() -> None:
+    """KIP-814: a leader that is asked to skip the assignment keeps the one of its group; another leader assigns."""
+    skips = JoinGroupResponse(
+        generation_id=7,
+        protocol_type="consumer",
+        protocol_name="range",
+        leader="m",
+        member_id="m",
+        skip_assignment=True,
+    )
+    leads = JoinGroupResponse(
+        generation_id=8,
+        protocol_type="consumer",
+        protocol_name="range",
+        leader="m",
+        member_id="m",
+        members=[JoinGroupResponse.JoinGroupResponseMember(member_id="m", metadata=b"\0\0\0\0\0\0\xff\xff\xff\xff")],
+    )
+    over = HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+    given = answers(JoinGroup=[skips, leads], Heartbeat=[over, HeartbeatResponse()])
+    with Scripted(given | {"Metadata": [MetadataResponse()]}) as server:
+        with fill(server.bootstrap, "g", 1, heartbeat_interval_ms=1) as members:
+            members.wait_until_seated(8, within_s=WITHIN_S)
+        first, second = server.asked("SyncGroup")
+        assert (first.generation_id, first.assignments) == (7, [])
+        assert [each.member_id for each in second.assignments] == ["m"]
