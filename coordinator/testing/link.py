@@ -64,14 +64,6 @@ class Link(asyncio.Protocol):
         assert correlation_id == self._correlation_id, "a link that has answers left is never used again"
         return response
 
-    def hang(self) -> None:
-        """Read nothing, until `go_on`."""
-        self._transport.pause_reading()
-
-    def go_on(self) -> None:
-        """Read again."""
-        self._transport.resume_reading()
-
     def close(self) -> None:
         """Close the connection at once; answers that are due don't come."""
         self._is_lost = True

@@ -1,7 +1,7 @@
 """The life of a member without a client: it joins, syncs, sends heartbeats, and begins again where a consumer would.
 
 A life is one task. `restart` ends it and begins another one; `leave` ends it. A silent member's task stands still at
-its next request, and its connection reads nothing.
+its next request.
 
 House rule: the coordinator's answers alone decide what a member does next, and all that a member waits for ends with
 its task.
@@ -178,21 +178,15 @@ class Life:
         self._crew.nudge()
 
     def fall_silent(self) -> None:
-        """Stand still: send nothing and read nothing."""
+        """Send nothing more."""
         self._speaks.clear()
-        if self._link is not None:
-            self._link.hang()
         self._crew.entered(self)
         self._see(is_silent=True)
 
     def speak_again(self) -> None:
         """Go on, with a heartbeat if the member has a seat."""
         self._see(is_silent=False)
-        if self.seen.doing is Doing.JOINING:
-            self._crew.enters(self)
         self._speaks.set()
-        if self._link is not None:
-            self._link.go_on()
         self.nudge()
 
     def nudge(self) -> None:
@@ -208,8 +202,7 @@ class Life:
                 self._link = await self._find()
                 pause_s = RETRY_FIRST_S
                 while True:
-                    if self.seen.doing is Doing.JOINING:
-                        await self._enter()
+                    await self._enter()
                     await self._stay()
             except (Refused, Unreachable) as error:
                 self._see(trouble=str(error))
@@ -244,7 +237,7 @@ class Life:
         return await self._crew.connect(address)
 
     async def _enter(self) -> None:
-        """Join and sync until the member has a seat. Raises Unreachable, Refused."""
+        """Join and sync, until the member has a seat. Raises Unreachable, Refused."""
         while self.seen.doing is Doing.JOINING:
             self._crew.enters(self)
             joined: JoinGroupResponse = await self._ask(self._join_request())

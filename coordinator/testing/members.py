@@ -139,7 +139,7 @@ class Members:
         self._do(restart(self._crew.lives[index]))
 
     def fall_silent(self, index: int) -> None:
-        """Let a member read and send nothing while its connection stays: a process that hangs.
+        """Let a member send nothing while its connection stays: a process that hangs.
 
         The group waits for it until its session timeout, and in a rebalance until its rebalance timeout.
         """

@@ -11,6 +11,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -98,7 +99,7 @@ class Scripted:
 
     def _serve(self, connection: socket.socket) -> None:
         reader = FrameReader(1_000_000)
-        with connection:
+        with connection, suppress(ConnectionError):  # a client may hang up before it has its answer
             while data := connection.recv(65536):
                 reader.receive_data(data)
                 while (frame := reader.next_frame()) is not None:

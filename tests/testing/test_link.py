@@ -58,22 +58,6 @@ async def test_a_link_without_an_answer_is_lost(answer: Answer, says: str) -> No
             await link.ask(ASKS)
 
 
-async def test_a_link_that_hangs_reads_nothing() -> None:
-    """An answer that comes meanwhile is read when the link goes on."""
-    with Scripted({"Heartbeat": [HeartbeatResponse()]}) as server:
-        link, other = await connected(server), await connected(server)
-        link.hang()
-        asked = asyncio.create_task(link.ask(ASKS))
-        while len(server.asked("Heartbeat")) < 1:
-            await other.ask(ASKS)
-        await other.ask(ASKS)
-        assert not asked.done()
-        link.go_on()
-        assert (await asyncio.wait_for(asked, WITHIN_S)).error_code == 0
-        link.close()
-        other.close()
-
-
 async def test_a_close_is_an_answer_that_never_comes() -> None:
     """Whoever waits for an answer when the link is closed learns it."""
     with Scripted({"Heartbeat": [SILENCE]}) as server:

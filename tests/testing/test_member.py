@@ -20,8 +20,9 @@ from protocol.messages import (
     SyncGroupResponse,
 )
 from schemas.errors import ErrorCode
-from tests.client.scripted import HANG_UP, Scripted
+from tests.client.scripted import HANG_UP, SILENCE, Scripted
 from tests.support.patience import WITHIN_S
+from tests.support.tenure import wait_until
 
 
 def test_ranges_are_those_of_kafka() -> None:
@@ -51,6 +52,7 @@ def test_an_assignment_is_what_consumers_read() -> None:
 JOINED = JoinGroupResponse(
     generation_id=7, protocol_type="consumer", protocol_name="range", leader="else", member_id="m", members=[]
 )
+OVER = HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
 SYNCED = SyncGroupResponse(assignment=encoded({"orders": [3]}))
 
 
@@ -105,29 +107,73 @@ def test_another_node_is_asked() -> None:
             assert len(other.asked("JoinGroup")) == 1
 
 
+def leads(generation_id: int, *, skips: bool) -> JoinGroupResponse:
+    """The answer to a member that leads a group of its own. skips: whether it keeps the group's assignment."""
+    me = JoinGroupResponse.JoinGroupResponseMember(member_id="m", metadata=b"\0\0\0\0\0\0\xff\xff\xff\xff")
+    return JoinGroupResponse(
+        generation_id=generation_id,
+        protocol_type="consumer",
+        protocol_name="range",
+        leader="m",
+        skip_assignment=skips,
+        member_id="m",
+        members=[me],
+    )
+
+
 def test_a_leader_that_restarted_assigns_nothing() -> None:
     """KIP-814: a leader that is asked to skip the assignment keeps the one of its group; another leader assigns."""
-    skips = JoinGroupResponse(
-        generation_id=7,
-        protocol_type="consumer",
-        protocol_name="range",
-        leader="m",
-        member_id="m",
-        skip_assignment=True,
-    )
-    leads = JoinGroupResponse(
-        generation_id=8,
-        protocol_type="consumer",
-        protocol_name="range",
-        leader="m",
-        member_id="m",
-        members=[JoinGroupResponse.JoinGroupResponseMember(member_id="m", metadata=b"\0\0\0\0\0\0\xff\xff\xff\xff")],
-    )
-    over = HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
-    given = answers(JoinGroup=[skips, leads], Heartbeat=[over, HeartbeatResponse()])
+    given = answers(JoinGroup=[leads(7, skips=True), leads(8, skips=False)], Heartbeat=[OVER, HeartbeatResponse()])
     with Scripted(given | {"Metadata": [MetadataResponse()]}) as server:
         with fill(server.bootstrap, "g", 1, heartbeat_interval_ms=1) as members:
             members.wait_until_seated(8, within_s=WITHIN_S)
         first, second = server.asked("SyncGroup")
         assert (first.generation_id, first.assignments) == (7, [])
         assert [each.member_id for each in second.assignments] == ["m"]
+
+
+def test_a_slow_member_sends_heartbeats() -> None:
+    """A member that hears of a rebalance and is slow asks on, at its interval, and doesn't join."""
+    with Scripted(answers()) as server, fill(server.bootstrap, "g", 1, heartbeat_interval_ms=1) as members:
+        members.wait_until_seated(within_s=WITHIN_S)
+        members.be_slow(0, 3_600)
+        server.answers("Heartbeat", OVER)
+        before = len(server.asked("Heartbeat"))
+        wait_until(lambda: len(server.asked("Heartbeat")) > before + 10, "more heartbeats", WITHIN_S)
+        assert len(server.asked("JoinGroup")) == 1
+        members.be_slow(0, 0)
+        wait_until(lambda: len(server.asked("JoinGroup")) > 1, "a JoinGroup", WITHIN_S)
+
+
+def test_a_silent_member_sends_nothing() -> None:
+    """It sends no heartbeat while another member sends many, and one as soon as it speaks."""
+
+    def heartbeats(index: int) -> int:
+        return [request.group_instance_id for request in server.asked("Heartbeat")].count(f"member-{index}")
+
+    with Scripted(answers()) as server, fill(server.bootstrap, "g", 2, heartbeat_interval_ms=1) as members:
+        members.wait_until_seated(within_s=WITHIN_S)
+        wait_until(lambda: heartbeats(0) > 0, "a heartbeat", WITHIN_S)
+        members.fall_silent(0)
+        before, others = heartbeats(0), heartbeats(1)
+        wait_until(lambda: heartbeats(1) > others + 20, "heartbeats of the other one", WITHIN_S)
+        assert heartbeats(0) <= before + 1  # one may have been on its way
+        members.speak_again(0)
+        wait_until(lambda: heartbeats(0) > before + 1, "a heartbeat", WITHIN_S)
+
+
+def test_a_member_that_speaks_again_says_so_at_once() -> None:
+    """Its first heartbeat doesn't wait for the interval, which is an hour here."""
+    with Scripted(answers()) as server, fill(server.bootstrap, "g", 1, heartbeat_interval_ms=3_600_000) as members:
+        members.wait_until_seated(within_s=WITHIN_S)
+        members.fall_silent(0)
+        assert not server.asked("Heartbeat")
+        members.speak_again(0)
+        wait_until(lambda: bool(server.asked("Heartbeat")), "a heartbeat", WITHIN_S)
+
+
+def test_members_ask_soon_while_one_waits_in_a_join() -> None:
+    """A heartbeat may come before the JoinGroup that it is about: more follow soon, though the interval is an hour."""
+    given = answers(JoinGroup=[JOINED, SILENCE])
+    with Scripted(given) as server, fill(server.bootstrap, "g", 2, heartbeat_interval_ms=3_600_000):
+        wait_until(lambda: len(server.asked("Heartbeat")) >= 3, "three heartbeats", WITHIN_S)

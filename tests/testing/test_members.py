@@ -147,6 +147,15 @@ async def test_a_leave_rebalances() -> None:
         assert seats(members) == [(0,), (1,), (2,)]
 
 
+async def test_no_rebalance_waits_for_the_interval() -> None:
+    """Members with heartbeats once an hour form their group at once, and rebalance at once when one leaves."""
+    async with serving() as server:
+        members = members_of(server, 5, heartbeat_interval_ms=3_600_000)
+        generation = await seated(members)
+        await asyncio.to_thread(members.leave, 1)
+        assert await seated(members, generation + 1) == generation + 1
+
+
 async def test_a_member_that_left_cannot_leave_again() -> None:
     """A refused LeaveGroup is an error for its caller."""
     async with serving() as server:
@@ -224,7 +233,7 @@ def test_a_server_that_is_not_there_is_named() -> None:
         refused = (
             f"2 of 2 members have no seat in generation 0: member-0 is joining, .*127.0.0.1:{port}: Conn.* refused"
         )
-        wait_until(lambda: members[0].trouble, "a refused connection", WITHIN_S)
+        wait_until(lambda: bool(members[0].trouble), "a refused connection", WITHIN_S)
         with pytest.raises(NotSeated, match=refused):
             members.wait_until_seated(within_s=0)
 
