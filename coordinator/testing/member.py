@@ -123,6 +123,7 @@ class Life:
         self.refused = ""
         self._crew = crew
         self._speaks = asyncio.Event()
+        self._turn = asyncio.Lock()  # one restart or leave after the other
         self._link: Link | None = None
         self._pause: asyncio.Future[bool] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -145,6 +146,12 @@ class Life:
         self._task = asyncio.create_task(self._live())
         self._task.add_done_callback(self._ended)
 
+    async def restart(self) -> None:
+        """End without a word, and begin to live again."""
+        async with self._turn:
+            await self.end()
+            self.start()
+
     async def end(self) -> None:
         """End without a word."""
         if self._task is not None:
@@ -161,18 +168,14 @@ class Life:
 
     async def leave(self) -> None:
         """End with a LeaveGroup. Raises Refused, Unreachable."""
-        await self.end()
-        self._see(doing=Doing.LEFT, is_silent=False)
-        me = LeaveGroupRequest.MemberIdentity(
-            member_id=self.seen.member_id, group_instance_id=self.seen.instance_id, reason="the test said so"
-        )
-        link = await self._find()
-        try:
-            answer: LeaveGroupResponse = await link.ask(
-                LeaveGroupRequest(group_id=self._crew.join.group_id, members=[me])
-            )
-        finally:
-            link.close()
+        async with self._turn:
+            await self.end()
+            self._see(doing=Doing.LEFT, is_silent=False)
+            link = await self._find()
+            try:
+                answer: LeaveGroupResponse = await link.ask(self._leave_request())
+            finally:
+                link.close()
         if code := answer.error_code or answer.members[0].error_code:
             raise Refused(code, f"LeaveGroup of {self.name}")
         self._crew.nudge()
@@ -303,6 +306,12 @@ class Life:
             protocol_type=common.protocol_type,
             protocols=common.protocols,
         )
+
+    def _leave_request(self) -> LeaveGroupRequest:
+        me = LeaveGroupRequest.MemberIdentity(
+            member_id=self.seen.member_id, group_instance_id=self.seen.instance_id, reason="the test said so"
+        )
+        return LeaveGroupRequest(group_id=self._crew.join.group_id, members=[me])
 
     def _sync_request(self, joined: JoinGroupResponse, assignments: dict[str, bytes]) -> SyncGroupRequest:
         return SyncGroupRequest(

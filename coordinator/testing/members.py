@@ -71,8 +71,11 @@ def fill(
     """Let `count` members join a group; returns before they have joined.
 
     bootstrap: HOST:PORT, several separated by commas; raises ValueError for anything else.
-    static: the members have the instance ids `client_id`-0, `client_id`-1, ...
+    static: the members have the instance ids `client_id`-0, `client_id`-1, ... Another `fill` of the same group needs
+    another `client_id`, or it takes their seats.
     topics: those that each member subscribes to.
+
+    Each member is an open file of this process.
     """
     if count < 1:
         raise ValueError(f"a group is filled with 1 member or more, not {count}")
@@ -90,7 +93,7 @@ def fill(
 
 
 class Members:
-    """The members that `fill` made, by their index from 0. After `stop` no other method may be called."""
+    """The members that `fill` made, by their index from 0. After `stop` they do nothing more: RuntimeError."""
 
     def __init__(self, crew: _Crew) -> None:
         self._crew = crew
@@ -131,12 +134,7 @@ class Members:
 
         A member that left, fell silent or was fenced begins anew. Returns before the member has joined.
         """
-
-        async def restart(life: Life) -> None:
-            await life.end()
-            life.start()
-
-        self._do(restart(self._crew.lives[index]))
+        self._do(self._crew.lives[index].restart())
 
     def fall_silent(self, index: int) -> None:
         """Let a member send nothing while its connection stays: a process that hangs.
@@ -176,7 +174,10 @@ class Members:
                 self._thread.join()
 
     def _do(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Run a coroutine on the loop and return its result."""
+        """Run a coroutine on the loop and return its result. Raises RuntimeError after `stop`."""
+        if not self._thread.is_alive():
+            work.close()
+            raise RuntimeError("these members were stopped")
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def _call(self, function: Callable[[], Result]) -> Result:

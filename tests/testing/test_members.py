@@ -278,10 +278,12 @@ async def test_any_thread_may_call() -> None:
     async with serving() as server:
         members = members_of(server, 10)
         generation = await seated(members)
-        await asyncio.gather(*(asyncio.to_thread(members.restart, index) for index in range(10)))
+        indexes = [*range(10), *([0] * 5)]
+        await asyncio.gather(*(asyncio.to_thread(members.restart, index) for index in indexes))
         assert await seated(members) == generation
         replaced = {event["group_instance_id"] for event in server.events("member_replaced")}
         assert replaced == {f"member-{index}" for index in range(10)}
+        await server.until(lambda: len(server.connections()) == 10)
 
 
 async def test_stop_leaves_nothing() -> None:
@@ -291,6 +293,8 @@ async def test_stop_leaves_nothing() -> None:
         await seated(members)
         await asyncio.to_thread(members.stop)
         members.stop()
+        with pytest.raises(RuntimeError, match="were stopped"):
+            members.restart(0)
         await server.until(lambda: not server.connections())
         assert not server.events("member_left")
 
