@@ -29,8 +29,8 @@ class Link(asyncio.Protocol):
         self._is_lost = False
 
     @classmethod
-    async def connect(cls, address: Address, client_id: str) -> Link:
-        """Connect to a node, and wait until its server answers. Raises Unreachable.
+    async def connect(cls, address: Address, client_id: str, within_s: float) -> Link:
+        """Connect to a node, and wait until its server answers. Raises Unreachable, as `ask` does.
 
         The kernel accepts connections for a server, but no more than fit into the server's backlog.
         """
@@ -39,24 +39,28 @@ class Link(asyncio.Protocol):
         except OSError as error:
             raise Unreachable(f"{address}: {error.strerror or error}") from None
         try:
-            await link.ask(
-                ApiVersionsRequest(client_software_name="tenure", client_software_version=software_version())
-            )
+            hello = ApiVersionsRequest(client_software_name="tenure", client_software_version=software_version())
+            await link.ask(hello, within_s)
         except BaseException:
             link.close()
             raise
         return link
 
-    async def ask(self, request: Message) -> Any:
-        """Send a request and return the response. Raises Unreachable."""
+    async def ask(self, request: Message, within_s: float) -> Any:
+        """Send a request and return the response. Raises Unreachable, after `within_s` seconds at the latest."""
         assert request.API_KEY is not None
         version = request.VERSIONS[1]
         if self._is_lost:
-            raise self._closed()
+            raise Unreachable(f"{self.address} closed the connection")
         self._correlation_id += 1
-        self._answer = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self._answer = loop.create_future()
         self._transport.write(encode_request(request, version, self._correlation_id, self._client_id))
-        frame = await self._answer
+        timer = loop.call_later(within_s, self._lose, f"did not answer within {within_s:g} s")
+        try:
+            frame = await self._answer
+        finally:
+            timer.cancel()
         try:
             correlation_id, response = decode_response(request.API_KEY, version, frame)
         except ProtocolError as error:
@@ -86,9 +90,9 @@ class Link(asyncio.Protocol):
 
     def connection_lost(self, _: Exception | None) -> None:
         """As asyncio says."""
+        self._lose("closed the connection")
+
+    def _lose(self, why: str) -> None:
         self._is_lost = True
         if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(self._closed())
-
-    def _closed(self) -> Unreachable:
-        return Unreachable(f"{self.address} closed the connection")
+            self._answer.set_exception(Unreachable(f"{self.address} {why}"))

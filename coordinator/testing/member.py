@@ -84,14 +84,22 @@ class Member(NamedTuple):
 class Crew(Protocol):
     """What the members of a `fill` share.
 
-    join: how each of them joins, but for its ids. interval_s: the seconds between two heartbeats.
+    join: how each of them joins, but for its ids. interval_s: the seconds between two heartbeats. answer_within_s: how
+    long a member waits for an answer; for that to a JoinGroup also the rebalance timeout.
     """
 
     join: JoinGroupRequest
     interval_s: float
+    answer_within_s: float
 
     async def connect(self, address: Address | None) -> Link:
         """Connect to a node, None for any. Raises Unreachable."""
+
+    async def assemble(self, life: Life) -> None:
+        """Wait until each member has found its coordinator once, or gave up: then all join at once."""
+
+    def give_up(self, life: Life) -> None:
+        """Let nobody wait for this member in `assemble`."""
 
     def enters(self, life: Life) -> None:
         """Note that a member waits in a JoinGroup or SyncGroup."""
@@ -173,7 +181,7 @@ class Life:
             self._see(doing=Doing.LEFT, is_silent=False)
             link = await self._find()
             try:
-                answer: LeaveGroupResponse = await link.ask(self._leave_request())
+                answer: LeaveGroupResponse = await link.ask(self._leave_request(), self._crew.answer_within_s)
             finally:
                 link.close()
         if code := answer.error_code or answer.members[0].error_code:
@@ -203,6 +211,7 @@ class Life:
             try:
                 await self._speaks.wait()
                 self._link = await self._find()
+                await self._crew.assemble(self)
                 pause_s = RETRY_FIRST_S
                 while True:
                     await self._enter()
@@ -214,6 +223,7 @@ class Life:
                     self._see(doing=Doing.ENDED)
                     return
             finally:
+                self._crew.give_up(self)
                 self._crew.entered(self)
                 if self._link is not None:
                     self._link.close()
@@ -226,7 +236,7 @@ class Life:
         link = await self._crew.connect(None)
         try:
             asks = FindCoordinatorRequest(key_type=KEY_TYPE_GROUP, coordinator_keys=[self._crew.join.group_id])
-            answer: FindCoordinatorResponse = await link.ask(asks)
+            answer: FindCoordinatorResponse = await link.ask(asks, self._crew.answer_within_s)
         except BaseException:
             link.close()
             raise
@@ -349,7 +359,10 @@ class Life:
         """Send a request, once the member isn't silent, and return the response. Raises Unreachable."""
         await self._speaks.wait()
         assert self._link is not None
-        return await self._link.ask(request)
+        within_s = self._crew.answer_within_s
+        if isinstance(request, JoinGroupRequest):
+            within_s += request.rebalance_timeout_ms / 1000
+        return await self._link.ask(request, within_s)
 
     async def _pause_for(self, seconds: float) -> bool:
         """Wait, at most for `seconds`; return whether the member was nudged."""

@@ -41,7 +41,8 @@ from protocol.messages import ConsumerProtocolSubscription, JoinGroupRequest, en
 SESSION_TIMEOUT_MS = 45_000
 HEARTBEAT_INTERVAL_MS = 3_000
 REBALANCE_TIMEOUT_MS = 300_000
-"""Defaults of Kafka's consumer: session.timeout.ms, heartbeat.interval.ms, max.poll.interval.ms."""
+REQUEST_TIMEOUT_MS = 30_000
+"""Defaults of Kafka's consumer: session.timeout.ms, heartbeat.interval.ms, max.poll.interval.ms, request.timeout.ms."""
 ASSIGNORS = ("range", "roundrobin")
 """The protocol names that each member offers: real consumers of the group have one of them."""
 CONNECTS_AT_ONCE = 32
@@ -66,6 +67,7 @@ def fill(
     session_timeout_ms: int = SESSION_TIMEOUT_MS,
     heartbeat_interval_ms: int = HEARTBEAT_INTERVAL_MS,
     rebalance_timeout_ms: int = REBALANCE_TIMEOUT_MS,
+    request_timeout_ms: int = REQUEST_TIMEOUT_MS,
     client_id: str = "member",
 ) -> Members:
     """Let `count` members join a group; returns before they have joined.
@@ -74,6 +76,8 @@ def fill(
     static: the members have the instance ids `client_id`-0, `client_id`-1, ... Another `fill` of the same group needs
     another `client_id`, or it takes their seats.
     topics: those that each member subscribes to.
+    request_timeout_ms: after this time without an answer a member connects again; an answer to a JoinGroup may take the
+    rebalance timeout longer.
 
     Each member is an open file of this process.
     """
@@ -89,7 +93,10 @@ def fill(
         protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=metadata) for name in ASSIGNORS],
     )
     instance_ids = [f"{client_id}-{index}" if static else None for index in range(count)]
-    return Members(_Crew(parse_addresses(bootstrap), join, client_id, heartbeat_interval_ms / 1000, instance_ids))
+    crew = _Crew(parse_addresses(bootstrap), join, client_id, instance_ids)
+    crew.interval_s = heartbeat_interval_ms / 1000
+    crew.answer_within_s = request_timeout_ms / 1000
+    return Members(crew)
 
 
 class Members:
@@ -214,15 +221,17 @@ class _Crew:
         bootstrap: Sequence[Address],
         join: JoinGroupRequest,
         client_id: str,
-        interval_s: float,
         instance_ids: Iterable[str | None],
     ) -> None:
         self.join = join
-        self.interval_s = interval_s
+        self.interval_s = HEARTBEAT_INTERVAL_MS / 1000
+        self.answer_within_s = REQUEST_TIMEOUT_MS / 1000
         self.lives = [Life(self, index, instance_id) for index, instance_id in enumerate(instance_ids)]
         self._bootstrap = bootstrap
         self._client_id = client_id
         self._connects = asyncio.Semaphore(CONNECTS_AT_ONCE)
+        self._awaited = set(self.lives)
+        self._assembled = asyncio.Event()
         self._entering: set[Life] = set()
         self._waiting: dict[asyncio.Future[int], int] = {}
         self._look_is_due = False
@@ -233,8 +242,19 @@ class _Crew:
         async with self._connects:
             for each in addresses[:-1]:
                 with suppress(Unreachable):
-                    return await Link.connect(each, self._client_id)
-            return await Link.connect(addresses[-1], self._client_id)
+                    return await Link.connect(each, self._client_id, self.answer_within_s)
+            return await Link.connect(addresses[-1], self._client_id, self.answer_within_s)
+
+    async def assemble(self, life: Life) -> None:
+        """See Crew."""
+        self.give_up(life)
+        await self._assembled.wait()
+
+    def give_up(self, life: Life) -> None:
+        """See Crew."""
+        self._awaited.discard(life)
+        if not self._awaited:
+            self._assembled.set()
 
     def enters(self, life: Life) -> None:
         """See Crew."""

@@ -19,7 +19,7 @@ ASKS = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
 async def connected(server: Scripted) -> Link:
     """A link to a server of the test."""
-    return await Link.connect(Address("127.0.0.1", server.port), "member")
+    return await Link.connect(Address("127.0.0.1", server.port), "member", WITHIN_S)
 
 
 async def test_a_request_gets_its_answer() -> None:
@@ -27,7 +27,7 @@ async def test_a_request_gets_its_answer() -> None:
     answers = [HeartbeatResponse(), HeartbeatResponse(error_code=27)]
     with Scripted({"Heartbeat": answers}) as server:
         link = await connected(server)
-        codes = [(await link.ask(ASKS)).error_code for _ in answers]
+        codes = [(await link.ask(ASKS, WITHIN_S)).error_code for _ in answers]
         link.close()
     assert codes == [0, 27]
     assert [request[:2] for request in server.requests] == [("ApiVersions", 4), ("Heartbeat", 4), ("Heartbeat", 4)]
@@ -36,7 +36,7 @@ async def test_a_request_gets_its_answer() -> None:
 async def test_a_closed_port_is_named() -> None:
     """Nobody listens: the error has the address."""
     with refusing_port() as port, pytest.raises(Unreachable, match=rf"^127\.0\.0\.1:{port}: Conn"):
-        await Link.connect(Address("127.0.0.1", port), "member")
+        await Link.connect(Address("127.0.0.1", port), "member", WITHIN_S)
 
 
 @pytest.mark.parametrize(
@@ -52,19 +52,30 @@ async def test_a_link_without_an_answer_is_lost(answer: Answer, says: str) -> No
     with Scripted({"Heartbeat": [answer]}) as server:
         link = await connected(server)
         with pytest.raises(Unreachable, match=rf"^127\.0\.0\.1:{server.port} {says}"):
-            await asyncio.wait_for(link.ask(ASKS), WITHIN_S)
+            await link.ask(ASKS, WITHIN_S)
         link.close()
         with pytest.raises(Unreachable, match="closed the connection"):
-            await link.ask(ASKS)
+            await link.ask(ASKS, WITHIN_S)
 
 
 async def test_a_close_is_an_answer_that_never_comes() -> None:
     """Whoever waits for an answer when the link is closed learns it."""
     with Scripted({"Heartbeat": [SILENCE]}) as server:
         link = await connected(server)
-        asked = asyncio.create_task(link.ask(ASKS))
+        asked = asyncio.create_task(link.ask(ASKS, WITHIN_S))
         while not server.asked("Heartbeat"):
             await asyncio.wait([asked], timeout=0.001)
         link.close()
         with pytest.raises(Unreachable, match="closed the connection"):
             await asyncio.wait_for(asked, WITHIN_S)
+
+
+async def test_an_answer_that_does_not_come_in_time_is_not_waited_for() -> None:
+    """After its time a request is lost, and so is the link, because the answer may still come."""
+    with Scripted({"Heartbeat": [SILENCE]}) as server:
+        link = await connected(server)
+        with pytest.raises(Unreachable, match=rf"^127\.0\.0\.1:{server.port} did not answer within 0.001 s"):
+            await link.ask(ASKS, 0.001)
+        with pytest.raises(Unreachable, match="closed the connection"):
+            await link.ask(ASKS, WITHIN_S)
+        link.close()

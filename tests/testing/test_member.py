@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from coordinator.testing.member import encoded, ranges
+from coordinator.testing.member import Doing, encoded, ranges
 from coordinator.testing.members import NotSeated, fill
 from protocol.consumer import CONSUMER, decode_assignment
 from protocol.messages import (
     FindCoordinatorResponse,
     HeartbeatResponse,
     JoinGroupResponse,
+    LeaveGroupResponse,
     MetadataResponse,
     SyncGroupResponse,
 )
@@ -170,6 +171,45 @@ def test_a_member_that_speaks_again_says_so_at_once() -> None:
         assert not server.asked("Heartbeat")
         members.speak_again(0)
         wait_until(lambda: bool(server.asked("Heartbeat")), "a heartbeat", WITHIN_S)
+
+
+def test_members_join_when_all_have_found_their_coordinator() -> None:
+    """Members that begin together make one rebalance, and not one for each few of them."""
+    with Scripted(answers()) as server, fill(server.bootstrap, "g", 9) as members:
+        members.wait_until_seated(within_s=WITHIN_S)
+        names = [name for name, _version, _message in server.requests]
+        assert names.index("JoinGroup") > max(at for at, name in enumerate(names) if name == "FindCoordinator")
+
+
+def test_nobody_waits_for_a_member_that_left_on_its_way() -> None:
+    """A member that ends before it has found its coordinator keeps the others from nothing."""
+    left = LeaveGroupResponse(members=[LeaveGroupResponse.MemberResponse(member_id="", group_instance_id="member-0")])
+    with Scripted(answers(LeaveGroup=[left])) as server:
+        server.answers("FindCoordinator", SILENCE, SILENCE, server._FindCoordinator)
+        with fill(server.bootstrap, "g", 2) as members:
+            wait_until(lambda: len(server.asked("FindCoordinator")) == 2, "both ask", WITHIN_S)
+            members.leave(0)
+            members.restart(1)
+            assert members.wait_until_seated(within_s=WITHIN_S) == 7
+
+
+@pytest.mark.parametrize("api", ["ApiVersions", "FindCoordinator", "SyncGroup"])
+def test_a_request_without_an_answer_is_sent_again(api: str) -> None:
+    """After the request timeout the member connects again; the other one isn't kept from its seat for ever."""
+    with Scripted(answers()) as server:
+        server.answers(api, SILENCE, SYNCED if api == "SyncGroup" else getattr(server, f"_{api}"))
+        with fill(server.bootstrap, "g", 2, request_timeout_ms=100) as members:
+            assert members.wait_until_seated(within_s=WITHIN_S) == 7
+        assert len(server.asked("FindCoordinator")) >= 2 + (api != "ApiVersions")
+
+
+def test_an_answer_to_a_join_may_take_longer() -> None:
+    """A rebalance may last longer than the request timeout: a member waits on while another one tries three times."""
+    given = answers(JoinGroup=[SILENCE, JOINED], SyncGroup=[SILENCE, SILENCE, SILENCE, SYNCED])
+    with Scripted(given) as server, fill(server.bootstrap, "g", 2, request_timeout_ms=100) as members:
+        wait_until(lambda: Doing.SEATED in {member.doing for member in members}, "a seat", WITHIN_S)
+        waits = next(member.instance_id for member in members if member.doing is Doing.JOINING)
+        assert [request.group_instance_id for request in server.asked("JoinGroup")].count(waits) == 1
 
 
 def test_members_ask_soon_while_one_waits_in_a_join() -> None:
