@@ -39,9 +39,14 @@ PAGE = re.compile(r"HTTP: (\S+)")
 LOCKED = re.compile(r"^[a-z0-9-]+==\S+", re.MULTILINE)
 
 TEST_OF_A_USER = """
-def test_a_topic(tenure):
+from coordinator.testing.members import fill
+
+def test_a_restart_moves_nothing(tenure):
     tenure.create_topic("orders", partitions=12)
-    assert ":" in tenure.bootstrap_servers
+    with fill(tenure.bootstrap_servers, "workers", 3, topics=["orders"]) as members:
+        generation = members.wait_until_seated()
+        members.restart(0)
+        assert members.wait_until_seated() == generation
 """
 
 
