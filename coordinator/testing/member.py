@@ -56,13 +56,12 @@ Key = tuple[str, str]
 
 
 class Doing(StrEnum):
-    """What a member does. A silent member stands still in it."""
+    """What a member does. A silent member stands still in it. ENDED: a coordinator fenced or refused it."""
 
     JOINING = "joining"
     SEATED = "seated"
     LEFT = "left"
     ENDED = "ended"
-    """A coordinator fenced or refused it."""
 
 
 class Member(NamedTuple):

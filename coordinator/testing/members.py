@@ -100,7 +100,7 @@ def fill(
 
 
 class Members:
-    """The members that `fill` made, by their index from 0. After `stop` they do nothing more: RuntimeError."""
+    """The members that `fill` made, by their index from 0. After `stop` each call to them raises RuntimeError."""
 
     def __init__(self, crew: _Crew) -> None:
         self._crew = crew
@@ -291,7 +291,9 @@ class _Crew:
         self._waiting[future] = generation
         try:
             self._look()
-            await asyncio.wait([future], timeout=within_s)
+            if not future.done():
+                await asyncio.wait([future], timeout=within_s)
+                self._look()  # the last change may not be looked at yet
             if future.done():
                 return future.result()
         finally:
