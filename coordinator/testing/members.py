@@ -100,7 +100,7 @@ def fill(
 
 
 class Members:
-    """The members that `fill` made, by their index from 0. After `stop` each call to them raises RuntimeError."""
+    """The members that `fill` made, by index. After `stop` they can be read; other calls raise RuntimeError."""
 
     def __init__(self, crew: _Crew) -> None:
         self._crew = crew
