@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from coordinator.log.store import OpenStore, Store
     from coordinator.log.topics.list import Topic
     from coordinator.server.clock import Clock
-    from coordinator.server.http.in_process import InProcess
     from coordinator.server.faults.faults import Faults
+    from coordinator.server.http.in_process import InProcess
     from coordinator.server.http.site import Site
     from coordinator.server.nodes.topics import Change, ChangeDone
     from coordinator.server.telemetry.statsd import Statsd
