@@ -141,7 +141,7 @@ class Aiokafka(ConsumerRebalanceListener):  # type: ignore[misc]
         await self._consumer.stop()
 
 
-CLIENTS: list[type[Any]] = [Confluent, Aiokafka]
+CLIENTS: dict[str, type[Any]] = {"confluent-kafka": Confluent, "aiokafka": Aiokafka}
 
 
 class Scene:
@@ -200,11 +200,10 @@ class Scene:
         return self.server.call(look)
 
 
-@pytest.fixture(params=CLIENTS, ids=["confluent-kafka", "aiokafka"])
+@pytest.fixture(params=CLIENTS)
 def client(request: pytest.FixtureRequest) -> type[Any]:
     """Return the class of the client under test."""
-    found: type[Any] = request.param
-    return found
+    return CLIENTS[request.param]
 
 
 @pytest.fixture
