@@ -179,7 +179,7 @@ class Journal:
     def close(self) -> None:
         """Leave an empty journal, which is none, if all partitions could be given up in order."""
         try:
-            if not self._must_recover and any(self._files):
+            if not self._must_recover and (self._has_failed or any(self._files)):
                 self.settle()
         except (OSError, Damaged):
             self._close_files()
@@ -209,14 +209,14 @@ class Journal:
     def _has_room(self, size: int) -> bool:
         file = self._files[self._current]
         if file is not None and file.has_room(size):
-            if file.at > file.size // 2 and self._making is None and self._may_make():
+            if file.at > file.size // 2 and self._making is None and self._may_make() and not self._must_wait():
                 self._begin_making()
             return True
-        if time.monotonic() < self._retry_s:
+        if self._must_wait():
             return False
         try:
             if file is None:
-                self._files[self._current] = self._make(self._current, FIRST_SIZE)
+                self._files[self._current] = self._make(self._current, max(FIRST_SIZE, WINDOWS_AT + size + PAGE_SIZE))
             else:
                 self._switch(file)
         except OSError as error:
@@ -226,6 +226,10 @@ class Journal:
             self._report("journal_left_out", partition=-1, reason=reason(error))
             return False
         return True
+
+    def _must_wait(self) -> bool:
+        """Whether it is too early to try once more to make a file."""
+        return time.monotonic() < self._retry_s
 
     def write(self, extents: Sequence[Extent]) -> None:
         """Make a window durable for which there is room. Raises OSError: then nothing of it counts."""
@@ -280,8 +284,8 @@ class Journal:
                 self._has_failed = True
                 raise
         if self._may_make():
-            if self._making is None:
-                self._begin_making()
+            if self._making is None or (self._making.done() and self._making.exception() is not None):
+                self._begin_making()  # what failed before may succeed now
             assert self._making is not None
             making, self._making = self._making, None
             waits |= not making.done()
@@ -332,7 +336,8 @@ class Journal:
 
     def due_s(self) -> float | None:
         """Seconds until `work` has something to do, None if it hasn't."""
-        dues = [due for due in (self._write_due_s, self._sync_due_s) if due]
+        waits = self._has_failed or self._checkpoint is not None  # the next window, or the checkpoint's end, goes on
+        dues = [due for due in (self._write_due_s, 0.0 if waits else self._sync_due_s) if due]
         return max(0.0, min(dues) - time.monotonic()) if dues else None
 
     def work(self, *, is_idle: bool) -> None:
@@ -472,6 +477,7 @@ class Journal:
         newest = journal_path(self._data_dir, self._node_id, self._current)
         older = journal_path(self._data_dir, self._node_id, self._other)
         discard(self._disk, [path for path in (newest, older) if path.exists()])
+        self._disk.sync_folder(self._data_dir)  # a former try may have removed one, and not synced that
         self._write_due_s = self._sync_due_s = 0.0
         self._current, self._sequence, self._needed, self._needed_durable = 0, 0, 1, 1
         self._has_failed = False

@@ -295,7 +295,7 @@ def redo(disk: Disk, data_dir: Path, partition: int, extents: Sequence[Extent]) 
             data = b"".join(extent.data)
             if extent.position > end:
                 raise Damaged(str(path), end, f"ends here, {extent.position} bytes were durable")
-            if _differs(disk.read(descriptor, len(data), extent.position), data):
+            if _differs(disk, descriptor, extent.position, data):
                 reason = "a whole batch, but the journal has another one for this place"
                 raise Damaged(str(path), extent.position, reason)
             write_all(disk, descriptor, [data], extent.position)
@@ -306,20 +306,23 @@ def redo(disk: Disk, data_dir: Path, partition: int, extents: Sequence[Extent]) 
             disk.close(descriptor)
 
 
-def _differs(there: bytes, data: bytes) -> bool:
-    """Whether a whole batch is there that isn't in `data`: no interrupted write leaves one.
+def _differs(disk: Disk, descriptor: int, position: int, data: bytes) -> bool:
+    """Whether a whole batch begins where `data` belongs that isn't in it: no interrupted write leaves one.
 
-    The bytes that the batch's CRC doesn't cover may lie in another page, which was lost.
+    It may end behind `data`. The bytes that its CRC doesn't cover may lie in another page, which was lost.
     """
+    there = disk.read(descriptor, len(data), position)
     at = 0
     while len(there) - at >= HEADER_SIZE:
         try:
             header = peek_header(there, at)
-            check_crc(there, at, header)
+            batch = there[at : at + header.size]
+            if len(batch) < header.size:
+                batch = disk.read(descriptor, header.size, position + at)
+            check_crc(batch, 0, header)
         except CorruptBatch:
             return False
-        covered = slice(at + CRC_START, at + header.size)
-        if there[covered] != data[covered]:
+        if batch[CRC_START:] != data[at + CRC_START : at + header.size]:
             return True
         at += header.size
     return False

@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from random import Random
@@ -16,7 +17,7 @@ import pytest
 from coordinator.log.embedded import journal
 from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.embedded.journal import Journal
-from coordinator.log.engine import Damaged, Ownership, Unavailable
+from coordinator.log.engine import Damaged, EngineError, Ownership, Unavailable
 from coordinator.log.segments.counts import Counts
 from coordinator.log.segments.journal import WINDOWS_AT, journal_path, left_path, node_files
 from coordinator.log.segments.segment import partition_folder, segment_at
@@ -366,6 +367,97 @@ class TestFailure:
         engine = journaling(tmp_path)
         wanted = [0, *([1] if fails_from else []), *range(2, 41)]
         assert [numbers_of(opened(engine, partition)[1]) for partition in range(3)] == [wanted] * 3
+        engine.close()
+
+    def test_no_room_for_a_large_window(self, tmp_path: Path) -> None:
+        """The first file has room for its first window, however large; if not, the window goes to the segments."""
+
+        class Small(FailingDisk):
+            def write(self, descriptor: int, parts: Sequence[bytes | memoryview], position: int) -> int:
+                is_journal = ".journal" in str(Path(f"/proc/self/fd/{descriptor}").readlink())
+                if is_journal and position + sum(map(len, parts)) > journal.FIRST_SIZE:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                return super().write(descriptor, parts, position)
+
+        for disk in (FailingDisk(), Small()):
+            folder = tmp_path / type(disk).__name__
+            engine = journaling(folder, disk, journal_size=8 * journal.FIRST_SIZE, segment_size=8 * journal.FIRST_SIZE)
+            (own,) = begun(engine, 1)
+            assert append(engine, own, record(1, 2 * journal.FIRST_SIZE)) is None
+            assert len(node_files(disk, folder)) == (type(disk) is FailingDisk)
+            engine.close()
+
+    def test_a_failed_making_is_tried_again(self, tmp_path: Path) -> None:
+        """The second file, which couldn't be made in time, is made when it is needed, if there is room by then."""
+
+        class Full(FailingDisk):
+            is_full = False
+
+            def open(self, path: Path, *, create: bool = False) -> int:
+                if self.is_full and path.name.startswith(".journal"):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                return super().open(path, create=create)
+
+        disk, events = Full(), Events()
+        engine = journaling(tmp_path, disk, report=events)
+        owns = begun(engine, 2)
+        assert append_to_all(engine, owns, 1) == [None] * 2
+        disk.is_full = True
+        for number in range(2, 6):  # beyond the half of the first file
+            assert append_to_all(engine, owns, number) == [None] * 2
+        join_checkpoints()
+        disk.is_full = False
+        for number in range(6, 12):
+            assert append_to_all(engine, owns, number) == [None] * 2
+        assert len(node_files(disk, tmp_path)[1]) == 2
+        assert events.names() == []
+        engine.close()
+
+    def test_stops_in_order_behind_a_failure(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A failed journal keeps no thread busy, and a clean stop removes it: what was refused doesn't come back."""
+        monkeypatch.setattr(journal, "SYNC_S", 0.0)
+        disk = FailingDisk()
+        engine = journaling(tmp_path, disk)
+        (own,) = begun(engine, 1)
+        assert append(engine, own, record(1)) is None
+        join_checkpoints()
+        failing = {"fdatasync", "remove"}
+        disk.fails = lambda name, _: OSError(errno.EIO, os.strerror(errno.EIO)) if name in failing else None
+        assert isinstance(append(engine, own, record(2)), Unavailable)
+        assert engine._journal.due_s() is None or engine._journal._write_due_s
+        failing.remove("fdatasync")
+        assert isinstance(load(engine, own)[1], Unavailable)
+        disk.fails = lambda _name, _number: None
+        engine.close()
+        assert not list(tmp_path.glob(".journal*"))
+        engine = journaling(tmp_path)
+        assert numbers_of(opened(engine, 0)[1]) == [0, 1]
+        engine.close()
+
+    @pytest.mark.parametrize("size", [10, 5_000])
+    def test_appends_of_an_older_version(self, tmp_path: Path, size: int) -> None:
+        """Where an engine that knows no journal has appended meanwhile, the redo refuses and overwrites nothing."""
+        disk = FailingDisk()
+        engine = journaling(tmp_path, disk)
+        owns = begun(engine, 1)
+        assert append_to_all(engine, owns, 1) == [None]
+        kill(engine, disk)
+        path = journal_path(tmp_path, 1, 0)
+        path.rename(tmp_path / "hidden")
+        engine = EmbeddedEngine(tmp_path, 50, 1)
+        engine.start(lambda *_: None)
+        own, records = opened(engine, 0)
+        assert numbers_of(records) == [0]
+        assert append(engine, own, record(2, size)) is None
+        engine.close()
+        (tmp_path / "hidden").rename(path)
+        segment = segment_at(partition_folder(tmp_path, 0), 0).path
+        content = segment.read_bytes()
+        engine = journaling(tmp_path)
+        refused = acquire(engine, 0)
+        assert not isinstance(refused, EngineError)
+        assert isinstance(load(engine, refused)[1], Damaged)
+        assert segment.read_bytes() == content
         engine.close()
 
     def test_no_room_at_all(self, tmp_path: Path) -> None:
