@@ -46,7 +46,7 @@ REQUESTS = {
 
 
 class Subject(Protocol):
-    """What an assertion needs of a `Group`."""
+    """The part of a `Group` that an assertion needs."""
 
     group_id: str
 

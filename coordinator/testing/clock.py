@@ -270,7 +270,7 @@ class Sessions:
         else:
             self._expire(partition, group, member)
 
-    # Who is alive.
+    # Members whose clients are alive.
 
     def _see(self, connection: Connection, asked: Asked, fault: Fault | None) -> None:
         """A request came."""

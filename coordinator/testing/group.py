@@ -4,9 +4,9 @@
     with group.no_rebalance():
         ...
 
-Each look is one moment of the group. What it shows is durable: the server would still have it after a kill.
+Each look is one moment of the group. Everything in it is durable: the server would still have it after a kill.
 
-What counts as a rebalance or a restart is said in coordinator.timeline.counts, for every view.
+coordinator.timeline.counts says for every view which entry counts as a rebalance or a restart.
 
 House rule: an error says what was there instead.
 """
@@ -41,7 +41,7 @@ PAUSE_S = 0.01
 
 
 class Host(Protocol):
-    """What a group needs of its Tenure."""
+    """The part of its Tenure that a group needs."""
 
     timeout: float
     history: History
@@ -285,7 +285,7 @@ class Group:
             pause.wait(PAUSE_S)
 
     def _value(self, look: Look, name: str) -> Any:
-        """What a wait looks at."""
+        """The value that a wait looks at."""
         if name in {"state", "generation"}:
             return getattr(look, name)
         return len(look.members) if name == "members" else len(getattr(self, name))

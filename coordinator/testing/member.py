@@ -56,7 +56,7 @@ Key = tuple[str, str]
 
 
 class Doing(StrEnum):
-    """What a member does. A silent member stands still in it. ENDED: a coordinator fenced or refused it."""
+    """A member's activity. A silent member stands still in it. ENDED: a coordinator fenced or refused it."""
 
     JOINING = "joining"
     SEATED = "seated"
@@ -81,7 +81,7 @@ class Member(NamedTuple):
 
 
 class Crew(Protocol):
-    """What the members of a `fill` share.
+    """The state that the members of a `fill` share.
 
     join: how each of them joins, but for its ids. interval_s: the seconds between two heartbeats. answer_within_s: how
     long a member waits for an answer; for that to a JoinGroup also the rebalance timeout.
@@ -137,7 +137,7 @@ class Life:
 
     @property
     def name(self) -> str:
-        """What a person calls it."""
+        """Its name for people."""
         return self.seen.instance_id or f"member {self.index}"
 
     @property
@@ -383,7 +383,7 @@ class Life:
 
 
 def ranges(counts: Mapping[str, int], wanted: Mapping[Key, frozenset[str]]) -> dict[Key, dict[str, list[int]]]:
-    """What each member gets, as Kafka's range assignor says: of each topic a range, the first members one more.
+    """Each member's share, as Kafka's range assignor gives it: of each topic a range, the first members one more.
 
     counts: topic -> partitions. wanted: the topics of each member; members are served in the order of their keys.
     """

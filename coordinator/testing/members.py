@@ -211,7 +211,7 @@ class Members:
 
 
 class _Crew:
-    """What the members share: addresses, how they join, which of them wait in a JoinGroup, and who waits for them.
+    """The state that the members share: addresses, their JoinGroup, who waits in one, who waits for them.
 
     client_id: of each connection; static members have it in their instance ids.
     """

@@ -5,7 +5,7 @@
     ...  # clients connect to tenure.bootstrap_servers
     tenure.stop()
 
-Each has a server of its own, with a loop on a thread of its own and a free port of 127.0.0.1. What it keeps:
+Each has a server of its own, with a loop on a thread of its own and a free port of 127.0.0.1. It keeps:
 
     without data_dir    groups and offsets in memory; records of topics in a temporary folder, which the first Produce
                         or Fetch makes and `stop` removes

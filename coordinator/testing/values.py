@@ -1,4 +1,4 @@
-"""What a test sees of a group, as values: the group at one moment, and what happened to it.
+"""A group as a test sees it, as values: the group at one moment, and what happened to it.
 
 House rule: nothing here asks the server.
 """
@@ -76,7 +76,7 @@ class Look(NamedTuple):
 
 @dataclass(frozen=True)
 class Happened:
-    """What happened to a group; `str` has the words of `tenure explain`.
+    """An event of a group; `str` has the words of `tenure explain`.
 
     at_ms: when it began, Unix time in ms. entry: all about it, as `tenure explain --output json` shows it.
     """

@@ -217,3 +217,4 @@ def test_members_ask_soon_while_one_waits_in_a_join() -> None:
     given = answers(JoinGroup=[JOINED, SILENCE])
     with Scripted(given) as server, fill(server.bootstrap, "g", 2, heartbeat_interval_ms=3_600_000):
         wait_until(lambda: len(server.asked("Heartbeat")) >= 3, "three heartbeats", WITHIN_S)
+        assert len({request.member_id for request in server.asked("Heartbeat")}) == 1

@@ -18,7 +18,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from coordinator.server.clock import Alarm
-from coordinator.server.faults.plan import Action, Fault
+from coordinator.server.faults.plan import NAMING, Action, Fault
 from coordinator.server.faults.refusals import as_loading, refusal
 from coordinator.server.wire.api import UNTOUCHED
 from protocol.messages import API_KEYS, api_schema, decode, request_class
@@ -111,18 +111,6 @@ class Asked:
             and (fault.instance_id is None or fault.instance_id in self.instance_ids)
         )
 
-
-NAMING = (
-    "JoinGroup",
-    "SyncGroup",
-    "Heartbeat",
-    "LeaveGroup",
-    "OffsetCommit",
-    "OffsetFetch",
-    "OffsetDelete",
-    "TxnOffsetCommit",
-)
-"""The APIs whose requests name one group, and perhaps members of it."""
 
 Watch = Callable[["Connection", Asked, Fault | None], None]
 """Called with each request of a client before it is handled, and the fault that it gets."""

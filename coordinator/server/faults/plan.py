@@ -37,7 +37,7 @@ from typing import Any, TypedDict, Unpack
 from protocol.messages import API_KEYS
 from schemas.errors import ErrorCode
 
-COORDINATED = (
+NAMING = (
     "JoinGroup",
     "SyncGroup",
     "Heartbeat",
@@ -46,9 +46,10 @@ COORDINATED = (
     "OffsetFetch",
     "OffsetDelete",
     "TxnOffsetCommit",
-    "DescribeGroups",
-    "DeleteGroups",
 )
+"""The APIs whose requests name one group, and perhaps members of it."""
+
+COORDINATED = (*NAMING, "DescribeGroups", "DeleteGroups")
 """The APIs that a client sends to the coordinator of a group."""
 
 ARROW = "->"
@@ -60,7 +61,7 @@ class PlanError(ValueError):
 
 
 class Action(Enum):
-    """What happens to a request; see the module."""
+    """The fate of a request; see the module."""
 
     ERROR = "error"
     LOADING = "loading"

@@ -168,7 +168,7 @@ Dispatched = bytes | list[bytes] | None | Untouched
 
 
 class Interceptor(Protocol):
-    """What dispatch asks about each request while faults are planned: see `faults.faults`."""
+    """Dispatch asks this about each request while faults are planned: see `faults.faults`."""
 
     def intercept(
         self, connection: Connection, api_key: int, version: int, client_id: str | None, frame: bytes, offset: int

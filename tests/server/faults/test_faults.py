@@ -324,6 +324,7 @@ async def test_a_black_hole_reads_on_where_reading_had_stopped() -> None:
         faults.add(plan.blackhole("a"))
         peer.close()
         await server.until(lambda: not server.connections())
+        assert server.connections() == []
 
 
 async def test_a_black_hole_that_ends_closes_its_connections() -> None:
