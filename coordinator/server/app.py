@@ -45,7 +45,7 @@ from coordinator.server.telemetry.measures import Measures
 from coordinator.server.telemetry.note_lines import Noted, NoteLines
 from coordinator.server.wire.api import Api
 from coordinator.server.wire.call import Call, Services, ring
-from coordinator.server.wire.listener import Connections, Dispatch, bind
+from coordinator.server.wire.listener import Connections, bind
 from coordinator.timeline.schema import EVENTS_TOPIC
 
 if TYPE_CHECKING:
@@ -110,9 +110,8 @@ class Server:
     fresh_id: makes texts of random UUIDs. opened: opens the store (log.store), by default the data folder.
     log: takes log lines. on_loaded: called once, when all partitions are loaded.
     warnings: of the configuration, for the log. files_max: how many files the process may have open, None for no limit.
-    share: of a worker. on_notes: called with durable notes, after their log lines. around: gets the function that
-    answers a frame (`Api.dispatch`), and returns the one that connections call in its place; a test kit counts requests
-    with both. faults: planned by a test.
+    share: of a worker. on_notes: called with durable notes, after their log lines. faults: planned by
+    a test.
 
     loaded: set when all partitions are loaded. failed: set when the log can never be written again.
     hanging: logs whose disk hung when the server stopped; their threads are still there.
@@ -132,7 +131,6 @@ class Server:
         files_max: int | None = None,
         share: Share | None = None,
         on_notes: Callable[[Sequence[Noted]], None] = lambda _: None,
-        around: Callable[[Dispatch], Dispatch] = lambda dispatch: dispatch,
         faults: Faults | None = None,
     ) -> None:
         self._config = config
@@ -146,7 +144,6 @@ class Server:
         self._warnings = warnings
         self._share = share
         self._on_notes = on_notes
-        self._around = around
         self._faults = faults
         self._sockets: Bound = share.bound if share is not None else []
         self._servers: list[asyncio.Server] = []
@@ -216,7 +213,7 @@ class Server:
                 config,
                 clients_clock,
                 self._lines,
-                self._around(self._api.dispatch),
+                self._api.dispatch,
                 self._loop.call_soon,
                 pace,
                 self._connections_max(),

@@ -10,7 +10,8 @@
 
 `tenure` starts and stops the server, which runs on a thread of its own (`loop_thread`). `group` looks at a group and
 waits for it, `values` are what it sees, `history` keeps the events of all groups, `assertions` says what went wrong,
-`requests` counts requests. `plugin` has the fixtures for pytest.
+`requests` counts requests. `clock` is the server's time and `faults` what goes wrong; `members` fill a group without
+clients. `control` is all of this on the server's thread. `plugin` has the fixtures for pytest.
 
 All functions block, and any thread may call them. Test code that runs on an event loop calls those that wait through
 `asyncio.to_thread`.

@@ -57,19 +57,28 @@ MEMBERS_SAY = ("Heartbeat", "JoinGroup", "SyncGroup", "OffsetCommit")
 """The APIs whose requests renew a session."""
 
 
+class Ahead(NamedTuple):
+    """How far a clock is from the real time. stopped_ms: its time if it stands still, in place of `ms`."""
+
+    ms: int = 0
+    stopped_ms: int | None = None
+
+
+AT_REAL_TIME = Ahead()
+
+
 class KitClock:
     """A server's clock over the real time. It implements `Clock`.
 
-    real: the clock below, which nothing moves; by default the loop's.
+    real: the clock below, which nothing moves; by default the loop's. ahead: of the real time, at the begin.
     on_jump: called when the time has jumped, before a timer rings.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, real: Clock | None = None) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, real: Clock | None = None, ahead: Ahead = AT_REAL_TIME) -> None:
         self.real = real or LoopClock(loop)
         self.on_jump: Callable[[], None] = lambda: None
         self._wall_origin_ms = self.real.wall_ms() - self.real.ms()
-        self._offset_ms = 0
-        self._stopped_ms: int | None = None
+        self._offset_ms, self._stopped_ms = ahead
         self._timers: Timers[int] = Timers()
         self._calls: dict[int, Callable[[], None]] = {}
         self._next = 0
@@ -94,6 +103,11 @@ class KitClock:
     def _cancel(self, number: int) -> None:
         self._timers.cancel(number)
         self._calls.pop(number, None)
+
+    @property
+    def ahead(self) -> Ahead:
+        """For the clock of a server that comes after this one, whose time goes on."""
+        return Ahead(self._offset_ms, self._stopped_ms)
 
     @property
     def is_frozen(self) -> bool:
@@ -196,8 +210,7 @@ class Sessions:
     def close(self) -> None:
         """Stop to look at requests."""
         self._end()
-        for handle in self._silent.values():
-            handle.cancel()
+        self.hear_all()
         self._clock.on_jump = lambda: None
 
     async def advance(self, ms: int, unheard: Collection[tuple[str, str]] = ()) -> None:
@@ -231,6 +244,12 @@ class Sessions:
         handle = self._silent.pop((group_id, member.member_id), None)
         if handle is not None:
             handle.cancel()
+
+    def hear_all(self) -> None:
+        """Count the requests of all silenced members again."""
+        for handle in self._silent.values():
+            handle.cancel()
+        self._silent.clear()
 
     # Members.
 

@@ -14,14 +14,15 @@ House rule: an error says what was there instead.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from functools import partial
 from threading import Event
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, Unpack
 
 from coordinator.testing import assertions
 from coordinator.testing.history import kinds
+from coordinator.testing.members import fill
 from coordinator.testing.values import Rebalance, fencing_of, rebalance_of, return_of
 from coordinator.timeline.counts import REJOIN, RESTART, TAKEOVER
 from coordinator.timeline.words import folded_lines
@@ -29,10 +30,14 @@ from coordinator.timeline.words import folded_lines
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from coordinator.testing.control import Control
     from coordinator.testing.history import History
+    from coordinator.testing.members import FillOptions, Members
     from coordinator.testing.values import Fencing, Look, Return, TopicPartition
     from coordinator.timeline.described import Member
     from coordinator.timeline.entries import Entry
+
+Result = TypeVar("Result")
 
 STABLE = "Stable"
 
@@ -53,7 +58,17 @@ class Host(Protocol):
     def look(self, group_id: str) -> Look:
         """See Tenure."""
 
+    @property
+    def bootstrap_servers(self) -> str:
+        """See Tenure."""
+
     def flush(self) -> None:
+        """See Tenure."""
+
+    def do(self, work: Callable[[Control], Result]) -> Result:
+        """See Tenure."""
+
+    def keep(self, members: Members) -> None:
         """See Tenure."""
 
 
@@ -308,6 +323,35 @@ class Group:
             *self.explain(last=assertions.ENTRIES_SHOWN).splitlines(),
         ]
         return "\n".join(lines)
+
+    # Members, named by instance id or member id. LookupError: the group has no such member.
+
+    def expire(self, member: str) -> None:
+        """Expire a member now. Raises ValueError if it waits in JoinGroup or SyncGroup: a session can't end there."""
+        self._tenure.do(lambda control: control.sessions.expire(self.group_id, member))
+
+    def silence(self, member: str) -> None:
+        """Count no request of a member from now on: it expires one session timeout after the last that counted.
+
+        Its client gets its answers all the same.
+        """
+        self._tenure.do(lambda control: control.sessions.silence(self.group_id, member))
+
+    def hear(self, member: str) -> None:
+        """Count the requests of a silenced member again."""
+        self._tenure.do(lambda control: control.sessions.hear(self.group_id, member))
+
+    def fill(
+        self, count: int, *, static: bool = True, topics: Iterable[str] = (), **options: Unpack[FillOptions]
+    ) -> Members:
+        """Let `count` members without clients join; they stop with the server. See coordinator.testing.members.fill.
+
+        Returns before they have joined.
+        """
+        bootstrap = self._tenure.bootstrap_servers
+        members = fill(bootstrap, self.group_id, count, static=static, topics=topics, **options)
+        self._tenure.keep(members)
+        return members
 
     # Blocks.
 

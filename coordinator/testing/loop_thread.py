@@ -56,6 +56,14 @@ class LoopThread:
         except FutureTimeout:
             raise TimeoutError(f"the server's thread did not answer within {ANSWER_WITHIN_S:g} s") from None
 
+    def do(self, work: Callable[[], Result]) -> Result:
+        """Call `work` on the loop, and wait for its result. Raises as `call` does, and whatever `work` raises."""
+
+        def begin(future: Future[Result]) -> None:
+            future.set_result(work())
+
+        return self.call(begin)
+
     def end(self) -> None:
         """End the loop and wait for its thread."""
         self._loop.call_soon_threadsafe(self._over.set)

@@ -24,16 +24,15 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from threading import Event, Lock, Thread
+from threading import Lock
 from types import TracebackType
-from typing import Any, Self, TypeVar
-
-import uvloop
+from typing import Any, Self, TypedDict, TypeVar
 
 from coordinator.client.client import parse_addresses
 from coordinator.client.connection import Address
 from coordinator.client.errors import Unreachable
 from coordinator.testing.link import Link
+from coordinator.testing.loop_thread import LoopThread
 from coordinator.testing.member import SOON_S, VERSION, Doing, Life, Member
 from protocol.consumer import CONSUMER
 from protocol.messages import ConsumerProtocolSubscription, JoinGroupRequest, encode
@@ -55,6 +54,16 @@ Result = TypeVar("Result")
 
 class NotSeated(Exception):
     """The members didn't come to their seats in time, or a coordinator refused one; `str()` names the first of them."""
+
+
+class FillOptions(TypedDict, total=False):
+    """The further arguments of `fill`."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    rebalance_timeout_ms: int
+    request_timeout_ms: int
+    client_id: str
 
 
 def fill(
@@ -104,13 +113,9 @@ class Members:
 
     def __init__(self, crew: _Crew) -> None:
         self._crew = crew
-        self._begun = Event()
         self._stopping = Lock()
-        self._loop: asyncio.AbstractEventLoop
-        # A test run that is interrupted must not wait for members that nobody stops.
-        self._thread = Thread(target=self._run, name=f"members of {crew.join.group_id}", daemon=True)
-        self._thread.start()
-        self._begun.wait()
+        self._thread: LoopThread | None = LoopThread(f"members of {crew.join.group_id}")
+        self._thread.run(crew.begin())
 
     def __len__(self) -> int:
         return len(self._crew.lives)
@@ -176,16 +181,17 @@ class Members:
     def stop(self) -> None:
         """Close all connections without a LeaveGroup, and end the thread; a second call does nothing."""
         with self._stopping:
-            if self._thread.is_alive():
-                self._loop.call_soon_threadsafe(self._over.set)
-                self._thread.join()
+            thread, self._thread = self._thread, None
+            if thread is not None:
+                thread.run(self._crew.end())
+                thread.end()
 
     def _do(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run a coroutine on the loop and return its result. Raises RuntimeError after `stop`."""
-        if not self._thread.is_alive():
+        if self._thread is None:
             work.close()
             raise RuntimeError("these members were stopped")
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return self._thread.run(work)
 
     def _call(self, function: Callable[[], Result]) -> Result:
         """Call a function on the loop and return its result."""
@@ -194,20 +200,6 @@ class Members:
             return function()
 
         return self._do(call())
-
-    def _run(self) -> None:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(self._live())
-
-    async def _live(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._over = asyncio.Event()
-        for life in self._crew.lives:
-            life.start()
-        self._begun.set()
-        await self._over.wait()
-        for life in self._crew.lives:
-            await life.end()
 
 
 class _Crew:
@@ -235,6 +227,16 @@ class _Crew:
         self._entering: set[Life] = set()
         self._waiting: dict[asyncio.Future[int], int] = {}
         self._look_is_due = False
+
+    async def begin(self) -> None:
+        """Let all members begin."""
+        for life in self.lives:
+            life.start()
+
+    async def end(self) -> None:
+        """End all members."""
+        for life in self.lives:
+            await life.end()
 
     async def connect(self, address: Address | None) -> Link:
         """See Crew."""

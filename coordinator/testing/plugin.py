@@ -12,6 +12,7 @@ House rule: a test run that uses no fixture of these imports no server, and noth
 
 from __future__ import annotations
 
+import warnings
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -28,10 +29,15 @@ ENTRIES_SHOWN = 50
 """Lines of a timeline in the report of a failed test, the newest."""
 
 SECTION = "Tenure: group {group} ({server})"
-"""The title of a section in the report."""
+FAULTS = "Tenure: faults ({server})"
+"""Titles of sections in the report."""
 
 OF_TEST = pytest.StashKey[list[tuple["Tenure", int]]]()
 """The servers that a test uses, each with the number of its events before the test."""
+
+
+class FaultNeverFired(pytest.PytestWarning):
+    """A test planned a fault, and no request met it."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -69,6 +75,7 @@ def tenure_factory(request: pytest.FixtureRequest) -> Iterator[Make]:
             topics: dict[str, int] | None = None, settings: dict[str, object] | None = None, **more: Any
         ) -> Tenure:
             made = stack.enter_context(_made(request.config, topics or {}, settings or {}, more))
+            stack.callback(_warn_of_faults, made)
             used.append((made, 0))
             return made
 
@@ -82,12 +89,14 @@ def _tenure_of_session(request: pytest.FixtureRequest) -> Iterator[Tenure]:
 
 
 @pytest.fixture
-def tenure_session(request: pytest.FixtureRequest, _tenure_of_session: Tenure) -> Tenure:
-    """The server that all tests of this process share; its groups and topics stay from test to test."""
+def tenure_session(request: pytest.FixtureRequest, _tenure_of_session: Tenure) -> Iterator[Tenure]:
+    """The server that all tests of this process share; its groups, topics and time stay from test to test."""
     if _tenure_of_session.is_running:
         _tenure_of_session.flush()
     _used(request.node).append((_tenure_of_session, len(_tenure_of_session.history)))
-    return _tenure_of_session
+    yield _tenure_of_session
+    _warn_of_faults(_tenure_of_session)
+    _tenure_of_session.end_test()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -123,8 +132,17 @@ def _pairs(config: pytest.Config, option: str) -> Iterable[tuple[str, str]]:
         yield name.strip(), value.strip()
 
 
+def _warn_of_faults(made: Tenure) -> None:
+    """Tell at the end of a test which of its faults never happened: it didn't test what it says."""
+    for fault in made.faults.never_fired:
+        warnings.warn(f"this planned fault never fired: {fault}", FaultNeverFired, stacklevel=1)
+
+
 def _sections(made: Tenure, since: int) -> Iterator[tuple[str, str]]:
-    """A section for each group with events since the test began."""
+    """A section for the planned faults, and one for each group with events since the test began."""
+    told = "".join(f"fired {fault.fired}: {fault}\n" for fault in made.faults)
+    if told:
+        yield FAULTS.format(server=made.bootstrap_servers), told
     if made.is_running:
         made.flush()
     for group_id in made.history.group_ids(since):

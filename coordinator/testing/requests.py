@@ -1,7 +1,7 @@
 """Counts of the requests that clients sent, per API and client id.
 
-The count stands around `Api.dispatch`. A connection answers repeated heartbeats and commits before dispatch sees them,
-so the count keeps each connection's `may_short_cut` off: a server under test works more slowly, and counts all.
+The count watches the server's faults, which see each request: while somebody watches, no connection answers a repeated
+heartbeat or commit by its bytes.
 
 House rule: a request counts when it arrives, whatever becomes of it.
 """
@@ -11,17 +11,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from protocol.errors import ProtocolError
-from protocol.header import decode_request_header
 from protocol.messages import API_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from coordinator.server.faults.faults import Asked
+    from coordinator.server.faults.plan import Fault
     from coordinator.server.wire.connection import Connection
-    from coordinator.server.wire.listener import Dispatch
-
-NAMES = {api_key: name for name, api_key in API_KEYS.items()}
 
 
 class Requests:
@@ -55,17 +52,6 @@ class Requests:
         """Count from zero."""
         self._counts.clear()
 
-    def around(self, dispatch: Dispatch) -> Dispatch:
-        """See `Server`: a dispatch that counts."""
-
-        def counted(connection: Connection, frame: bytes) -> bytes | list[bytes] | None:
-            try:
-                api_key, _, _, client_id, _ = decode_request_header(frame)
-            except ProtocolError:
-                return dispatch(connection, frame)  # which says what is wrong with it
-            self._counts[NAMES[api_key], client_id or ""] += 1
-            answer = dispatch(connection, frame)
-            connection.may_short_cut = False
-            return answer
-
-        return counted
+    def see(self, _connection: Connection, asked: Asked, _fault: Fault | None) -> None:
+        """Count a request: see `Faults.watch`."""
+        self._counts[asked.api, asked.client_id or ""] += 1

@@ -14,6 +14,8 @@ Each has a server of its own, with a loop on a thread of its own and a free port
 
 Settings have Kafka's names and defaults, but for DEFAULTS; the environment changes none.
 
+The server's time is the test's (`advance`, `freeze`; coordinator.testing.clock), and so is its luck (`faults`).
+
 House rule: a test that ends leaves no thread, no socket and no file.
 """
 
@@ -21,36 +23,40 @@ from __future__ import annotations
 
 import asyncio
 import io
+import random
 from collections import deque
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from threading import Event, Lock, Thread
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+from uuid import UUID
 
 from coordinator.client.topics import create_topic
 from coordinator.config import load
-from coordinator.group.events import DescribeGroup
 from coordinator.log.memory import MemoryEngine
 from coordinator.log.store import in_memory, open_store
-from coordinator.server.app import Server
+from coordinator.server.app import random_id
 from coordinator.server.clock import LoopClock
-from coordinator.server.runtime.replies import Reply
-from coordinator.server.telemetry.event_queue import Events
-from coordinator.server.telemetry.lines import Lines
+from coordinator.server.faults.faults import Faults
+from coordinator.testing.clock import AT_REAL_TIME, KitClock
+from coordinator.testing.control import Control
+from coordinator.testing.faults import PlannedFaults
 from coordinator.testing.group import Group
 from coordinator.testing.history import History
 from coordinator.testing.loop_thread import LoopThread
 from coordinator.testing.requests import Requests
-from coordinator.testing.values import Look
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from concurrent.futures import Future
+    from collections.abc import Callable, Collection, Coroutine, Mapping
     from types import TracebackType
 
     from coordinator.client.client import Client
     from coordinator.config import Config
     from coordinator.server.clock import Clock
-    from protocol.messages import DescribeGroupsResponse
+    from coordinator.testing.members import Members
+    from coordinator.testing.values import Look
+
+Result = TypeVar("Result")
 
 HOST = "127.0.0.1"
 
@@ -72,9 +78,6 @@ TIMEOUT_S = 30.0
 LOG_LINES = 1_000
 """Log lines that are kept, the newest."""
 
-VERSION = 6
-"""The version of DescribeGroups that tells a group without members from no group."""
-
 
 class NotRunning(Exception):
     """The server is not started, or it was stopped or killed."""
@@ -84,8 +87,8 @@ class Tenure:
     """See the module.
 
     topics: name -> number of partitions; they exist at the start. settings: by Kafka's names; numbers and bools as
-    themselves. clock: makes the server's clock of its loop, at each start. timeout: seconds that waiters wait unless
-    they say otherwise.
+    themselves. seed: makes member ids the same in each run of a test. clock: makes the real clock, over which the
+    test's time runs, of the server's loop, at each start. timeout: seconds that waiters wait unless they say otherwise.
 
     Raises ValueError for a setting that has its own argument, ConfigError (a ValueError too) for a wrong setting, and
     StartFailed at `start`, each with the reason in one line.
@@ -97,6 +100,7 @@ class Tenure:
         settings: Mapping[str, object] | None = None,
         *,
         data_dir: Path | str | None = None,
+        seed: int | None = None,
         clock: Callable[[asyncio.AbstractEventLoop], Clock] = LoopClock,
         timeout: float = TIMEOUT_S,
     ) -> None:
@@ -105,14 +109,20 @@ class Tenure:
         self.requests = Requests()
         self.history = History()
         self._settings = _settings(topics or {}, settings or {}, self.data_dir)
-        self._make_clock = clock
+        self._fresh_id = random_id if seed is None else _seeded_id(seed)
+        self._make_real_clock = clock
+        self._ahead = AT_REAL_TIME
+        self._faults = Faults(on_kill=self._kill_soon)
+        self.faults = PlannedFaults(self._faults, self._do_if_running, can_kill=self.data_dir is not None)
         self._config: Config = load(sets=[f"listeners=PLAINTEXT://{HOST}:0", *self._settings])[0]
         self._log = _Tail()
         self._port = 0
+        self._changing = Lock()
+        self._was_killed = Event()
         self._thread: LoopThread | None = None
-        self._server: Server
-        self._events: Events
+        self._control: Control
         self._groups: dict[str, Group] = {}
+        self._filled: list[Members] = []
 
     def __enter__(self) -> Self:
         return self.start()
@@ -122,21 +132,29 @@ class Tenure:
     ) -> None:
         self.stop()
 
+    # The server.
+
     def start(self) -> Self:
         """Start the server, at the port that it had before. It accepts requests when this returns."""
-        assert self._thread is None, "it runs already"
-        thread = LoopThread("tenure")
-        try:
-            thread.run(self._start())
-        except BaseException:
-            thread.end()
-            raise
-        self._thread = thread
+        with self._changing:
+            assert self._thread is None, "it runs already"
+            thread = LoopThread("tenure")
+            try:
+                thread.run(self._start())
+            except BaseException:
+                thread.end()
+                raise
+            self._was_killed.clear()
+            self._thread = thread
         return self
 
     def stop(self) -> None:
-        """Stop the server in order: what it was asked to write is written. A second stop does nothing."""
-        self._end(Server.stop)
+        """Stop scripted members, then the server in order: what it was asked to write is written.
+
+        A second stop does nothing.
+        """
+        self._stop_filled()
+        self._end(Control.stop)
 
     def kill(self) -> None:
         """End the server as if its process were killed: no client gets an answer or a farewell.
@@ -146,7 +164,18 @@ class Tenure:
         """
         if self.data_dir is None:
             raise ValueError("kill() needs a data folder: Tenure(data_dir=...)")
-        self._end(_kill)
+        self._end(Control.kill)
+        self._was_killed.set()
+
+    def wait_until_killed(self, timeout: float | None = None) -> None:
+        """Wait until a planned fault has killed the server; `start` brings it back.
+
+        timeout: in seconds, by default that of Tenure. Raises AssertionError after it.
+        """
+        __tracebackhide__ = True
+        within_s = self.timeout if timeout is None else timeout
+        if not self._was_killed.wait(within_s):
+            raise AssertionError(f"nothing killed the server within {within_s:g} s; planned:\n{self.faults}")
 
     @property
     def is_running(self) -> bool:
@@ -168,12 +197,14 @@ class Tenure:
     def client(self) -> Client:
         """A client of the server without a socket (coordinator.client); `requests` doesn't count what it sends."""
         self._running()
-        return self._server.in_process().open()
+        return self._control.server.in_process().open()
 
     def create_topic(self, name: str, partitions: int = 1) -> None:
         """Create a topic. Raises Refused if there is one with that name, or the name is none."""
         with self.client() as client:
             create_topic(client, name, partitions)
+
+    # Groups.
 
     def group(self, group_id: str) -> Group:
         """The group with this id, whether it exists yet or not; the same object each time."""
@@ -188,76 +219,98 @@ class Tenure:
 
     def look(self, group_id: str) -> Look:
         """A group at one moment, once all that it answered is durable. The history is complete up to then."""
-        looked: Look = self._running().call(partial(self._look, group_id))
+        looked: Look = self._running().call(partial(self._control.look, group_id))
         return looked
 
     def flush(self) -> None:
         """Bring the history up to now."""
-        self._running().call(self._flush)
+        self.do(Control.flush)
+
+    def do(self, work: Callable[[Control], Result]) -> Result:
+        """Call `work` on the server's thread with all that a test may do there, and return its result."""
+        return self._running().do(lambda: work(self._control))
+
+    def keep(self, members: Members) -> None:
+        """Stop scripted members when the server stops."""
+        self._filled.append(members)
+
+    # Time.
+
+    def advance(self, seconds: float, unheard: Collection[tuple[str, str]] = ()) -> None:
+        """Let the server's time jump ahead; members whose clients are alive stay (coordinator.testing.clock).
+
+        unheard: members, as (group id, instance id or member id), that the jump may expire although they live. Raises
+        LookupError if there is no such member.
+        """
+        self._running().run(self._control.sessions.advance(round(seconds * 1000), unheard))
+
+    def freeze(self) -> None:
+        """Let the server's time stand still, but for `advance`, until `thaw`."""
+        self.do(lambda control: control.clock.freeze())
+
+    def thaw(self) -> None:
+        """Let the server's time go on from where it stands."""
+        self.do(lambda control: control.clock.thaw())
+
+    def end_test(self) -> None:
+        """Take back what a test planned: faults, a frozen time, silenced and scripted members. All else stays."""
+        self._stop_filled()
+        self.faults.clear()
+        if self.is_running:
+            self.thaw()
+            self.do(lambda control: control.sessions.hear_all())
+
+    # Threads.
 
     def _running(self) -> LoopThread:
         if self._thread is None:
             raise NotRunning("the server doesn't run: start() it")
         return self._thread
 
-    def _end(self, end: Callable[[Server], Any]) -> None:
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            try:
-                thread.run(self._ended(end))
-            finally:
-                thread.end()
+    def _do_if_running(self, work: Callable[[], None]) -> None:
+        """Call `work` on the server's thread, or here if there is none."""
+        with self._changing:
+            if self._thread is None:
+                work()
+            else:
+                self._thread.do(work)
+
+    def _stop_filled(self) -> None:
+        while self._filled:
+            self._filled.pop().stop()
+
+    def _end(self, end: Callable[[Control], Coroutine[Any, Any, None]]) -> None:
+        with self._changing:
+            thread, self._thread = self._thread, None
+            if thread is not None:
+                self._ahead = self._control.clock.ahead
+                try:
+                    thread.run(end(self._control))
+                finally:
+                    thread.end()
 
     # On the server's thread.
 
+    def _kill_soon(self) -> None:
+        """A planned fault kills the server."""
+        Thread(target=self.kill, name="tenure kill").start()
+
     async def _start(self) -> None:
-        clock = self._make_clock(asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        clock = KitClock(loop, self._make_real_clock(loop), self._ahead)
         self._config = config = load(sets=[f"listeners=PLAINTEXT://{HOST}:{self._port}", *self._settings])[0]
-        self._events = Events(clock, Lines(self._log, config.log_format, config.node_id, clock))
-        self._server = Server(
+        self._control = Control(
             config,
-            clock=clock,
+            clock,
+            self._faults,
+            self.history,
+            self.requests,
             opened=open_store if self.data_dir is not None else partial(in_memory, _engine(config)),
             log=self._log,
-            on_notes=self._events.take,
-            around=self.requests.around,
+            fresh_id=self._fresh_id,
         )
-        await self._server.start()
-        self._events.start(self.history.write, self._server.connections.has)
-        self._port = self._server.address[1]
-        await self._server.loaded.wait()
-
-    async def _ended(self, end: Callable[[Server], Any]) -> None:
-        await end(self._server)
-        self._events.stop(lambda: None)
-
-    def _look(self, group_id: str, future: Future[Look]) -> None:
-        partition = self._server.runtime.partition_of(group_id)
-        group = partition.coordinator.groups.get(group_id)
-        generation = 0 if group is None else group.generation
-        offsets = {} if group is None else group.offsets
-        committed = {(topic, index): held.offset for topic, by in offsets.items() for index, held in by.items()}
-
-        def deliver(described: DescribeGroupsResponse.DescribedGroup) -> None:
-            self._events.flush()
-            future.set_result(Look(described, generation, committed, len(self.history)))
-
-        partition.submit(group_id, DescribeGroup(_Answer(deliver), VERSION, group_id, waiting=True))
-
-    def _flush(self, future: Future[None]) -> None:
-        self._events.flush()
-        future.set_result(None)
-
-
-class _Answer(Reply):
-    """Passes the answer on."""
-
-    def __init__(self, deliver: Callable[[Any], None]) -> None:
-        self._deliver = deliver
-
-    def deliver(self, body: Any) -> None:
-        """See Reply."""
-        self._deliver(body)
+        await self._control.start()
+        self._port = self._control.server.address[1]
 
 
 class _Tail(io.StringIO):
@@ -274,12 +327,6 @@ class _Tail(io.StringIO):
     @property
     def text(self) -> str:
         return "".join(self._lines.copy())
-
-
-async def _kill(server: Server) -> None:
-    server.connections.stop()
-    server.connections.abort()
-    await server.stop()
 
 
 def _engine(config: Config) -> MemoryEngine:
@@ -300,3 +347,9 @@ def _settings(topics: Mapping[str, int], settings: Mapping[str, object], data_di
 def _text(value: object) -> str:
     """The value of a setting as a properties file has it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _seeded_id(seed: int) -> Callable[[], str]:
+    """Makes the same texts of UUIDs for the same seed."""
+    chance = random.Random(seed)  # noqa: S311 - a test's chance is no secret
+    return lambda: str(UUID(int=chance.getrandbits(128), version=4))

@@ -39,14 +39,13 @@ PAGE = re.compile(r"HTTP: (\S+)")
 LOCKED = re.compile(r"^[a-z0-9-]+==\S+", re.MULTILINE)
 
 TEST_OF_A_USER = """
-from coordinator.testing.members import fill
-
 def test_a_restart_moves_nothing(tenure):
     tenure.create_topic("orders", partitions=12)
-    with fill(tenure.bootstrap_servers, "workers", 3, topics=["orders"]) as members:
-        generation = members.wait_until_seated()
+    members = tenure.group("workers").fill(3, topics=["orders"])
+    group = tenure.group("workers").wait_until_stable(members=3)
+    with group.no_rebalance():
         members.restart(0)
-        assert members.wait_until_seated() == generation
+        group.wait_until(restarts=1)
 """
 
 
@@ -215,9 +214,8 @@ def test_the_extra_audit_audits(wheel: Path, tmp_path: Path) -> None:
     assert {".html", ".parquet"} <= {path.suffix for path in (environment.empty / "found").rglob("*")}
 
 
-def test_the_extra_testing_brings_its_fixture(wheel: Path, metadata: Message, tmp_path: Path) -> None:
-    """With the extra `testing`, if the wheel has it, pytest finds the fixture `tenure` by itself."""
-    if "testing" in metadata.get_all("Provides-Extra", []):
-        environment = Environment(tmp_path, wheel, "[testing]")
-        (environment.empty / "test_user.py").write_text(TEST_OF_A_USER)
-        assert "1 passed" in environment.run("python", "-m", "pytest", "-q")
+def test_the_extra_testing_brings_its_fixture(wheel: Path, tmp_path: Path) -> None:
+    """With the extra `testing`, pytest finds the fixture `tenure` by itself."""
+    environment = Environment(tmp_path, wheel, "[testing]")
+    (environment.empty / "test_user.py").write_text(TEST_OF_A_USER)
+    assert "1 passed" in environment.run("python", "-m", "pytest", "-q")

@@ -21,8 +21,6 @@ from coordinator.log.segments.disk import Disk
 from coordinator.log.topics.list import TopicsFile
 from coordinator.server.app import Server, StartFailed, random_id
 from coordinator.server.telemetry.note_lines import Noted
-from coordinator.server.wire.connection import Connection
-from coordinator.server.wire.listener import Dispatch
 from protocol.messages import (
     ApiVersionsRequest,
     CreateTopicsRequest,
@@ -245,28 +243,18 @@ async def test_a_cut_tail_is_logged() -> None:
         assert "an interrupted write, or damage to the last batch" in line["message"]
 
 
-async def test_a_test_kit_gets_notes_and_frames(tmp_path: Path) -> None:
-    """Durable notes go to `on_notes` behind their lines, and `around` stands between connections and dispatch."""
+async def test_a_test_kit_gets_notes(tmp_path: Path) -> None:
+    """Durable notes go to `on_notes` behind their lines."""
     heard: list[str] = []
-    frames: list[bytes] = []
 
     def on_notes(noted: Sequence[Noted]) -> None:
         for each in noted:
             heard.extend(type(note).__name__ for note in each.notes)
             assert len(running.serving.events("rebalance_started")) == heard.count("RebalanceStarted")
 
-    def around(dispatch: Dispatch) -> Dispatch:
-        def kept(connection: Connection, frame: bytes) -> bytes | list[bytes] | None:
-            frames.append(frame)
-            return dispatch(connection, frame)
-
-        return kept
-
-    running = Running(config_in(tmp_path / "data"), on_notes=on_notes, around=around)
+    running = Running(config_in(tmp_path / "data"), on_notes=on_notes)
     async with running as server:
-        before = len(frames)
         await seat(await server.peer(), "g", "i")
-        assert len(frames) == before + 2
         assert heard.count("RebalanceStarted") == heard.count("RebalanceEnded") == 1
 
 

@@ -27,6 +27,8 @@ def test_work_runs_on_the_thread_and_its_outcome_comes_back() -> None:
 
         assert thread.call(name) == "of-a-test"
 
+        assert thread.do(lambda: threading.current_thread().name) == "of-a-test"
+
         def fail(_: Future[None]) -> None:
             raise LookupError("nothing")
 

@@ -116,6 +116,29 @@ def test_a_failed_test_has_the_timeline_of_each_group_that_it_touched(tmp_path: 
     assert "coordinator/testing" not in output
 
 
+def test_a_fault_that_never_fired_is_told(tmp_path: Path) -> None:
+    """As a warning, which a run may make an error; a failed test shows the plan, so that it can be repeated."""
+    output = run(
+        tmp_path,
+        """
+        def test_that_misses(tenure, tenure_session):
+            tenure.faults.add("SyncGroup -> disconnect")
+            tenure_session.faults.add("Heartbeat -> delay 5")
+
+        def test_after_it(tenure_session):
+            assert list(tenure_session.faults) == []
+
+        def test_that_fails(tenure):
+            tenure.faults.add("* client_id=one -> delay 5")
+            assert False
+        """,
+    )
+    assert "1 failed, 2 passed, 3 warnings" in output, output
+    assert "FaultNeverFired: this planned fault never fired: SyncGroup -> disconnect" in output
+    assert "FaultNeverFired: this planned fault never fired: Heartbeat -> delay 5" in output
+    assert re.search(r"-+ Tenure: faults \(127\.0\.0\.1:\d+\) -+\nfired 0: \* client_id=one -> delay 5", output)
+
+
 def test_two_processes_run_side_by_side(tmp_path: Path) -> None:
     """With pytest-xdist each worker has servers of its own, and sections come through."""
     output = run(

@@ -16,8 +16,10 @@ from coordinator.log.segments.disk import Disk
 from coordinator.server.app import StartFailed
 from coordinator.server.clock import LoopClock
 from coordinator.testing import NotRunning, Tenure, assert_no_rebalance
+from coordinator.testing.faults import error, kill
 from protocol.messages import MetadataRequest, ProduceRequest
 from protocol.records.batch import Record, encode_batch
+from schemas.errors import ErrorCode
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Closed, Connection
 from tests.support.scripted import Member, hang_up, settle
@@ -231,3 +233,149 @@ async def test_an_async_test_waits_beside_its_loop(server: Tenure) -> None:
     group = await waiting
     assert group.state == "Stable"
     hang_up()
+
+
+# Time.
+
+
+def test_an_hour_passes_at_once(server: Tenure, member: Join) -> None:
+    """Members whose clients are alive stay, one that the test names expires, and the others go on."""
+    one, other = member("one", instance="one"), member("other", instance="other")
+    settle(one, other)
+    group = server.group("workers")
+    with group.no_rebalance():
+        server.advance(3_600)
+        assert len(group.members) == 2
+    before = group.rebalances
+    server.advance(3_600, [("workers", "other")])
+    (rebalance,) = group.rebalances[len(before) :]
+    assert rebalance.cause == "member_expired"
+    with pytest.raises(LookupError, match="no member nobody: it has one"):
+        server.advance(1, [("workers", "nobody")])
+
+
+def test_time_stands_still_and_goes_on_over_a_kill(tmp_path: Path) -> None:
+    """A server that starts again has the time of the one before it, frozen or not."""
+    with Tenure(data_dir=tmp_path / "data", timeout=WITHIN_S) as server:
+        server.freeze()
+        server.advance(1.5)
+        frozen_ms = server.do(lambda control: control.clock.ms())
+        server.kill()
+        server.start()
+        assert server.do(lambda control: control.clock.ms()) == frozen_ms
+        server.advance(3_600)
+        server.thaw()
+        server.kill()
+        server.start()
+        assert server.do(lambda control: control.clock.ms() - control.clock.real.ms()) > 3_500_000
+
+
+def test_a_member_is_expired_silenced_and_heard_again(server: Tenure, member: Join) -> None:
+    """Each by its instance id; a silenced member expires after its session timeout although its client is alive."""
+    one, other = member("one", instance="one"), member("other", instance="other")
+    settle(one, other)
+    group = server.group("workers")
+    group.silence("other")
+    group.hear("other")
+    server.advance(3_600)
+    assert len(group.members) == 2
+    group.silence("other")
+    assert other.heartbeat() == 0
+    server.advance(3_600)
+    group.wait_until(members=1)
+    group.expire("one")
+    group.wait_until(state="Empty")
+    assert group.rebalances[-1].causes == ("member_expired",) * 2
+
+
+# Faults.
+
+
+def test_a_planned_fault_happens(server: Tenure, member: Join) -> None:
+    """By text or as a value; a fault planned before the start counts too."""
+    (refused,) = server.faults.add("Heartbeat client_id=one nth=2 -> error REBALANCE_IN_PROGRESS")
+    one = member("one")
+    settle(one)
+    assert [one.heartbeat() for _ in range(3)] == [0, 27, 0]
+    assert (refused.seen, refused.fired) == (2, 1)
+    server.faults.clear()
+    assert list(server.faults) == []
+
+
+def test_a_fault_outlives_the_server(tmp_path: Path) -> None:
+    """It is planned before the start, and still there after a kill."""
+    server = Tenure(data_dir=tmp_path / "data", timeout=WITHIN_S)
+    server.faults.add(error(ErrorCode.COORDINATOR_NOT_AVAILABLE, "JoinGroup", times=2))
+    for _ in range(2):
+        server.start()
+        one = Member(port_of(server), "workers", "one", 5, instance="one")
+        one.send_join()
+        assert one.receive_join().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        server.kill()
+    hang_up()
+    assert server.faults.never_fired == []
+
+
+def test_a_fault_kills_the_server_between_a_record_and_its_answer(tmp_path: Path) -> None:
+    """The member gets no answer, and the server that comes back has its seat."""
+    with Tenure(data_dir=tmp_path / "data", timeout=WITHIN_S) as server:
+        server.faults.add(kill("SyncGroup"))
+        with pytest.raises(AssertionError, match="nothing killed the server within 0 s; planned:\nSyncGroup -> kill"):
+            server.wait_until_killed(timeout=0)
+        one = Member(port_of(server), "workers", "one", 5, instance="one")
+        one.send_join()
+        assert one.receive_join().error_code == 0
+        one.send_sync({one.member_id: "one"})
+        with pytest.raises((ConnectionResetError, Closed)):
+            one.connection.receive_frame()
+        server.wait_until_killed()
+        assert not server.is_running
+        server.start()
+        assert server.group("workers").state == "Stable"
+    hang_up()
+
+
+# Scripted members.
+
+
+def test_a_group_is_filled_with_members_without_clients(server: Tenure) -> None:
+    """They join, have seats, and end with the server."""
+    members = server.group("workers").fill(5, topics=["t"], client_id="worker")
+    generation = members.wait_until_seated(within_s=WITHIN_S)
+    group = server.group("workers").wait_until_stable(members=5)
+    assert group.generation == generation
+    assert sorted(group.assignment) == [f"worker-{index}" for index in range(5)]
+    server.stop()
+    with pytest.raises(RuntimeError, match="stopped"):
+        members.restart(0)
+
+
+def test_after_a_test_all_that_it_planned_is_taken_back(server: Tenure) -> None:
+    """Faults, frozen time, silenced and scripted members; groups stay."""
+    members = server.group("workers").fill(1, client_id="worker")
+    members.wait_until_seated(within_s=WITHIN_S)
+    server.faults.add("JoinGroup -> disconnect")
+    server.freeze()
+    server.group("workers").silence("worker-0")
+    server.end_test()
+    assert list(server.faults) == []
+    assert not server.do(lambda control: control.clock.is_frozen)
+    assert server.group("workers").generation == 1
+    with pytest.raises(RuntimeError, match="stopped"):
+        members.leave(0)
+    server.advance(40)
+    assert len(server.group("workers").members) == 1
+
+
+def test_a_seed_repeats_member_ids() -> None:
+    """Two runs with one seed give the same ids, another seed gives others."""
+
+    def member_id(seed: int) -> str:
+        with Tenure(seed=seed) as server:
+            one = Member(port_of(server), "workers", "one", 5)
+            settle(one)
+            hang_up()
+            return one.member_id
+
+    first, again, other = member_id(7), member_id(7), member_id(8)
+    assert first == again != other

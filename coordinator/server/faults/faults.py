@@ -229,9 +229,8 @@ class Faults:
         connection.may_short_cut = self._may_short_cut
         asked = Asked(api_key, version, client_id, frame, offset, self._runtime)
         first, last = api_schema(api_key).VERSIONS
-        if not first <= version <= last:  # an ApiVersions that only dispatch can answer
-            return UNTOUCHED
-        fault = self._due(asked)
+        # Only dispatch can answer an ApiVersions of an unknown version.
+        fault = self._due(asked) if first <= version <= last else None
         for watch in self._watches:
             watch(connection, asked, fault)
         if fault is None:

@@ -1,0 +1,123 @@
+"""One run of the server, from its start to its stop or kill, and all that a test may do to it on the way.
+
+The server's time is a `KitClock`. Requests are seen, counted and changed by `Faults`, which outlives the run, as the
+history and the counts of requests do. The queue of events goes by the real time: what happened is told also while the
+time stands still.
+
+House rule: everything here runs on the loop's thread; `Tenure` brings it there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from coordinator.group.events import DescribeGroup
+from coordinator.server.app import Server, random_id
+from coordinator.server.runtime.replies import Reply
+from coordinator.server.telemetry.event_queue import Events
+from coordinator.server.telemetry.lines import Lines
+from coordinator.testing.clock import Sessions
+from coordinator.testing.values import Look
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future
+    from typing import TextIO
+
+    from coordinator.config import Config
+    from coordinator.log.store import OpenStore
+    from coordinator.server.faults.faults import Faults
+    from coordinator.testing.clock import KitClock
+    from coordinator.testing.history import History
+    from coordinator.testing.requests import Requests
+    from protocol.messages import DescribeGroupsResponse
+
+DESCRIBE_VERSION = 6
+"""The version of DescribeGroups that tells a group without members from no group."""
+
+
+class Control:
+    """See the module. server, clock, sessions: those of this run. The arguments are those of `Server`."""
+
+    def __init__(
+        self,
+        config: Config,
+        clock: KitClock,
+        faults: Faults,
+        history: History,
+        requests: Requests,
+        *,
+        opened: OpenStore,
+        log: TextIO,
+        fresh_id: Callable[[], str] = random_id,
+    ) -> None:
+        self.clock = clock
+        self._history = history
+        self._events = Events(clock.real, Lines(log, config.log_format, config.node_id, clock))
+        self.server = Server(
+            config,
+            clock=clock,
+            clients_clock=clock.real,
+            fresh_id=fresh_id,
+            opened=opened,
+            log=log,
+            on_notes=self._events.take,
+            faults=faults,
+        )
+        self.sessions = Sessions(self.server, faults, clock)
+        self._count_no_more = faults.watch(requests.see)
+
+    async def start(self) -> None:
+        """Start the server and wait until its log is loaded. Raises StartFailed."""
+        try:
+            await self.server.start()
+        except BaseException:
+            self._look_away()
+            raise
+        self._events.start(self._history.write, self.server.connections.has)
+        await self.server.loaded.wait()
+
+    async def stop(self) -> None:
+        """Stop the server in order."""
+        self._look_away()
+        await self.server.stop()
+        self._events.stop(lambda: None)
+
+    async def kill(self) -> None:
+        """Stop it without another byte to a client."""
+        self.server.connections.stop()
+        self.server.connections.abort()
+        await self.stop()
+
+    def _look_away(self) -> None:
+        self.sessions.close()
+        self._count_no_more()
+
+    def look(self, group_id: str, future: Future[Look]) -> None:
+        """Give `future` a look at a group, once all that the group answered is durable."""
+        partition = self.server.runtime.partition_of(group_id)
+        group = partition.coordinator.groups.get(group_id)
+        generation = 0 if group is None else group.generation
+        offsets = {} if group is None else group.offsets
+        committed = {(topic, index): held.offset for topic, by in offsets.items() for index, held in by.items()}
+
+        def deliver(described: DescribeGroupsResponse.DescribedGroup) -> None:
+            self._events.flush()
+            future.set_result(Look(described, generation, committed, len(self._history)))
+
+        partition.submit(group_id, DescribeGroup(_Answer(deliver), DESCRIBE_VERSION, group_id, waiting=True))
+
+    def flush(self) -> None:
+        """Bring the history up to now."""
+        self._events.flush()
+
+
+class _Answer(Reply):
+    """Passes the answer on."""
+
+    def __init__(self, deliver: Callable[[Any], None]) -> None:
+        self._deliver = deliver
+
+    def deliver(self, body: Any) -> None:
+        """See Reply."""
+        self._deliver(body)
