@@ -45,7 +45,7 @@ TOPICS = f"a:{PARTITIONS},b:{PARTITIONS}"
 """The topics that the server has to have, as tenure.topics."""
 
 GROUPS = 4
-"""Each player has this many groups."""
+"""A player has this many groups, unless a test says otherwise."""
 
 
 class Seat(NamedTuple):
@@ -109,13 +109,13 @@ class Promises:
 
 
 class Player:
-    """Plays some groups; `name` sets its groups and topics apart from other players'.
+    """Plays so many groups; `name` sets its groups and topics apart from other players'.
 
     answered: called after each answer.
     """
 
-    def __init__(self, name: str, chance: Random, answered: Callable[[], None]) -> None:
-        self.groups = [Promises(f"{name}-{number}") for number in range(GROUPS)]
+    def __init__(self, name: str, chance: Random, answered: Callable[[], None], groups: int = GROUPS) -> None:
+        self.groups = [Promises(f"{name}-{number}") for number in range(groups)]
         self.topics: set[str] = set()
         self._topic_under_way: str | None = None
         self._name = name

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -20,16 +21,22 @@ from random import Random
 import pytest
 
 from coordinator.log.embedded.engine import EmbeddedEngine
+from coordinator.log.embedded.journal import JOURNAL_SIZE_MIN
+from coordinator.log.segments.journal import WINDOWS_AT, journal_path
 from tests.log.appender import WINDOW
 from tests.log.calls import Events, numbers_of, opened
-from tests.log.promises import TOPICS, Player
+from tests.log.promises import GROUPS, TOPICS, Player
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Closed, Connection
 from tests.support.tenure import ServerFailed, Tenure
 
 ROOT = Path(__file__).parents[2]
-ROUNDS = 200 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 20
-
+IS_NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
+ROUNDS = 200 if IS_NIGHTLY else 20
+SPREAD_ROUNDS = 100 if IS_NIGHTLY else 5
+SEQUENCE = struct.Struct(">Q")
+SEQUENCE_AT = WINDOWS_AT + 12
+"""Where a file of the journal has the number of its first window."""
 
 SETTINGS: dict[str, str | int] = {
     "group.initial.rebalance.delay.ms": 0,
@@ -43,13 +50,16 @@ SETTINGS: dict[str, str | int] = {
 
 
 class Load:
-    """Players under whom the test kills a server, and the number of answers that they got."""
+    """Players under whom the test kills a server, and the number of answers that they got.
 
-    def __init__(self, chance: Random) -> None:
+    groups: of each player.
+    """
+
+    def __init__(self, chance: Random, players: int = 6, groups: int = GROUPS) -> None:
         self._chance = chance
         self._answers = 0
         self._answered = threading.Condition()
-        self.players = [Player(f"p{number}", Random(chance.random()), self._count) for number in range(6)]
+        self.players = [Player(f"p{number}", Random(chance.random()), self._count, groups) for number in range(players)]
 
     def _count(self) -> None:
         with self._answered:
@@ -111,7 +121,7 @@ def test_killed_server(tmp_path: Path, journal: bool) -> None:
     """
     chance = Random(7)
     load = Load(chance)
-    settings = {**SETTINGS, "tenure.journal.enable": str(journal).lower(), "tenure.journal.bytes": 65_536}
+    settings = {**SETTINGS, "tenure.journal.enable": str(journal).lower(), "tenure.journal.bytes": JOURNAL_SIZE_MIN}
     server = Tenure(settings, directory=tmp_path)
     start_s = 1.0
     try:
@@ -128,6 +138,32 @@ def test_killed_server(tmp_path: Path, journal: bool) -> None:
         server.start()
         load.check(server)
         assert server.count("compacted") >= ROUNDS // 4
+        assert server.count("partition_damaged") == server.count("log_failed") == 0
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize(("players", "groups"), [(1, 1), (5, 2), (10, 5)], ids=["1 group", "10 groups", "50 groups"])
+def test_killed_between_checkpoints(tmp_path: Path, players: int, groups: int) -> None:
+    """However many of 50 partitions share a journal, a server keeps everything acknowledged after each kill.
+
+    The journal has the smallest size, so that its files are written anew, behind checkpoints, in each round.
+    """
+    chance = Random(players)
+    load = Load(chance, players, groups)
+    settings = {**SETTINGS, "offsets.topic.num.partitions": 50, "tenure.journal.bytes": JOURNAL_SIZE_MIN}
+    server = Tenure(settings, directory=tmp_path)
+    written_anew = 0
+    try:
+        for _ in range(SPREAD_ROUNDS):
+            server.start()
+            load.check(server)
+            load.run(server, chance.randint(100, 600), compacts=False)
+            path = journal_path(server.data_dir, 1, 0)
+            written_anew += SEQUENCE.unpack_from(path.read_bytes(), SEQUENCE_AT)[0] > 1
+        server.start()
+        load.check(server)
+        assert written_anew > SPREAD_ROUNDS // 2
         assert server.count("partition_damaged") == server.count("log_failed") == 0
     finally:
         server.close()

@@ -181,7 +181,7 @@ class Journal:
         try:
             if not self._must_recover and (self._has_failed or any(self._files)):
                 self.settle()
-        except (OSError, Damaged):
+        except OSError:
             self._close_files()
 
     # Appends.
@@ -199,12 +199,9 @@ class Journal:
         """
         if self._must_recover:
             raise OSError(0, "the journal of the last run isn't recovered yet")
-        try:
-            if self._has_failed:
-                self.settle()
-            return self._has_room(size)
-        except Damaged as damage:
-            raise OSError(0, str(damage)) from damage
+        if self._has_failed:
+            self.settle()
+        return self._has_room(size)
 
     def _has_room(self, size: int) -> bool:
         file = self._files[self._current]
@@ -446,11 +443,8 @@ class Journal:
         except (OSError, Damaged) as error:
             self._availability.failed(own.partition, reason(error))
             segment, position, data = own.log.behind()
-            try:
-                extent = Extent(own.partition, segment.base_offset, position, [data])
-                leave(self._disk, self._data_dir, own.partition, [extent])
-            except Damaged as damage:
-                raise OSError(0, str(damage)) from damage
+            extent = Extent(own.partition, segment.base_offset, position, [data])
+            leave(self._disk, self._data_dir, own.partition, [extent])
             own.log.forget_behind()
 
     def end(self, own: Owned) -> None:

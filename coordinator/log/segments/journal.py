@@ -4,7 +4,8 @@ An engine writes each window of appends to its journal first (embedded/journal.p
 module is what recovery and readers of a folder need. Files, in the data folder:
 
     .journal-1.0  .journal-1.1    of node 1, written in turn, each from its front to its end and then anew
-    .journal-left-7               what partition 7's segment could not take yet; its next load takes it
+    .journal-left-7.0             what partition 7's segment could not take yet, each time in a file of its own; its
+                                  next load takes it
 
 A file begins with a page of its own: magic, CRC, salt. Windows follow, each at the start of a page and filled up with
 zeros, so no page holds bytes of two windows. A window is a head, a table, and the batches:
@@ -19,6 +20,11 @@ sequence number is the last, or nothing of a later one was acknowledged. It says
 needed: the segments have durably what came before. From there to it, each window must be whole. A window among them
 that isn't is damage: its extents with a wrong CRC if its head is whole, else all. Behind the last window, whatever
 pages of a write got to the disk, nothing counts.
+
+A last window that was durable and changed later looks like a torn one. A segment may know better: a log writes to its
+segment only when the window is durable. So one extent of the window that stands whole in its segment proves that all of
+the window was durable. Then it counts: a segment's bytes take the place of an extent with a wrong CRC, and an extent
+that neither of them has is damage. Without such a proof, or with a damaged head, the window is dropped.
 
 **Redo.** An extent says which bytes stand where in which segment. A segment only grows, and the position of a batch
 never changes while its segment is the newest. An engine syncs a segment before the next one begins. So extents of the
@@ -62,7 +68,7 @@ _COVERED_AT = 12
 _NAME = re.compile(r"\.journal-(\d+)\.([01])")
 _UNFINISHED = re.compile(r"\.journal-.*\.new")
 _last_read: dict[tuple[tuple[Path, int, int], ...], Contents] = {}
-_LEFT_NAME = re.compile(r"\.journal-left-(\d+)")
+_LEFT_NAME = re.compile(r"\.journal-left-(\d+)\.(\d+)")
 
 EXTENT_SIZE = _EXTENT.size
 """Bytes that an extent takes beside its batches."""
@@ -81,8 +87,12 @@ class Extent(NamedTuple):
     is_damaged: bool = False
 
 
-class _Window(NamedTuple):
-    """A window with a whole head. wrong: the positions of damaged extents, by partition."""
+class Window(NamedTuple):
+    """A window with a whole head. size: in bytes, without the zeros behind it.
+
+    sums: bytes and CRC of each extent, as its head has them; the CRCs begin with `seed`. wrong: where damaged extents
+    are, by partition.
+    """
 
     path: Path
     position: int
@@ -90,27 +100,27 @@ class _Window(NamedTuple):
     needed: int
     size: int
     extents: list[Extent]
+    sums: list[tuple[int, int]]
+    seed: int
     wrong: dict[int, int]
 
-
-class Torn(NamedTuple):
-    """A last window that isn't whole: nothing of it was acknowledged."""
-
-    file: Path
-    position: int
-    size: int
+    def damage_of(self, partition: int) -> Damaged:
+        """The error for a partition with a damaged extent."""
+        reason = f"the checksum of partition {partition}'s batches is wrong"
+        return Damaged(str(self.path), self.wrong[partition], reason)
 
 
 class Contents(NamedTuple):
     """The needed content of a journal: extents by partition, in order; the damage of a partition with a damaged one.
 
-    paths: the files, the one with the newest windows first.
+    paths: the files, the one with the newest windows first. torn: a last window with a damaged extent; `extents` has
+    nothing of it.
     """
 
     paths: list[Path]
     extents: dict[int, list[Extent]]
     damaged: dict[int, Damaged]
-    torn: Torn | None
+    torn: Window | None
 
 
 def journal_path(data_dir: Path, node_id: int, number: int) -> Path:
@@ -118,9 +128,9 @@ def journal_path(data_dir: Path, node_id: int, number: int) -> Path:
     return data_dir / f".journal-{node_id}.{number}"
 
 
-def left_path(data_dir: Path, partition: int) -> Path:
-    """Return the path of the file with what is left for a partition."""
-    return data_dir / f".journal-left-{partition}"
+def left_path(data_dir: Path, partition: int, number: int) -> Path:
+    """Return the path of a file with what is left for a partition; the numbers count up from 0."""
+    return data_dir / f".journal-left-{partition}.{number}"
 
 
 def padded(size: int) -> int:
@@ -182,14 +192,45 @@ def read_files(disk: Disk, paths: Sequence[Path]) -> Contents:
             raise _damage(paths, windows, sequence)
         for extent in window.extents:
             contents.extents.setdefault(extent.partition, []).append(extent)
-        for partition, position in window.wrong.items():
-            reason = f"the checksum of partition {partition}'s batches is wrong"
-            contents.damaged.setdefault(partition, Damaged(str(window.path), position, reason))
-    torn = by_sequence.get(newest + 1)
-    return contents._replace(torn=Torn(torn.path, torn.position, torn.size)) if torn else contents
+        for partition in window.wrong:
+            contents.damaged.setdefault(partition, window.damage_of(partition))
+    return contents._replace(torn=by_sequence.get(newest + 1))
 
 
-def _damage(paths: Sequence[Path], windows: Iterable[_Window], sequence: int) -> Damaged:
+def _with_last(disk: Disk, data_dir: Path, contents: Contents) -> Contents:
+    """Let a last window with a damaged extent count if a segment proves that it was durable; see the module."""
+    window = contents.torn
+    if window is None:
+        return contents
+    pairs = zip(window.extents, window.sums, strict=True)
+    there = [_in_segment(disk, data_dir, extent, *sums, window.seed) for extent, sums in pairs]
+    if not any(there):
+        return contents
+    extents = {partition: list(found) for partition, found in contents.extents.items()}
+    damaged = dict(contents.damaged)
+    for extent, data in zip(window.extents, there, strict=True):
+        found = extent._replace(data=[data], is_damaged=False) if data else extent
+        if found.is_damaged:
+            damaged.setdefault(extent.partition, window.damage_of(extent.partition))
+        extents.setdefault(extent.partition, []).append(found)
+    return contents._replace(extents=extents, damaged=damaged, torn=None)
+
+
+def _in_segment(disk: Disk, data_dir: Path, extent: Extent, size: int, crc: int, seed: int) -> bytes:
+    """The bytes of an extent if they stand whole in its segment, else nothing; an unreadable segment has none."""
+    data = b""
+    with suppress(OSError):
+        descriptor = disk.open_to_read(
+            segment_at(partition_folder(data_dir, extent.partition), extent.base_offset).path
+        )
+        try:
+            data = disk.read(descriptor, size, extent.position)
+        finally:
+            disk.close(descriptor)
+    return data if len(data) == size and crc32c(data, seed) == crc else b""
+
+
+def _damage(paths: Sequence[Path], windows: Iterable[Window], sequence: int) -> Damaged:
     """The error for a window that is missing; it names the place where its predecessor ends, if that is there."""
     for window in windows:
         if window.sequence == sequence - 1:
@@ -198,7 +239,7 @@ def _damage(paths: Sequence[Path], windows: Iterable[_Window], sequence: int) ->
     return Damaged(str(paths[-1]), WINDOWS_AT, f"window {sequence} is damaged or missing, and later ones follow")
 
 
-def _windows(disk: Disk, path: Path) -> Iterator[_Window]:
+def _windows(disk: Disk, path: Path) -> Iterator[Window]:
     """The windows of a file whose heads are whole, needed or not."""
     descriptor = disk.open_to_read(path)
     try:
@@ -230,7 +271,7 @@ def _read_all(disk: Disk, descriptor: int) -> bytes:
     return b"".join(parts)
 
 
-def _window(content: memoryview, start: int, seed: int, path: Path) -> _Window | None:
+def _window(content: memoryview, start: int, seed: int, path: Path) -> Window | None:
     magic, crc, sequence, needed, size, count = _WINDOW.unpack_from(content, start)
     data_at = _WINDOW.size + count * _EXTENT.size
     if magic != _WINDOW_MAGIC or not data_at <= size:
@@ -238,6 +279,7 @@ def _window(content: memoryview, start: int, seed: int, path: Path) -> _Window |
     if crc32c(content[start + _COVERED_AT : start + data_at], seed) != crc:
         return None
     extents: list[Extent] = []
+    sums: list[tuple[int, int]] = []
     wrong: dict[int, int] = {}
     at = start + data_at
     for number in range(count):
@@ -249,8 +291,9 @@ def _window(content: memoryview, start: int, seed: int, path: Path) -> _Window |
         if is_damaged:
             wrong.setdefault(partition, at)
         extents.append(Extent(partition, base_offset, position, [data], is_damaged))
+        sums.append((extent_size, extent_crc))
         at += extent_size
-    return _Window(path, start, sequence, needed, size, extents, wrong)
+    return Window(path, start, sequence, needed, size, extents, sums, seed, wrong)
 
 
 def node_files(disk: Disk, data_dir: Path) -> dict[int, list[Path]]:
@@ -263,8 +306,16 @@ def node_files(disk: Disk, data_dir: Path) -> dict[int, list[Path]]:
 
 
 def left_partitions(disk: Disk, data_dir: Path) -> list[int]:
-    """Return the partitions for which something is left in a file of its own."""
-    return sorted(int(found[1]) for found in map(_LEFT_NAME.fullmatch, disk.list_folder(data_dir)) if found)
+    """Return the partitions for which something is left in files of their own."""
+    return sorted(_left_numbers(disk, data_dir))
+
+
+def _left_numbers(disk: Disk, data_dir: Path) -> dict[int, list[int]]:
+    numbers: dict[int, list[int]] = {}
+    for found in map(_LEFT_NAME.fullmatch, disk.list_folder(data_dir)):
+        if found:
+            numbers.setdefault(int(found[1]), []).append(int(found[2]))
+    return numbers
 
 
 def discard(disk: Disk, paths: Iterable[Path]) -> None:
@@ -329,43 +380,45 @@ def _differs(disk: Disk, descriptor: int, position: int, data: bytes) -> bool:
 
 
 def leave(disk: Disk, data_dir: Path, partition: int, extents: Sequence[Extent]) -> None:
-    """Keep extents that a partition's segment can't take now, durably, for its next load. Raises Damaged, OSError."""
-    before = read_left(disk, data_dir, partition)
+    """Keep extents that a partition's segment can't take now, durably, for its next load. Raises OSError.
+
+    They get a file of their own: a former one may be damaged, and counts as it is.
+    """
     salt = os.urandom(16)
-    parts, _ = encode_window(salt, 1, 1, [*(before.extents.get(partition, ()) if before else ()), *extents])
-    replace_file(disk, left_path(data_dir, partition), b"".join([file_head(salt), *parts]))
+    parts, _ = encode_window(salt, 1, 1, extents)
+    number = max(_left_numbers(disk, data_dir).get(partition, ()), default=-1) + 1
+    replace_file(disk, left_path(data_dir, partition, number), b"".join([file_head(salt), *parts]))
 
 
-def read_left(disk: Disk, data_dir: Path, partition: int) -> Contents | None:
-    """Read what is left for a partition, None if nothing is. Raises Damaged, OSError."""
-    path = left_path(data_dir, partition)
-    if not path.exists():
-        return None
-    windows = list(_windows(disk, path))
-    if not windows:
-        raise Damaged(str(path), WINDOWS_AT, "a checksum is wrong")
-    (window,) = windows
-    reason = "the checksum of batches is wrong"
-    damaged = {number: Damaged(str(path), position, reason) for number, position in window.wrong.items()}
-    return Contents([path], {partition: window.extents}, damaged, None)
+def read_left(disk: Disk, data_dir: Path, partition: int) -> Contents:
+    """Read what is left for a partition, oldest first. Raises Damaged, OSError."""
+    numbers = sorted(_left_numbers(disk, data_dir).get(partition, ()))
+    contents = Contents([left_path(data_dir, partition, number) for number in numbers], {}, {}, None)
+    for path in contents.paths:
+        windows = list(_windows(disk, path))
+        if not windows:
+            raise Damaged(str(path), WINDOWS_AT, "a checksum is wrong")
+        (window,) = windows
+        if window.wrong:
+            contents.damaged.setdefault(partition, window.damage_of(partition))
+        contents.extents.setdefault(partition, []).extend(window.extents)
+    return contents
 
 
 def redo_left(disk: Disk, data_dir: Path, partition: int) -> None:
     """Give a partition what is left for it, if anything is. Raises Damaged, OSError."""
     left = read_left(disk, data_dir, partition)
-    if left is None:
-        return
     for damage in left.damaged.values():
         raise damage
-    redo(disk, data_dir, partition, left.extents[partition])
+    redo(disk, data_dir, partition, left.extents.get(partition, ()))
     discard(disk, left.paths)
 
 
 def journaled(disk: Disk, data_dir: Path, partition: int) -> list[Extent]:
     """Return what journals in a folder have for a partition, for a reader. Raises Damaged, OSError."""
-    left = read_left(disk, data_dir, partition)
-    found = [left] if left is not None else []
-    found += [_read_unchanged(disk, paths) for paths in node_files(disk, data_dir).values()]
+    found = [read_left(disk, data_dir, partition)]
+    for paths in node_files(disk, data_dir).values():
+        found.append(_with_last(disk, data_dir, _read_unchanged(disk, paths)))
     for contents in found:
         if partition in contents.damaged:
             raise contents.damaged[partition]
@@ -373,13 +426,17 @@ def journaled(disk: Disk, data_dir: Path, partition: int) -> list[Extent]:
 
 
 def _read_unchanged(disk: Disk, paths: Sequence[Path]) -> Contents:
-    """Read a journal, unless it was read last and hasn't changed: a reader asks for each partition."""
+    """Read a journal, unless it was read last and hasn't changed: a reader asks for each partition.
+
+    A torn window may be one that is being written, and the file's time tells nothing of its end.
+    """
     states = tuple((path, path.stat().st_ino, path.stat().st_mtime_ns) for path in paths)
     found = _last_read.get(states)
     if found is None:
         found = read_files(disk, paths)
         _last_read.clear()
-        _last_read[states] = found
+        if found.torn is None:
+            _last_read[states] = found
     return found
 
 
@@ -390,15 +447,15 @@ class Recovery(NamedTuple):
     partitions: list[int]
     size: int
     left: list[int]
-    torn: Torn | None
+    torn: Window | None
 
     def events(self) -> Iterator[tuple[str, dict[str, object]]]:
         """The facts for an operator: names, and fields."""
         counts = {"partitions": len(self.partitions), "size": self.size, "left": self.left}
         yield "journal_recovered", {"node": self.node_id, **counts}
         if self.torn is not None:
-            file, position, size = self.torn
-            yield "journal_cut", {"file": str(file), "position": position, "size": size}
+            torn = self.torn
+            yield "journal_cut", {"file": str(torn.path), "position": torn.position, "size": torn.size}
 
 
 def recover(disk: Disk, data_dir: Path, node_id: int | None = None) -> list[Recovery]:
@@ -414,7 +471,7 @@ def recover(disk: Disk, data_dir: Path, node_id: int | None = None) -> list[Reco
     for node, paths in node_files(disk, data_dir).items():
         if node_id not in (None, node):
             continue
-        contents = read_files(disk, paths)
+        contents = _with_last(disk, data_dir, read_files(disk, paths))
         left = []
         for partition, extents in contents.extents.items():
             try:

@@ -58,8 +58,8 @@ REPORTS = {
     "journal_cut": Report(
         Level.WARN,
         lambda _, said: (
-            f"{said['size']} bytes at {said['position']} of {said['file']} are no whole window: an interrupted write; "
-            "nothing of it was acknowledged"
+            f"{said['size']} bytes at {said['position']} of {said['file']} are no whole window: an interrupted write, "
+            "of which nothing was acknowledged, or damage to the last window. They are left out"
         ),
     ),
     "journal_left_out": Report(

@@ -16,6 +16,7 @@ from random import Random
 from typing import cast
 
 from coordinator.log.embedded.engine import EmbeddedEngine
+from coordinator.log.embedded.ownership import Owned
 from coordinator.log.engine import Damaged, EngineError, Ownership
 from coordinator.log.segments.disk import Disk
 from protocol.records.batch import Record
@@ -74,18 +75,34 @@ class Run:
         for number in range(first, first + windows):
             chosen = [each for each in range(len(self._partitions)) if chance.random() < 0.6]
             ready = [partition for partition in chosen if self.open(partition)]
-            self._window(number, {partition: chance.randrange(10, size_max) for partition in ready})
+            self.window(number, {partition: chance.randrange(10, size_max) for partition in ready})
             if chance.random() < 0.1 and self._loaded:
                 partition = chance.choice(sorted(self._loaded))
                 self._loaded.remove(partition)
                 self._engine.release(self._owns.pop(partition), partial(self._tell, -1))
                 self._next()
 
+    def roll(self, partition: int) -> None:
+        """Begin a new segment of a loaded partition, as compaction does, unless the engine has closed its log."""
+        log = cast("Owned", self._owns[partition]).log
+
+        def rolled(_outcome: object) -> None:
+            if log.is_open():
+                log.roll()
+            self._tell(partition)
+
+        self._engine.acquire(49, rolled)
+        self._next()
+        if not log.is_open():
+            self._loaded.remove(partition)
+
     def close(self) -> None:
         """End in order."""
         self._engine.close()
 
-    def _window(self, number: int, sizes: dict[int, int]) -> None:
+    def window(self, number: int, sizes: dict[int, int]) -> None:
+        """Append a record of that number to each loaded partition in `sizes`, of that size; take the outcomes."""
+
         def appended(_outcome: object) -> None:
             for partition, size in sizes.items():
                 append_batch(

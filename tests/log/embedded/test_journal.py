@@ -8,6 +8,8 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from random import Random
@@ -19,7 +21,8 @@ from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.embedded.journal import Journal
 from coordinator.log.engine import Damaged, EngineError, Ownership, Unavailable
 from coordinator.log.segments.counts import Counts
-from coordinator.log.segments.journal import WINDOWS_AT, journal_path, left_path, node_files
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.journal import WINDOWS_AT, Extent, journal_path, left_path, node_files, read_files
 from coordinator.log.segments.segment import partition_folder, segment_at
 from tests.log.calls import Events, acquire, append, append_batch, load, numbers_of, opened, record
 from tests.log.disks import CrashingDisk, FailingDisk, Killed, fail_one
@@ -247,10 +250,10 @@ class TestFailure:
         for number in range(3, 40):  # the others go on, whatever the journal's files have for this one
             others = [own for own in owns if own.partition != 7]
             assert append_to_all(engine, others, number) == [None] * 48
-        assert left_path(tmp_path, 7).exists()
+        assert left_path(tmp_path, 7, 0).exists()
         disk.is_broken = False
         assert numbers_of(load(engine, owns[7])[0]) == [0, 1]
-        assert not left_path(tmp_path, 7).exists()
+        assert not left_path(tmp_path, 7, 0).exists()
         assert append(engine, owns[7], record(40)) is None
         assert {fields["partition"] for name, fields in events if name == "partition_unavailable"} == {7}
         assert events.names()[-1] == "partition_available"
@@ -259,6 +262,45 @@ class TestFailure:
         assert numbers_of(opened(engine, 7)[1]) == [0, 1, 40]
         assert numbers_of(opened(engine, 8)[1]) == list(range(40))
         engine.close()
+
+    @pytest.mark.parametrize("at", [9, WINDOWS_AT + 9, WINDOWS_AT + 100], ids=["first page", "head", "batches"])
+    def test_damaged_left_file(self, tmp_path: Path, at_once: None, at: int) -> None:
+        """A damaged file of what is left for a partition refuses this one by that file's name; the others serve."""
+
+        class Broken(FailingDisk):
+            is_broken = False
+
+            def write(self, descriptor: int, parts: object, position: int) -> int:
+                if self.is_broken and "consumer_offsets-1/" in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
+                    raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+                return super().write(descriptor, parts, position)  # type: ignore[arg-type]
+
+        disk = Broken()
+        engine = journaling(tmp_path, disk)
+        owns = begun(engine, 3)
+        disk.is_broken = True
+        assert append_to_all(engine, owns, 1) == [None] * 3
+        path = left_path(tmp_path, 1, 0)
+        for number in range(2, 20):  # until its segment has failed, and the journal's file as well is full
+            assert append_to_all(engine, [owns[0], owns[2]], number) == [None] * 2
+        assert path.exists()
+        kill(engine, disk)
+        content = bytearray(path.read_bytes())
+        content[at] ^= 1
+        path.write_bytes(content)
+        for _ in range(2):
+            events = Events()
+            engine = journaling(tmp_path, report=events)
+            assert [numbers_of(opened(engine, partition)[1]) for partition in (0, 2)] == [list(range(20))] * 2
+            own = acquire(engine, 1)
+            assert not isinstance(own, EngineError)
+            damage = load(engine, own)[1]
+            assert isinstance(damage, Damaged)
+            assert damage.file == str(path)
+            assert events[-1][0] == "partition_damaged"
+            assert events[-1][1]["partition"] == 1
+            engine.close()
+        assert path.read_bytes() == content
 
     @pytest.mark.parametrize("name", ["write", "fdatasync"])
     def test_journal_fails(self, tmp_path: Path, name: str) -> None:
@@ -475,6 +517,16 @@ class TestFailure:
         assert not disk.descriptors
 
 
+def killed_from(disk: FailingDisk, end: int, _name: str, _number: int) -> Killed | None:
+    """Return a `fails`, once its first arguments are there: the process ends at that call of any method."""
+    return Killed() if disk.calls.total() >= end else None
+
+
+def extents_for(paths: list[Path], partition: int) -> list[Extent]:
+    """Return what counts for a partition in the files of a journal."""
+    return read_files(Disk(), paths).extents.get(partition, [])
+
+
 class TestCrash:
     """A crash at any moment leaves everything that was acknowledged."""
 
@@ -512,6 +564,44 @@ class TestCrash:
             assert all(last.open(partition) for partition in range(3))
             last.close()
         assert end > 100
+
+    @pytest.mark.parametrize("is_power_cut", [False, True])
+    def test_front_of_a_segment(self, tmp_path: Path, at_once: None, is_power_cut: bool) -> None:
+        """A crash at every call of the disk, while the journal has batches for the front of a new, empty segment."""
+        reached, end = True, 0
+        found = set()
+        while reached:
+            end += 1
+            folder = tmp_path / f"{end}"
+            partitions = [Partition() for _ in range(2)]
+            disk = CrashingDisk(Random(end), in_order=False)
+            run = Run(folder, disk, partitions)
+            assert all(run.open(partition) for partition in range(2))
+            run.window(0, {0: 10, 1: 10})
+            run.window(1, {0: 10, 1: 10})
+            disk.calls.clear()
+            disk.fails = partial(killed_from, disk, end)
+            with suppress(Killed):
+                run.roll(0)
+                run.window(2, {0: 10, 1: 10})
+                run.window(3, {0: 5_000})
+                run.roll(0)
+                run.window(4, {1: 10})
+                run.window(5, {0: 10})
+            reached = disk.calls.total() >= end
+            run.close()
+            join_checkpoints()
+            if is_power_cut:
+                disk.crash()
+            else:
+                disk.kill()
+            extents = [extent for paths in node_files(Disk(), folder).values() for extent in extents_for(paths, 0)]
+            found |= {extent.base_offset for extent in extents if extent.position == 0}
+            last = Run(folder, CrashingDisk(Random(end)), partitions)
+            assert all(last.open(partition) for partition in range(2))
+            last.close()
+        assert end > 20
+        assert found == {2, 4}  # the first batches of both new segments were in the journal
 
     def test_histories(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A disk keeps or loses each unsynced page by chance: nothing acknowledged is lost, no half comes back."""

@@ -42,6 +42,9 @@ def batch(number: int, size: int = 100) -> bytes:
     return encode_batch([record(number, size)], number, 0)
 
 
+SIZE = len(batch(1))
+
+
 def extents_of(sequence: int, *sizes: int) -> list[Extent]:
     """Return a window's extents, one for each partition from 0 on."""
     return [Extent(partition, 0, 1_000 * sequence, [batch(sequence, size)]) for partition, size in enumerate(sizes)]
@@ -304,7 +307,7 @@ class TestRecover:
         assert done.left == [0]
         with pytest.raises(Damaged) as caught:
             redo_left(Disk(), tmp_path, 0)
-        assert caught.value.file == str(left_path(tmp_path, 0))
+        assert caught.value.file == str(left_path(tmp_path, 0, 0))
 
     def test_left_twice(self, tmp_path: Path) -> None:
         """What is left a second time is kept behind what was left before."""
@@ -314,3 +317,158 @@ class TestRecover:
         assert len(journaled(Disk(), tmp_path, 0)) == 2
         redo_left(Disk(), tmp_path, 0)
         assert path.read_bytes() == batch(0) + batch(1)
+
+
+class TestDamagedLeft:
+    """A damaged file of what is left for a partition costs that partition alone, and nothing of it changes."""
+
+    @staticmethod
+    def _refused(data_dir: Path, content: bytes) -> Damaged | None:
+        """Recover a folder with a journal for two partitions beside that file for the first; return why it is refused.
+
+        The second must get its batch, and the first what its segment can't take yet in another file.
+        """
+        data_dir.mkdir()
+        first = segment(data_dir, batch(0))
+        good = segment(data_dir, b"", partition=1)
+        left = left_path(data_dir, 0, 0)
+        left.write_bytes(content)
+        end = 2 * len(batch(0))
+        journal = journal_path(data_dir, 1, 0)
+        written(journal, (1, 1, [Extent(0, 0, end, [batch(2)]), Extent(1, 0, 0, [batch(5)])]), pages=3)
+        (done,) = recover(FailingDisk(), data_dir)
+        assert done.left == [0]
+        assert good.read_bytes() == batch(5)
+        assert left.read_bytes() == content
+        assert not journal.exists()
+        try:
+            redo_left(FailingDisk(), data_dir, 0)
+        except Damaged as damage:
+            with pytest.raises(Damaged):
+                journaled(FailingDisk(), data_dir, 0)
+            assert left.read_bytes() == content
+            assert first.read_bytes() == batch(0)
+            left.unlink()
+            assert [extent.data for extent in journaled(FailingDisk(), data_dir, 0)] == [[batch(2)]]
+            return damage
+        assert first.read_bytes() == batch(0) + batch(1) + batch(2)
+        assert left_partitions(FailingDisk(), data_dir) == []
+        return None
+
+    @staticmethod
+    def _content(tmp_path: Path) -> tuple[bytes, int, int]:
+        """Return a file with a batch for partition 0; where its batch begins; and where it ends."""
+        leave(FailingDisk(), tmp_path, 0, [Extent(0, 0, len(batch(0)), [batch(1)])])
+        path = left_path(tmp_path, 0, 0)
+        content = path.read_bytes()
+        path.unlink()
+        begin = content.index(batch(1))
+        return content, begin, begin + len(batch(1))
+
+    def test_flipped_bit(self, tmp_path: Path) -> None:
+        """A flipped bit in the first page, the head, the table or the batches is refused by file and reason."""
+        content, begin, end = self._content(tmp_path)
+        for at in [*range(28), *range(WINDOWS_AT, end)]:
+            flipped = bytearray(content)
+            flipped[at] ^= 1 << at % 8
+            damage = self._refused(tmp_path / f"{at}", bytes(flipped))
+            assert damage is not None
+            assert damage.file == str(left_path(tmp_path / f"{at}", 0, 0))
+            if at < WINDOWS_AT:
+                assert (damage.position, damage.reason) == (0, "its first page is no journal's")
+            elif at < begin:
+                assert (damage.position, damage.reason) == (WINDOWS_AT, "a checksum is wrong")
+            else:
+                wanted = (begin, "the checksum of partition 0's batches is wrong")
+                assert (damage.position, damage.reason) == wanted
+        for at in (28, WINDOWS_AT - 1, end, len(content) - 1):  # zeros that nobody reads
+            flipped = bytearray(content)
+            flipped[at] ^= 1
+            assert self._refused(tmp_path / f"{at}", bytes(flipped)) is None
+
+    def test_cut(self, tmp_path: Path) -> None:
+        """A file that ends before the end of its batches is refused; the zeros behind them may be missing."""
+        content, begin, end = self._content(tmp_path)
+        for size in [0, 1, 27, 28, WINDOWS_AT - 1, *range(WINDOWS_AT, end + 2), len(content) - 1]:
+            damage = self._refused(tmp_path / f"{size}", content[:size])
+            if size < WINDOWS_AT:
+                assert damage is not None
+                assert damage.reason == "it ends within its first page"
+            elif size < begin:
+                assert damage is not None
+                assert (damage.position, damage.reason) == (WINDOWS_AT, "a checksum is wrong")
+            elif size < end:
+                assert damage is not None
+                assert damage.position == begin
+            else:
+                assert damage is None
+
+
+class TestDamagedLastWindow:
+    """A last window that was durable and changed later counts if a segment proves it; without a proof it is torn."""
+
+    @staticmethod
+    def _flipped(data_dir: Path, at: int) -> None:
+        """Write a journal of two windows for two partitions, and flip a bit of the last, `at` bytes behind its head."""
+        windows = []
+        for number in (1, 2):
+            extents = [Extent(partition, 0, (number - 1) * SIZE, [batch(number)]) for partition in range(2)]
+            windows.append((number, 1, extents))
+        path = journal_path(data_dir, 1, 0)
+        starts = written(path, *windows, pages=4)
+        head = len(encode_window(SALT, *windows[1])[0][0])
+        content = bytearray(path.read_bytes())
+        content[starts[1] + head + at] ^= 1 << at % 8
+        path.write_bytes(content)
+
+    def test_segment_has_the_damaged_batch(self, tmp_path: Path) -> None:
+        """A segment's bytes take the place of damaged ones, and the other partition gets its batch from the window."""
+        whole = batch(1) + batch(2)
+        for at in range(SIZE):
+            data_dir = tmp_path / f"{at}"
+            paths = [segment(data_dir, whole), segment(data_dir, batch(1), partition=1)]
+            self._flipped(data_dir, at)
+            assert [b"".join(extent.data) for extent in journaled(FailingDisk(), data_dir, 1)] == [batch(1), batch(2)]
+            disk = FailingDisk()
+            (done,) = recover(disk, data_dir)
+            assert (done.left, done.torn) == ([], None)
+            assert [path.read_bytes() for path in paths] == [whole, whole]
+            assert disk.calls["write"] == 4  # equal bytes too
+
+    def test_another_segment_has_its_batch(self, tmp_path: Path) -> None:
+        """A partition whose batch is damaged, and missing in its segment, is refused: it was acknowledged."""
+        for at in range(SIZE):
+            data_dir = tmp_path / f"{at}"
+            paths = [segment(data_dir, batch(1)), segment(data_dir, batch(1) + batch(2), partition=1)]
+            self._flipped(data_dir, at)
+            with pytest.raises(Damaged, match="checksum of partition 0"):
+                journaled(FailingDisk(), data_dir, 0)
+            (done,) = recover(FailingDisk(), data_dir)
+            assert (done.left, done.torn) == ([0], None)
+            assert [path.read_bytes() for path in paths] == [batch(1), batch(1) + batch(2)]
+            with pytest.raises(Damaged) as caught:
+                redo_left(FailingDisk(), data_dir, 0)
+            assert caught.value.file == str(left_path(data_dir, 0, 0))
+
+    def test_no_segment_has_anything(self, tmp_path: Path) -> None:
+        """If no segment has a whole batch of it, the window is torn, and nothing of it comes back."""
+        for number, there in enumerate((b"", batch(2)[:-1], bytes(SIZE), batch(3))):
+            data_dir = tmp_path / f"{number}"
+            paths = [segment(data_dir, batch(1) + there, partition=partition) for partition in range(2)]
+            self._flipped(data_dir, 70)
+            assert len(journaled(FailingDisk(), data_dir, 1)) == 1
+            (done,) = recover(FailingDisk(), data_dir)
+            assert done.left == []
+            assert done.torn is not None
+            assert done.torn.position == WINDOWS_AT + PAGE_SIZE
+            assert [path.read_bytes() for path in paths] == [batch(1) + there] * 2
+
+    def test_unreadable_segment(self, tmp_path: Path) -> None:
+        """A segment that can't be read proves nothing, and keeps no other partition from its batch."""
+        whole = batch(1) + batch(2)
+        paths = [segment(tmp_path, whole), segment(tmp_path, batch(1), partition=1)]
+        self._flipped(tmp_path, SIZE)  # partition 1's batch
+        paths[1].unlink()
+        (done,) = recover(FailingDisk(), tmp_path)
+        assert (done.left, done.torn) == ([1], None)
+        assert paths[0].read_bytes() == whole
