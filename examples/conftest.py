@@ -9,10 +9,11 @@ from confluent_kafka import Consumer, KafkaError
 class Worker:
     """A consumer of `topic` that commits each record it gets.
 
-    error: why it ended by itself, None while it works. records: the values that it got.
+    on_revoke: called before it gives topic partitions away. error: why it ended by itself, None while it works.
+    records: the values that it got.
     """
 
-    def __init__(self, bootstrap_servers, name, topic="orders", group="workers", **settings):
+    def __init__(self, bootstrap_servers, name, topic="orders", group="workers", on_revoke=lambda: None, **settings):
         self.settings = {
             "bootstrap.servers": bootstrap_servers,
             "client.id": name,
@@ -24,6 +25,7 @@ class Worker:
         }
         self.settings |= {key.replace("_", "."): value for key, value in settings.items()}
         self.topic = topic
+        self.on_revoke = on_revoke
         self.records = []
         self.start()
 
@@ -43,7 +45,7 @@ class Worker:
 
     def run(self):
         consumer = Consumer(self.settings)
-        consumer.subscribe([self.topic])
+        consumer.subscribe([self.topic], on_revoke=lambda *_: self.on_revoke())
         while not self.is_over.is_set() and self.error is None:
             message = consumer.poll(0.02)
             if message is None:

@@ -6,6 +6,10 @@ call (or inside `flush`), so a test has no thread to wait for. A test decides ho
 - `hold = True`: appends wait, and become durable at the next `flush`, `load`, `acquire`, `release` or `close`.
 - `fail_next(error)`: the next batch is refused with `error`, and its partition closes.
 
+Several nodes in one process have an engine each over one `MemoryLog`. `MemoryLog.move` gives a partition to another
+node: its engine reports the partition as free, its runtime acquires it, which fences the former owner, and every other
+engine reports the new owner. A closed engine may be followed by another one of the same node.
+
 House rule: the conformance tests of engines run on this one too.
 """
 
@@ -20,8 +24,9 @@ from protocol.records.batch import Record
 
 
 class _Owned:
-    def __init__(self, partition: int, epoch: int) -> None:
+    def __init__(self, partition: int, node_id: int, epoch: int) -> None:
         self.partition = partition
+        self.node_id = node_id
         self.epoch = epoch
         self.is_valid = True
         self.closed_because = "not loaded"
@@ -30,20 +35,50 @@ class _Owned:
         return self.is_valid
 
 
+class MemoryLog:
+    """The partitions that the engines of several nodes share. Only one thread uses them all.
+
+    owners: the id of the node that each partition belongs to; `move` changes it. records: of each partition, oldest
+    first. epochs: each partition's last one. owned: the valid ownerships. engines: those that run, by node id.
+    """
+
+    def __init__(self, owners: Sequence[int]) -> None:
+        self.owners = list(owners)
+        self.records: dict[int, list[Record]] = {partition: [] for partition in range(len(owners))}
+        self.epochs = dict.fromkeys(self.records, -1)
+        self.owned: dict[int, _Owned] = {}
+        self.engines: dict[int, MemoryEngine] = {}
+
+    def engine(self, node_id: int) -> MemoryEngine:
+        """A new engine for a node."""
+        return MemoryEngine(len(self.owners), node_id, log=self)
+
+    def move(self, partition: int, node_id: int) -> None:
+        """Give a partition to another node, which runs. The former owner keeps it until the new one acquires it."""
+        self.owners[partition] = node_id
+        self.engines[node_id].on_ownership(partition, None, self.epochs[partition])
+
+    def changed(self, partition: int, node_id: int) -> None:
+        """Let every engine report the owner of a partition."""
+        for engine in self.engines.values():
+            engine.on_ownership(partition, node_id, self.epochs[partition])
+
+
 class MemoryEngine:
     """Keeps the `records` of each partition, oldest first. A test may read them, and may add records for a load.
 
-    owners: as in EmbeddedEngine.
+    owners: as in EmbeddedEngine. log: shared with other nodes; None for a log of its own.
+    on_ownership: as `start` got it.
     """
 
-    def __init__(self, partition_count: int, node_id: int, owners: Sequence[int] | None = None) -> None:
-        self.records: dict[int, list[Record]] = {partition: [] for partition in range(partition_count)}
+    def __init__(
+        self, partition_count: int, node_id: int, owners: Sequence[int] | None = None, *, log: MemoryLog | None = None
+    ) -> None:
+        self._log = log or MemoryLog(owners or [node_id] * partition_count)
+        self.records = self._log.records
         self.hold = False
-        self._node_id = node_id
-        self._owners = owners or [node_id] * partition_count
-        self._on_ownership: OnOwnership = lambda _partition, _node_id, _epoch: None
-        self._epochs = dict.fromkeys(self.records, -1)
-        self._owned: dict[int, _Owned] = {}
+        self.node_id = node_id
+        self.on_ownership: OnOwnership = lambda _partition, _node_id, _epoch: None
         self._held: deque[Callable[[], None]] = deque()
         self._failure: Unavailable | None = None
 
@@ -58,20 +93,22 @@ class MemoryEngine:
 
     def start(self, on_ownership: OnOwnership) -> None:
         """See Engine."""
-        self._on_ownership = on_ownership
-        for partition, owner in enumerate(self._owners):
-            on_ownership(partition, None if owner == self._node_id else owner, -1)
+        self.on_ownership = on_ownership
+        self._log.engines[self.node_id] = self
+        for partition, owner in enumerate(self._log.owners):
+            on_ownership(partition, None if owner == self.node_id else owner, -1)
 
     def acquire(self, partition: int, done: Acquired) -> None:
         """See Engine."""
-        assert self._owners[partition] == self._node_id
+        log = self._log
+        assert log.owners[partition] == self.node_id
         self.flush()
-        former = self._owned.pop(partition, None)
+        former = log.owned.pop(partition, None)
         if former is not None:
             former.is_valid = False
-        self._epochs[partition] += 1
-        own = self._owned[partition] = _Owned(partition, self._epochs[partition])
-        self._on_ownership(partition, self._node_id, own.epoch)
+        log.epochs[partition] += 1
+        own = log.owned[partition] = _Owned(partition, self.node_id, log.epochs[partition])
+        log.changed(partition, self.node_id)
         done(own)
 
     def load(self, own: Ownership, page: Page, done: Done) -> None:
@@ -101,15 +138,17 @@ class MemoryEngine:
         self.flush()
         if own.is_valid:
             own.is_valid = False
-            del self._owned[own.partition]
-            self._on_ownership(own.partition, None, own.epoch)
+            del self._log.owned[own.partition]
+            self.on_ownership(own.partition, None, own.epoch)
         done(None)
 
     def close(self) -> None:
         """See Engine. The records stay; the engine may be started again."""
         self.flush()
-        for own in list(self._owned.values()):
-            self.release(own, lambda _outcome: None)
+        for own in list(self._log.owned.values()):
+            if own.node_id == self.node_id:
+                self.release(own, lambda _outcome: None)
+        self._log.engines.pop(self.node_id, None)
 
     def _write(self, own: _Owned, batches: list[list[Record]], done: Appended) -> None:
         for number, records in enumerate(batches):

@@ -3,6 +3,7 @@
     open_store    the files of a data folder, for a server with one process
     open_share    the same files, for one of several workers; their supervisor has locked and read the folder
     in_memory     any engine, without a data folder
+    share_memory  a log in memory, for one of several nodes in one process
 
 A server has no other access to its stored state. It passes each changed list of topics to `save_topics`, and keeps the
 records of topics in `folder`, if the store has one.
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from coordinator.config import Config
     from coordinator.log.embedded.report import Report
     from coordinator.log.engine import Engine
+    from coordinator.log.memory import MemoryLog
     from coordinator.log.segments.counts import Counts
     from coordinator.log.topics.list import Topic
 
@@ -185,6 +187,24 @@ def in_memory(engine: Engine, config: Config, fresh_id: Callable[[], UUID], _rep
     topics = {topic.name: topic for topic in declared}
     cluster_id = kafka_id(fresh_id())
     return Store(engine, cluster_id, lambda _: config.node_id, topics, _at_once, None, [], lambda _: None, engine.close)
+
+
+def share_memory(
+    log: MemoryLog,
+    cluster_id: str,
+    folder: Path,
+    config: Config,
+    _fresh_id: Callable[[], UUID],
+    _report: Report,
+    _counts: Counts,
+) -> Store:
+    """Use a log in memory for the node of `config`. The nodes have `folder` in common, for records of topics.
+
+    The caller keeps the list of topics.
+    """
+    engine = log.engine(config.node_id)
+    owners = log.owners.__getitem__
+    return Store(engine, cluster_id, owners, {}, _refuse_to_save, folder, [], lambda _: None, engine.close)
 
 
 def _engine(

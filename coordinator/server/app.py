@@ -93,13 +93,16 @@ class Share(NamedTuple):
     """The part of a server that a worker gets from its supervisor, which has locked and read the data folder.
 
     bound: the sockets of this worker. nodes: all workers, in their order. topics: the list that the supervisor keeps.
-    silent_nodes: the ids of nodes whose workers don't answer the supervisor, as it changes.
+    silent_nodes: the ids of nodes whose workers don't answer the supervisor, as it changes. present, leading: as in
+    Discovery.
     """
 
     bound: Bound
     nodes: Sequence[NodeAddresses]
     topics: Topics
     silent_nodes: Collection[int]
+    present: Sequence[int] | None = None
+    leading: Sequence[int] | None = None
 
 
 class Server:
@@ -314,9 +317,9 @@ class Server:
         else:
             self._topics = Topics(store.topics, partial(self._write_topics, store))
             nodes = [node_addresses(config, addresses_of(self._sockets))]
-        silent_nodes = () if share is None else share.silent_nodes
+        changing = ((), None, None) if share is None else (share.silent_nodes, share.present, share.leading)
         events = 0 if store.folder is None else partitions_of(store.folder, EVENTS_TOPIC)
-        return Discovery(config, store.cluster_id, self._topics, nodes, store.owners, events, silent_nodes)
+        return Discovery(config, store.cluster_id, self._topics, nodes, store.owners, events, *changing)
 
     def _write_topics(self, store: Store, change: Change, done: ChangeDone) -> None:
         def saved(error: EngineError | None) -> None:

@@ -21,7 +21,8 @@ House rule: everything here runs on the loop's thread, and nothing waits for tim
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -71,12 +72,12 @@ class KitClock:
     """A server's clock over the real time. It implements `Clock`.
 
     real: the clock below, which nothing moves; by default the loop's. ahead: of the real time, at the begin.
-    on_jump: called when the time has jumped, before a timer rings.
+    on_jump: each is called when the time has jumped, before a timer rings.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, real: Clock | None = None, ahead: Ahead = AT_REAL_TIME) -> None:
         self.real = real or LoopClock(loop)
-        self.on_jump: Callable[[], None] = lambda: None
+        self.on_jump: set[Callable[[], None]] = set()
         self._wall_origin_ms = self.real.wall_ms() - self.real.ms()
         self._offset_ms, self._stopped_ms = ahead
         self._timers: Timers[int] = Timers()
@@ -135,7 +136,8 @@ class KitClock:
         try:
             start_ms = self.ms()
             self._stopped_ms = start_ms + max(ms - CATCH_UP_MS, 0)
-            self.on_jump()
+            for jumped in self.on_jump:
+                jumped()
             self._ring_until(self._stopped_ms)
             self._ring_until(start_ms + ms)
         finally:
@@ -205,21 +207,26 @@ class Sessions:
         self._silent: dict[tuple[str, str], Handle] = {}
         self._unheard: Collection[tuple[str, str]] = ()
         self._end = faults.watch(self._see)
-        clock.on_jump = self._hear_the_living
+        clock.on_jump.add(self._hear_the_living)
 
     def close(self) -> None:
         """Stop to look at requests."""
         self._end()
         self.hear_all()
-        self._clock.on_jump = lambda: None
+        self._clock.on_jump.discard(self._hear_the_living)
 
     async def advance(self, ms: int, unheard: Collection[tuple[str, str]] = ()) -> None:
         """Jump `ms` ahead. unheard: members, as (group, member), that the jump may expire although they live."""
-        for _ in range(TURNS):
-            await asyncio.sleep(0)
+        await take_turns()
+        with self.without(unheard):
+            self._clock.advance(ms)
+
+    @contextmanager
+    def without(self, unheard: Collection[tuple[str, str]]) -> Iterator[None]:
+        """Let jumps of the clock expire these members although they live."""
         self._unheard = [(group_id, self._find(group_id, name)[2].member_id) for group_id, name in unheard]
         try:
-            self._clock.advance(ms)
+            yield
         finally:
             self._unheard = ()
 
@@ -336,6 +343,12 @@ class Sessions:
         silent_ms = self._clock.real.ms() - heard.at_ms
         is_connected = heard.connection in connections and not self._faults.is_muted(heard.connection)
         return is_connected and silent_ms < max(INTERVALS * interval_ms, PATIENCE_MIN_MS)
+
+
+async def take_turns() -> None:
+    """Let the loop learn before a jump which connections have ended."""
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
 
 
 def _waits(member: Member) -> bool:

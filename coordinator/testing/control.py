@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from coordinator.config import Config
     from coordinator.log.store import OpenStore
+    from coordinator.server.app import Share
     from coordinator.server.faults.faults import Faults
     from coordinator.testing.clock import KitClock
     from coordinator.testing.history import History
@@ -37,7 +38,10 @@ DESCRIBE_VERSION = 6
 
 
 class Control:
-    """See the module. server, clock, sessions: those of this run. The arguments are those of `Server`."""
+    """See the module. server, clock, sessions: those of this run. The arguments are those of `Server`.
+
+    events: the queue of several nodes, which the caller starts and stops; None for one of this run alone.
+    """
 
     def __init__(
         self,
@@ -50,10 +54,13 @@ class Control:
         opened: OpenStore,
         log: TextIO,
         fresh_id: Callable[[], str] = random_id,
+        share: Share | None = None,
+        events: Events | None = None,
     ) -> None:
         self.clock = clock
         self._history = history
-        self._events = Events(clock.real, Lines(log, config.log_format, config.node_id, clock))
+        self._has_own_events = events is None
+        self._events = events or Events(clock.real, Lines(log, config.log_format, config.node_id, clock))
         self.server = Server(
             config,
             clock=clock,
@@ -61,6 +68,7 @@ class Control:
             fresh_id=fresh_id,
             opened=opened,
             log=log,
+            share=share,
             on_notes=self._events.take,
             faults=faults,
         )
@@ -74,14 +82,16 @@ class Control:
         except BaseException:
             self._look_away()
             raise
-        self._events.start(self._history.write, self.server.connections.has)
+        if self._has_own_events:
+            self._events.start(self._history.write, self.server.connections.has)
         await self.server.loaded.wait()
 
     async def stop(self) -> None:
         """Stop the server in order."""
         self._look_away()
         await self.server.stop()
-        self._events.stop(lambda: None)
+        if self._has_own_events:
+            self._events.stop(lambda: None)
 
     async def kill(self) -> None:
         """Stop it without another byte to a client."""

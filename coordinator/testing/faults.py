@@ -37,7 +37,7 @@ from coordinator.server.faults.plan import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from coordinator.server.faults.faults import Faults
 
@@ -68,16 +68,17 @@ Result = TypeVar("Result")
 class PlannedFaults:
     """The plan of a `Tenure`; iterating over it gives its faults, `str` its text.
 
-    do: calls a function where the plan may change. can_kill: whether the server has a folder, so that it survives one.
+    faults: of each node; all have the same plan. do: calls a function where the plan may change. can_kill: whether a
+    server has a folder, or other nodes, so that its groups survive one.
     """
 
-    def __init__(self, faults: Faults, do: Callable[[Callable[[], None]], None], *, can_kill: bool) -> None:
+    def __init__(self, faults: Sequence[Faults], do: Callable[[Callable[[], None]], None], *, can_kill: bool) -> None:
         self._faults = faults
         self._do = do
         self._can_kill = can_kill
 
     def __iter__(self) -> Iterator[Fault]:
-        return iter(list(self._faults))
+        return iter(list(self._faults[0]))
 
     def __str__(self) -> str:
         return written(self)
@@ -85,14 +86,14 @@ class PlannedFaults:
     def add(self, *faults: Fault | str) -> list[Fault]:
         """Plan further faults, each a value or a text of one or more lines; returns them as values.
 
-        Raises PlanError, or ValueError for a kill without a data folder.
+        Raises PlanError, or ValueError for a kill without a data folder and without other nodes.
         """
         added: list[Fault] = []
         for fault in faults:
             added += parse(fault) if isinstance(fault, str) else [fault]
         if not self._can_kill and any(fault.action is Action.KILL for fault in added):
-            raise ValueError("a kill needs a data folder: Tenure(data_dir=...)")
-        self._do(lambda: self._faults.add(*added))
+            raise ValueError("a kill needs a data folder, or other nodes: Tenure(data_dir=...) or Tenure(nodes=3)")
+        self._on_each(lambda faults: faults.add(*added))
         return added
 
     def add_random(self, seed: int | None = None, count: int = 10, clients: Collection[str] = ()) -> list[Fault]:
@@ -106,13 +107,20 @@ class PlannedFaults:
 
     def remove(self, *faults: Fault) -> None:
         """Take faults out of the plan; the connections that they silenced close."""
-        self._do(lambda: self._faults.remove(*faults))
+        self._on_each(lambda each: each.remove(*faults))
 
     def clear(self) -> None:
         """Take all faults out of the plan."""
-        self._do(self._faults.clear)
+        self._on_each(lambda each: each.clear())
 
     @property
     def never_fired(self) -> list[Fault]:
         """The planned faults that no request met."""
-        return self._faults.never_fired
+        return self._faults[0].never_fired
+
+    def _on_each(self, change: Callable[[Faults], None]) -> None:
+        def changed() -> None:
+            for faults in self._faults:
+                change(faults)
+
+        self._do(changed)

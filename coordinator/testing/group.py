@@ -65,7 +65,7 @@ class Host(Protocol):
     def flush(self) -> None:
         """See Tenure."""
 
-    def do(self, work: Callable[[Control], Result]) -> Result:
+    def do(self, work: Callable[[Control], Result], group_id: str) -> Result:
         """See Tenure."""
 
     def keep(self, members: Members) -> None:
@@ -328,18 +328,18 @@ class Group:
 
     def expire(self, member: str) -> None:
         """Expire a member now. Raises ValueError if it waits in JoinGroup or SyncGroup: a session can't end there."""
-        self._tenure.do(lambda control: control.sessions.expire(self.group_id, member))
+        self._tenure.do(lambda control: control.sessions.expire(self.group_id, member), self.group_id)
 
     def silence(self, member: str) -> None:
         """Count no request of a member from now on: it expires one session timeout after the last that counted.
 
         Its client gets its answers all the same.
         """
-        self._tenure.do(lambda control: control.sessions.silence(self.group_id, member))
+        self._tenure.do(lambda control: control.sessions.silence(self.group_id, member), self.group_id)
 
     def hear(self, member: str) -> None:
         """Count the requests of a silenced member again."""
-        self._tenure.do(lambda control: control.sessions.hear(self.group_id, member))
+        self._tenure.do(lambda control: control.sessions.hear(self.group_id, member), self.group_id)
 
     def fill(
         self, count: int, *, static: bool = True, topics: Iterable[str] = (), **options: Unpack[FillOptions]

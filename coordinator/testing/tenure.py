@@ -12,6 +12,8 @@ Each has a server of its own, with a loop on a thread of its own and a free port
     with data_dir       everything in that folder, as `tenure serve` does; so `kill` and `start` lose nothing that was
                         acknowledged, and clients find the server at the same port again
 
+Several nodes (coordinator.testing.nodes) are one cluster in this process, without a data folder.
+
 Settings have Kafka's names and defaults, but for DEFAULTS; the environment changes none.
 
 The server's time is the test's (`advance`, `freeze`; coordinator.testing.clock), and so is its luck (`faults`).
@@ -25,6 +27,7 @@ import asyncio
 import io
 import random
 from collections import deque
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from threading import Event, Lock, Thread
@@ -38,7 +41,9 @@ from coordinator.log.store import in_memory, open_store
 from coordinator.server.app import random_id
 from coordinator.server.clock import LoopClock
 from coordinator.server.faults.faults import Faults
-from coordinator.testing.clock import AT_REAL_TIME, KitClock
+from coordinator.server.telemetry.event_queue import Events
+from coordinator.server.telemetry.lines import Lines
+from coordinator.testing.clock import AT_REAL_TIME, KitClock, take_turns
 from coordinator.testing.control import Control
 from coordinator.testing.faults import PlannedFaults
 from coordinator.testing.group import Group
@@ -47,13 +52,18 @@ from coordinator.testing.loop_thread import LoopThread
 from coordinator.testing.requests import Requests
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Mapping
+    from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+    from concurrent.futures import Future
     from types import TracebackType
 
     from coordinator.client.client import Client
     from coordinator.config import Config
+    from coordinator.group.client import Client as GroupClient
+    from coordinator.log.store import OpenStore
+    from coordinator.server.app import Share
     from coordinator.server.clock import Clock
     from coordinator.testing.members import Members
+    from coordinator.testing.nodes import Nodes
     from coordinator.testing.values import Look
 
 Result = TypeVar("Result")
@@ -79,6 +89,9 @@ LOG_LINES = 1_000
 """Log lines that are kept, the newest."""
 
 
+NO_NODE = "no node runs: start_node() one"
+
+
 class NotRunning(Exception):
     """The server is not started, or it was stopped or killed."""
 
@@ -87,11 +100,12 @@ class Tenure:
     """See the module.
 
     topics: name -> number of partitions; they exist at the start. settings: by Kafka's names; numbers and bools as
-    themselves. seed: makes member ids the same in each run of a test. clock: makes the real clock, over which the
-    test's time runs, of the server's loop, at each start. timeout: seconds that waiters wait unless they say otherwise.
+    themselves. nodes: how many servers share the groups; their ids count from 0. seed: makes member ids the same in
+    each run of a test. clock: makes the real clock, over which the test's time runs, of the server's loop, at each
+    start. timeout: seconds that waiters wait unless they say otherwise.
 
-    Raises ValueError for a setting that has its own argument, ConfigError (a ValueError too) for a wrong setting, and
-    StartFailed at `start`, each with the reason in one line.
+    Raises ValueError for a setting that has its own argument, or several nodes with a data folder; ConfigError (a
+    ValueError too) for a wrong setting; StartFailed at `start`. Each gives the reason in one line.
     """
 
     def __init__(
@@ -100,6 +114,7 @@ class Tenure:
         settings: Mapping[str, object] | None = None,
         *,
         data_dir: Path | str | None = None,
+        nodes: int = 1,
         seed: int | None = None,
         clock: Callable[[asyncio.AbstractEventLoop], Clock] = LoopClock,
         timeout: float = TIMEOUT_S,
@@ -108,19 +123,23 @@ class Tenure:
         self.data_dir = None if data_dir is None else Path(data_dir)
         self.requests = Requests()
         self.history = History()
-        self._settings = _settings(topics or {}, settings or {}, self.data_dir)
+        self._settings = _settings(topics or {}, settings or {}, self.data_dir, nodes)
         self._fresh_id = random_id if seed is None else _seeded_id(seed)
         self._make_real_clock = clock
         self._ahead = AT_REAL_TIME
-        self._faults = Faults(on_kill=self._kill_soon)
-        self.faults = PlannedFaults(self._faults, self._do_if_running, can_kill=self.data_dir is not None)
+        self._faults = [Faults(on_kill=partial(self._kill_soon, index)) for index in range(nodes)]
+        can_kill = self.data_dir is not None or nodes > 1
+        self.faults = PlannedFaults(self._faults, self._do_if_running, can_kill=can_kill)
         self._config: Config = load(sets=[f"listeners=PLAINTEXT://{HOST}:0", *self._settings])[0]
         self._log = _Tail()
-        self._port = 0
+        self._ports = [0] * nodes
         self._changing = Lock()
         self._was_killed = Event()
         self._thread: LoopThread | None = None
-        self._control: Control
+        self._clock: KitClock
+        self._control: Control | None = None
+        self._nodes: Nodes | None = None
+        self._events: Events | None = None
         self._groups: dict[str, Group] = {}
         self._filled: list[Members] = []
 
@@ -168,7 +187,7 @@ class Tenure:
         self._was_killed.set()
 
     def wait_until_killed(self, timeout: float | None = None) -> None:
-        """Wait until a planned fault has killed the server; `start` brings it back.
+        """Wait until a planned fault has killed the server, or a node; `start` or `start_node` brings it back.
 
         timeout: in seconds, by default that of Tenure. Raises AssertionError after it.
         """
@@ -184,10 +203,10 @@ class Tenure:
 
     @property
     def bootstrap_servers(self) -> str:
-        """HOST:PORT, for clients; the same over a kill and a new start."""
-        if not self._port:
+        """HOST:PORT, for clients, of each node and with commas between them; the same over a kill and a new start."""
+        if not all(self._ports):
             raise NotRunning("it was never started, so it has no port")
-        return f"{HOST}:{self._port}"
+        return ",".join(f"{HOST}:{port}" for port in self._ports)
 
     @property
     def log(self) -> str:
@@ -197,7 +216,10 @@ class Tenure:
     def client(self) -> Client:
         """A client of the server without a socket (coordinator.client); `requests` doesn't count what it sends."""
         self._running()
-        return self._control.server.in_process().open()
+        controls = self._controls
+        if not controls:
+            raise NotRunning(NO_NODE)
+        return controls[0].server.in_process().open()
 
     def create_topic(self, name: str, partitions: int = 1) -> None:
         """Create a topic. Raises Refused if there is one with that name, or the name is none."""
@@ -219,20 +241,62 @@ class Tenure:
 
     def look(self, group_id: str) -> Look:
         """A group at one moment, once all that it answered is durable. The history is complete up to then."""
-        looked: Look = self._running().call(partial(self._control.look, group_id))
-        return looked
+
+        def look(future: Future[Look]) -> None:
+            self._control_of(group_id).look(group_id, future)
+
+        return self._running().call(look)
 
     def flush(self) -> None:
         """Bring the history up to now."""
-        self.do(Control.flush)
+        self._do_on_each(Control.flush)
 
-    def do(self, work: Callable[[Control], Result]) -> Result:
-        """Call `work` on the server's thread with all that a test may do there, and return its result."""
-        return self._running().do(lambda: work(self._control))
+    def do(self, work: Callable[[Control], Result], group_id: str = "") -> Result:
+        """Call `work` on the server's thread with all that a test may do there, and return its result.
+
+        group_id: with several nodes, `work` gets the node that coordinates this group.
+        """
+        return self._running().do(lambda: work(self._control_of(group_id)))
 
     def keep(self, members: Members) -> None:
         """Stop scripted members when the server stops."""
         self._filled.append(members)
+
+    # Several nodes.
+
+    def coordinator_of(self, group_id: str) -> int:
+        """The id of the node that coordinates a group, whether the group exists yet or not."""
+        return self._cluster.owner(group_id)
+
+    def move(self, group_id: str, to: int) -> None:
+        """Make another node the coordinator of a group, and of all groups in the same partition.
+
+        The former one answers requests that wait there with NOT_COORDINATOR. The new one serves when this returns; it
+        has what was acknowledged. Raises ValueError if there is no such node, or it doesn't run.
+        """
+        self._running().run(self._cluster.move(group_id, to))
+
+    def kill_node(self, node: int) -> None:
+        """End a node as `kill` ends a server. The others have its groups and topic partitions when this returns.
+
+        Raises ValueError if there is no such node, or it doesn't run.
+        """
+        self._running().run(self._cluster.end_node(node, Control.kill))
+
+    def start_node(self, node: int) -> None:
+        """Start a node that was killed, at the port that it had. It gets groups by a move, or when another node dies.
+
+        Raises ValueError if there is no such node, or it runs.
+        """
+        self._running().run(self._cluster.start_node(node))
+        self._was_killed.clear()
+
+    @property
+    def _cluster(self) -> Nodes:
+        self._running()
+        if self._nodes is None:
+            raise ValueError("there is one node: Tenure(nodes=3) has several")
+        return self._nodes
 
     # Time.
 
@@ -242,15 +306,15 @@ class Tenure:
         unheard: members, as (group id, instance id or member id), that the jump may expire although they live. Raises
         LookupError if there is no such member.
         """
-        self._running().run(self._control.sessions.advance(round(seconds * 1000), unheard))
+        self._running().run(self._advance(round(seconds * 1000), unheard))
 
     def freeze(self) -> None:
         """Let the server's time stand still, but for `advance`, until `thaw`."""
-        self.do(lambda control: control.clock.freeze())
+        self._running().do(self._clock.freeze)
 
     def thaw(self) -> None:
         """Let the server's time go on from where it stands."""
-        self.do(lambda control: control.clock.thaw())
+        self._running().do(self._clock.thaw)
 
     def end_test(self) -> None:
         """Take back what a test planned: faults, a frozen time, silenced and scripted members. All else stays."""
@@ -258,7 +322,7 @@ class Tenure:
         self.faults.clear()
         if self.is_running:
             self.thaw()
-            self.do(lambda control: control.sessions.hear_all())
+            self._do_on_each(lambda control: control.sessions.hear_all())
 
     # Threads.
 
@@ -283,34 +347,104 @@ class Tenure:
         with self._changing:
             thread, self._thread = self._thread, None
             if thread is not None:
-                self._ahead = self._control.clock.ahead
+                self._ahead = self._clock.ahead
                 try:
-                    thread.run(end(self._control))
+                    thread.run(self._ended(end))
                 finally:
                     thread.end()
 
-    # On the server's thread.
+    def _do_on_each(self, work: Callable[[Control], object]) -> None:
+        """Call `work` on the server's thread for each node that runs."""
 
-    def _kill_soon(self) -> None:
-        """A planned fault kills the server."""
-        Thread(target=self.kill, name="tenure kill").start()
+        def do() -> None:
+            for control in self._controls:
+                work(control)
+
+        self._running().do(do)
+
+    def _kill_soon(self, index: int) -> None:
+        """A planned fault kills the server, or the node with that index."""
+
+        def kill() -> None:
+            if self._nodes is None:
+                self.kill()
+            else:
+                with suppress(NotRunning, ValueError):  # the test was first
+                    self.kill_node(self._nodes.ids[index])
+                self._was_killed.set()
+
+        Thread(target=kill, name="tenure kill").start()
+
+    # On the server's thread.
 
     async def _start(self) -> None:
         loop = asyncio.get_running_loop()
-        clock = KitClock(loop, self._make_real_clock(loop), self._ahead)
-        self._config = config = load(sets=[f"listeners=PLAINTEXT://{HOST}:{self._port}", *self._settings])[0]
-        self._control = Control(
+        self._clock = KitClock(loop, self._make_real_clock(loop), self._ahead)
+        self._config = config = load(sets=[f"listeners=PLAINTEXT://{HOST}:{self._ports[0]}", *self._settings])[0]
+        if len(self._ports) > 1:
+            await self._start_nodes(config)
+            return
+        opened = open_store if self.data_dir is not None else partial(in_memory, _engine(config))
+        self._control = self._make_control(self._faults[0], config, opened)
+        await self._control.start()
+        self._ports = [self._control.server.address[1]]
+
+    async def _start_nodes(self, config: Config) -> None:
+        from coordinator.testing.nodes import Nodes  # noqa: PLC0415 - a single server doesn't need it
+
+        lines = Lines(self._log, config.log_format, None, self._clock)
+        self._events = Events(self._clock.real, lines)
+        self._nodes = Nodes(config, self._ports, list(map(partial(partial, self._make_control), self._faults)), lines)
+        await self._nodes.start()
+        self._ports = self._nodes.ports
+        self._events.start(self.history.write, self._has_client)
+
+    def _make_control(self, faults: Faults, config: Config, opened: OpenStore, share: Share | None = None) -> Control:
+        """The next run of the server, or of a node."""
+        return Control(
             config,
-            clock,
-            self._faults,
+            self._clock,
+            faults,
             self.history,
             self.requests,
-            opened=open_store if self.data_dir is not None else partial(in_memory, _engine(config)),
+            opened=opened,
             log=self._log,
             fresh_id=self._fresh_id,
+            share=share,
+            events=self._events,
         )
-        await self._control.start()
-        self._port = self._control.server.address[1]
+
+    async def _ended(self, end: Callable[[Control], Coroutine[Any, Any, None]]) -> None:
+        if self._nodes is not None and self._events is not None:
+            await self._nodes.end(end)
+            self._events.stop(lambda: None)
+        elif self._control is not None:
+            await end(self._control)
+
+    @property
+    def _controls(self) -> Sequence[Control]:
+        """Those of the nodes that run."""
+        if self._nodes is not None:
+            return self._nodes.controls
+        return [] if self._control is None else [self._control]
+
+    def _control_of(self, group_id: str) -> Control:
+        """That of a group's coordinator."""
+        controls = self._controls
+        if not controls:
+            raise NotRunning(NO_NODE)
+        return controls[0] if self._nodes is None else self._nodes.control(self._nodes.owner(group_id))
+
+    def _has_client(self, client: GroupClient) -> bool:
+        return any(control.server.connections.has(client) for control in self._controls)
+
+    async def _advance(self, ms: int, unheard: Collection[tuple[str, str]]) -> None:
+        await take_turns()
+        with ExitStack() as stack:
+            for control in self._controls:
+                its = [(group_id, name) for group_id, name in unheard if self._control_of(group_id) is control]
+                stack.enter_context(control.sessions.without(its))
+            self._clock.advance(ms)
 
 
 class _Tail(io.StringIO):
@@ -333,8 +467,16 @@ def _engine(config: Config) -> MemoryEngine:
     return MemoryEngine(config.offsets_topic_num_partitions, config.node_id)
 
 
-def _settings(topics: Mapping[str, int], settings: Mapping[str, object], data_dir: Path | None) -> list[str]:
+def _settings(
+    topics: Mapping[str, int], settings: Mapping[str, object], data_dir: Path | None, nodes: int
+) -> list[str]:
     """Settings as NAME=VALUE, those of the test last, which win."""
+    if nodes < 1:
+        raise ValueError(f"nodes={nodes}: there is at least one")
+    if nodes > 1 and data_dir is not None:
+        raise ValueError("several nodes keep everything in memory: nodes= and data_dir= don't go together")
+    if nodes > 1 and str(settings.get("tenure.events.enable", False)).lower() == "true":
+        raise ValueError("tenure.events.enable needs nodes=1")
     for name, instead in TAKEN.items():
         if name in settings:
             raise ValueError(f"{name} is no setting of a test kit's server; it has {instead}")

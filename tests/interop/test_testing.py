@@ -8,18 +8,29 @@ from __future__ import annotations
 import asyncio
 import threading
 import unittest
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer
-from confluent_kafka import Consumer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener
+from confluent_kafka import Consumer, Producer
 
-from coordinator.testing import Tenure, assert_no_rebalance, assert_nothing_moved
+from coordinator.testing import Group, Tenure, assert_no_rebalance, assert_nothing_moved
 from tests.support.patience import WITHIN_S
 
 pytestmark = pytest.mark.interop
+
+NAMES = ("one", "two", "three")
+
+BEATS = 5
+"""After so many heartbeats a client has found the coordinator: none is sent while it looks for it."""
+
+
+def all_at(offset: int, group: Group) -> bool:
+    """Whether each of four topic partitions has this committed offset."""
+    return group.committed == {("orders", partition): offset for partition in range(4)}
 
 
 @contextmanager
@@ -97,6 +108,117 @@ def test_kafka_python_leaves_with_one_rebalance() -> None:
         assert left.cause == "member_left"
         assert "(other at 127.0.0.1)" in str(left)
         one.close()
+
+
+def test_confluent_kafka_follows_the_coordinator() -> None:
+    """The coordinator moves, and its node dies: no rebalance, the same seats, and every record is committed.
+
+    Each round waits until the clients know the coordinator. A commit of librdkafka 2.16 that waits for a coordinator
+    fails inside the client when it learns the new address, and the client looks again: for seconds, and once for 45.
+    """
+    with Tenure(topics={"orders": 4}, nodes=3, timeout=WITHIN_S) as tenure, ExitStack() as stack:
+        settings = {"bootstrap.servers": tenure.bootstrap_servers, "log_level": 0}
+        of_group = {
+            "group.id": "workers",
+            "heartbeat.interval.ms": 100,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 50,  # FindCoordinator waits behind a Fetch
+        }
+        producer = Producer(settings)
+        consumers = [Consumer({**settings, **of_group, "client.id": name}) for name in NAMES]
+
+        def work(consumer: Consumer) -> None:
+            message = consumer.poll(0.02)
+            if message is not None and message.error() is None:
+                consumer.commit(message=message, asynchronous=False)
+
+        def all_beat(_: Group) -> bool:
+            return all(tenure.requests.count("Heartbeat", name) >= BEATS for name in NAMES)
+
+        for consumer in consumers:
+            consumer.subscribe(["orders"])
+            stack.enter_context(polled(partial(work, consumer)))
+        group = tenure.group("workers").wait_until_stable(members=3)
+        generation, first = group.generation, tenure.coordinator_of("workers")
+        changes: list[Callable[[], None]] = [
+            lambda: tenure.move("workers", (first + 1) % 3),
+            lambda: tenure.move("workers", (first + 2) % 3),
+            lambda: tenure.kill_node((first + 2) % 3),
+        ]
+        with group.no_rebalance(), group.same_seats():
+            for offset, change in enumerate(changes, 1):
+                change()
+                tenure.requests.clear()
+                group.wait_until(all_beat)
+                for partition in range(4):
+                    producer.produce("orders", b"value", partition=partition)
+                assert producer.flush(WITHIN_S) == 0
+                group.wait_until(partial(all_at, offset))
+        assert group.generation == generation
+        stack.close()
+        for consumer in consumers:
+            consumer.close()
+
+
+async def test_aiokafka_follows_the_coordinator() -> None:
+    """A move to a stable group costs no rebalance; one that ends a rebalance lets the members join again elsewhere."""
+    with Tenure(topics={"orders": 4}, nodes=3, timeout=WITHIN_S) as tenure:
+        settings: dict[str, Any] = {"bootstrap_servers": tenure.bootstrap_servers}
+        producer = AIOKafkaProducer(**settings)
+        await producer.start()
+        settings |= {"group_id": "workers", "heartbeat_interval_ms": 100, "auto_offset_reset": "earliest"}
+        consumers = [AIOKafkaConsumer("orders", **settings, enable_auto_commit=False) for _ in NAMES]
+        await asyncio.gather(*(consumer.start() for consumer in consumers))
+        tasks = [asyncio.create_task(commit_all(consumer)) for consumer in consumers]
+        group = tenure.group("workers")
+        await asyncio.to_thread(group.wait_until_stable, members=3)
+        generation = group.generation
+        with group.no_rebalance(), group.same_seats():
+            for offset in (1, 2):
+                await asyncio.to_thread(tenure.move, "workers", (tenure.coordinator_of("workers") + 1) % 3)
+                for partition in range(4):
+                    await producer.send_and_wait("orders", b"value", partition=partition)
+                await asyncio.to_thread(group.wait_until, partial(all_at, offset))
+        assert group.generation == generation
+        slow = Slow()
+        consumers[0].subscribe(["orders"], listener=slow)
+        consumers.append(AIOKafkaConsumer("orders", **settings))
+        starting = asyncio.create_task(consumers[-1].start())
+        await slow.begun.wait()
+        await asyncio.to_thread(group.wait_until, state="PreparingRebalance")
+        await asyncio.to_thread(tenure.move, "workers", (tenure.coordinator_of("workers") + 1) % 3)
+        assert await asyncio.to_thread(lambda: group.state) == "Stable"  # in the generation before
+        slow.may_end.set()
+        await starting
+        await asyncio.to_thread(group.wait_until_stable, members=4)
+        assert group.generation > generation  # by two if the slow member, or the leader, joins before the new one
+        for task in tasks:
+            task.cancel()
+        await producer.stop()
+        for consumer in consumers:
+            await consumer.stop()
+
+
+async def commit_all(consumer: AIOKafkaConsumer) -> None:
+    """Commit after each record."""
+    async for _ in consumer:
+        await consumer.commit()
+
+
+class Slow(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Keeps its topic partitions until it may give them away."""
+
+    def __init__(self) -> None:
+        self.begun, self.may_end = asyncio.Event(), asyncio.Event()
+
+    async def on_partitions_revoked(self, revoked: Any) -> None:
+        """See ConsumerRebalanceListener."""
+        self.begun.set()
+        await self.may_end.wait()
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        """See ConsumerRebalanceListener."""
 
 
 class OfUnittest(unittest.TestCase):

@@ -14,10 +14,18 @@ import pytest
 
 from coordinator.config import Config, ConfigError, load
 from coordinator.log.embedded.engine import EmbeddedEngine
-from coordinator.log.memory import MemoryEngine
+from coordinator.log.memory import MemoryEngine, MemoryLog
 from coordinator.log.segments.counts import Counts
 from coordinator.log.segments.journal import node_files
-from coordinator.log.store import Store, in_memory, node_in_turn, open_share, open_store, recover_journals
+from coordinator.log.store import (
+    Store,
+    in_memory,
+    node_in_turn,
+    open_share,
+    open_store,
+    recover_journals,
+    share_memory,
+)
 from coordinator.log.topics.list import Topic
 from tests.log.calls import append, numbers_of, record
 from tests.log.calls import opened as opened_partition
@@ -147,6 +155,21 @@ def test_a_share_is_what_falls_to_a_node(tmp_path: Path) -> None:
     assert (store.cluster_id, dict(store.topics)) == ("cluster", {})
     assert isinstance(store.engine, EmbeddedEngine)
     assert [node_in_turn(partition, [5, 6, 7]) for partition in range(4)] == [5, 6, 7, 5]
+
+
+def test_nodes_in_one_process_share_a_log_in_memory(tmp_path: Path) -> None:
+    """Each has an engine of its own over it, and sees at once where a partition is."""
+    log = MemoryLog([1, 2])
+    stores = []
+    for node_id in (1, 2):
+        config = config_in(Path("unused"), f"node.id={node_id}", "offsets.topic.num.partitions=2")
+        stores.append(share_memory(log, "cluster", tmp_path, config, uuid4, lambda *_, **__: None, Counts()))
+    assert [(store.cluster_id, dict(store.topics), store.folder) for store in stores] == [("cluster", {}, tmp_path)] * 2
+    assert stores[0].engine is not stores[1].engine
+    for store in stores:
+        store.engine.start(lambda *_: None)
+    log.move(0, 2)
+    assert [store.owners(0) for store in stores] == [2, 2]
 
 
 def test_a_store_in_memory_keeps_what_is_declared() -> None:

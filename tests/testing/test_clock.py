@@ -253,7 +253,7 @@ async def test_a_first_join_waits_as_long_as_without_a_jump() -> None:
         new = await kit.serving.peer()
         await new.send(join_request("g", instance="i-3"), 5)
         await kit.advance(1_000)
-        kit.clock.on_jump = lambda: None
+        kit.clock.on_jump.clear()
         for _ in range(4):
             kit.clock.advance(SESSION_MS // 2)
             assert await beat(kit, seats) == [ErrorCode.REBALANCE_IN_PROGRESS] * 3

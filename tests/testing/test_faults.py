@@ -10,7 +10,7 @@ from coordinator.testing.faults import PlanError, PlannedFaults, drop_response, 
 
 def planned(can_kill: bool = False) -> PlannedFaults:
     """A plan without a server."""
-    return PlannedFaults(Faults(), lambda work: work(), can_kill=can_kill)
+    return PlannedFaults([Faults()], lambda work: work(), can_kill=can_kill)
 
 
 def test_text_and_values_are_planned_alike() -> None:

@@ -1,9 +1,9 @@
 """The cluster as clients see it: its nodes, the coordinator of each group, the leader of each topic partition.
 
 The nodes are this server, or all workers of one server (supervisor.py). They stay the same while the server runs, so
-each node gives the same answers. The coordinator of a group is the node that owns the group's partition of
-`__consumer_offsets`. A topic's partitions go to the nodes in turn; the topic's id decides which node is the first. The
-leader of a topic partition keeps its records.
+each node gives the same answers; nodes of a test kit may go and come back. The coordinator of a group is the node that
+owns the group's partition of `__consumer_offsets`. A topic's partitions go to the nodes in turn; the topic's id decides
+which node is the first. The leader of a topic partition keeps its records.
 
 A client gets, for each node, the advertised address of the listener that the client came through. A listener that
 listens on all addresses and advertises none gives each client the address that this client reached.
@@ -78,7 +78,8 @@ class Discovery:
 
     nodes: all nodes, always in the same order. owners: the store's. events_partitions: how many partitions
     __rebalance_events had when the server started; it gets at least one for each node. silent_nodes: the ids of nodes
-    that don't answer now.
+    that don't answer now. present: the ids of nodes that run; None for all. leading: the ids of nodes that topic
+    partitions go to in turn; None for all. The last three may change at any time.
     """
 
     def __init__(
@@ -90,12 +91,16 @@ class Discovery:
         owners: Owners,
         events_partitions: int = 0,
         silent_nodes: Collection[int] = (),
+        present: Sequence[int] | None = None,
+        leading: Sequence[int] | None = None,
     ) -> None:
         self.cluster_id = cluster_id
         self.topics = topics
         self._owners = owners
         self._silent_nodes = silent_nodes
-        self.node_ids = [node.node_id for node in nodes]
+        node_ids = [node.node_id for node in nodes]
+        self.node_ids = node_ids if present is None else present
+        self._leading = node_ids if leading is None else leading
         self._nodes = {node.node_id: node for node in nodes}
         offsets_id = uuid5(UUID(int=0), f"{cluster_id}/{OFFSETS_TOPIC}")
         self._offsets = Topic(OFFSETS_TOPIC, offsets_id, config.offsets_topic_num_partitions, offsets_configs(config))
@@ -127,7 +132,7 @@ class Discovery:
         if topic is self._offsets:
             return self._owners(partition)
         first = 0 if topic.name == EVENTS_TOPIC else topic.topic_id.int
-        return node_in_turn(first + partition, self.node_ids)
+        return node_in_turn(first + partition, self._leading)
 
     def topic(self, name: str) -> Topic | None:
         """A topic by its name."""

@@ -15,6 +15,9 @@ NOT_COORDINATOR. The partition loads again, so memory holds only what is durable
 that would write are refused before the coordinator sees them; heartbeats and reads go on. After a pause, which grows
 with each failure, one event may try again. The partition does the same if the coordinator itself breaks (an assertion).
 
+A new owner. When another node owns the partition, each request that waits, for others or for the log, gets
+NOT_COORDINATOR, as on Kafka's resignation; the client then looks for the new coordinator.
+
 House rule: no rule of the group protocol is decided here.
 """
 
@@ -353,12 +356,12 @@ class Partition:
         """Another node owns the partition now."""
         text = f"{self.name} is somebody else's now: {error}"
         self._host.lines.warn("partition_lost", text, partition=self.index)
-        self.unload()
+        self.unload(ErrorCode.NOT_COORDINATOR)
         self.standing = Standing.AWAY
         self.ownership = None
 
-    def unload(self) -> None:
-        """Drop the coordinator. Each waiting request gets an answer."""
+    def unload(self, error: ErrorCode = ErrorCode.COORDINATOR_NOT_AVAILABLE) -> None:
+        """Drop the coordinator. Each waiting request gets an answer; those that wait for the log get `error`."""
         coordinator, gate = self.coordinator, self.gate
         self.standing = Standing.LOADING
         self._start_anew()
@@ -374,10 +377,10 @@ class Partition:
                 self.answer(reply, body)
         for held in gate.held():
             for commit in held.commits:
-                commit.deliver(refuse(commit.event(), ErrorCode.COORDINATOR_NOT_AVAILABLE))
+                commit.deliver(refuse(commit.event(), error))
         # Requests that the gate held, and requests that a broken coordinator had already taken out of its groups.
         for reply, event in list(self._unanswered.items()):
-            self.answer(reply, refuse(event, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            self.answer(reply, refuse(event, error))
         coordinator.close()
 
     def _start_anew(self) -> None:

@@ -132,6 +132,23 @@ def test_topic_partitions_are_dealt_out_in_turn() -> None:
         assert leaders == [[0, 1, 0], [1, 0, 1]]
 
 
+def test_nodes_come_and_go() -> None:
+    """Clients see the nodes that are present now, and the leaders that the turn has now."""
+    configs = configs_of_workers(config_of("tenure.workers=3", "listeners=PLAINTEXT://127.0.0.1:9092"))
+    nodes = [node_addresses(each, {one.name: (one.host, one.port) for one in each.listeners}) for each in configs]
+    topics = Topics({"orders": Topic("orders", UUID(int=3), 3)}, lambda _, __: None)
+    present, leading = [0, 1, 2], [0, 1, 2]
+    discovery = Discovery(configs[0], "cluster", topics, nodes, lambda _: 0, present=present, leading=leading)
+    call, orders = call_through("PLAINTEXT"), topics.get("orders")
+    assert orders is not None
+    assert [node.port for node in discovery.nodes(call)] == [9092, 9093, 9094]
+    assert discovery.leaders(orders) == [0, 1, 2]
+    present.remove(0)
+    leading[0] = 2
+    assert [node.port for node in discovery.nodes(call)] == [9093, 9094]
+    assert discovery.leaders(orders) == [2, 1, 2]
+
+
 def test_topics_are_found_by_name_and_id() -> None:
     """Also `__consumer_offsets`, whose id is the same at every start."""
     discovery, again = discovery_of(), discovery_of()

@@ -156,13 +156,16 @@ async def test_an_expiry_waits_while_the_log_fails() -> None:
 
 
 async def test_a_fenced_owner_steps_down() -> None:
-    """If another node owns the partition, its groups get NOT_COORDINATOR here, and the log is not tried again."""
+    """If another node owns the partition, its groups get NOT_COORDINATOR here, and the log is not tried again.
+
+    So does the commit that found out (Kafka 3.9: NOT_LEADER_OR_FOLLOWER of its append becomes NOT_COORDINATOR).
+    """
     engine = MemoryEngine(4, 1)
     async with serving(engine=engine) as server:
         peer = await server.peer()
         assert await commit(peer, "g", 1) == ErrorCode.NONE
         engine._failure = Fenced("node 2 owns it")  # type: ignore[assignment]
-        assert await commit(peer, "g", 2) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert await commit(peer, "g", 2) == ErrorCode.NOT_COORDINATOR
         assert await commit(peer, "g", 3) == ErrorCode.NOT_COORDINATOR
         assert (await committed(peer, "g"))[0] == ErrorCode.NOT_COORDINATOR
         assert len(server.events("partition_lost")) == 1

@@ -1,0 +1,285 @@
+"""Several servers on one loop that are one cluster: coordinators move between them, and nodes die and come back.
+
+The nodes share, as workers do (docs/workers.md):
+
+    the groups' log      in memory (log.memory.MemoryLog): each partition has one owner, and FindCoordinator on every
+                         node answers with it
+    the list of topics   each node has a copy; `SharedTopics` brings a change to all of them
+    records of topics    in one temporary folder; each topic partition has one leader
+
+`move` gives a partition of groups to another node, as Kafka does when the partition gets another leader. The new node
+acquires it in a higher epoch, which fences the former owner, and loads the groups. The former node answers all that
+waits there with NOT_COORDINATOR. Members keep their ids, their generation and their assignments.
+
+A node that dies takes its connections with it. Its partitions go to the other nodes in turn. When it comes back, at
+the same port, it has none until one is moved to it; if no other node runs, it gets them all. Topic partitions do the
+same.
+
+House rule: everything here runs on the loop of the servers, and one change at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+from itertools import chain, cycle
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from coordinator.config import configs_of_workers
+from coordinator.group.partition import partition_for
+from coordinator.log.engine import Unavailable
+from coordinator.log.memory import MemoryLog
+from coordinator.log.store import node_in_turn, share_memory
+from coordinator.log.topics.list import TopicsFile, declare, kafka_id
+from coordinator.server.app import Share, addresses_of, bind_all
+from coordinator.server.channel import APPLY, CHANGE_RESULT, change_from_fields
+from coordinator.server.nodes.discovery import NodeAddresses, node_addresses
+from coordinator.server.nodes.topics import Topics
+from coordinator.server.runtime.partition import Standing
+from coordinator.server.shared_topics import SharedTopics
+from coordinator.testing.control import Control
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+
+    from coordinator.config import Config
+    from coordinator.log.store import OpenStore
+    from coordinator.server.app import Bound
+    from coordinator.server.nodes.topics import Change, ChangeDone
+    from coordinator.server.telemetry.lines import Lines
+
+    Make = Callable[[Config, OpenStore, Share], Control]
+    End = Callable[[Control], Coroutine[Any, Any, None]]
+
+UNSETTLED = {Standing.AWAY, Standing.LOADING}
+"""The standings of a partition on its way to a node."""
+
+
+class Node:
+    """A node. control: of its run, None while it doesn't run. channel: one for each run (see shared_topics.Peer)."""
+
+    def __init__(self, config: Config, make: Make) -> None:
+        self.config = config
+        self.make = make
+        self.control: Control | None = None
+        self.channel: object | None = None
+        self.topics: Topics
+        self.due: dict[int, ChangeDone] = {}
+
+    @property
+    def addresses(self) -> NodeAddresses:
+        """Its id and its listeners."""
+        return node_addresses(self.config, {each.name: (each.host, each.port) for each in self.config.listeners})
+
+    def give_up(self) -> None:
+        """End the wait for changes of the list of topics that it asked for."""
+        due, self.due = self.due, {}
+        for done in due.values():
+            done(Unavailable("the node ends"))
+
+
+class Nodes:
+    """See the module.
+
+    config: of all nodes. ports: one for each node; 0 for a free one. makes: make the runs, each of one node.
+    ids: of all nodes, from 0, or from `node.id` if the configuration states it.
+    """
+
+    def __init__(self, config: Config, ports: Sequence[int], makes: Sequence[Make], lines: Lines) -> None:
+        configs = configs_of_workers(replace(config, workers=len(ports)))
+        self._nodes = {
+            each.node_id: Node(_at_port(each, port), make)
+            for each, port, make in zip(configs, ports, makes, strict=True)
+        }
+        self.ids = list(self._nodes)
+        self._lines = lines
+        # The servers read both lists at each request.
+        self._present: list[int] = []
+        self._leading = list(self.ids)
+        count = config.offsets_topic_num_partitions
+        self._log = MemoryLog([node_in_turn(partition, self.ids) for partition in range(count)])
+        self._topics: SharedTopics[Node]
+        self._cluster_id = kafka_id(uuid4())
+        self._folder: TemporaryDirectory[str] | None = None
+        self._asked = 0
+        self._change = asyncio.Lock()
+
+    @property
+    def ports(self) -> list[int]:
+        """The port of each node; it stays the same."""
+        return [node.config.listeners[0].port for node in self._nodes.values()]
+
+    @property
+    def controls(self) -> list[Control]:
+        """Those of the nodes that run."""
+        return [node.control for node in self._nodes.values() if node.control is not None]
+
+    def owner(self, group_id: str) -> int:
+        """The id of the node that coordinates a group."""
+        return self._log.owners[partition_for(group_id, len(self._log.owners))]
+
+    def control(self, node_id: int) -> Control:
+        """That of a node. Raises ValueError if there is no such node, or it doesn't run."""
+        control = self._node(node_id).control
+        if control is None:
+            raise ValueError(f"node {node_id} doesn't run")
+        return control
+
+    async def start(self) -> None:
+        """Start all nodes. Raises StartFailed; then none runs."""
+        async with self._change:
+            self._folder = TemporaryDirectory(prefix="tenure-")
+            folder = Path(self._folder.name)
+            config = self._nodes[self.ids[0]].config
+            declared, _ = declare({}, config.topic_list(), uuid4)
+            topics = {topic.name: topic for topic in declared}
+            self._topics = SharedTopics(topics, TopicsFile(folder), folder, self._lines, self._send)
+            self._present += self.ids
+            bound: dict[int, Bound] = {}
+            try:
+                for node_id, node in self._nodes.items():
+                    bound[node_id] = self._bind(node)
+                for node_id, node in self._nodes.items():
+                    await self._start(node, bound.pop(node_id))
+            except BaseException:
+                for _, listening in chain(*bound.values()):
+                    listening.close()
+                await self._end_all(Control.stop)
+                raise
+
+    async def end(self, how: End) -> None:
+        """End all nodes, each as `how` does, and remove the folder."""
+        async with self._change:
+            await self._end_all(how)
+
+    async def move(self, group_id: str, node_id: int) -> None:
+        """Move the partition of a group to a node; returns when the node has loaded it. Raises ValueError."""
+        async with self._change:
+            self.control(node_id)
+            partition = partition_for(group_id, len(self._log.owners))
+            if self._log.owners[partition] != node_id:
+                self._log.move(partition, node_id)
+                await self._settled([partition])
+
+    async def end_node(self, node_id: int, how: End) -> None:
+        """End a node as `how` does, then give its partitions to the others. Raises ValueError."""
+        async with self._change:
+            self.control(node_id)
+            await self._end(self._nodes[node_id], how)
+            self._present.remove(node_id)
+            if not self._present:
+                return
+            others = cycle(self._present)
+            self._leading[:] = [next(others) if each == node_id else each for each in self._leading]
+            moving = [index for index, owner in enumerate(self._log.owners) if owner == node_id]
+            for partition in moving:
+                self._log.move(partition, next(others))
+            await self._settled(moving)
+
+    async def start_node(self, node_id: int) -> None:
+        """Start a node that ended, at its port. Raises ValueError if it runs or there is none, StartFailed."""
+        async with self._change:
+            node = self._node(node_id)
+            if node.control is not None:
+                raise ValueError(f"node {node_id} runs")
+            bound = self._bind(node)
+            if not self._present:
+                self._log.owners[:] = [node_id] * len(self._log.owners)
+                self._leading[:] = [node_id] * len(self._leading)
+            self._present[:] = [each for each in self.ids if each in {node_id, *self._present}]
+            await self._start(node, bound)
+
+    def _node(self, node_id: int) -> Node:
+        if node_id not in self._nodes:
+            raise ValueError(f"there is no node {node_id!r}; there are {', '.join(map(str, self.ids))}")
+        return self._nodes[node_id]
+
+    def _bind(self, node: Node) -> Bound:
+        """Take the node's port."""
+        bound = bind_all(node.config)
+        _, port = addresses_of(bound)[node.config.listeners[0].name]
+        node.config = _at_port(node.config, port)
+        return bound
+
+    async def _start(self, node: Node, bound: Bound) -> None:
+        node.topics = Topics(
+            {topic.name: topic for topic in self._topics.list.kept()}, partial(self._ask, node), is_shared=True
+        )
+        node.channel = object()  # from here on the list gets each change
+        addresses = [each.addresses for each in self._nodes.values()]
+        share = Share(bound, addresses, node.topics, (), self._present, self._leading)
+        assert self._folder is not None
+        opened = partial(share_memory, self._log, self._cluster_id, Path(self._folder.name))
+        control = node.make(node.config, opened, share)
+        try:
+            await control.start()
+        except BaseException:
+            node.channel = None
+            raise
+        node.control = control
+
+    async def _end(self, node: Node, how: End) -> None:
+        """End a node that runs. No change of the list of topics waits for it, and it waits for none."""
+        assert node.control is not None
+        node.channel = None
+        self._topics.forget(node)
+        # Later: a node that is killed has closed its connections by then.
+        asyncio.get_running_loop().call_soon(node.give_up)
+        await how(node.control)
+        node.control = None
+
+    async def _end_all(self, how: End) -> None:
+        for node in self._nodes.values():
+            if node.control is not None:
+                await self._end(node, how)
+        if self._folder is not None:
+            self._folder.cleanup()
+        self._folder = None
+        self._present.clear()
+
+    async def _settled(self, partitions: Iterable[int]) -> None:
+        """Wait until the owners serve these partitions, and no other node does."""
+        for partition in partitions:
+            owner = self.control(self._log.owners[partition])
+            others = [each.server.runtime.partitions[partition] for each in self.controls if each is not owner]
+            moved = owner.server.runtime.partitions[partition]
+            # Nobody says when; each turn of the loop loads some groups.
+            while moved.standing in UNSETTLED or any(other.ownership for other in others):  # noqa: ASYNC110
+                await asyncio.sleep(0)
+
+    # Topics.
+
+    def _ask(self, node: Node, change: Change, done: ChangeDone) -> None:
+        """A node asks for a change of the list of topics."""
+        self._asked += 1
+        node.due[self._asked] = done
+        peers = [each for each in self._nodes.values() if each.channel is not None]
+        self._topics.change(node, self._asked, change, peers)
+
+    def _send(self, node: Node, kind: str, fields: Mapping[str, Any]) -> None:
+        """Send a message to a node that runs: in a later turn, as over a channel."""
+        asyncio.get_running_loop().call_soon(self._receive, node, node.channel, kind, fields)
+
+    def _receive(self, node: Node, channel: object, kind: str, fields: Mapping[str, Any]) -> None:
+        if node.channel is not channel:
+            return
+        if kind == APPLY:
+            node.topics.apply(change_from_fields(dict(fields)), partial(self._applied, node, channel, fields["number"]))
+        else:
+            assert kind == CHANGE_RESULT
+            done = node.due.pop(fields["number"])
+            done(Unavailable(fields["error"]) if fields["error"] else fields["taken"])
+
+    def _applied(self, node: Node, channel: object, number: int) -> None:
+        if node.channel is channel:
+            self._topics.applied(node, number)
+
+
+def _at_port(config: Config, port: int) -> Config:
+    """The configuration with another port for its only listener."""
+    (listener,) = config.listeners
+    return replace(config, listeners=(listener._replace(port=port),))
