@@ -223,7 +223,8 @@ class Server:
             )
             self._topics.on_brokers()
             if self._faults is not None:
-                self._faults.attach(self._api, self.connections, self.runtime, clock, self._lines, self._loop.call_soon)
+                instance_of = self.runtime.instance_of
+                self._faults.attach(self._api, self.connections, instance_of, clock, self._lines, self._loop.call_soon)
             events_topic = services.discovery.events
             if events_topic is not None:
                 write = into_topic(services.data, events_topic, clock, config.node_id)

@@ -1,9 +1,10 @@
 """Real clients under planned faults: what each kind does to a consumer of confluent-kafka and of aiokafka.
 
-The server runs in a thread of the test's process, the clients too. Each test has one static member, so that a rebalance
-has one cause: the fault.
+Each test runs on Tenure, and on Apache Kafka behind a proxy that carries out the same plan (faulty.py). The brokers run
+beside the test, the clients in its process. Each test has one static member, so that a rebalance has one cause: the
+fault.
 
-House rule: conftest.py's, but for the server. Only Tenure has faults, so these tests don't run on Apache Kafka.
+House rule: conftest.py's, but for the server.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
@@ -20,24 +22,39 @@ from aiokafka.errors import KafkaError as AioError
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from coordinator.server.faults import plan
-from coordinator.server.faults.faults import Asked, Faults
+from coordinator.server.faults.faults import Asked
 from coordinator.server.wire.connection import Connection
 from schemas.errors import ErrorCode
+from tests.interop.brokers import create_topic
+from tests.interop.faulty import (
+    PARTITION_COUNT,
+    TOPIC,
+    Faulty,
+    FaultyKafka,
+    faulty_tenure,
+    kafka_behind_a_proxy,
+)
+from tests.support.apache import ApacheKafka
+from tests.support.fault_proxy import FaultProxy
 from tests.support.patience import WITHIN_S
-from tests.support.threaded import Threaded
 
-pytestmark = pytest.mark.interop
-
-GROUP, INSTANCE = "workers", "worker-1"
+INSTANCE = "worker-1"
 SESSION_TIMEOUT_MS, HEARTBEAT_INTERVAL_MS, REQUEST_TIMEOUT_MS = 3_000, 200, 1_000
+LONG_SESSION_TIMEOUT_MS = 60_000
+"""Longer than Apache Kafka takes to come back after SIGKILL."""
 POLL_S = 0.02
 SEED = 7
+ALL_PARTITIONS = list(range(PARTITION_COUNT))
 
 
 class Member(Protocol):
     """A client under test. moves: "assigned" and what the client calls the other way, in order."""
 
     moves: list[str]
+
+    @property
+    def partitions(self) -> list[int]:
+        """The partitions that it has, as it says itself."""
 
     async def start(self) -> None:
         """Subscribe."""
@@ -46,7 +63,7 @@ class Member(Protocol):
         """One poll."""
 
     async def commit(self, offset: int) -> None:
-        """Commit for partition 0, and wait for the answer."""
+        """Commit for partition 0, and wait for the answer. Other tasks go on meanwhile."""
 
     async def close(self) -> None:
         """Close."""
@@ -55,15 +72,15 @@ class Member(Protocol):
 class Confluent:
     """confluent_kafka.Consumer."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, group: str, session_timeout_ms: int) -> None:
         self.moves: list[str] = []
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
-                "group.id": GROUP,
+                "group.id": group,
                 "group.instance.id": INSTANCE,
                 "client.id": INSTANCE,
-                "session.timeout.ms": SESSION_TIMEOUT_MS,
+                "session.timeout.ms": session_timeout_ms,
                 "heartbeat.interval.ms": HEARTBEAT_INTERVAL_MS,
                 "socket.timeout.ms": REQUEST_TIMEOUT_MS,
                 "reconnect.backoff.max.ms": 200,
@@ -73,10 +90,15 @@ class Confluent:
             }
         )
 
+    @property
+    def partitions(self) -> list[int]:
+        """See Member."""
+        return sorted(each.partition for each in self._consumer.assignment())
+
     async def start(self) -> None:
         """See Member."""
         self._consumer.subscribe(
-            ["orders"],
+            [TOPIC],
             on_assign=lambda _consumer, _partitions: self.moves.append("assigned"),
             on_revoke=lambda _consumer, _partitions: self.moves.append("revoked"),
             on_lost=lambda _consumer, _partitions: self.moves.append("lost"),
@@ -84,13 +106,14 @@ class Confluent:
 
     async def poll(self) -> None:
         """See Member."""
-        message = self._consumer.poll(POLL_S)
+        message = await asyncio.to_thread(self._consumer.poll, POLL_S)
         if message is not None and (error := message.error()) is not None and error.code() == KafkaError._FATAL:
             raise KafkaException(error)
 
     async def commit(self, offset: int) -> None:
         """See Member."""
-        self._consumer.commit(offsets=[TopicPartition("orders", 0, offset)], asynchronous=False)
+        offsets = [TopicPartition(TOPIC, 0, offset)]
+        await asyncio.to_thread(self._consumer.commit, offsets=offsets, asynchronous=False)
 
     async def close(self) -> None:
         """See Member."""
@@ -100,19 +123,24 @@ class Confluent:
 class Aiokafka(ConsumerRebalanceListener):  # type: ignore[misc]
     """aiokafka.AIOKafkaConsumer."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, group: str, session_timeout_ms: int) -> None:
         self.moves: list[str] = []
         self._consumer = AIOKafkaConsumer(
             bootstrap_servers=bootstrap,
-            group_id=GROUP,
+            group_id=group,
             group_instance_id=INSTANCE,
             client_id=INSTANCE,
-            session_timeout_ms=SESSION_TIMEOUT_MS,
+            session_timeout_ms=session_timeout_ms,
             heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
             request_timeout_ms=REQUEST_TIMEOUT_MS,
             retry_backoff_ms=50,
             enable_auto_commit=False,
         )
+
+    @property
+    def partitions(self) -> list[int]:
+        """See Member."""
+        return sorted(each.partition for each in self._consumer.assignment())
 
     async def on_partitions_revoked(self, revoked: set[AioPartition]) -> None:
         """Called before each join; this client has no word for lost partitions."""
@@ -125,7 +153,7 @@ class Aiokafka(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def start(self) -> None:
         """See Member."""
-        self._consumer.subscribe(["orders"], listener=self)
+        self._consumer.subscribe([TOPIC], listener=self)
         await self._consumer.start()
 
     async def poll(self) -> None:
@@ -134,7 +162,7 @@ class Aiokafka(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def commit(self, offset: int) -> None:
         """See Member."""
-        await self._consumer.commit({AioPartition("orders", 0): offset})
+        await self._consumer.commit({AioPartition(TOPIC, 0): offset})
 
     async def close(self) -> None:
         """See Member."""
@@ -145,21 +173,30 @@ CLIENTS: dict[str, type[Any]] = {"confluent-kafka": Confluent, "aiokafka": Aioka
 
 
 class Scene:
-    """A server with faults and one member. apis: the requests that came, in order."""
+    """A broker with faults and one member.
 
-    def __init__(self, server: Threaded, faults: Faults, member: Member) -> None:
-        self.server = server
-        self.faults = faults
+    apis: the requests that came, in order. generation: of the member's last heartbeat.
+    stored: the committed offset of partition 0 as each OffsetCommit came.
+    """
+
+    def __init__(self, broker: Faulty, member: Member) -> None:
+        self.broker = broker
         self.member = member
         self.apis: list[str] = []
-        server.call(faults.watch, self._see)
+        self.generation = 0
+        self.stored: list[int | None] = []
+        broker.call(broker.faults.watch, self._see)
 
     def _see(self, _connection: Connection, asked: Asked, _fault: plan.Fault | None) -> None:
         self.apis.append(asked.api)
+        if asked.api == "Heartbeat":
+            self.generation = asked.body.generation_id
+        elif asked.api == "OffsetCommit":
+            self.stored.append(self.broker.committed())
 
     def plan(self, fault: plan.Fault) -> plan.Fault:
         """Plan a fault from now on."""
-        self.server.call(self.faults.add, fault)
+        self.broker.call(self.broker.faults.add, fault)
         return fault
 
     async def poll_while(self, goes_on: Callable[[], bool]) -> None:
@@ -179,25 +216,18 @@ class Scene:
         await self.poll_while(lambda: self.apis.count("Heartbeat") < wanted)
 
     @property
-    def causes(self) -> list[str]:
-        """The causes of the group's rebalances."""
-        return [event["cause"]["kind"] for event in self.server.events("rebalance_started", group=GROUP)]
-
-    @property
-    def replacements(self) -> int:
-        """How often the static member was replaced."""
-        return len(self.server.events("member_replaced", group=GROUP))
-
-    @property
     def committed(self) -> int | None:
         """The committed offset of partition 0."""
+        return self.broker.call(self.broker.committed)
 
-        def look() -> int | None:
-            group = self.server.server.runtime.partition_of(GROUP).coordinator.groups[GROUP]
-            found = group.offsets.get("orders", {}).get(0)
-            return None if found is None else found.offset
-
-        return self.server.call(look)
+    async def assert_stands(self, *causes: str, replacements: int = 0, generation: int | None = None) -> None:
+        """The member has all partitions after rebalances with these causes, in the generation that they led to."""
+        await self.poll_while_it_answers()
+        self.broker.settle()
+        assert self.broker.causes() == list(causes)
+        assert self.broker.replacements() == replacements
+        assert self.member.partitions == ALL_PARTITIONS
+        assert self.generation == (len(causes) if generation is None else generation)
 
 
 @pytest.fixture(params=CLIENTS)
@@ -206,185 +236,198 @@ def client(request: pytest.FixtureRequest) -> type[Any]:
     return CLIENTS[request.param]
 
 
-@pytest.fixture
-def faults() -> Faults:
-    """Return faults without a plan."""
-    return Faults()
+@pytest.fixture(scope="module")
+def kafka(java: None) -> Iterator[tuple[ApacheKafka, FaultProxy]]:
+    """Yield one node of Apache Kafka behind a proxy, for all tests here."""
+    with kafka_behind_a_proxy() as (kafka, proxy):
+        create_topic(proxy.bootstrap, TOPIC, PARTITION_COUNT)
+        yield kafka, proxy
 
 
-@pytest.fixture
-def server(faults: Faults) -> Iterator[Threaded]:
-    """Yield a server with these faults."""
-    with Threaded("group.min.session.timeout.ms=500", faults=faults) as server:
-        yield server
+@pytest.fixture(
+    params=[pytest.param("tenure", marks=pytest.mark.interop), pytest.param("apache", marks=pytest.mark.oracle)]
+)
+def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Faulty]:
+    """Yield a broker without a plan."""
+    if request.param == "apache":
+        yield FaultyKafka(*request.getfixturevalue("kafka"))
+        return
+    with faulty_tenure(tmp_path / "data") as tenure:
+        yield tenure
 
 
 @asynccontextmanager
-async def scene(server: Threaded, faults: Faults, client: type[Any]) -> AsyncIterator[Scene]:
+async def scene(
+    broker: Faulty, client: type[Any], session_timeout_ms: int = SESSION_TIMEOUT_MS
+) -> AsyncIterator[Scene]:
     """A member that has joined, alone."""
-    member: Member = client(server.bootstrap)
-    scene = Scene(server, faults, member)
+    member: Member = client(broker.bootstrap, broker.group, session_timeout_ms)
+    scene = Scene(broker, member)
     try:
         await member.start()
         await scene.poll_until("assigned")
         yield scene
     finally:
-        server.call(faults.clear)
+        broker.call(broker.faults.clear)
         await member.close()
 
 
-async def test_a_heartbeat_that_says_rebalance_makes_the_member_rejoin(
-    server: Threaded, faults: Faults, client: type[Any]
-) -> None:
+async def test_a_heartbeat_that_says_rebalance_makes_the_member_rejoin(broker: Faulty, client: type[Any]) -> None:
     """It gives its partitions back and joins with its member id: one more rebalance, whose cause is the rejoin."""
-    async with scene(server, faults, client) as it:
+    async with scene(broker, client) as it:
         it.plan(plan.error(ErrorCode.REBALANCE_IN_PROGRESS, "Heartbeat", instance_id=INSTANCE))
         await it.poll_until("assigned", "revoked", "assigned")
-        assert it.causes == ["member_joined", "leader_rejoined"]
-        assert it.replacements == 0
+        await it.assert_stands("member_joined", "leader_rejoined")
 
 
-async def test_a_heartbeat_that_says_unknown_makes_the_member_join_anew(
-    server: Threaded, faults: Faults, client: type[Any]
-) -> None:
+async def test_a_heartbeat_that_says_unknown_makes_the_member_join_anew(broker: Faulty, client: type[Any]) -> None:
     """It joins without a member id; its seat is its own, so no rebalance begins."""
-    async with scene(server, faults, client) as it:
+    async with scene(broker, client) as it:
         it.plan(plan.error(ErrorCode.UNKNOWN_MEMBER_ID, "Heartbeat", instance_id=INSTANCE))
         await it.poll_until("assigned", "lost" if client is Confluent else "revoked", "assigned")
-        assert it.causes == ["member_joined"]
-        assert it.replacements == 1
+        await it.assert_stands("member_joined", replacements=1)
 
 
-async def test_a_heartbeat_that_says_fenced_ends_the_client(
-    server: Threaded, faults: Faults, client: type[Any]
-) -> None:
+async def test_a_heartbeat_that_says_fenced_ends_the_client(broker: Faulty, client: type[Any]) -> None:
     """The client raises: librdkafka as its fatal error, aiokafka as an error that it doesn't know. None joins again."""
-    async with scene(server, faults, client) as it:
+    async with scene(broker, client) as it:
         it.plan(plan.error(ErrorCode.FENCED_INSTANCE_ID, "Heartbeat", instance_id=INSTANCE))
         with pytest.raises((KafkaException, AioError)):
             await it.poll_while(lambda: True)
         assert it.apis.count("JoinGroup") == 1
-        assert it.causes[:1] == ["member_joined"]
+        broker.settle()
+        assert broker.causes()[:1] == ["member_joined"]
 
 
-async def test_a_commit_whose_answer_is_lost_is_stored_and_sent_again(
-    server: Threaded, faults: Faults, client: type[Any]
-) -> None:
+async def test_a_commit_whose_answer_is_lost_is_stored_and_sent_again(broker: Faulty, client: type[Any]) -> None:
     """The effect is there before the client knows; after its request timeout it connects and commits again."""
-    async with scene(server, faults, client) as it:
-        fault = it.plan(plan.drop_response("OffsetCommit", group=GROUP))
+    async with scene(broker, client) as it:
+        fault = it.plan(plan.drop_response("OffsetCommit", group=broker.group))
         await it.member.commit(7)
         assert fault.fired == 1
-        assert it.apis.count("OffsetCommit") == 2
+        assert it.stored == [None, 7]
         assert it.committed == 7
-        await it.poll_while_it_answers()
-        assert it.causes == ["member_joined"]
+        await it.assert_stands("member_joined")
 
 
-async def test_a_commit_that_is_lost_is_sent_again(server: Threaded, faults: Faults, client: type[Any]) -> None:
+async def test_a_commit_that_is_lost_is_sent_again(broker: Faulty, client: type[Any]) -> None:
     """As above, but the first one had no effect."""
-    async with scene(server, faults, client) as it:
-        stored: list[int] = []
-        groups = server.server.runtime.partition_of(GROUP).coordinator.groups
-
-        def look(_connection: Connection, asked: Asked, _fault: plan.Fault | None) -> None:
-            if asked.api == "OffsetCommit":
-                stored.append(len(groups[GROUP].offsets))
-
-        it.plan(plan.drop_request("OffsetCommit", group=GROUP))
-        server.call(faults.watch, look)
+    async with scene(broker, client) as it:
+        it.plan(plan.drop_request("OffsetCommit", group=broker.group))
         await it.member.commit(7)
-        assert stored == [0, 0]
+        assert it.stored == [None, None]
         assert it.committed == 7
+        await it.assert_stands("member_joined")
 
 
-async def test_a_join_that_is_cut_off_is_sent_again(server: Threaded, faults: Faults, client: type[Any]) -> None:
+async def test_a_join_that_is_cut_off_is_sent_again(broker: Faulty, client: type[Any]) -> None:
     """The coordinator never saw the first one: the group has one rebalance."""
-    fault = plan.disconnect("JoinGroup", group=GROUP)
-    server.call(faults.add, fault)
-    async with scene(server, faults, client) as it:
-        await it.poll_while_it_answers()
+    fault = plan.disconnect("JoinGroup", group=broker.group)
+    broker.call(broker.faults.add, fault)
+    async with scene(broker, client) as it:
+        await it.assert_stands("member_joined")
         assert fault.fired == 1
         assert it.apis.count("JoinGroup") == 2
-        assert (it.causes, it.replacements) == (["member_joined"], 0)
 
 
-async def test_a_join_whose_answer_is_cut_off_takes_its_own_seat(
-    server: Threaded, faults: Faults, client: type[Any]
-) -> None:
+async def test_a_join_whose_answer_is_cut_off_takes_its_own_seat(broker: Faulty, client: type[Any]) -> None:
     """The coordinator has the first join's member: the second one replaces it, in a rebalance that was open already."""
-    fault = plan.disconnect_after("JoinGroup", group=GROUP)
-    server.call(faults.add, fault)
-    async with scene(server, faults, client) as it:
-        await it.poll_while_it_answers()
+    fault = plan.disconnect_after("JoinGroup", group=broker.group)
+    broker.call(broker.faults.add, fault)
+    async with scene(broker, client) as it:
+        await it.assert_stands("member_joined", "static_member_replaced", replacements=1)
         assert it.apis.count("JoinGroup") == 2
-        assert (it.causes, it.replacements) == (["member_joined", "static_member_replaced"], 1)
 
 
-async def test_a_commit_to_another_coordinator_looks_for_it(
-    server: Threaded, faults: Faults, client: type[Any]
-) -> None:
+async def test_a_commit_to_another_coordinator_looks_for_it(broker: Faulty, client: type[Any]) -> None:
     """NOT_COORDINATOR costs a FindCoordinator, and no rebalance."""
-    async with scene(server, faults, client) as it:
+    async with scene(broker, client) as it:
         it.apis.clear()
-        it.plan(plan.error(ErrorCode.NOT_COORDINATOR, "OffsetCommit", group=GROUP))
+        it.plan(plan.error(ErrorCode.NOT_COORDINATOR, "OffsetCommit", group=broker.group))
         await it.member.commit(7)
         assert it.committed == 7
         at = it.apis.index("OffsetCommit")
         assert "FindCoordinator" in it.apis[at : at + 1 + it.apis[at + 1 :].index("OffsetCommit")]
-        await it.poll_while_it_answers()
-        assert it.causes == ["member_joined"]
+        await it.assert_stands("member_joined")
 
 
-async def test_a_heartbeat_to_another_coordinator_moves_nothing(
-    server: Threaded, faults: Faults, client: type[Any]
-) -> None:
+async def test_a_heartbeat_to_another_coordinator_moves_nothing(broker: Faulty, client: type[Any]) -> None:
     """The member keeps its partitions, whichever request learns that the group moved."""
-    async with scene(server, faults, client) as it:
-        fault = it.plan(plan.move(GROUP))
+    async with scene(broker, client) as it:
+        fault = it.plan(plan.move(broker.group))
         await it.poll_while_it_answers(5)
         assert fault.fired == 1
-        assert (it.causes, it.member.moves) == (["member_joined"], ["assigned"])
+        assert it.member.moves == ["assigned"]
+        await it.assert_stands("member_joined")
 
 
-async def test_a_coordinator_that_loads_moves_nothing(server: Threaded, faults: Faults, client: type[Any]) -> None:
+async def test_a_coordinator_that_loads_moves_nothing(broker: Faulty, client: type[Any]) -> None:
     """Heartbeats get NONE meanwhile."""
-    async with scene(server, faults, client) as it:
-        fault = it.plan(plan.loading(GROUP, times=3))
+    async with scene(broker, client) as it:
+        fault = it.plan(plan.loading(broker.group, times=3))
         await it.poll_while_it_answers(6)
         assert fault.fired == 3
-        assert (it.causes, it.member.moves) == (["member_joined"], ["assigned"])
+        assert it.member.moves == ["assigned"]
+        await it.assert_stands("member_joined")
 
 
-async def test_a_slow_coordinator_moves_nothing(server: Threaded, faults: Faults, client: type[Any]) -> None:
+async def test_a_group_without_a_coordinator_waits_for_one(broker: Faulty, client: type[Any]) -> None:
+    """The client asks for the coordinator again and again, and its commit goes through in the end."""
+    async with scene(broker, client, LONG_SESSION_TIMEOUT_MS) as it:
+        it.apis.clear()
+        fault = it.plan(plan.not_available(broker.group, times=5))
+        await it.member.commit(7)
+        await it.poll_while(lambda: fault.fired < 5)
+        assert it.apis.count("FindCoordinator") >= 2
+        assert it.committed == 7
+        assert it.member.moves == ["assigned"]
+        await it.assert_stands("member_joined")
+
+
+async def test_a_coordinator_that_dies_with_a_commit_has_stored_it(broker: Faulty, client: type[Any]) -> None:
+    """The client waits for the coordinator and commits again; the member is in its place as before."""
+    async with scene(broker, client, LONG_SESSION_TIMEOUT_MS) as it:
+        it.plan(plan.kill("OffsetCommit", group=broker.group))
+        commit = asyncio.create_task(it.member.commit(7))
+        await it.poll_while(lambda: not broker.killed.is_set())
+        restart = asyncio.create_task(asyncio.to_thread(broker.restart))
+        await it.poll_while(lambda: not restart.done())
+        await it.poll_while(lambda: not commit.done())
+        await commit
+        assert it.stored == [None, 7]
+        assert it.committed == 7
+        assert it.member.moves == ["assigned"]
+        await it.assert_stands("member_joined")
+
+
+async def test_a_slow_coordinator_moves_nothing(broker: Faulty, client: type[Any]) -> None:
     """Answers that come late are answers."""
-    async with scene(server, faults, client) as it:
+    async with scene(broker, client) as it:
         fault = it.plan(plan.delay(300, "Heartbeat", times=3))
         await it.poll_while_it_answers(5)
         assert fault.fired == 3
-        assert (it.causes, it.member.moves) == (["member_joined"], ["assigned"])
+        assert it.member.moves == ["assigned"]
+        await it.assert_stands("member_joined")
 
 
-async def test_a_client_in_a_black_hole_expires_and_comes_back(
-    server: Threaded, faults: Faults, client: type[Any]
-) -> None:
+async def test_a_client_in_a_black_hole_expires_and_comes_back(broker: Faulty, client: type[Any]) -> None:
     """Its seat goes after the session timeout; when the black hole ends, it joins again."""
-    async with scene(server, faults, client) as it:
+    async with scene(broker, client) as it:
         hole = it.plan(plan.blackhole(INSTANCE))
-        await it.poll_while(lambda: not server.events("member_expired", group=GROUP))
-        server.call(faults.remove, hole)
+        await it.poll_while(lambda: "member_expired" not in broker.causes())
+        broker.call(broker.faults.remove, hole)
         await it.poll_while(lambda: it.member.moves.count("assigned") < 2)
-        assert it.causes == ["member_joined", "member_expired", "member_joined"]
+        await it.assert_stands("member_joined", "member_expired", "member_joined")
 
 
-async def test_a_client_survives_a_random_plan(server: Threaded, faults: Faults, client: type[Any]) -> None:
+async def test_a_client_survives_a_random_plan(broker: Faulty, client: type[Any]) -> None:
     """After all faults of a plan drawn from a seed, a commit goes through; the text of the plan repeats it."""
-    async with scene(server, faults, client) as it:
+    async with scene(broker, client) as it:
         text = plan.written(plan.random_plan(SEED, 6, [INSTANCE]))
-        server.call(faults.add, *plan.parse(text))
+        broker.call(broker.faults.add, *plan.parse(text))
         await it.poll_while_it_answers(8)
-        assert len(faults.never_fired) < 6, text
-        server.call(faults.clear)
+        assert len(broker.faults.never_fired) < 6, text
+        broker.call(broker.faults.clear)
         await it.poll_while_it_answers(3)
         await it.poll_while_it_answers(3)
         await it.member.commit(9)

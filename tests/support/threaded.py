@@ -39,6 +39,7 @@ class Threaded:
         faults: Faults | None = None,
         make: Callable[[Config, io.StringIO], Server] | None = None,
     ) -> None:
+        self._settings = settings
         self._config = config_of(*settings)
         self._make = make or (lambda config, log: Server(config, opened=memory(config), log=log, faults=faults))
         self._log = io.StringIO()
@@ -69,6 +70,17 @@ class Threaded:
         self._thread.join()
 
     async def _stop(self) -> None:
+        await self.server.stop()
+
+    def restart(self) -> None:
+        """End the server as if its process were killed, and start another on its port, with the same settings."""
+        self._config = config_of(*self._settings, f"listeners=PLAINTEXT://{self.bootstrap}")
+        self.wait_for(self._kill)
+        self.wait_for(self._start)
+
+    async def _kill(self) -> None:
+        self.server.connections.stop()
+        self.server.connections.abort()
         await self.server.stop()
 
     def wait_for(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -15,20 +15,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from coordinator.server.clock import Alarm
 from coordinator.server.faults.plan import NAMING, Action, Fault
 from coordinator.server.faults.refusals import as_loading, refusal
 from coordinator.server.wire.api import UNTOUCHED
+from coordinator.server.wire.connection import Waiting
 from protocol.messages import API_KEYS, api_schema, decode, request_class
 
 if TYPE_CHECKING:
     from coordinator.server.clock import Clock
-    from coordinator.server.runtime.runtime import Runtime
     from coordinator.server.telemetry.lines import Lines
-    from coordinator.server.wire.api import Api, Dispatched
-    from coordinator.server.wire.call import Call, Outcome
+    from coordinator.server.wire.api import Dispatched, Interceptor
+    from coordinator.server.wire.call import Call, Outcome, Send
     from coordinator.server.wire.connection import Connection
     from coordinator.server.wire.listener import Connections
 
@@ -38,15 +38,47 @@ REPEATED = ("Heartbeat", "OffsetCommit")
 API_VERSIONS = API_KEYS["ApiVersions"]
 
 
+class Handled(Waiting, Protocol):
+    """A request under way."""
+
+    def take(self, send: Send) -> Outcome | None:
+        """Its outcome if it has one; if not, `send` gets it later."""
+
+
+class Handler(Protocol):
+    """The place behind the faults, which handles requests: `Api`, or a test's way to another broker.
+
+    faults: asked about each request, unless None.
+    """
+
+    faults: Interceptor | None
+
+    def handle(self, connection: Connection, frame: bytes, /) -> Handled:
+        """Handle a request of a connection."""
+
+    def call_of(self, connection: Connection, frame: bytes, /) -> Call:
+        """The call for a request that is answered here."""
+
+
+InstanceOf = Callable[[str, str], str | None]
+"""The instance id of a member, by the ids of its group and its own."""
+
+
 class Asked:
     """A request, as conditions see it.
 
     api: the name of its API. api_key, version, client_id: of its header. frame: its bytes. offset: where its body
-    starts. runtime: has the groups. Raises ProtocolError where its body is needed and is broken.
+    starts. instance_of: knows the members. Raises ProtocolError where its body is needed and is broken.
     """
 
     def __init__(
-        self, api_key: int, version: int, client_id: str | None, frame: bytes, offset: int, runtime: Runtime
+        self,
+        api_key: int,
+        version: int,
+        client_id: str | None,
+        frame: bytes,
+        offset: int,
+        instance_of: InstanceOf,
     ) -> None:
         self.api: str = api_schema(api_key).NAME
         self.api_key = api_key
@@ -54,7 +86,7 @@ class Asked:
         self.client_id = client_id
         self.frame = frame
         self._offset = offset
-        self._runtime = runtime
+        self._instance_of = instance_of
 
     @cached_property
     def body(self) -> Any:
@@ -87,9 +119,8 @@ class Asked:
         """The instance ids that it names, and those of the members that it names: old versions have no instance id."""
         found = self._named("group_instance_id")
         for group_id in self.groups:
-            group = self._runtime.partition_of(group_id).coordinator.groups.get(group_id)
-            members = () if group is None else map(group.members.get, self.member_ids)
-            found += [each.group_instance_id for each in members if each is not None and each.group_instance_id]
+            held = (self._instance_of(group_id, member_id) for member_id in self.member_ids)
+            found += filter(None, held)
         return found
 
     def _named(self, field: str) -> list[str]:
@@ -127,9 +158,9 @@ class Faults:
         self._plan = list(plan)
         self._watches: list[Watch] = []
         self._muted: dict[Connection, Fault] = {}
-        self._api: Api | None = None
+        self._api: Handler | None = None
         self._connections: Connections
-        self._runtime: Runtime
+        self._instance_of: InstanceOf
         self._lines: Lines
         self._clock: Clock
         self._soon: Callable[[Callable[[], None]], object]
@@ -137,17 +168,17 @@ class Faults:
 
     def attach(
         self,
-        api: Api,
+        api: Handler,
         connections: Connections,
-        runtime: Runtime,
+        instance_of: InstanceOf,
         clock: Clock,
         lines: Lines,
         soon: Callable[[Callable[[], None]], object],
     ) -> None:
-        """Serve a server that starts. soon: has the loop call back in its next turn."""
+        """Serve a server that starts. instance_of: knows its members. soon: has the loop call back in its next turn."""
         self._api = api
         self._connections = connections
-        self._runtime = runtime
+        self._instance_of = instance_of
         self._lines = lines
         self._clock = clock
         self._soon = soon
@@ -227,7 +258,7 @@ class Faults:
     ) -> Dispatched:
         """For dispatch: the outcome of a request that has a fault, UNTOUCHED for any other."""
         connection.may_short_cut = self._may_short_cut
-        asked = Asked(api_key, version, client_id, frame, offset, self._runtime)
+        asked = Asked(api_key, version, client_id, frame, offset, self._instance_of)
         first, last = api_schema(api_key).VERSIONS
         # Only dispatch can answer an ApiVersions of an unknown version.
         fault = self._due(asked) if first <= version <= last else None
@@ -322,7 +353,7 @@ def _is_for_a_client_alone(fault: Fault) -> bool:
     )
 
 
-def _let_go(call: Call) -> None:
+def _let_go(call: Handled) -> None:
     """Nobody takes the answer of a call."""
     if call.on_sent is not None:
         call.on_sent()
@@ -333,7 +364,7 @@ class _Delayed:
 
     on_sent = None
 
-    def __init__(self, api: Api, connection: Connection, frame: bytes) -> None:
+    def __init__(self, api: Handler, connection: Connection, frame: bytes) -> None:
         self._api = api
         self._connection: Connection | None = connection
         self._frame = frame

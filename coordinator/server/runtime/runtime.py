@@ -109,6 +109,12 @@ class Runtime:
         """The partition of a group, whether the group exists or not."""
         return self._partition_of.get(group_id) or self._find_partition(group_id)
 
+    def instance_of(self, group_id: str, member_id: str) -> str | None:
+        """The instance id of a member; None without one, or if there is no such member."""
+        group = self.partition_of(group_id).coordinator.groups.get(group_id)
+        member = None if group is None else group.members.get(member_id)
+        return None if member is None else member.group_instance_id
+
     def _find_partition(self, group_id: str) -> Partition:
         found = self.partitions[partition_for(group_id, len(self.partitions))]
         if len(group_id) <= GROUP_ID_CACHED_MAX:

@@ -5,19 +5,15 @@ from __future__ import annotations
 import asyncio
 import socket
 from functools import partial
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from coordinator.config import GroupConfig
-from coordinator.group.coordinator import Coordinator
 from coordinator.log.memory import MemoryEngine
 from coordinator.server.faults import plan
 from coordinator.server.faults.faults import Asked, Faults
 from coordinator.server.faults.plan import Action, Fault
 from coordinator.server.nodes.topic_data import Budget
-from coordinator.server.runtime.runtime import Runtime
 from coordinator.server.wire.connection import QUEUED_BYTES_MAX, Connection
 from protocol.connection import SIZE_BYTES
 from protocol.header import decode_request_header, encode_request
@@ -411,19 +407,12 @@ async def test_an_instance_id_stands_for_its_member() -> None:
         assert (await peer.ask(HeartbeatRequest(group_id="k"), 2)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def no_groups() -> Runtime:
-    """A runtime without groups."""
-    return cast(
-        "Runtime", SimpleNamespace(partition_of=lambda _: SimpleNamespace(coordinator=Coordinator(0, GroupConfig())))
-    )
-
-
 def asked(request: Message, version: int) -> Asked:
     """A request as conditions see it."""
     assert request.API_KEY is not None
     frame = encode_request(request, version, 1, "test")[SIZE_BYTES:]
     api_key, version, _, client_id, offset = decode_request_header(frame)
-    return Asked(api_key, version, client_id, frame, offset, no_groups())
+    return Asked(api_key, version, client_id, frame, offset, lambda _group_id, _member_id: None)
 
 
 @pytest.mark.parametrize(
