@@ -47,7 +47,8 @@ FIXES = {
 
 
 HTTP = "(http)"
-"""The name of HTTP's address. No listener for Kafka's clients can have it."""
+CONTROL = "(control)"
+"""The names of the addresses of HTTP and of the control. No listener for Kafka's clients can have them."""
 
 
 class ConfigError(ValueError):
@@ -110,19 +111,22 @@ def _read_listeners(text: str) -> tuple[Listener, ...]:
     return tuple(listeners)
 
 
-def _read_http(text: str) -> tuple[Listener, ...]:
-    if not text:
-        return ()
-    if "/" in text or "," in text:
-        raise ValueError(f"{text!r} is not HOST:PORT")
-    try:
-        return tuple(listener._replace(name=HTTP) for listener in _read_listeners(f"HTTP://{text}"))
-    except ValueError as error:
-        raise ValueError(str(error).replace("HTTP://", "").replace("NAME://", "")) from error
+def _read_address(name: str) -> Callable[[str], tuple[Listener, ...]]:
+    def read(text: str) -> tuple[Listener, ...]:
+        if not text:
+            return ()
+        if "/" in text or "," in text:
+            raise ValueError(f"{text!r} is not HOST:PORT")
+        try:
+            return tuple(listener._replace(name=name) for listener in _read_listeners(f"HTTP://{text}"))
+        except ValueError as error:
+            raise ValueError(str(error).replace("HTTP://", "").replace("NAME://", "")) from error
+
+    return read
 
 
 def _read_sink(text: str) -> tuple[str, int] | None:
-    found = _read_http(text)
+    found = _read_address(HTTP)(text)
     if found and not (found[0].host and found[0].port):
         raise ValueError(f"{text!r} is not HOST:PORT")
     return (found[0].host, found[0].port) if found else None
@@ -501,7 +505,7 @@ class Config:
             "tenure.http",
             "HOST:PORT of HTTP: a page, groups, metrics, health. Empty: no HTTP. With several workers the first "
             "listens there, and each further one a port higher.",
-            read=_read_http,
+            read=_read_address(HTTP),
         ),
     )
     http_hosts: tuple[str, ...] = field(
@@ -522,6 +526,22 @@ class Config:
             "tenure.http.idle.timeout.ms",
             "The server closes an HTTP connection that sends no request, or takes nothing of its answer, for so long.",
             low=1,
+        ),
+    )
+    control: tuple[Listener, ...] = field(
+        default=(),
+        metadata=_spec(
+            "tenure.control",
+            "HOST:PORT of the control: a test moves time, plans faults and looks at groups over HTTP. For tests only. "
+            "Empty: no control. An address that is not of the loopback needs tenure.control.token.",
+            read=_read_address(CONTROL),
+        ),
+    )
+    control_token: str = field(
+        default="",
+        metadata=_spec(
+            "tenure.control.token",
+            "The token that each request to the control has to bring (Authorization: Bearer TOKEN). Empty: none.",
         ),
     )
     statsd: tuple[str, int] | None = field(
@@ -765,7 +785,7 @@ def _check(config: Config) -> None:
         if protocol != "PLAINTEXT":
             hint = "" if protocol != listener.name else " (listener.security.protocol.map may map the name)"
             raise ConfigError(f"listeners: {listener.name} asks for {protocol}, only PLAINTEXT is served{hint}")
-    places = [(listener.host, listener.port) for listener in (*served, *config.http) if listener.port]
+    places = [(each.host, each.port) for each in (*served, *config.http, *config.control) if each.port]
     if len(places) != len(set(places)):
         raise ConfigError("listeners: two listeners have one address")
     names = {listener.name for listener in config.listeners}
@@ -775,6 +795,7 @@ def _check(config: Config) -> None:
             raise ConfigError(f"advertised.listeners: {listener.name} is not among listeners")
         if listener.host in EVERYWHERE and listener.name in opened:
             raise ConfigError(f"advertised.listeners: nobody can connect to {listener}")
+    _check_control(config)
     if config.workers > config.offsets_topic_num_partitions:
         raise ConfigError(
             f"tenure.workers: {config.workers} can't share the {config.offsets_topic_num_partitions} partitions of "
@@ -790,6 +811,26 @@ def _check(config: Config) -> None:
             host, port = min(opened_here & taken)
             raise ConfigError(f"tenure.workers: two nodes would be at {host}:{port}")
         taken |= opened_here
+
+
+def _check_control(config: Config) -> None:
+    """Check that no stranger can reach the control. Raises ConfigError."""
+    if re.fullmatch(r"[!-~]*", config.control_token) is None:
+        raise ConfigError("tenure.control.token: a token has printable ASCII characters without spaces")
+    for listener in config.control:
+        if config.workers > 1:
+            raise ConfigError("tenure.control: it controls one process, so it excludes tenure.workers")
+        if not (config.control_token or _is_loopback(listener.host)):
+            raise ConfigError(f"tenure.control: {listener.address} is not of the loopback: set tenure.control.token")
+
+
+def _is_loopback(host: str) -> bool:
+    from ipaddress import ip_address  # noqa: PLC0415 - only a server with control pays for it
+
+    try:
+        return host.lower() == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def configs_of_workers(config: Config) -> list[Config]:

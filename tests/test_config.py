@@ -81,6 +81,7 @@ def test_every_setting_can_be_given_in_every_way(name: str) -> None:
         "tenure.topics": "orders:12",
         "tenure.log.format": "json",
         "tenure.http": "127.0.0.1:8080",
+        "tenure.control": "127.0.0.1:8080",
         "tenure.statsd": "sink:8125",
         "tenure.statsd.interval.ms": "1000",
         "tenure.statsd.tags": "false",
@@ -328,9 +329,33 @@ def test_a_node_id_that_is_set_is_the_first_workers() -> None:
         (["tenure.statsd=a"], "tenure.statsd: 'a' is not HOST:PORT"),
         (["tenure.statsd=:8125"], "tenure.statsd: ':8125' is not HOST:PORT"),
         (["tenure.http=a:1,b:2"], "tenure.http: 'a:1,b:2' is not HOST:PORT"),
+        (["tenure.workers=2", "tenure.control=localhost:1"], "tenure.control: it controls one process"),
+        (["listeners=PLAINTEXT://127.0.0.1:1", "tenure.control=127.0.0.1:1"], "listeners: two listeners have one"),
     ],
 )
 def test_workers_that_can_not_be_are_refused(sets: list[str], words: str) -> None:
     """The error about each wrong combination names the setting."""
     with pytest.raises(ConfigError, match=re.escape(words)):
         workers_of(*sets)
+
+
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "[::]", "10.0.0.1", "tenure", "localhost.example", "[fe80::1]"])
+def test_a_control_beyond_the_loopback_needs_a_token(host: str) -> None:
+    """Without a token the control is refused at an address that others can reach, and with one it isn't."""
+    with pytest.raises(ConfigError, match=r"^tenure.control: .*:1 is not of the loopback: set tenure.control.token$"):
+        config_of(sets=[f"tenure.control={host}:1"])
+    assert config_of(sets=[f"tenure.control={host}:1", "tenure.control.token=t"]).control_token == "t"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "localhost", "LOCALHOST", "[::1]"])
+def test_a_control_at_the_loopback_needs_no_token(host: str) -> None:
+    """Only programs of this machine reach it."""
+    assert config_of(sets=[f"tenure.control={host}:1"]).control[0].port == 1
+
+
+@pytest.mark.parametrize("token", ["two words", "n\xe4", "a\tb"])
+def test_a_token_fits_into_a_header(token: str) -> None:
+    """A token that no client could send is refused, and the error doesn't repeat it."""
+    with pytest.raises(ConfigError, match=r"^tenure.control.token: a token has printable ASCII") as refused:
+        config_of(sets=[f"tenure.control.token={token}"])
+    assert token not in str(refused.value)

@@ -4,6 +4,8 @@ When the server accepts requests it prints one line on standard output: `ready l
 data=DIR`. Log lines go to standard error. If the server can't start, for example because of a wrong setting, it prints
 one line there and ends with exit code 2.
 
+With `--control` the server is the test kit's, and has the address of its control in that line (docs/testing-http.md).
+
 argparse reads the options. The import of typer would take longer than the rest of a start, and test suites wait for
 each start.
 
@@ -21,6 +23,9 @@ from coordinator.cli.exit_codes import ExitCode, fail
 from coordinator.config import PORT_MAX, Config, ConfigError, load
 from coordinator.server.app import StartFailed
 from coordinator.server.process import run
+
+IN_MEMORY = "(memory)"
+"""In the ready line, in place of a data folder."""
 
 Flags = dict[str, tuple[str, str]]
 """A setting's name -> the flag that gives it, and the text."""
@@ -48,12 +53,25 @@ def _run(config: Config, warnings: Sequence[str]) -> bool:
     def ready(addresses: Iterable[tuple[str, int]], node_ids: Iterable[int]) -> None:
         print(ready_line(addresses, node_ids, config.log_dirs), flush=True)
 
+    if config.control:
+        _run_with_control(config, warnings)
+        return True
     if config.workers == 1:
         return run(config, warnings, lambda server: ready(server.addresses, [config.node_id]))
     from coordinator.server.supervisor import supervise  # a start with one worker doesn't need this module
 
     supervise(config, warnings, ready)
     return True
+
+
+def _run_with_control(config: Config, warnings: Sequence[str]) -> None:
+    from coordinator.testing.http.serving import is_on_disk, run  # only a server with control pays for the test kit
+
+    def ready(addresses: Iterable[tuple[str, int]], control: tuple[str, int]) -> None:
+        kept = config.log_dirs if is_on_disk(config) else IN_MEMORY
+        print(ready_line(addresses, [config.node_id], kept, control), flush=True)
+
+    run(config, warnings, ready)
 
 
 def _parser() -> ArgumentParser:
@@ -75,6 +93,9 @@ def _parser() -> ArgumentParser:
     parser.add_argument(
         "--http", metavar="HOST:PORT", help="where to show metrics, health, groups and a page over HTTP"
     )
+    parser.add_argument(
+        "--control", metavar="HOST:PORT", help="where tests move time, plan faults and look at groups over HTTP"
+    )
     parser.add_argument("--log-format", metavar="text|json", help="how to log")
     return parser
 
@@ -93,6 +114,7 @@ def _flags(options: Namespace) -> Flags:
         ("--data-dir", options.data_dir, "log.dirs"),
         ("--workers", options.workers, "tenure.workers"),
         ("--http", options.http, "tenure.http"),
+        ("--control", options.control, "tenure.control"),
         ("--log-format", options.log_format, "tenure.log.format"),
     ):
         if text is not None:
@@ -116,7 +138,18 @@ def _configure(options: Namespace, flags: Flags) -> tuple[Config, list[str]]:
     )
 
 
-def ready_line(addresses: Iterable[tuple[str, int]], node_ids: Iterable[int], data_dir: str) -> str:
+def ready_line(
+    addresses: Iterable[tuple[str, int]],
+    node_ids: Iterable[int],
+    data_dir: str,
+    control: tuple[str, int] | None = None,
+) -> str:
     """The line that scripts and tests wait for."""
-    listen = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses)
-    return f"ready listen={listen} node={','.join(map(str, node_ids))} data={data_dir}"
+    listen = ",".join(map(_address, addresses))
+    further = "" if control is None else f" control={_address(control)}"
+    return f"ready listen={listen} node={','.join(map(str, node_ids))}{further} data={data_dir}"
+
+
+def _address(address: tuple[str, int]) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -7,12 +7,16 @@ A server refuses a folder with another node id. It also refuses a folder with an
 folders show the least number of partitions. A server also refuses a broker's folder, and a folder with foreign files,
 before it creates anything: a mistyped path must not become a data folder.
 
+A server with control (tenure.control) kills itself, moves its time and empties its folder. It takes only an empty
+folder, which it marks with MARKER, or one with that marker. Any other server takes the marker away with the folder.
+
 House rule: the caller holds the lock of the folder.
 """
 
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -29,6 +33,9 @@ if TYPE_CHECKING:
 
 FILE_NAME = "meta.properties"
 PARTITIONS = "tenure.offsets.topic.num.partitions"
+MARKER = ".made-by-control"
+EMPTY_HAS = frozenset({".lock", "lost+found"})
+"""Names in an empty folder: the caller's lock, and a folder of the file system."""
 
 _KNOWN_NAMES = frozenset({FILE_NAME, f"{FILE_NAME}.new", f"{TOPICS_NAME}.new", "lost+found"})
 """Names that an unclaimed folder may contain. The file system creates the last one, at the root of a disk."""
@@ -72,6 +79,7 @@ def claim_folder(data_dir: Path, config: Config, fresh_id: Callable[[], UUID]) -
     """
     path = data_dir / FILE_NAME
     held = _read(path)
+    _mark(data_dir, config)
     if held is not None and "cluster.id" not in held and PARTITIONS not in held:
         raise Damaged(str(path), 0, "it doesn't say whose folder this is, there is no cluster.id in it")
     count = config.offsets_topic_num_partitions
@@ -123,6 +131,35 @@ def _read(path: Path) -> dict[str, str] | None:
 def _write(path: Path, properties: dict[str, str]) -> None:
     content = "".join(f"{name}={value}\n" for name, value in properties.items())
     replace_file(Disk(), path, content.encode("latin-1"))
+
+
+def _mark(data_dir: Path, config: Config) -> None:
+    """Set or remove the marker of a folder for tests. Raises ConfigError if a control could destroy other data."""
+    marker = data_dir / MARKER
+    if not config.control:
+        marker.unlink(missing_ok=True)
+    elif not marker.exists():
+        if any(path.name not in EMPTY_HAS for path in data_dir.iterdir()):
+            raise ConfigError(
+                f"log.dirs: a server without control made {data_dir}; with tenure.control a folder has to be empty"
+            )
+        marker.touch()
+
+
+def empty_folder(data_dir: Path) -> None:
+    """Empty a folder that a server with control made, down to lock and marker. The caller holds the lock.
+
+    Raises ConfigError for any other folder, which it leaves alone, and OSError.
+    """
+    if not (data_dir / MARKER).exists():
+        raise ConfigError(f"log.dirs: no server with control made {data_dir}, so nothing empties it")
+    for path in data_dir.iterdir():
+        if path.name in EMPTY_HAS or path.name == MARKER:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def _is_mark(name: str) -> bool:

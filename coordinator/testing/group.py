@@ -270,12 +270,14 @@ class Group:
         takeovers: int | None = None,
         fencings: int | None = None,
         timeout: float | None = None,
+        guard: Callable[[], None] | None = None,
     ) -> Self:
         """Wait until all of this is so at one look; returns the group.
 
         condition: any other condition; gets the group. state: by Kafka's name. members: exactly so many. generation,
         rebalances, restarts, rejoins, takeovers, fencings: so many or more, since the server's start.
-        timeout: as of `wait_until_stable`. Raises AssertionError after it.
+        timeout: as of `wait_until_stable`. guard: called at each look, and raises AssertionError if all is lost.
+        Raises AssertionError after the timeout.
         """
         __tracebackhide__ = True
         within_s = self._tenure.timeout if timeout is None else timeout
@@ -286,8 +288,9 @@ class Group:
         pause = Event()
         while True:
             look = self.look()
-            for check in self.guards:
-                check()
+            for check in [*self.guards, guard]:
+                if check is not None:
+                    check()
             found = {name: self._value(look, name) for name in wanted}
             is_so = all(
                 found[name] == value if name in {"state", "members"} else found[name] >= value

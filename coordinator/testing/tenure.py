@@ -14,7 +14,7 @@ Each has a server of its own, with a loop on a thread of its own and a free port
 
 Several nodes (coordinator.testing.nodes) are one cluster in this process, without a data folder.
 
-Settings have Kafka's names and defaults, but for DEFAULTS; the environment changes none.
+Settings have Kafka's names and defaults, but for DEFAULTS; the environment changes none. `reset` makes it as new.
 
 The server's time is the test's (`advance`, `freeze`; coordinator.testing.clock), and so is its luck (`faults`).
 
@@ -28,6 +28,7 @@ import io
 import random
 from collections import deque
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Event, Lock, Thread
@@ -35,9 +36,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from uuid import UUID
 
 from coordinator.client.topics import create_topic
-from coordinator.config import load
+from coordinator.config import load, served_listeners
 from coordinator.log.memory import MemoryEngine
-from coordinator.log.store import in_memory, open_store
+from coordinator.log.meta import empty_folder
+from coordinator.log.store import in_memory, lock_folder, open_store
 from coordinator.server.app import random_id
 from coordinator.server.clock import LoopClock
 from coordinator.server.faults.faults import Faults
@@ -52,9 +54,10 @@ from coordinator.testing.loop_thread import LoopThread
 from coordinator.testing.requests import Requests
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
     from concurrent.futures import Future
     from types import TracebackType
+    from typing import TextIO
 
     from coordinator.client.client import Client
     from coordinator.config import Config
@@ -102,7 +105,8 @@ class Tenure:
     topics: name -> number of partitions; they exist at the start. settings: by Kafka's names; numbers and bools as
     themselves. nodes: how many servers share the groups; their ids count from 0. seed: makes member ids the same in
     each run of a test. clock: makes the real clock, over which the test's time runs, of the server's loop, at each
-    start. timeout: seconds that waiters wait unless they say otherwise.
+    start. timeout: seconds that waiters wait unless they say otherwise. config: a whole configuration of one node, in
+    place of topics and settings; its log.dirs count only as data_dir. log: gets the log lines too.
 
     Raises ValueError for a setting that has its own argument, or several nodes with a data folder; ConfigError (a
     ValueError too) for a wrong setting; StartFailed at `start`. Each gives the reason in one line.
@@ -118,23 +122,28 @@ class Tenure:
         seed: int | None = None,
         clock: Callable[[asyncio.AbstractEventLoop], Clock] = LoopClock,
         timeout: float = TIMEOUT_S,
+        config: Config | None = None,
+        log: TextIO | None = None,
     ) -> None:
         self.timeout = timeout
         self.data_dir = None if data_dir is None else Path(data_dir)
         self.requests = Requests()
         self.history = History()
         self._settings = _settings(topics or {}, settings or {}, self.data_dir, nodes)
-        self._fresh_id = random_id if seed is None else _seeded_id(seed)
+        self._seed = seed
+        self._fresh_id = _fresh_id(seed)
         self._make_real_clock = clock
         self._ahead = AT_REAL_TIME
         self._faults = [Faults(on_kill=partial(self._kill_soon, index)) for index in range(nodes)]
         can_kill = self.data_dir is not None or nodes > 1
         self.faults = PlannedFaults(self._faults, self._do_if_running, can_kill=can_kill)
-        self._config: Config = load(sets=[f"listeners=PLAINTEXT://{HOST}:0", *self._settings])[0]
-        self._log = _Tail()
+        self._config: Config = config or load(sets=[f"listeners=PLAINTEXT://{HOST}:0", *self._settings])[0]
+        self._log = _Tail(log)
         self._ports = [0] * nodes
+        self._bootstrap = ""
         self._changing = Lock()
-        self._was_killed = Event()
+        self._is_over = Event()
+        self._was_killed = False
         self._thread: LoopThread | None = None
         self._clock: KitClock
         self._control: Control | None = None
@@ -163,7 +172,8 @@ class Tenure:
             except BaseException:
                 thread.end()
                 raise
-            self._was_killed.clear()
+            self._was_killed = False
+            self._is_over.clear()
             self._thread = thread
         return self
 
@@ -174,6 +184,7 @@ class Tenure:
         """
         self._stop_filled()
         self._end(Control.stop)
+        self._is_over.set()
 
     def kill(self) -> None:
         """End the server as if its process were killed: no client gets an answer or a farewell.
@@ -182,19 +193,22 @@ class Tenure:
         ValueError without a data folder, because nothing would be left.
         """
         if self.data_dir is None:
-            raise ValueError("kill() needs a data folder: Tenure(data_dir=...)")
+            raise ValueError("a kill needs a data folder: Tenure(data_dir=...), or log.dirs")
         self._end(Control.kill)
-        self._was_killed.set()
+        self._was_killed = True
+        self._is_over.set()
 
     def wait_until_killed(self, timeout: float | None = None) -> None:
         """Wait until a planned fault has killed the server, or a node; `start` or `start_node` brings it back.
 
-        timeout: in seconds, by default that of Tenure. Raises AssertionError after it.
+        timeout: in seconds, by default that of Tenure. Raises AssertionError after it, or if the server is stopped.
         """
         __tracebackhide__ = True
         within_s = self.timeout if timeout is None else timeout
-        if not self._was_killed.wait(within_s):
+        if not self._is_over.wait(within_s):
             raise AssertionError(f"nothing killed the server within {within_s:g} s; planned:\n{self.faults}")
+        if not self._was_killed:
+            raise AssertionError("the server was stopped, and nothing had killed it")
 
     @property
     def is_running(self) -> bool:
@@ -203,10 +217,19 @@ class Tenure:
 
     @property
     def bootstrap_servers(self) -> str:
-        """HOST:PORT, for clients, of each node and with commas between them; the same over a kill and a new start."""
-        if not all(self._ports):
+        """HOST:PORT, for clients; the same over a kill and a new start.
+
+        It is that of the first listener. Several nodes have one each, with commas between them.
+        """
+        if not self._bootstrap:
             raise NotRunning("it was never started, so it has no port")
-        return ",".join(f"{HOST}:{port}" for port in self._ports)
+        return self._bootstrap
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Host and port of each listener of each node that runs."""
+        self._running()
+        return [address for control in self._controls for address in control.server.addresses]
 
     @property
     def log(self) -> str:
@@ -289,7 +312,8 @@ class Tenure:
         Raises ValueError if there is no such node, or it runs.
         """
         self._running().run(self._cluster.start_node(node))
-        self._was_killed.clear()
+        self._was_killed = False
+        self._is_over.clear()
 
     @property
     def _cluster(self) -> Nodes:
@@ -323,6 +347,27 @@ class Tenure:
         if self.is_running:
             self.thaw()
             self._do_on_each(lambda control: control.sessions.hear_all())
+
+    def reset(self) -> None:
+        """Make everything as new, at the same port: groups, topics, faults, time, history, counts. Clients are cut off.
+
+        With a data folder, a server with control must have made it (tenure.control): otherwise this raises ConfigError,
+        and the server stays stopped. Raises StartFailed too.
+        """
+        self.stop()
+        if self.data_dir is not None:
+            unlock = lock_folder(self._config)
+            try:
+                empty_folder(self.data_dir)
+            finally:
+                unlock()
+        self.faults.clear()
+        self.history = History()
+        self.requests.clear()
+        self._groups.clear()
+        self._ahead = AT_REAL_TIME
+        self._fresh_id = _fresh_id(self._seed)
+        self.start()
 
     # Threads.
 
@@ -371,7 +416,8 @@ class Tenure:
             else:
                 with suppress(NotRunning, ValueError):  # the test was first
                     self.kill_node(self._nodes.ids[index])
-                self._was_killed.set()
+                self._was_killed = True
+                self._is_over.set()
 
         Thread(target=kill, name="tenure kill").start()
 
@@ -380,14 +426,15 @@ class Tenure:
     async def _start(self) -> None:
         loop = asyncio.get_running_loop()
         self._clock = KitClock(loop, self._make_real_clock(loop), self._ahead)
-        self._config = config = load(sets=[f"listeners=PLAINTEXT://{HOST}:{self._ports[0]}", *self._settings])[0]
         if len(self._ports) > 1:
-            await self._start_nodes(config)
+            await self._start_nodes(self._config)
             return
-        opened = open_store if self.data_dir is not None else partial(in_memory, _engine(config))
-        self._control = self._make_control(self._faults[0], config, opened)
+        opened = open_store if self.data_dir is not None else partial(in_memory, _engine(self._config))
+        self._control = self._make_control(self._faults[0], self._config, opened)
         await self._control.start()
-        self._ports = [self._control.server.address[1]]
+        server = self._control.server
+        self._config = _at_ports(self._config, server.addresses)
+        self._bootstrap = str(server.in_process().address)
 
     async def _start_nodes(self, config: Config) -> None:
         from coordinator.testing.nodes import Nodes  # noqa: PLC0415 - a single server doesn't need it
@@ -397,6 +444,7 @@ class Tenure:
         self._nodes = Nodes(config, self._ports, list(map(partial(partial, self._make_control), self._faults)), lines)
         await self._nodes.start()
         self._ports = self._nodes.ports
+        self._bootstrap = ",".join(f"{HOST}:{port}" for port in self._ports)
         self._events.start(self.history.write, self._has_client)
 
     def _make_control(self, faults: Faults, config: Config, opened: OpenStore, share: Share | None = None) -> Control:
@@ -448,19 +496,33 @@ class Tenure:
 
 
 class _Tail(io.StringIO):
-    """A stream that keeps the newest lines."""
+    """A stream that keeps the newest lines. further: gets all of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, further: TextIO | None) -> None:
         super().__init__()
+        self._further = further
         self._lines: deque[str] = deque(maxlen=LOG_LINES)
 
     def write(self, text: str) -> int:
+        if self._further is not None:
+            self._further.write(text)
         self._lines.extend(text.splitlines(keepends=True))
         return len(text)
+
+    def flush(self) -> None:
+        if self._further is not None:
+            self._further.flush()
 
     @property
     def text(self) -> str:
         return "".join(self._lines.copy())
+
+
+def _at_ports(config: Config, addresses: Iterable[tuple[str, int]]) -> Config:
+    """The configuration with the ports that its listeners got."""
+    ports = {listener.name: port for listener, (_, port) in zip(served_listeners(config), addresses, strict=True)}
+    listeners = tuple(each._replace(port=ports.get(each.name, each.port)) for each in config.listeners)
+    return replace(config, listeners=listeners)
 
 
 def _engine(config: Config) -> MemoryEngine:
@@ -491,7 +553,9 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _seeded_id(seed: int) -> Callable[[], str]:
-    """Makes the same texts of UUIDs for the same seed."""
+def _fresh_id(seed: int | None) -> Callable[[], str]:
+    """Makes texts of UUIDs: the same for the same seed, by chance without one."""
+    if seed is None:
+        return random_id
     chance = random.Random(seed)  # noqa: S311 - a test's chance is no secret
     return lambda: str(UUID(int=chance.getrandbits(128), version=4))

@@ -12,7 +12,9 @@ from coordinator.config import ConfigError, parse_properties
 from coordinator.log.engine import Damaged
 from coordinator.log.meta import (
     FILE_NAME,
+    MARKER,
     claim_folder,
+    empty_folder,
     note_partition_count,
     noted_partition_count,
     refuse_foreign,
@@ -128,3 +130,44 @@ def test_folders_that_may_be_claimed(tmp_path: Path) -> None:
         (tmp_path / mark).touch()
         refuse_foreign(tmp_path)
         (tmp_path / mark).unlink()
+
+
+CONTROL = config_of("tenure.control=127.0.0.1:0")
+
+
+@pytest.mark.parametrize("name", [FILE_NAME, TOPICS_NAME, ".lock-0", "orders-0", "__consumer_offsets-0", ".hidden"])
+def test_a_control_takes_no_folder_of_another_server(tmp_path: Path, name: str) -> None:
+    """A server with control refuses a folder that has anything of another server, and changes nothing in it."""
+    (tmp_path / name).touch()
+    with pytest.raises(ConfigError, match=f"^log.dirs: a server without control made {tmp_path};.* has to be empty$"):
+        claim_folder(tmp_path, CONTROL, uuid4)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_control_marks_its_folder_until_another_server_takes_it(tmp_path: Path) -> None:
+    """A server with control takes an empty folder, and its own again, but not after a server without control."""
+    (tmp_path / ".lock").touch()
+    (tmp_path / "lost+found").mkdir()
+    cluster_id = claim_folder(tmp_path, CONTROL, uuid4).cluster_id
+    assert claim_folder(tmp_path, CONTROL, uuid4).cluster_id == cluster_id
+    assert claim_folder(tmp_path, config_of(), uuid4).cluster_id == cluster_id
+    with pytest.raises(ConfigError, match=r"a server without control made"):
+        claim_folder(tmp_path, CONTROL, uuid4)
+
+
+def test_only_a_marked_folder_is_emptied(tmp_path: Path) -> None:
+    """Everything but lock and marker goes; what a link points to stays, and so does a folder without a marker."""
+    data, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
+    for folder in (data, elsewhere, partition_folder(data, 3)):
+        folder.mkdir()
+    (elsewhere / "kept").touch()
+    (partition_folder(data, 3) / "0.log").touch()
+    (data / "link").symlink_to(elsewhere)
+    (data / ".lock").touch()
+    with pytest.raises(ConfigError, match=r"^log.dirs: no server with control made"):
+        empty_folder(data)
+    assert len(list(data.iterdir())) == 3
+    (data / MARKER).touch()
+    empty_folder(data)
+    assert sorted(path.name for path in data.iterdir()) == [".lock", MARKER]
+    assert (elsewhere / "kept").exists()

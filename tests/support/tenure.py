@@ -30,7 +30,9 @@ from tests.support.patience import WITHIN_S
 
 POLL_INTERVAL_S = 0.01
 
-READY_LINE = re.compile(r"^ready listen=(?P<listen>\S+) node=(?P<node>\S+) data=(?P<data>.+)$", re.MULTILINE)
+READY_LINE = re.compile(
+    r"^ready listen=(?P<listen>\S+) node=(?P<node>\S+)( control=(?P<control>\S+))? data=(?P<data>.+)$", re.MULTILINE
+)
 
 LogEvent = dict[str, Any]
 Found = TypeVar("Found")

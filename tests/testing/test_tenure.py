@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import tempfile
 import threading
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.client.errors import Refused
-from coordinator.config import ConfigError
+from coordinator.config import ConfigError, load
 from coordinator.log.segments.disk import Disk
 from coordinator.server.app import StartFailed
 from coordinator.server.clock import LoopClock
@@ -161,6 +162,77 @@ def test_a_kill_answers_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         server.start()
         assert server.group("workers").state in {"Stable", "Dead"}
     hang_up()
+
+
+def test_a_reset_makes_all_as_new(server: Tenure) -> None:
+    """Groups, topics, time, history and counts are gone; address, settings and configured topics stay."""
+    address = server.bootstrap_servers
+    settle(Member(port_of(server), "workers", "one", 5))
+    server.create_topic("later")
+    server.faults.add(error(ErrorCode.NOT_COORDINATOR, "Heartbeat"))
+    server.freeze()
+    server.reset()
+    assert server.bootstrap_servers == address
+    assert (server.groups, len(server.history), list(server.faults)) == ([], 0, [])
+    assert server.requests.count() == 0
+    assert not server.do(lambda control: control.clock.is_frozen)
+    assert server.group("workers").state == "Dead"
+    with Connection(port_of(server)) as connection:
+        answer = connection.ask(MetadataRequest(topics=None), 4)
+    assert {each.name for each in answer.topics if not each.is_internal} == {"t"}  # type: ignore[attr-defined]
+    hang_up()
+
+
+def test_the_same_seed_makes_the_same_ids_after_a_reset() -> None:
+    """Member ids don't depend on what was before the reset."""
+    found = []
+    with Tenure(seed=7, timeout=WITHIN_S) as server:
+        for _ in range(2):
+            settle(Member(port_of(server), "workers", "one", 5))
+            found.append([member.member_id for member in server.group("workers").members])
+            hang_up()
+            server.reset()
+    assert len(found[0]) == 1
+    assert found[0] == found[1]
+
+
+def test_a_reset_leaves_a_folder_of_others_alone(tmp_path: Path) -> None:
+    """A folder that no server with control made is not emptied; the error says so, and a start finds all in it."""
+    with Tenure(data_dir=tmp_path / "data", timeout=WITHIN_S) as server:
+        settle(Member(port_of(server), "workers", "one", 5))
+        hang_up()
+        with pytest.raises(ConfigError, match="no server with control made"):
+            server.reset()
+        assert not server.is_running
+        server.start()
+        assert server.group("workers").generation == 1
+
+
+def test_a_whole_configuration_can_be_handed_in() -> None:
+    """Several listeners keep their ports over a reset; clients get the first one's advertised address; lines go on."""
+    sets = [
+        "listeners=A://127.0.0.1:0,B://127.0.0.1:0",
+        "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT",
+        "advertised.listeners=A://tenure.example:9092",
+        "tenure.events.enable=false",
+    ]
+    lines = io.StringIO()
+    with Tenure(config=load(sets=sets)[0], log=lines, timeout=WITHIN_S) as server:
+        addresses = server.addresses
+        assert len({port for _, port in addresses} - {0}) == 2
+        assert server.bootstrap_servers == "tenure.example:9092"
+        server.reset()
+        assert server.addresses == addresses
+    assert "Finished loading" in lines.getvalue()
+    assert lines.getvalue() == server.log
+
+
+def test_a_stop_ends_the_wait_for_a_kill(tmp_path: Path) -> None:
+    """Nobody waits for the kill of a stopped server until the timeout."""
+    server = Tenure(data_dir=tmp_path / "data").start()
+    server.stop()
+    with pytest.raises(AssertionError, match="the server was stopped, and nothing had killed it"):
+        server.wait_until_killed()
 
 
 def test_a_kill_needs_a_data_folder(server: Tenure) -> None:

@@ -44,6 +44,8 @@ class InProcess:
 
     node_id: the server's own. listener: the listener whose addresses lead to the other nodes. hop: calls a function on
     the loop, from any thread.
+
+    address: the node's own, as clients on that listener get it.
     """
 
     local_host = HOST
@@ -63,14 +65,14 @@ class InProcess:
         self._client = Client(CLIENT_ID, f"/{HOST}", PRINCIPAL, f"tenure {software_version()}", listener)
         self.listener = listener
         (own,) = (node for node in discovery.nodes(self) if node.node_id == node_id)
-        self._own = Address(own.host, own.port)
+        self.address = Address(own.host, own.port)
 
     def open(self) -> ClusterClient:
         """A client of the cluster, for the thread that calls this."""
-        return ClusterClient(str(self._own), client_id=CLIENT_ID, connect=self._connect)
+        return ClusterClient(str(self.address), client_id=CLIENT_ID, connect=self._connect)
 
     def _connect(self, address: Address, client_id: str, deadline: Deadline) -> Asking:
-        return OwnNode(self) if address == self._own else Connection(address, client_id, deadline)
+        return OwnNode(self) if address == self.address else Connection(address, client_id, deadline)
 
     # For the thread that asks.
 

@@ -1,4 +1,4 @@
-"""The routes, and the web server behind them: Starlette on uvicorn, on the coordinator's own loop.
+"""The routes of the site; web.py is the web server behind them, on the coordinator's own loop.
 
 A route about groups asks the cluster with a client of its own, and makes its body (body.py), on a thread; at most
 THREADS_MAX such requests run, the others wait. Connections have limits (guard.py). An error is JSON with one line,
@@ -12,19 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import socket
-import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-import uvicorn
 from anyio import CapacityLimiter, to_thread
-from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
@@ -32,8 +27,9 @@ from coordinator.client.errors import Refused, Unreachable
 from coordinator.client.groups import Group, describe_groups, group_json, list_groups, listed_json
 from coordinator.server.http.body import answer_of, pieces_of
 from coordinator.server.http.feed import Feed, FeedEvent, Subscriber
-from coordinator.server.http.guard import NO_HTTP, Guard, HostCheck
+from coordinator.server.http.guard import Guard
 from coordinator.server.http.overview import overview
+from coordinator.server.http.web import Web, error
 from coordinator.server.telemetry.metrics import exposition
 from coordinator.timeline.entries import Timeline
 from coordinator.timeline.lanes import lane_json, lanes_of
@@ -75,12 +71,6 @@ POLICY = {
 }
 """The page loads nothing from other hosts and runs only its own script, whatever name a group has."""
 
-LOGGER = logging.getLogger("uvicorn.error")
-"""uvicorn's log of the server's faults."""
-
-STOP_WITHIN_S = 1
-"""How long a stop waits for answers that are being written."""
-
 
 class Health(Protocol):
     """The state of a server; see app.Server."""
@@ -93,22 +83,6 @@ class Health(Protocol):
         """How many topic partitions can't be written, by the last try."""
 
 
-class LogHandler(logging.Handler):
-    """Writes uvicorn's log as lines of the server."""
-
-    def __init__(self, lines: Lines) -> None:
-        super().__init__(logging.WARNING)
-        self._lines = lines
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """See Handler. Guard has a better line about clients that don't speak HTTP."""
-        if record.msg == NO_HTTP:
-            return
-        trace = "".join(traceback.format_exception(*record.exc_info)) if record.exc_info else ""
-        write = self._lines.error if record.levelno >= logging.ERROR else self._lines.warn
-        write("http_broke", f"HTTP: {record.getMessage().strip()}" + (f": {trace}" if trace else ""))
-
-
 class Site:
     """The HTTP side of `server`.
 
@@ -118,50 +92,24 @@ class Site:
     def __init__(
         self, config: Config, server: Health, ask: Callable[[], Client], metrics: Metrics, lines: Lines, clock: Clock
     ) -> None:
-        self._hosts = config.http_hosts
         self._guard = Guard(clock, lines, config.http_max_connections, config.http_idle_timeout_ms)
         self._health = server
         self._ask = ask
         self._metrics = metrics
-        self._handler = LogHandler(lines)
+        self._web = Web(self._guard, config.http_hosts, lines)
         self._feed = Feed(ask)
         self._clock = clock
         self._timelines: dict[tuple[str, str], asyncio.Future[list[bytes]]] = {}
         self._limiter = CapacityLimiter(THREADS_MAX)
-        self._server: uvicorn.Server | None = None
-        self._serving: asyncio.Task[None] | None = None
 
     async def start(self, listening: socket.socket) -> None:
         """Answer requests on a bound socket."""
-        config = uvicorn.Config(
-            Starlette(
-                routes=self.routes(),
-                exception_handlers={Exception: _broke},
-                middleware=[Middleware(HostCheck, names=self._hosts)],
-            ),
-            http=self._guard.protocol,  # type: ignore[arg-type] # it makes what uvicorn's classes make
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            server_header=False,
-            timeout_graceful_shutdown=STOP_WITHIN_S,
-        )
-        config.load()
-        # Step by step, because `serve` would take over the process's signals.
-        self._server = server = uvicorn.Server(config)
-        server.lifespan = config.lifespan_class(config)
-        LOGGER.addHandler(self._handler)
-        await server.startup([listening])
-        self._serving = asyncio.create_task(server.main_loop())
+        await self._web.start(listening, self.routes())
 
     async def stop(self) -> None:
         """Finish the answers under way, and stop."""
         await self._feed.stop()
-        if self._server is not None and self._serving is not None:
-            self._server.should_exit = True
-            await self._serving
-            await self._server.shutdown()
-            LOGGER.removeHandler(self._handler)
+        await self._web.stop()
 
     def routes(self) -> list[Route]:
         """All routes."""
@@ -227,7 +175,7 @@ class Site:
         group_id: str = request.path_params["group_id"]
         events = await self._feed.events()
         if self._feed.problem:
-            return _error(404, self._feed.problem)
+            return error(404, self._feed.problem)
         # Requests that come while a timeline is made share it. It isn't kept: no client can fill the memory with it.
         key = group_id, events[-1].id if events else ""
         work = self._timelines.get(key)
@@ -261,7 +209,7 @@ class Site:
         subscriber = await self._feed.subscribe(request.headers.get("last-event-id", ""))
         if self._feed.problem:
             self._feed.unsubscribe(subscriber)
-            return _error(404, self._feed.problem)
+            return error(404, self._feed.problem)
         return StreamingResponse(
             self._stream(subscriber, request.query_params.get("group")),
             media_type="text/event-stream",
@@ -303,9 +251,9 @@ class Site:
             return answer_of(await work)
         except Refused as refused:
             absent = refused.error_code == ErrorCode.GROUP_ID_NOT_FOUND
-            return _error(404 if absent else 502, "no such group" if absent else str(refused))
-        except Unreachable as error:
-            return _error(504, str(error))
+            return error(404 if absent else 502, "no such group" if absent else str(refused))
+        except Unreachable as unreachable:
+            return error(504, str(unreachable))
 
 
 def found_group(client: Client, group_id: str) -> Group:
@@ -330,13 +278,5 @@ async def _page(name: str, media_type: str, _: Request) -> Response:
     return Response(content, headers={**POLICY, "content-type": media_type})
 
 
-async def _broke(_: Request, __: Exception) -> Response:
-    return _error(500, "a fault of this server: its log says more")
-
-
 def _state(trouble: str) -> Response:
     return PlainTextResponse(f"{trouble or 'ok'}\n", status_code=503 if trouble else 200)
-
-
-def _error(status: int, text: str) -> Response:
-    return JSONResponse({"error": text}, status_code=status)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coordinator.config import HTTP, INT64_MAX, Config, Listener, settings, with_values
+from coordinator.config import CONTROL, HTTP, INT64_MAX, Config, Listener, settings, with_values
 from coordinator.server.nodes.topic_settings import (
     BOOLEAN,
     DOUBLE,
@@ -89,6 +89,9 @@ CHANGEABLE = (
 )
 """Settings that can be changed while the server runs: those that Kafka lets one change, and Tenure shows."""
 
+
+SECRETS = frozenset({"tenure.control.token"})
+"""Settings whose values no client gets, as Kafka's of the type PASSWORD."""
 
 LONGS = frozenset({"log.cleaner.backoff.ms"})
 """Settings of Kafka's type LONG that are smaller numbers here."""
@@ -201,7 +204,7 @@ def text_of(value: Any, separator: str = ",") -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Listener):
-        return value.address if value.name == HTTP else str(value)
+        return value.address if value.name in {HTTP, CONTROL} else str(value)
     if isinstance(value, tuple):
         is_address = bool(value) and isinstance(value[-1], int)
         return (":" if is_address else separator).join(text_of(item, ":") for item in value)

@@ -18,6 +18,7 @@ from coordinator.log.engine import EngineError
 from coordinator.server.nodes.broker_settings import (
     BROKER_SETTINGS,
     DEFAULT_CONFIG,
+    SECRETS,
     TOPIC_CONFIG,
     BrokerSetting,
     Changes,
@@ -393,17 +394,20 @@ class CreatedConfigs:
 
 def _shown(entry: Entry, request: DescribeConfigsRequest) -> DescribeConfigsResponse.DescribeConfigsResourceResult:
     synonyms = []
+    is_secret = entry.name in SECRETS
     if request.include_synonyms:
         synonyms = [
-            DescribeConfigsResponse.DescribeConfigsSynonym(name=each.name, value=each.value, source=each.source)
+            DescribeConfigsResponse.DescribeConfigsSynonym(
+                name=each.name, value=None if is_secret else each.value, source=each.source
+            )
             for each in entry.values
         ]
     return DescribeConfigsResponse.DescribeConfigsResourceResult(
         name=entry.name,
-        value=entry.value,
+        value=None if is_secret else entry.value,
         read_only=entry.is_read_only,
         config_source=entry.source,
-        is_sensitive=False,
+        is_sensitive=is_secret,
         synonyms=synonyms,
         config_type=entry.kind,
         documentation=entry.doc if request.include_documentation else None,

@@ -111,6 +111,7 @@ def test_a_value_is_shown_as_it_is_written() -> None:
         "listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT",
         "tenure.topics": "a:1,b:2",
         "tenure.http": "127.0.0.1:8080",
+        "tenure.control": "[::1]:8081",
         "tenure.statsd": "sink:8125",
         "auto.create.topics.enable": "false",
         "log.cleaner.min.cleanable.ratio": "0.25",

@@ -88,6 +88,17 @@ async def test_only_what_is_asked_for_is_shown() -> None:
         assert (result.configs[0].synonyms, result.configs[0].documentation) == ([], None)
 
 
+async def test_a_secret_is_not_shown() -> None:
+    """A client learns that a token is set, and not which; it can't change it either."""
+    async with serving("tenure.control.token=not-told") as server:
+        result = await describe(server, BROKER, "1", "tenure.control.token", include_synonyms=True)
+        (entry,) = result.configs
+        assert (entry.value, entry.is_sensitive, entry.read_only) == (None, True, True)
+        assert [(each.value, each.source) for each in entry.synonyms] == [(None, 4), (None, 5)]
+        result = await describe(server, BROKER, "1", "tenure.control")
+        assert (result.configs[0].value, result.configs[0].is_sensitive) == ("", False)
+
+
 async def test_a_topic_shows_what_it_was_created_with() -> None:
     """Its own settings; all others are the server's, which here has Kafka's, but for message.max.bytes."""
     async with serving("message.max.bytes=5000") as server:

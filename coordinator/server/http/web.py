@@ -1,0 +1,110 @@
+"""A web server on the running loop: Starlette on uvicorn. The site has one, and so has the control of a test.
+
+Each request passes the check of its Host header (guard.py). A path that no route has gets status 404, and an exception
+of a route 500, in JSON. uvicorn's own log becomes lines of the server.
+
+House rule: this knows no route.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from typing import TYPE_CHECKING
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.responses import JSONResponse, Response
+
+from coordinator.server.http.guard import NO_HTTP, HostCheck
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Collection, Sequence
+
+    from starlette.requests import Request
+    from starlette.routing import Route
+
+    from coordinator.server.http.guard import Guard
+    from coordinator.server.telemetry.lines import Lines
+
+LOGGER = logging.getLogger("uvicorn.error")
+"""uvicorn's log of the server's faults."""
+
+STOP_WITHIN_S = 1
+"""How long a stop waits for answers that are being written."""
+
+
+class LogHandler(logging.Handler):
+    """Writes uvicorn's log as lines of the server."""
+
+    def __init__(self, lines: Lines) -> None:
+        super().__init__(logging.WARNING)
+        self._lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See Handler. Guard has a better line about clients that don't speak HTTP."""
+        if record.msg == NO_HTTP:
+            return
+        trace = "".join(traceback.format_exception(*record.exc_info)) if record.exc_info else ""
+        write = self._lines.error if record.levelno >= logging.ERROR else self._lines.warn
+        write("http_broke", f"HTTP: {record.getMessage().strip()}" + (f": {trace}" if trace else ""))
+
+
+class Web:
+    """A web server. guard: its connections. hosts: names that a Host header may have. further: checks of a request."""
+
+    def __init__(self, guard: Guard, hosts: Collection[str], lines: Lines, further: Sequence[Middleware] = ()) -> None:
+        self._guard = guard
+        self._checks = [Middleware(HostCheck, names=hosts), *further]
+        self._handler = LogHandler(lines)
+        self._server: uvicorn.Server | None = None
+        self._serving: asyncio.Task[None] | None = None
+
+    async def start(self, listening: socket.socket, routes: Sequence[Route]) -> None:
+        """Answer requests on a bound socket."""
+        config = uvicorn.Config(
+            Starlette(
+                routes=routes,
+                exception_handlers={Exception: _broke, HTTPException: _refused},
+                middleware=self._checks,
+            ),
+            http=self._guard.protocol,  # type: ignore[arg-type] # it makes what uvicorn's classes make
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            timeout_graceful_shutdown=STOP_WITHIN_S,
+        )
+        config.load()
+        # Step by step, because `serve` would take over the process's signals.
+        self._server = server = uvicorn.Server(config)
+        server.lifespan = config.lifespan_class(config)
+        LOGGER.addHandler(self._handler)
+        await server.startup([listening])
+        self._serving = asyncio.create_task(server.main_loop())
+
+    async def stop(self) -> None:
+        """Finish the answers under way, and stop."""
+        if self._server is not None and self._serving is not None:
+            self._server.should_exit = True
+            await self._serving
+            await self._server.shutdown()
+            LOGGER.removeHandler(self._handler)
+
+
+def error(status: int, text: str) -> Response:
+    """An answer that says what is wrong."""
+    return JSONResponse({"error": text}, status_code=status)
+
+
+async def _refused(_: Request, problem: Exception) -> Response:
+    assert isinstance(problem, HTTPException)
+    return error(problem.status_code, problem.detail)
+
+
+async def _broke(_: Request, __: Exception) -> Response:
+    return error(500, "a fault of this server: its log says more")

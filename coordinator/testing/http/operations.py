@@ -1,0 +1,493 @@
+"""All that a test can ask for over HTTP, as one table: each operation calls one function of `Tenure` or of its parts.
+
+    @operation("POST", "/v1/clock/advance", ref("Clock"), seconds=SECONDS, unheard=UNHEARD)
+    def advance(desk, seconds, unheard=()): ...
+
+The arguments of a function are the parameters of its path and the fields of the request, which have schemas; an
+argument without a default has to be there. The docstring is the summary in /openapi.json. A result is JSON, or plain
+text if it is a `str`.
+
+House rule: an operation adds nothing to the kit: waits, assertions and their texts are those of coordinator.testing.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
+from itertools import count
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from coordinator.server.http.openapi import FLAG, NUMBER, TEXT, Schema, list_of, ref
+from coordinator.testing import assertions
+from coordinator.testing.http.shapes import (
+    ASSIGNMENT,
+    CAUSE,
+    COUNT,
+    FAULT,
+    FILL,
+    MEMBER,
+    SECONDS,
+    SINCE,
+    TEXTS,
+    TIMEOUT,
+    UNHEARD,
+    WAITS,
+    clock_json,
+    crew_json,
+    fault_json,
+    fault_of,
+    look_json,
+    timeline_json,
+)
+from protocol.messages import MetadataRequest
+
+if TYPE_CHECKING:
+    from coordinator.testing.faults import Fault
+    from coordinator.testing.members import Members
+    from coordinator.testing.tenure import Tenure
+    from protocol.messages import MetadataResponse
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+LOOK, CREW, CLOCK, FAULTS = ref("Look"), ref("Crew"), ref("Clock"), list_of(ref("Fault"))
+NOTHING: Schema = {"type": "object", "properties": {}}
+PARAMETERS: dict[str, Schema] = {"group_id": TEXT, "crew_id": NUMBER, "fault_id": NUMBER}
+
+
+class Desk:
+    """The part of a control that the operations share. faults, crews: those that a test made, by the ids it got."""
+
+    def __init__(self, tenure: Tenure) -> None:
+        self.tenure = tenure
+        self.faults: dict[int, Fault] = {}
+        self.crews: dict[int, tuple[str, Members]] = {}
+        self._ids = count(1)
+
+    def keep_faults(self, faults: Sequence[Fault]) -> Any:
+        """Give new faults their ids; return them as JSON."""
+        kept = {next(self._ids): fault for fault in faults}
+        self.faults |= kept
+        return [fault_json(number, fault) for number, fault in kept.items()]
+
+    def keep_crew(self, group_id: str, members: Members) -> Any:
+        """Give new members the id of their crew; return them as JSON."""
+        number = next(self._ids)
+        self.crews[number] = (group_id, members)
+        return crew_json(number, group_id, members)
+
+    def fault(self, number: int) -> Fault:
+        """The fault with this id. Raises LookupError."""
+        found: Fault = _found(self.faults, number, "fault")
+        return found
+
+    def crew(self, number: int, index: int | None = None) -> Members:
+        """The crew with this id, which has a member of this index. Raises LookupError."""
+        members: Members = _found(self.crews, number, "crew")[1]
+        if index is not None and index >= len(members):
+            raise LookupError(f"crew {number} has no member {index}: it has {len(members)}, from 0 on")
+        return members
+
+    def crew_json(self, number: int) -> Any:
+        """The crew with this id as JSON. Raises LookupError."""
+        return crew_json(number, *_found(self.crews, number, "crew"))
+
+    def look(self, group_id: str) -> Any:
+        """A group as it is now, as JSON."""
+        return look_json(group_id, self.tenure.look(group_id))
+
+
+def _found(kept: Mapping[int, Any], number: int, kind: str) -> Any:
+    if number not in kept:
+        raise LookupError(f"there is no {kind} {number}; there are: {', '.join(map(str, kept)) or 'none'}")
+    return kept[number]
+
+
+class Operation(NamedTuple):
+    """See the module. parameters: those of the path. needed: the fields that have to be there."""
+
+    method: str
+    path: str
+    answer: Schema
+    fields: Mapping[str, Schema]
+    parameters: Mapping[str, Schema]
+    needed: Sequence[str]
+    run: Callable[..., Any]
+
+    @property
+    def summary(self) -> str:
+        """One line about it."""
+        return (self.run.__doc__ or "").partition("\n")[0].removesuffix(".")
+
+    @property
+    def has_body(self) -> bool:
+        """Whether the fields are in the body, and not in the query."""
+        return self.method == "POST"
+
+
+OPERATIONS: list[Operation] = []
+
+
+def operation(method: str, path: str, answer: Schema, **fields: Schema) -> Callable[[Function], Function]:
+    """Add a function to the table."""
+
+    def add(run: Function) -> Function:
+        parameters = {name: PARAMETERS[name] for name in re.findall(r"{(\w+)}", path)}
+        arguments = inspect.signature(run).parameters
+        needed = [name for name in fields if name in arguments and arguments[name].default is inspect.Parameter.empty]
+        OPERATIONS.append(Operation(method, path, answer, fields, parameters, needed, run))
+        return run
+
+    return add
+
+
+# The server.
+
+
+@operation("GET", "/v1", ref("State"))
+def state(desk: Desk) -> Any:
+    """The server."""
+    tenure = desk.tenure
+    return {
+        "version": version("tenure"),
+        "is_running": tenure.is_running,
+        "bootstrap_servers": tenure.bootstrap_servers,
+        "data_dir": None if tenure.data_dir is None else str(tenure.data_dir),
+    }
+
+
+@operation("POST", "/v1/reset", ref("State"))
+def reset(desk: Desk) -> Any:
+    """Make everything as new, at the same port: groups, topics, faults, time, history, counts of requests."""
+    desk.faults.clear()
+    desk.crews.clear()
+    desk.tenure.reset()
+    return state(desk)
+
+
+@operation("POST", "/v1/end-test", ref("State"))
+def end_test(desk: Desk) -> Any:
+    """Take back what a test planned: faults, a frozen time, silenced and scripted members. All else stays."""
+    desk.faults.clear()
+    desk.crews.clear()
+    desk.tenure.end_test()
+    return state(desk)
+
+
+@operation("POST", "/v1/kill", ref("State"))
+def kill(desk: Desk) -> Any:
+    """End the server as if its process were killed; needs a data folder."""
+    desk.tenure.kill()
+    return state(desk)
+
+
+@operation("POST", "/v1/start", ref("State"))
+def start(desk: Desk) -> Any:
+    """Start the server after a kill."""
+    desk.tenure.start()
+    return state(desk)
+
+
+@operation("POST", "/v1/wait-until-killed", ref("State"), timeout=TIMEOUT)
+def wait_until_killed(desk: Desk, timeout: float | None = None) -> Any:
+    """Wait until a planned fault has killed the server."""
+    desk.tenure.wait_until_killed(timeout)
+    return state(desk)
+
+
+@operation("GET", "/v1/log", TEXT)
+def log(desk: Desk) -> str:
+    """The newest log lines."""
+    return desk.tenure.log
+
+
+@operation("GET", "/v1/topics", list_of(ref("Topic")))
+def topics(desk: Desk) -> Any:
+    """The topics, without internal ones."""
+    with desk.tenure.client() as client:
+        response: MetadataResponse = client.request(MetadataRequest(topics=None))
+    return [
+        {"name": topic.name, "partitions": len(topic.partitions)} for topic in response.topics if not topic.is_internal
+    ]
+
+
+@operation("POST", "/v1/topics", ref("Topic"), name=TEXT, partitions={**NUMBER, "minimum": 1})
+def create_topic(desk: Desk, name: str, partitions: int = 1) -> Any:
+    """Create a topic."""
+    desk.tenure.create_topic(name, partitions)
+    return {"name": name, "partitions": partitions}
+
+
+@operation("GET", "/v1/requests", ref("Requests"), api=TEXT, client_id=TEXT)
+def requests(desk: Desk, api: str | None = None, client_id: str | None = None) -> Any:
+    """The requests that clients sent, of an API and of a client if the query says so."""
+    counts = desk.tenure.requests
+    return {"count": counts.count(api, client_id), "by_client": counts.by_client}
+
+
+@operation("DELETE", "/v1/requests", NOTHING)
+def clear_requests(desk: Desk) -> Any:
+    """Count requests from zero."""
+    desk.tenure.requests.clear()
+    return {}
+
+
+# Groups. The routes of one group end in a word behind its id, except for the last one.
+
+GROUP = "/v1/groups/{group_id}"
+
+
+@operation("GET", "/v1/groups", list_of(LOOK))
+def groups(desk: Desk) -> Any:
+    """The groups that something happened to, and those that were asked for."""
+    return [desk.look(group.group_id) for group in desk.tenure.groups]
+
+
+@operation("GET", f"{GROUP}/timeline", list_of(ref("Entry")), since=SINCE, type=TEXT)
+def timeline(desk: Desk, group_id: str, since: int = 0, type: str | None = None) -> Any:  # noqa: A002 - a field of JSON
+    """The history of a group, from `since` on, only entries of a type if the query says so."""
+    entries = desk.tenure.group(group_id).new_entries(since)
+    return timeline_json(entry for entry in entries if type in {None, entry["type"]})
+
+
+@operation("GET", f"{GROUP}/explain", TEXT, since=SINCE, last=COUNT)
+def explain(desk: Desk, group_id: str, since: int = 0, last: int | None = None) -> str:
+    """The history of a group as `tenure explain` prints it, the last so many entries if the query says so."""
+    return desk.tenure.group(group_id).explain(since, last)
+
+
+@operation("POST", f"{GROUP}/wait", LOOK, **WAITS, no_rebalance_since=SINCE)
+def wait(desk: Desk, group_id: str, no_rebalance_since: int | None = None, **wanted: Any) -> Any:
+    """Wait until all of this is so; fail at once if a rebalance begins after `no_rebalance_since`."""
+    group = desk.tenure.group(group_id)
+
+    def guard() -> None:
+        if no_rebalance_since is not None:
+            assertions.assert_no_rebalance(group, no_rebalance_since)
+
+    group.wait_until(guard=guard, **wanted)
+    return desk.look(group_id)
+
+
+@operation("POST", f"{GROUP}/assert/at-rest", LOOK)
+def assert_at_rest(desk: Desk, group_id: str) -> Any:
+    """Fail if a rebalance is under way. Its `mark` begins the others."""
+    assertions.assert_at_rest(desk.tenure.group(group_id))
+    return desk.look(group_id)
+
+
+@operation("POST", f"{GROUP}/assert/no-rebalance", LOOK, since=SINCE)
+def assert_no_rebalance(desk: Desk, group_id: str, since: int) -> Any:
+    """Fail if a rebalance began."""
+    assertions.assert_no_rebalance(desk.tenure.group(group_id), since)
+    return desk.look(group_id)
+
+
+@operation(
+    "POST",
+    f"{GROUP}/assert/rebalances",
+    LOOK,
+    since=SINCE,
+    exactly=COUNT,
+    at_least=COUNT,
+    at_most=COUNT,
+    cause=CAUSE,
+)
+def assert_rebalances(desk: Desk, group_id: str, since: int, **wanted: Any) -> Any:
+    """Fail if another number of rebalances began, or if one had another cause."""
+    assertions.assert_rebalances(desk.tenure.group(group_id), since, **wanted)
+    return desk.look(group_id)
+
+
+@operation("POST", f"{GROUP}/assert/nothing-moved", LOOK, since=SINCE)
+def assert_nothing_moved(desk: Desk, group_id: str, since: int) -> Any:
+    """Fail if a topic partition moved."""
+    assertions.assert_nothing_moved(desk.tenure.group(group_id), since)
+    return desk.look(group_id)
+
+
+@operation("POST", f"{GROUP}/assert/moved-at-most", LOOK, since=SINCE, most=COUNT)
+def assert_moved_at_most(desk: Desk, group_id: str, since: int, most: int) -> Any:
+    """Fail if more topic partitions moved."""
+    assertions.assert_moved_at_most(desk.tenure.group(group_id), since, most)
+    return desk.look(group_id)
+
+
+@operation("POST", f"{GROUP}/assert/same-seats", LOOK, before=ASSIGNMENT)
+def assert_same_seats(desk: Desk, group_id: str, before: Mapping[str, Mapping[str, list[int]]]) -> Any:
+    """Fail if members or their topic partitions differ from `before`, the `assignment` of an earlier moment."""
+    assertions.assert_same_seats(desk.tenure.group(group_id), before)
+    return desk.look(group_id)
+
+
+@operation("POST", f"{GROUP}/expire", LOOK, member=MEMBER)
+def expire(desk: Desk, group_id: str, member: str) -> Any:
+    """Expire a member."""
+    desk.tenure.group(group_id).expire(member)
+    return desk.look(group_id)
+
+
+@operation("POST", f"{GROUP}/silence", LOOK, member=MEMBER)
+def silence(desk: Desk, group_id: str, member: str) -> Any:
+    """Count no request of a member, which gets its answers: it expires after its session timeout."""
+    desk.tenure.group(group_id).silence(member)
+    return desk.look(group_id)
+
+
+@operation("POST", f"{GROUP}/hear", LOOK, member=MEMBER)
+def hear(desk: Desk, group_id: str, member: str) -> Any:
+    """Count the requests of a silenced member again."""
+    desk.tenure.group(group_id).hear(member)
+    return desk.look(group_id)
+
+
+@operation("POST", f"{GROUP}/fill", CREW, **FILL)
+def fill(desk: Desk, group_id: str, count: int, **options: Any) -> Any:
+    """Let members without clients join; answers before they have joined."""
+    return desk.keep_crew(group_id, desk.tenure.group(group_id).fill(count, **options))
+
+
+@operation("GET", GROUP, LOOK)
+def look(desk: Desk, group_id: str) -> Any:
+    """A group at this moment, whether it exists or not."""
+    return desk.look(group_id)
+
+
+# Members without clients, by their crew.
+
+CREWS = "/v1/crews/{crew_id}"
+
+
+@operation("GET", "/v1/crews", list_of(CREW))
+def crews(desk: Desk) -> Any:
+    """All members without clients."""
+    return [desk.crew_json(number) for number in list(desk.crews)]
+
+
+@operation("GET", CREWS, CREW)
+def crew(desk: Desk, crew_id: int) -> Any:
+    """The members of one fill, as they see themselves."""
+    return desk.crew_json(crew_id)
+
+
+@operation("DELETE", CREWS, NOTHING)
+def stop_crew(desk: Desk, crew_id: int) -> Any:
+    """Let these members vanish without a LeaveGroup."""
+    desk.crew(crew_id).stop()
+    del desk.crews[crew_id]
+    return {}
+
+
+@operation("POST", f"{CREWS}/wait-until-seated", CREW, generation=COUNT, timeout=TIMEOUT)
+def wait_until_seated(desk: Desk, crew_id: int, generation: int = 0, timeout: float | None = None) -> Any:
+    """Wait until all members have a seat in one generation, this one or a later one."""
+    within_s = desk.tenure.timeout if timeout is None else timeout
+    desk.crew(crew_id).wait_until_seated(generation, within_s=within_s)
+    return desk.crew_json(crew_id)
+
+
+@operation("POST", f"{CREWS}/restart", CREW, index=COUNT)
+def restart(desk: Desk, crew_id: int, index: int) -> Any:
+    """Restart a member; answers before it has joined."""
+    desk.crew(crew_id, index).restart(index)
+    return desk.crew_json(crew_id)
+
+
+@operation("POST", f"{CREWS}/fall-silent", CREW, index=COUNT)
+def fall_silent(desk: Desk, crew_id: int, index: int) -> Any:
+    """Let a member send nothing while its connection stays."""
+    desk.crew(crew_id, index).fall_silent(index)
+    return desk.crew_json(crew_id)
+
+
+@operation("POST", f"{CREWS}/speak-again", CREW, index=COUNT)
+def speak_again(desk: Desk, crew_id: int, index: int) -> Any:
+    """Let a silent member go on."""
+    desk.crew(crew_id, index).speak_again(index)
+    return desk.crew_json(crew_id)
+
+
+@operation("POST", f"{CREWS}/leave", CREW, index=COUNT)
+def leave(desk: Desk, crew_id: int, index: int) -> Any:
+    """Let a member leave with a LeaveGroup."""
+    desk.crew(crew_id, index).leave(index)
+    return desk.crew_json(crew_id)
+
+
+@operation("POST", f"{CREWS}/be-slow", CREW, index=COUNT, seconds=SECONDS)
+def be_slow(desk: Desk, crew_id: int, index: int, seconds: float) -> Any:
+    """Let a member join each rebalance so much later."""
+    desk.crew(crew_id, index).be_slow(index, seconds)
+    return desk.crew_json(crew_id)
+
+
+# Time.
+
+
+@operation("GET", "/v1/clock", CLOCK)
+def clock(desk: Desk) -> Any:
+    """The server's time."""
+    return desk.tenure.do(lambda control: clock_json(control.clock))
+
+
+@operation("POST", "/v1/clock/advance", CLOCK, seconds=SECONDS, unheard=UNHEARD)
+def advance(desk: Desk, seconds: float, unheard: Sequence[Mapping[str, str]] = ()) -> Any:
+    """Let the time jump ahead; members whose clients are alive stay."""
+    desk.tenure.advance(seconds, [(each["group"], each["member"]) for each in unheard])
+    return clock(desk)
+
+
+@operation("POST", "/v1/clock/freeze", CLOCK)
+def freeze(desk: Desk) -> Any:
+    """Let the time stand still, but for jumps."""
+    desk.tenure.freeze()
+    return clock(desk)
+
+
+@operation("POST", "/v1/clock/thaw", CLOCK)
+def thaw(desk: Desk) -> Any:
+    """Let the time go on."""
+    desk.tenure.thaw()
+    return clock(desk)
+
+
+# Faults.
+
+
+@operation("GET", "/v1/faults", FAULTS, never_fired=FLAG)
+def faults(desk: Desk, never_fired: bool = False) -> Any:  # noqa: FBT001, FBT002 - a field of a query
+    """The planned faults, only those that no request met if the query says so."""
+    return [
+        fault_json(number, fault) for number, fault in list(desk.faults.items()) if not (never_fired and fault.fired)
+    ]
+
+
+@operation("POST", "/v1/faults", FAULTS, **FAULT)
+def add_faults(desk: Desk, text: str | None = None, **fields: Any) -> Any:
+    """Plan faults."""
+    if text is not None and fields:
+        raise ValueError(f"'text' stands in place of all other fields, such as {next(iter(fields))!r}")
+    return desk.keep_faults(desk.tenure.faults.add(fault_of(fields) if text is None else text))
+
+
+@operation("POST", "/v1/faults/random", FAULTS, seed=COUNT, count={**NUMBER, "minimum": 1}, clients=TEXTS)
+def add_random_faults(desk: Desk, seed: int | None = None, count: int = 10, clients: Sequence[str] = ()) -> Any:
+    """Plan faults that clients should survive, the same for the same seed; their texts replay them."""
+    return desk.keep_faults(desk.tenure.faults.add_random(seed, count, clients))
+
+
+@operation("DELETE", "/v1/faults", NOTHING)
+def clear_faults(desk: Desk) -> Any:
+    """Take all faults out of the plan."""
+    desk.tenure.faults.clear()
+    desk.faults.clear()
+    return {}
+
+
+@operation("DELETE", "/v1/faults/{fault_id}", NOTHING)
+def remove_fault(desk: Desk, fault_id: int) -> Any:
+    """Take a fault out of the plan."""
+    desk.tenure.faults.remove(desk.fault(fault_id))
+    del desk.faults[fault_id]
+    return {}

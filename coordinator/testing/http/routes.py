@@ -1,0 +1,132 @@
+"""The routes of a control: a request becomes the call of an operation on a thread, and its result an answer.
+
+Every error is JSON with one field, `error`. An operation that waits holds its thread; at most THREADS_MAX run, the
+others wait for a thread.
+
+A control moves time and ends servers, so `Admission` lets few requests in: with a token only those that bring it, and
+none that a page in a browser sends, which could reach the loopback from any site.
+
+House rule: nothing here knows an operation.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from concurrent.futures import CancelledError
+from functools import partial
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from anyio import CapacityLimiter, to_thread
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from coordinator.client.errors import Refused, Unreachable
+from coordinator.server.app import StartFailed
+from coordinator.server.http.web import error
+from coordinator.testing.http.given import body_fields, check, query_fields
+from coordinator.testing.http.openapi import document
+from coordinator.testing.http.operations import OPERATIONS, Desk
+from coordinator.testing.members import NotSeated
+from coordinator.testing.tenure import NotRunning
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from coordinator.testing.http.operations import Operation
+    from coordinator.testing.tenure import Tenure
+
+THREADS_MAX = 64
+"""Operations at the same time: a test waits for a few groups, and looks at others meanwhile."""
+
+BODY_BYTES_MAX = 1_048_576
+"""The largest body of a request; the assignments of 1,000 members fit in."""
+
+CONVERTERS = {"group_id": "path", "crew_id": "int", "fault_id": "int"}
+"""How Starlette reads a parameter of a path. A group id may have slashes."""
+
+CAN_NOT_BE = (AssertionError, NotSeated, NotRunning, StartFailed, Refused, RuntimeError, CancelledError)
+"""A failed assertion, a wait in vain, or a server that can't do that now. A loop that ends raises the last two."""
+
+STATUSES: list[tuple[type[Exception] | tuple[type[Exception], ...], int]] = [
+    (CAN_NOT_BE, 409),
+    ((TimeoutError, Unreachable), 504),
+    (LookupError, 404),
+    (ValueError, 400),
+]
+"""Errors of operations, and their status. All others are faults of ours."""
+
+
+class TooLarge(Exception):
+    """The body is larger than BODY_BYTES_MAX."""
+
+
+class Admission:
+    """Lets a request through to `app` if it may use the control. token: that it has to bring, "" for none."""
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app = app
+        self._wanted = f"Bearer {token}".encode() if token else b""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As ASGI."""
+        refusal = self._refusal(dict(scope["headers"])) if scope["type"] == "http" else None
+        await (refusal or self._app)(scope, receive, send)
+
+    def _refusal(self, headers: dict[bytes, bytes]) -> Response | None:
+        if self._wanted and not hmac.compare_digest(headers.get(b"authorization", b""), self._wanted):
+            refusal = error(401, "Authorization: Bearer TOKEN is missing or wrong, see tenure.control.token")
+            refusal.headers["www-authenticate"] = "Bearer"
+            return refusal
+        if b"origin" in headers:
+            return error(403, "a page in a browser sent this request: the control is for tests alone")
+        return None
+
+
+def routes(tenure: Tenure) -> list[Route]:
+    """All routes of the control of `tenure`."""
+    desk = Desk(tenure)
+    limiter = CapacityLimiter(THREADS_MAX)
+    return [
+        Route("/openapi.json", _openapi),
+        *(Route(_path(each.path), partial(_answer, each, desk, limiter), methods=[each.method]) for each in OPERATIONS),
+    ]
+
+
+def _path(path: str) -> str:
+    """The path of an operation as Starlette has it."""
+    return re.sub(r"{(\w+)}", lambda found: f"{{{found[1]}:{CONVERTERS[found[1]]}}}", path)
+
+
+async def _openapi(_: Request) -> Response:
+    return JSONResponse(document(version("tenure")))
+
+
+async def _answer(each: Operation, desk: Desk, limiter: CapacityLimiter, request: Request) -> Response:
+    """The answer to a request for this operation."""
+    try:
+        texts = request.query_params
+        given = body_fields(await _body(request)) if each.has_body else query_fields(texts, each.fields)
+        check(given, each.fields, each.needed)
+        work = partial(each.run, desk, **request.path_params, **given)
+        result: Any = await to_thread.run_sync(work, limiter=limiter, abandon_on_cancel=True)
+    except TooLarge:
+        return error(413, f"a body has at most {BODY_BYTES_MAX} bytes")
+    except Exception as problem:
+        for kinds, status in STATUSES:
+            if isinstance(problem, kinds):
+                return error(status, str(problem) or type(problem).__name__)
+        raise
+    return PlainTextResponse(result) if isinstance(result, str) else JSONResponse(result)
+
+
+async def _body(request: Request) -> bytes:
+    """The body of a request. Raises TooLarge."""
+    content = bytearray()
+    async for chunk in request.stream():
+        content += chunk
+        if len(content) > BODY_BYTES_MAX:
+            raise TooLarge
+    return bytes(content)

@@ -1,0 +1,80 @@
+"""The web server alone: its own answers are JSON, its log goes on as lines, and a stop closes its port."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import socket
+from io import StringIO
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from coordinator.config import Listener
+from coordinator.server.http.guard import Guard
+from coordinator.server.http.web import Web, error
+from coordinator.server.telemetry.lines import Lines
+from coordinator.server.wire.listener import bind
+from tests.server.harness import ManualClock
+from tests.support.patience import WITHIN_S
+
+
+async def _breaks(_: Request) -> Response:
+    raise ZeroDivisionError("a fault of ours")
+
+
+async def _refuses(_: Request) -> Response:
+    return error(418, "a teapot")
+
+
+def ask(port: int, method: str, path: str, host: str = "localhost") -> tuple[int, object]:
+    """Return status and JSON."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WITHIN_S)
+    connection.request(method, path, headers={"Host": host})
+    answer = connection.getresponse()
+    found = answer.status, json.loads(answer.read())
+    connection.close()
+    return found
+
+
+async def test_its_own_answers_are_json_and_it_ends() -> None:
+    """Unknown paths and methods, faults and foreign hosts get an error in JSON; a stop closes the port."""
+    log, clock = StringIO(), ManualClock()
+    lines = Lines(log, "text", 1, clock)
+    web = Web(Guard(clock, lines, 10, 1_000), ("ours",), lines)
+    listening = bind(Listener("HTTP", "127.0.0.1", 0))
+    port = listening.getsockname()[1]
+    await web.start(listening, [Route("/breaks", _breaks), Route("/refuses", _refuses)])
+    asked = [
+        await asyncio.to_thread(ask, port, method, path, host)
+        for method, path, host in (
+            ("GET", "/none", "ours"),
+            ("POST", "/refuses", "localhost"),
+            ("GET", "/refuses", "127.0.0.1"),
+            ("GET", "/breaks", "ours"),
+            ("GET", "/refuses", "theirs"),
+        )
+    ]
+    assert asked[:4] == [
+        (404, {"error": "Not Found"}),
+        (405, {"error": "Method Not Allowed"}),
+        (418, {"error": "a teapot"}),
+        (500, {"error": "a fault of this server: its log says more"}),
+    ]
+    assert asked[4][0] == 421
+    assert "ZeroDivisionError: a fault of ours" in log.getvalue()
+    await web.stop()
+    listening.close()
+    with socket.socket() as client:
+        assert client.connect_ex(("127.0.0.1", port)) != 0
+
+
+async def test_a_stop_before_a_start_does_nothing() -> None:
+    """A server that could not start may be stopped."""
+    clock = ManualClock()
+    lines = Lines(StringIO(), "text", 1, clock)
+    web = Web(Guard(clock, lines, 10, 1_000), (), lines)
+    await web.stop()
+    assert not lines.has_fields
