@@ -1,25 +1,17 @@
 """The coordinator is killed and comes back: the group goes on where it was, and no committed offset is lost."""
 
-from confluent_kafka import Producer
 
-
-def test_a_crash_of_the_coordinator_loses_no_commit(tenure_factory, start_worker, tmp_path):
+def test_a_crash_of_the_coordinator_loses_no_commit(tenure_factory, start_worker, produce, tmp_path):
     tenure = tenure_factory(topics={"orders": 1}, data_dir=tmp_path / "data")
     group = tenure.group("workers")
     worker = start_worker(tenure.bootstrap_servers, "worker-1", group_instance_id="worker-1")
     group.wait_until_stable(members=1)
-    produce(tenure, b"before")
+    produce(tenure.bootstrap_servers, b"before")
     group.wait_until(lambda group: group.committed == {("orders", 0): 1})
     with group.no_rebalance():
         tenure.kill()
         tenure.start()
         assert group.committed == {("orders", 0): 1}
-        produce(tenure, b"after")
+        produce(tenure.bootstrap_servers, b"after")
         group.wait_until(lambda group: group.committed == {("orders", 0): 2})
     assert worker.records == [b"before", b"after"]
-
-
-def produce(tenure, value):
-    producer = Producer({"bootstrap.servers": tenure.bootstrap_servers, "log_level": 0})
-    producer.produce("orders", value)
-    producer.flush()

@@ -18,10 +18,11 @@ EXAMPLES = sorted((ROOT / "examples").glob("test_*.py"))
 def test_all_examples_pass() -> None:
     """They run as a user would run them, without this project's settings of pytest."""
     plugin = ("-p", "no:tenure", "-p", "coordinator.testing.plugin", "-p", "no:cacheprovider", "-p", "no:asyncio")
-    command = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(ROOT), *plugin, "examples"]
+    command = [sys.executable, "-m", "pytest", "-v", "-c", os.devnull, "--rootdir", str(ROOT), *plugin, "examples"]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert f"{len(EXAMPLES)} passed" in done.stdout, done.stdout
+    assert done.returncode == 0, done.stdout
+    assert all(f"examples/{example.name}::" in done.stdout for example in EXAMPLES), done.stdout
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/testing.md"])
