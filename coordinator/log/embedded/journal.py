@@ -50,6 +50,7 @@ from coordinator.log.segments.journal import (
     WINDOWS_AT,
     Extent,
     discard,
+    discard_unfinished,
     encode_window,
     file_head,
     journal_path,
@@ -149,6 +150,8 @@ class Journal:
         self._making: Future[_File] | None = None
         # Released partitions whose bytes neither the segment nor another file could take.
         self._orphans: list[Owned] = []
+        # Partitions for which such a file was begun, and couldn't be finished.
+        self._unfinished: set[int] = set()
         self._must_recover = True
         self._has_failed = False
         self._retry_s = 0.0
@@ -444,7 +447,9 @@ class Journal:
             self._availability.failed(own.partition, reason(error))
             segment, position, data = own.log.behind()
             extent = Extent(own.partition, segment.base_offset, position, [data])
+            self._unfinished.add(own.partition)
             leave(self._disk, self._data_dir, own.partition, [extent])
+            self._unfinished.remove(own.partition)
             own.log.forget_behind()
 
     def end(self, own: Owned) -> None:
@@ -467,6 +472,9 @@ class Journal:
         for own in [*self._owned.values(), *self._orphans]:
             self._secure(own)
         self._orphans.clear()
+        if self._unfinished:
+            discard_unfinished(self._disk, self._data_dir, self._unfinished)
+            self._unfinished.clear()
         self._close_files()
         newest = journal_path(self._data_dir, self._node_id, self._current)
         older = journal_path(self._data_dir, self._node_id, self._other)

@@ -40,7 +40,7 @@ from __future__ import annotations
 import os
 import re
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -388,6 +388,14 @@ def leave(disk: Disk, data_dir: Path, partition: int, extents: Sequence[Extent])
     parts, _ = encode_window(salt, 1, 1, extents)
     number = max(_left_numbers(disk, data_dir).get(partition, ()), default=-1) + 1
     replace_file(disk, left_path(data_dir, partition, number), b"".join([file_head(salt), *parts]))
+
+
+def discard_unfinished(disk: Disk, data_dir: Path, partitions: Container[int]) -> None:
+    """Remove what a failed `leave` for one of these partitions may have begun. Raises OSError."""
+    for name in disk.list_folder(data_dir):
+        found = _LEFT_NAME.fullmatch(name.removesuffix(".new"))
+        if found and name.endswith(".new") and int(found[1]) in partitions:
+            disk.remove(data_dir / name)
 
 
 def read_left(disk: Disk, data_dir: Path, partition: int) -> Contents:

@@ -24,7 +24,7 @@ from coordinator.log.segments.counts import Counts
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.journal import WINDOWS_AT, Extent, journal_path, left_path, node_files, read_files
 from coordinator.log.segments.segment import partition_folder, segment_at
-from tests.log.calls import Events, acquire, append, append_batch, load, numbers_of, opened, record
+from tests.log.calls import Events, acquire, append, append_batch, load, numbers_of, opened, record, release
 from tests.log.disks import CrashingDisk, FailingDisk, Killed, fail_one
 from tests.log.embedded.journaling import JOURNAL_SIZE, Partition, Run, join_checkpoints, journaling, kill, play_history
 from tests.support.patience import WITHIN_S
@@ -469,6 +469,23 @@ class TestFailure:
         assert engine._journal.due_s() is None or engine._journal._write_due_s
         failing.remove("fdatasync")
         assert isinstance(load(engine, own)[1], Unavailable)
+        disk.fails = lambda _name, _number: None
+        engine.close()
+        assert not list(tmp_path.glob(".journal*"))
+        engine = journaling(tmp_path)
+        assert numbers_of(opened(engine, 0)[1]) == [0, 1]
+        engine.close()
+
+    def test_given_up_while_nothing_works(self, tmp_path: Path) -> None:
+        """A partition that is given up on a failing disk keeps its appends, and a clean stop leaves no file of it."""
+        disk = FailingDisk()
+        engine = journaling(tmp_path, disk)
+        (own,) = begun(engine, 1)
+        assert append(engine, own, record(1)) is None
+        failing = {"fdatasync", "remove"}
+        disk.fails = lambda name, _: OSError(errno.EIO, os.strerror(errno.EIO)) if name in failing else None
+        assert release(engine, own) is None
+        assert list(tmp_path.glob(".journal-left-0.*.new"))
         disk.fails = lambda _name, _number: None
         engine.close()
         assert not list(tmp_path.glob(".journal*"))
