@@ -63,7 +63,7 @@ class Member(Protocol):
         """One poll."""
 
     async def commit(self, offset: int) -> None:
-        """Commit for partition 0, and wait for the answer. Other tasks go on meanwhile."""
+        """Commit for partition 0, and wait for the answer; a poll meanwhile may wait too."""
 
     async def close(self) -> None:
         """Close."""
@@ -292,7 +292,7 @@ async def test_a_heartbeat_that_says_fenced_ends_the_client(broker: Faulty, clie
     """The client raises: librdkafka as its fatal error, aiokafka as an error that it doesn't know. None joins again."""
     async with scene(broker, client) as it:
         it.plan(plan.error(ErrorCode.FENCED_INSTANCE_ID, "Heartbeat", instance_id=INSTANCE))
-        with pytest.raises((KafkaException, AioError)):
+        with pytest.raises(KafkaException if client is Confluent else AioError):
             await it.poll_while(lambda: True)
         assert it.apis.count("JoinGroup") == 1
         broker.settle()
@@ -372,13 +372,18 @@ async def test_a_coordinator_that_loads_moves_nothing(broker: Faulty, client: ty
 
 
 async def test_a_group_without_a_coordinator_waits_for_one(broker: Faulty, client: type[Any]) -> None:
-    """The client asks for the coordinator again and again, and its commit goes through in the end."""
+    """The client asks for the coordinator again and again, and goes on with the one that it finds.
+
+    Nothing is committed meanwhile: librdkafka 2.16 queues the retry of a commit for a coordinator that it doesn't know
+    yet, fails it when it learns the address, forgets the coordinator because of that, and may go on so until its
+    session is over.
+    """
     async with scene(broker, client, LONG_SESSION_TIMEOUT_MS) as it:
         it.apis.clear()
         fault = it.plan(plan.not_available(broker.group, times=5))
+        await it.poll_while(lambda: fault.fired < 5 or it.apis.count("FindCoordinator") < 2)
+        await it.poll_while(lambda: "Heartbeat" not in it.apis[::-1][: it.apis[::-1].index("FindCoordinator")])
         await it.member.commit(7)
-        await it.poll_while(lambda: fault.fired < 5)
-        assert it.apis.count("FindCoordinator") >= 2
         assert it.committed == 7
         assert it.member.moves == ["assigned"]
         await it.assert_stands("member_joined")
@@ -389,10 +394,8 @@ async def test_a_coordinator_that_dies_with_a_commit_has_stored_it(broker: Fault
     async with scene(broker, client, LONG_SESSION_TIMEOUT_MS) as it:
         it.plan(plan.kill("OffsetCommit", group=broker.group))
         commit = asyncio.create_task(it.member.commit(7))
-        await it.poll_while(lambda: not broker.killed.is_set())
-        restart = asyncio.create_task(asyncio.to_thread(broker.restart))
-        await it.poll_while(lambda: not restart.done())
-        await it.poll_while(lambda: not commit.done())
+        assert await asyncio.to_thread(broker.killed.wait, WITHIN_S)
+        await asyncio.to_thread(broker.restart)
         await commit
         assert it.stored == [None, 7]
         assert it.committed == 7
