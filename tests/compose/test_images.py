@@ -5,6 +5,7 @@ House rule: each container is removed when its test ends.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -78,6 +79,26 @@ def test_tenure_names_win(images: Project) -> None:
     both = {"KAFKA_NODE_ID": "7", "TENURE_NODE_ID": "8", "TENURE_LISTENERS": "PLAINTEXT://:9192"}
     with server(both) as container:
         assert "ready listen=[::]:9192 node=8 data=/data" in docker("logs", container).stdout
+
+
+def test_an_environment_for_tests_opens_the_control(images: Project) -> None:
+    """Two variables open the control, which asks for the token; a reset empties the volume that it made."""
+    address = {"TENURE_CONTROL": ":8081", "TENURE_CONTROL_TOKEN": "not-a-secret"}
+    ask = (
+        "import sys, urllib.request as r; "
+        "print(r.urlopen(r.Request('http://localhost:8081' + sys.argv[1], method=sys.argv[2], "
+        "headers={'Authorization': 'Bearer ' + sys.argv[3]})).read().decode())"
+    )
+    with server(address) as container:
+        assert " control=[::]:8081 data=/data" in docker("logs", container).stdout
+        told = docker("exec", container, "python", "-c", ask, "/v1", "GET", "not-a-secret").stdout
+        assert json.loads(told)["data_dir"] == "/data"
+        docker("exec", container, "python", "-c", ask, "/v1/reset", "POST", "not-a-secret")
+        refused = docker("exec", container, "python", "-c", ask, "/v1", "GET", "another", check=False)
+        assert "HTTP Error 401" in refused.stderr
+    done = docker("run", "--rm", "--env", "TENURE_CONTROL=:8081", SERVER, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "set tenure.control.token" in done.stderr
 
 
 def test_the_health_check_says_when_nobody_answers(images: Project) -> None:

@@ -28,7 +28,7 @@ KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
 
 
 def body_fields(content: bytes) -> dict[str, Any]:
-    """The fields of a request's body, a JSON object; none of an empty body. Raises ValueError."""
+    """The fields of a request's body, a JSON object; none of an empty body, or of null. Raises ValueError."""
     if not content:
         return {}
     try:
@@ -38,6 +38,8 @@ def body_fields(content: bytes) -> dict[str, Any]:
     match found:
         case dict():
             return found
+        case None:
+            return {}
         case _:
             raise ValueError("the body is no JSON object")
 

@@ -71,10 +71,10 @@ def test_other_fields_are_named(given: dict[str, Any], words: str) -> None:
 
 
 def test_a_body_is_an_object_or_empty() -> None:
-    """An empty body has no fields; another value than an object, and text that is no JSON, are refused."""
-    assert body_fields(b"") == {}
+    """An empty body and null have no fields; any other value than an object, and text that is no JSON, are refused."""
+    assert body_fields(b"") == body_fields(b"null") == {}
     assert body_fields(b'{"a": 1}') == {"a": 1}
-    for content in (b"[]", b"1", b"null"):
+    for content in (b"[]", b"1", b'"a"'):
         with pytest.raises(ValueError, match=r"^the body is no JSON object$"):
             body_fields(content)
     for content in (b"{", b"\xff", b"group=1"):
