@@ -170,7 +170,8 @@ def test_no_address_of_a_package_registry() -> None:
 
 def test_locks_pin_every_package_by_hash() -> None:
     """Each requirement is one exact version with hashes; the lock for running includes the build backend."""
-    for name in ("requirements/run.txt", "requirements/dev.txt", "requirements/audit.txt", "requirements/spark.txt"):
+    ours = [f"requirements/{name}.txt" for name in ("run", "dev", "audit", "spark")]
+    for name in (*ours, "tests/suites/faststream.txt", "tests/suites/quixstreams.txt"):
         joined = text(name).replace("\\\n", " ")
         requirements = [line for line in joined.splitlines() if line and not line.lstrip().startswith("#")]
         assert requirements

@@ -13,21 +13,40 @@ from pathlib import Path
 
 import pytest
 
+from coordinator import testing
 from tests.suites.outcomes import ServerUnderTest
 from tests.support.apache import ApacheKafka, available
 from tests.support.tenure import Tenure
 
+SERVERS = ["tenure", pytest.param("apache", marks=pytest.mark.oracle)]
 
-@pytest.fixture(params=["tenure", pytest.param("apache", marks=pytest.mark.oracle)])
+
+@pytest.fixture(params=SERVERS)
 def server(request: pytest.FixtureRequest) -> Iterator[ServerUnderTest]:
     """Yield the server under test; the suite starts it with its settings, and it ends with the test."""
     with ExitStack() as stack:
         if request.param == "tenure":
             yield ServerUnderTest("tenure", lambda settings: stack.enter_context(Tenure(settings)).bootstrap)
-        elif (reason := available()) is not None:
-            pytest.skip(reason)
         else:
-            yield ServerUnderTest("apache", lambda settings: stack.enter_context(ApacheKafka(settings)).bootstrap)
+            yield _apache(stack)
+
+
+@pytest.fixture(params=SERVERS)
+def kit_server(
+    request: pytest.FixtureRequest, tenure_factory: Callable[..., testing.Tenure]
+) -> Iterator[ServerUnderTest]:
+    """Yield the server under test; Tenure is then the one of the test kit's fixture, in the process of the tests."""
+    with ExitStack() as stack:
+        if request.param == "tenure":
+            yield ServerUnderTest("tenure", lambda settings: tenure_factory(settings=settings).bootstrap_servers)
+        else:
+            yield _apache(stack)
+
+
+def _apache(stack: ExitStack) -> ServerUnderTest:
+    if (reason := available()) is not None:
+        pytest.skip(reason)
+    return ServerUnderTest("apache", lambda settings: stack.enter_context(ApacheKafka(settings)).bootstrap)
 
 
 @pytest.fixture
@@ -42,8 +61,16 @@ def need() -> Callable[..., None]:
 
 
 @pytest.fixture
-def aiokafka_checkout() -> Path:
-    """Return the folder that AIOKAFKA_TESTS names; without it the test is left out, with a line."""
-    if "AIOKAFKA_TESTS" not in os.environ:
-        pytest.skip("needs AIOKAFKA_TESTS=FOLDER, a checkout of aiokafka: no package of it contains its tests")
-    return Path(os.environ["AIOKAFKA_TESTS"])
+def checkout() -> Callable[[str], Path]:
+    """Return a function that gives the checkout of a project, which PROJECT_TESTS names.
+
+    Without that variable it leaves the test out, with a line.
+    """
+
+    def find(project: str) -> Path:
+        variable = f"{project.upper()}_TESTS"
+        if variable not in os.environ:
+            pytest.skip(f"needs {variable}=FOLDER, a checkout of {project}: no package of it contains its tests")
+        return Path(os.environ[variable])
+
+    return find

@@ -75,15 +75,18 @@ def run(command: Sequence[str], folder: Path, environment: Mapping[str, str], lo
     return log.read_text(errors="replace")
 
 
-def of_report(report: Path) -> dict[str, Outcome]:
+def of_report(report: Path, *, with_class: bool = False) -> dict[str, Outcome]:
     """Return the outcomes in a JUnit report of pytest; none if there is no report.
 
-    If tests of several files or classes have one name, the worst outcome counts.
+    with_class: the class of a test, or its file without one, and `::` come before its name.
+
+    If several tests have one name, the worst outcome counts.
     """
     found: dict[str, Outcome] = {}
     if report.exists():
         for case in ET.parse(report).iter("testcase"):
-            name = case.attrib["name"]
+            owner = case.attrib["classname"].rpartition(".")[2] + "::" if with_class else ""
+            name = owner + case.attrib["name"]
             found[name] = max(found.get(name, "passed"), _of_case(case), key=WORST_LAST.index)
     return found
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,9 +30,9 @@ TEST_COUNT_MIN = 90
 WITHIN_S = 1200
 
 
-def test_aiokafka(server: ServerUnderTest, aiokafka_checkout: Path, tmp_path: Path) -> None:
+def test_aiokafka(server: ServerUnderTest, checkout: Callable[[str], Path], tmp_path: Path) -> None:
     """Each test of its files about consumers and the coordinator passes, but for OTHERWISE."""
-    shutil.copytree(aiokafka_checkout / "tests", tmp_path / "tests")
+    shutil.copytree(checkout("aiokafka") / "tests", tmp_path / "tests")
     shutil.copy(CONFTEST, tmp_path / "tests" / "conftest.py")
     report = tmp_path / "report.xml"
     environment = {

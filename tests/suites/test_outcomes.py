@@ -5,7 +5,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.suites import test_aiokafka, test_franz_go, test_kafka_python, test_librdkafka
+from tests.suites import (
+    test_aiokafka,
+    test_faststream,
+    test_franz_go,
+    test_kafka_python,
+    test_librdkafka,
+    test_quixstreams,
+)
 from tests.suites.outcomes import Otherwise, of_report, run, unexpected
 
 CLIENTS_PAGE = Path(__file__).parents[2] / "docs" / "clients.md"
@@ -51,10 +58,23 @@ def test_outcomes_of_a_report_of_pytest(tmp_path: Path) -> None:
     assert of_report(report) == {"0": "failed", "1": "failed", "2": "skipped", "3": "passed", "twice": "failed"}
 
 
+def test_namesakes_of_two_classes_are_told_apart(tmp_path: Path) -> None:
+    """With the class, or the file of a test without one, each has its own outcome."""
+    report = tmp_path / "report.xml"
+    report.write_text(
+        """<testsuites><testsuite>
+            <testcase classname="tests.test_a.TestA" name="a"><failure/></testcase>
+            <testcase classname="tests.test_a" name="a"/>
+        </testsuite></testsuites>"""
+    )
+    assert of_report(report, with_class=True) == {"TestA::a": "failed", "test_a::a": "passed"}
+
+
 def test_the_page_of_clients_lists_each_difference() -> None:
     """Each test in a table OTHERWISE is in docs/clients.md with its reason."""
     page = CLIENTS_PAGE.read_text()
-    for suite in (test_aiokafka, test_franz_go, test_kafka_python, test_librdkafka):
+    suites = (test_aiokafka, test_faststream, test_franz_go, test_kafka_python, test_librdkafka, test_quixstreams)
+    for suite in suites:
         for name, otherwise in suite.OTHERWISE.items():
             assert f"`{name}`" in page
             assert otherwise.reason in page
