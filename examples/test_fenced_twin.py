@@ -3,6 +3,7 @@
 import pytest
 
 
+@pytest.mark.parametrize("start_worker", ["confluent-kafka"], indirect=True)
 @pytest.mark.tenure(topics={"orders": 6})
 def test_a_twin_takes_the_seat_and_the_first_worker_ends(tenure, start_worker):
     first = start_worker(tenure.bootstrap_servers, "first", group_instance_id="worker-1")

@@ -2,17 +2,16 @@
 
 import pytest
 
-COOPERATIVE = {"partition_assignment_strategy": "cooperative-sticky"}
 
-
+@pytest.mark.parametrize("start_worker", ["confluent-kafka", "kafka-python"], indirect=True)
 @pytest.mark.tenure(topics={"orders": 12})
 def test_a_fourth_worker_takes_three_of_twelve(tenure, start_worker):
     group = tenure.group("workers")
     for name in ("worker-1", "worker-2", "worker-3"):
-        start_worker(tenure.bootstrap_servers, name, **COOPERATIVE)
+        start_worker(tenure.bootstrap_servers, name, assignor="cooperative-sticky")
     group.wait_until(lambda group: shares(group) == [4, 4, 4])
     with group.moved_at_most(3), group.rebalances(exactly=2):  # members give topic partitions up, the new one gets them
-        start_worker(tenure.bootstrap_servers, "worker-4", **COOPERATIVE)
+        start_worker(tenure.bootstrap_servers, "worker-4", assignor="cooperative-sticky")
         group.wait_until(lambda group: shares(group) == [3, 3, 3, 3])
     assert group.rebalances[-2].cause == "member_joined"
 

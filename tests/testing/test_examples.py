@@ -14,15 +14,30 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("test_*.py"))
 
 
+CLIENTS = ("confluent-kafka", "aiokafka", "kafka-python")
+
+
+def clients_of_the_page() -> set[tuple[str, str]]:
+    """Each example and client of docs/testing-recipes.md whose cell begins with a number, its seconds."""
+    found = set()
+    page = (ROOT / "docs/testing-recipes.md").read_text(encoding="utf-8")
+    for name, cells in re.findall(r"^\| \[(test_\w+\.py)\].*?\| (.*) \|$", page, re.MULTILINE):
+        shown = zip(CLIENTS, cells.split(" | ")[-len(CLIENTS) :], strict=True)
+        found |= {(name, client) for client, cell in shown if re.match(r"\d", cell)}
+    return found
+
+
 @pytest.mark.interop
 def test_all_examples_pass() -> None:
-    """They run as a user would run them, without this project's settings of pytest."""
-    plugin = ("-p", "no:tenure", "-p", "coordinator.testing.plugin", "-p", "no:cacheprovider", "-p", "no:asyncio")
+    """They run as a user would run them, without this project's settings of pytest, with the clients of the page."""
+    plugin = ("-p", "no:tenure", "-p", "coordinator.testing.plugin", "-p", "no:cacheprovider")
     command = [sys.executable, "-m", "pytest", "-v", "-c", os.devnull, "--rootdir", str(ROOT), *plugin, "examples"]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     assert all(f"examples/{example.name}::" in done.stdout for example in EXAMPLES), done.stdout
+    passed = re.findall(rf"^examples/(test_\w+\.py)::\w+\[({'|'.join(CLIENTS)})\S*\] PASSED", done.stdout, re.MULTILINE)
+    assert set(passed) == clients_of_the_page()
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/testing.md"])

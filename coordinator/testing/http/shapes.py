@@ -116,7 +116,7 @@ WAITS: dict[str, Schema] = {
 }
 
 FAULT: dict[str, Schema] = {
-    "text": {**TEXT, "description": "one fault a line, in place of all other fields: docs/testing-time.md#faults"},
+    "text": {**TEXT, "description": "one fault a line, in place of all other fields: docs/testing-faults.md#the-text"},
     "action": {"type": "string", "enum": [action.value for action in Action]},
     "error": {**TEXT, "description": "of the action error: Kafka's name"},
     "delay_ms": {**COUNT, "description": "of the action delay"},
