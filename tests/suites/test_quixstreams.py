@@ -30,8 +30,8 @@ TESTS = (
     "test_kafka/test_consumer.py",
     "test_sources/test_core/test_kafka.py",
 )
-# It seeks at the moment of the assignment; librdkafka refuses that until its own thread knows the assignment. So it fails
-# now and then: once in 20 runs on Apache Kafka.
+# It seeks at the moment of the assignment; librdkafka refuses that until its own thread knows the assignment. So it
+# fails now and then: once in 20 runs on Apache Kafka.
 LEFT_OUT = "test_internal_consumer/test_consumer.py::TestInternalConsumer::test_resume_backpressured"
 TRANSACTIONS = Otherwise("It needs transactions; Tenure has none.", "failed", "passed")
 NODE_ID = Otherwise("It asks for a broker with the id 0; here both servers have 1.", "failed", "failed")
