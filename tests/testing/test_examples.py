@@ -12,8 +12,6 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("test_*.py"))
-
-
 CLIENTS = ("confluent-kafka", "aiokafka", "kafka-python")
 
 
