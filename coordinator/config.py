@@ -1,8 +1,9 @@
 """Settings: which there are, where they come from, and which source wins.
 
-A setting has Kafka's name and Kafka's default. The fields of `Config` and `GroupConfig` are the table of settings: each
-has its name, range and meaning. `load` reads all sources and makes a `Config`. If several sources give a setting, the
-first of these wins:
+A setting has Kafka's name and Kafka's default. The fields of `Config`, `GroupConfig` and `ListenerConfig` are the table
+of settings: each has its name, range and meaning. `listener.name.X.NAME` gives listener X its own value of a setting of
+`ListenerConfig`, `listener.name.X.MECHANISM.NAME` gives one to its SASL mechanism. `load` reads all sources and makes a
+`Config`. If several sources give a setting, the first of these wins:
 
     command line's flag > --set NAME=VALUE > TENURE_NAME > KAFKA_NAME (of Kafka's image) > properties file > default
 
@@ -49,6 +50,10 @@ FIXES = {
 HTTP = "(http)"
 CONTROL = "(control)"
 """The names of the addresses of HTTP and of the control. No listener for Kafka's clients can have them."""
+
+
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""The ways in which a listener speaks: with TLS or without, with authentication by SASL or without."""
 
 
 class ConfigError(ValueError):
@@ -255,10 +260,162 @@ class GroupConfig:
     fixes: frozenset[str] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class ListenerConfig:
+    """The security settings of a listener, with Kafka's defaults (SslConfigs, SaslConfigs, BrokerSecurityConfigs)."""
+
+    connections_max_reauth_ms: int = field(
+        default=0,
+        metadata=_spec(
+            "connections.max.reauth.ms",
+            "How long a client that authenticated by SASL may go on before it has to authenticate again (KIP-368); "
+            "0: for ever.",
+            low=0,
+            high=INT64_MAX,
+        ),
+    )
+    sasl_enabled_mechanisms: tuple[str, ...] = field(
+        default=("GSSAPI",),
+        metadata=_spec(
+            "sasl.enabled.mechanisms",
+            "The SASL mechanisms that clients may use: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. "
+            "Kafka's default, GSSAPI, is not served.",
+            read=_read_names,
+        ),
+    )
+    sasl_jaas_config: str = field(
+        default="",
+        metadata=_spec(
+            "sasl.jaas.config",
+            "The login module with its options, for one mechanism of one listener: "
+            "listener.name.X.plain.sasl.jaas.config.",
+        ),
+    )
+    sasl_oauthbearer_clock_skew_seconds: int = field(
+        default=30,
+        metadata=_spec(
+            "sasl.oauthbearer.clock.skew.seconds",
+            "By how much the clock of who signs tokens may differ from this machine's.",
+            low=0,
+        ),
+    )
+    sasl_oauthbearer_expected_audience: tuple[str, ...] = field(
+        default=(),
+        metadata=_spec(
+            "sasl.oauthbearer.expected.audience", "A token has to name one of these audiences.", read=_read_names
+        ),
+    )
+    sasl_oauthbearer_expected_issuer: str = field(
+        default="",
+        metadata=_spec("sasl.oauthbearer.expected.issuer", "A token has to name this issuer. Empty: any."),
+    )
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = field(
+        default=3_600_000,
+        metadata=_spec(
+            "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+            "How often the server reads the keys of sasl.oauthbearer.jwks.endpoint.url again.",
+            low=1,
+            high=INT64_MAX,
+        ),
+    )
+    sasl_oauthbearer_jwks_endpoint_url: str = field(
+        default="",
+        metadata=_spec(
+            "sasl.oauthbearer.jwks.endpoint.url",
+            "Where the keys are that sign tokens: a URL of http, https or file.",
+        ),
+    )
+    sasl_oauthbearer_sub_claim_name: str = field(
+        default="sub",
+        metadata=_spec("sasl.oauthbearer.sub.claim.name", "The claim of a token that has the name of its user."),
+    )
+    sasl_server_max_receive_size: int = field(
+        default=524_288,
+        metadata=_spec(
+            "sasl.server.max.receive.size", "The largest request of a client that hasn't authenticated.", low=1
+        ),
+    )
+    ssl_cipher_suites: tuple[str, ...] = field(
+        default=(),
+        metadata=_spec(
+            "ssl.cipher.suites",
+            "The cipher suites that clients may use, by their IANA names. Empty: those of the TLS library.",
+            read=_read_names,
+        ),
+    )
+    ssl_client_auth: str = field(
+        default="none",
+        metadata=_spec(
+            "ssl.client.auth",
+            "Whether a client has to show a certificate: none, requested or required.",
+            read=_choice("none", "requested", "required"),
+        ),
+    )
+    ssl_enabled_protocols: tuple[str, ...] = field(
+        default=("TLSv1.2", "TLSv1.3"),
+        metadata=_spec("ssl.enabled.protocols", "The versions of TLS that clients may use.", read=_read_names),
+    )
+    ssl_key_password: str = field(
+        default="", metadata=_spec("ssl.key.password", "The password of an encrypted private key.")
+    )
+    ssl_keystore_certificate_chain: str = field(
+        default="",
+        metadata=_spec(
+            "ssl.keystore.certificate.chain", "The server's certificate and those between it and the CA, as PEM text."
+        ),
+    )
+    ssl_keystore_key: str = field(
+        default="", metadata=_spec("ssl.keystore.key", "The server's private key (PKCS#8), as PEM text.")
+    )
+    ssl_keystore_location: str = field(
+        default="", metadata=_spec("ssl.keystore.location", "The file with the server's private key and certificates.")
+    )
+    ssl_keystore_password: str = field(
+        default="", metadata=_spec("ssl.keystore.password", "The password of a keystore of the type PKCS12.")
+    )
+    ssl_keystore_type: str = field(
+        default="JKS",
+        metadata=_spec("ssl.keystore.type", "PEM or PKCS12. Kafka's default, JKS, is not served."),
+    )
+    ssl_principal_mapping_rules: str = field(
+        default="DEFAULT",
+        metadata=_spec(
+            "ssl.principal.mapping.rules",
+            "How the distinguished name of a client's certificate becomes the name of its user: RULE:PATTERN/NAME/[LU] "
+            "and DEFAULT, separated by commas.",
+        ),
+    )
+    ssl_protocol: str = field(
+        default="TLSv1.3",
+        metadata=_spec("ssl.protocol", "The newest version of TLS; ssl.enabled.protocols lists all."),
+    )
+    ssl_truststore_certificates: str = field(
+        default="",
+        metadata=_spec(
+            "ssl.truststore.certificates", "The certificates of the CAs of clients' certificates, as PEM text."
+        ),
+    )
+    ssl_truststore_location: str = field(
+        default="",
+        metadata=_spec(
+            "ssl.truststore.location", "The file with the certificates of the CAs of clients' certificates."
+        ),
+    )
+    ssl_truststore_password: str = field(
+        default="", metadata=_spec("ssl.truststore.password", "The password of a truststore of the type PKCS12.")
+    )
+    ssl_truststore_type: str = field(
+        default="JKS",
+        metadata=_spec("ssl.truststore.type", "PEM or PKCS12. Kafka's default, JKS, is not served."),
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """All settings; those of the group core are in `group`.
+    """All settings; those of the group core are in `group`, those of listeners in `security`.
 
+    overrides: settings of listeners that differ from `security`, by the attribute's name, under LISTENER or
+    LISTENER.MECHANISM in small letters.
     stated: names of the settings that some source gave.
     topic_defaults: changed defaults of topics' settings, by the topic's names; only settings without a row here.
     """
@@ -284,7 +441,7 @@ class Config:
         default=(),
         metadata=_spec(
             "listener.security.protocol.map",
-            "The security protocol of each listener's name. Tenure serves only PLAINTEXT.",
+            "The security protocol of each listener's name: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
             read=_read_protocols,
         ),
     )
@@ -592,6 +749,8 @@ class Config:
         ),
     )
     group: GroupConfig = GroupConfig()
+    security: ListenerConfig = ListenerConfig()
+    overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
     stated: frozenset[str] = frozenset()
     topic_defaults: tuple[tuple[str, str], ...] = ()
 
@@ -599,18 +758,31 @@ class Config:
         """The topics of tenure.topics with their partitions."""
         return dict(self.topics)
 
+    def security_protocol(self, listener: str) -> str:
+        """The security protocol of the listener of that name: the name itself, unless the map has another."""
+        return dict(self.listener_security_protocol_map).get(listener, listener)
+
+    def of_listener(self, listener: str, mechanism: str = "") -> ListenerConfig:
+        """The security settings of a listener, or of a SASL mechanism of it."""
+        names = (listener.lower(), f"{listener}.{mechanism}".lower())
+        changes: dict[str, Any] = {}
+        for name in names:
+            changes |= self.overrides.get(name, {})
+        return replace(self.security, **changes)
+
 
 class Setting(NamedTuple):
     """One row of the table.
 
-    attribute: its field, in `GroupConfig` if `in_group`, else in `Config`. low, high: bounds of a number as it is
-    written. factor: the written number times this is in the field's unit. read: makes a value of a text.
+    attribute: its field. part: the attribute of `Config` whose class has the field, "" if `Config` has it.
+    low, high: bounds of a number as it is written. factor: the written number times this is in the field's unit.
+    read: makes a value of a text.
     """
 
     name: str
     doc: str
     attribute: str
-    in_group: bool
+    part: str
     default: Any
     low: int | None
     high: int | None
@@ -621,8 +793,11 @@ class Setting(NamedTuple):
         """Its value in `config`, in the unit of its name."""
         if self.attribute == "fixes":
             return self.name.removeprefix("tenure.fix.") in config.group.fixes
-        value = getattr(config.group if self.in_group else config, self.attribute)
+        value = getattr(getattr(config, self.part) if self.part else config, self.attribute)
         return value // self.factor if self.factor != 1 else value
+
+
+_PARTS = {"": Config, "group": GroupConfig, "security": ListenerConfig}
 
 
 @cache
@@ -633,7 +808,7 @@ def settings() -> dict[str, Setting]:
 
 
 def _rows() -> Iterator[Setting]:
-    for owner in (Config, GroupConfig):
+    for part, owner in _PARTS.items():
         for item in fields(owner):
             spec: _Spec | None = item.metadata.get("spec")
             if spec is None:
@@ -649,7 +824,7 @@ def _rows() -> Iterator[Setting]:
                 spec.name,
                 spec.doc,
                 item.name,
-                owner is GroupConfig,
+                part,
                 item.default,
                 spec.low,
                 spec.high,
@@ -662,7 +837,7 @@ def _rows() -> Iterator[Setting]:
             f"tenure.fix.{ticket}",
             doc,
             "fixes",
-            in_group=True,
+            "group",
             default=False,
             low=None,
             high=None,
@@ -723,11 +898,41 @@ def load(
     return config, warnings
 
 
+LISTENER_NAME = "listener.name."
+"""The settings of one listener begin with this."""
+
+_MECHANISM_ONLY = "sasl.jaas.config"
+"""Kafka, too, ignores this setting unless it names a listener and a mechanism (JaasContext.loadServerContext)."""
+
+
+class _Override(NamedTuple):
+    """A setting of one listener. owner: the listener, or the listener, a dot and a mechanism; in small letters."""
+
+    owner: str
+    setting: Setting
+
+
+def _override(name: str) -> _Override | None:
+    """The meaning of `listener.name.X.NAME`; None if no setting of listeners has that name."""
+    if not name.startswith(LISTENER_NAME):
+        return None
+    listener, _, rest = name.removeprefix(LISTENER_NAME).partition(".")
+    mechanism, _, last = rest.partition(".")
+    owners = ((listener, rest), (f"{listener}.{mechanism}", last))
+    for owner, plain in owners:
+        setting = settings().get(plain)
+        if setting is not None and setting.part == "security" and (plain != _MECHANISM_ONLY or "." in owner):
+            return _Override(owner.lower(), setting)
+    return None
+
+
 def _merge(values: dict[str, _Value], where: str, given: Mapping[str, str], passed_over: list[str]) -> None:
     """Add the settings of one source; they win over those of the sources before it."""
     for name, text in given.items():
         known = _ALIASES.get(name, name)
-        if known in settings():
+        if known == _MECHANISM_ONLY:
+            passed_over.append(name)
+        elif known in settings() or _override(name) is not None:
             if known == name or known not in given:
                 values[known] = _Value(text.strip(), where)
         elif _kafka_knows(name):
@@ -738,31 +943,41 @@ def _merge(values: dict[str, _Value], where: str, given: Mapping[str, str], pass
 
 def _build(values: Mapping[str, _Value]) -> Config:
     own: dict[str, Any] = {}
-    group: dict[str, Any] = {}
+    parts: dict[str, dict[str, Any]] = {"": own, "group": {}, "security": {}}
+    overrides: dict[str, dict[str, Any]] = {}
     fixes: set[str] = set()
     for name, (text, where) in values.items():
-        setting = settings()[name]
+        override = _override(name)
+        setting = settings()[name] if override is None else override.setting
         try:
             value = setting.read(text)
         except ValueError as error:
             is_flag = where.startswith("--") and where != "--set"
             raise ConfigError(f"{where}: {error}" if is_flag else f"{name}: {error} (from {where})") from None
-        if setting.attribute == "fixes":
+        if override is not None:
+            overrides.setdefault(override.owner, {})[setting.attribute] = value
+        elif setting.attribute == "fixes":
             if value:
                 fixes.add(name.removeprefix("tenure.fix."))
         else:
-            (group if setting.in_group else own)[setting.attribute] = value
-    return Config(**own, group=GroupConfig(**group, fixes=frozenset(fixes)), stated=frozenset(values))
+            parts[setting.part][setting.attribute] = value
+    return Config(
+        **own,
+        group=GroupConfig(**parts["group"], fixes=frozenset(fixes)),
+        security=ListenerConfig(**parts["security"]),
+        overrides=overrides,
+        stated=frozenset(values),
+    )
 
 
 def with_values(config: Config, texts: Mapping[str, str]) -> Config:
     """The configuration with other values of some settings, none of which is a fix. Raises ValueError."""
-    own: dict[str, Any] = {}
-    group: dict[str, Any] = {}
+    parts: dict[str, dict[str, Any]] = {part: {} for part in _PARTS}
     for name, text in texts.items():
         setting = settings()[name]
-        (group if setting.in_group else own)[setting.attribute] = setting.read(text)
-    return replace(config, **own, group=replace(config.group, **group))
+        parts[setting.part][setting.attribute] = setting.read(text)
+    group, security = replace(config.group, **parts["group"]), replace(config.security, **parts["security"])
+    return replace(config, **parts[""], group=group, security=security)
 
 
 def _check(config: Config) -> None:
@@ -778,13 +993,17 @@ def _check(config: Config) -> None:
     served = served_listeners(config)
     if not served:
         raise ConfigError("listeners: there is none to serve")
-    protocols = dict(config.listener_security_protocol_map)
     for listener in served:
-        # A name is its own protocol unless the map says otherwise, as in Kafka.
-        protocol = protocols.get(listener.name, listener.name)
-        if protocol != "PLAINTEXT":
+        protocol = config.security_protocol(listener.name)
+        if protocol not in SECURITY_PROTOCOLS:
             hint = "" if protocol != listener.name else " (listener.security.protocol.map may map the name)"
-            raise ConfigError(f"listeners: {listener.name} asks for {protocol}, only PLAINTEXT is served{hint}")
+            served_protocols = ", ".join(SECURITY_PROTOCOLS)
+            raise ConfigError(f"listeners: {listener.name} asks for {protocol}, none of {served_protocols}{hint}")
+    known = {listener.name.lower() for listener in config.listeners}
+    known |= {name.lower() for name in config.controller_listener_names}
+    for owner in config.overrides:
+        if owner.partition(".")[0] not in known:
+            raise ConfigError(f"{LISTENER_NAME}{owner}: listeners has no {owner.partition('.')[0].upper()}")
     places = [(each.host, each.port) for each in (*served, *config.http, *config.control) if each.port]
     if len(places) != len(set(places)):
         raise ConfigError("listeners: two listeners have one address")
@@ -876,6 +1095,12 @@ def environment_name(name: str) -> str:
     return name.removeprefix("tenure.").upper().replace(".", "_").replace("-", "_")
 
 
+def _dotted(variable: str) -> str:
+    """The name of a listener's setting, of its variable in Kafka's image: `_` is a dot, `__` a `_`, `___` a dash."""
+    marks = {"_": ".", "__": "_", "___": "-"}
+    return re.sub("_{1,3}", lambda found: marks[found[0]], variable).lower()
+
+
 # Kubernetes sets these in every pod beside a service named "tenure". They are no settings.
 _SERVICE_LINK = r"TENURE_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)"
 
@@ -888,6 +1113,13 @@ def _from_environment(environment: Mapping[str, str], passed_over: list[str]) ->
     }
     own: dict[str, str] = {}
     for key, text in environment.items():
+        if key.startswith(("TENURE_LISTENER_NAME_", "KAFKA_LISTENER_NAME_")):
+            dotted = _dotted(key.partition("_")[2])
+            if key.startswith("TENURE_"):
+                own[dotted] = text
+            elif _override(dotted) is not None:
+                given[dotted] = text
+            continue
         if not key.startswith("TENURE_") or re.fullmatch(_SERVICE_LINK, key):
             continue
         name = names.get(key[7:])

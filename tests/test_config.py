@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 from hypothesis import given
@@ -17,6 +17,7 @@ from coordinator.config import (
     ConfigError,
     GroupConfig,
     Listener,
+    ListenerConfig,
     configs_of_workers,
     environment_name,
     load,
@@ -69,7 +70,9 @@ def test_ours_wins_over_kafkas_variable_under_either_of_two_names() -> None:
     assert config_of(environment={"TENURE_BROKER_ID": "7", "KAFKA_NODE_ID": "8"}).node_id == 7
 
 
-@pytest.mark.parametrize("name", [name for name in settings() if name not in {"listeners", "advertised.listeners"}])
+@pytest.mark.parametrize(
+    "name", [name for name in settings() if name not in {"listeners", "advertised.listeners", "sasl.jaas.config"}]
+)
 def test_every_setting_can_be_given_in_every_way(name: str) -> None:
     """The file, --set and both kinds of variable can set each row of the table, and change nothing else."""
     setting = settings()[name]
@@ -78,6 +81,7 @@ def test_every_setting_can_be_given_in_every_way(name: str) -> None:
         "log.cleaner.min.cleanable.ratio": "0.25",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT",
         "controller.listener.names": "CONTROLLER",
+        "ssl.client.auth": "required",
         "tenure.topics": "orders:12",
         "tenure.log.format": "json",
         "tenure.http": "127.0.0.1:8080",
@@ -117,9 +121,45 @@ def test_a_ratio_is_between_0_and_1(text: str) -> None:
 def test_every_field_is_in_the_table() -> None:
     """Each field of the configuration has a row, except fields that are computed from others."""
     rows = {row.attribute for row in settings().values()}
-    made = {"group", "stated", "topic_defaults"}
-    assert {item.name for owner in (Config, GroupConfig) for item in fields(owner)} - made == rows
+    made = {"group", "security", "overrides", "stated", "topic_defaults"}
+    assert {item.name for owner in (Config, GroupConfig, ListenerConfig) for item in fields(owner)} - made == rows
     assert all(row.doc.endswith(".") for row in settings().values())
+
+
+@pytest.mark.parametrize(
+    "sources",
+    [
+        {
+            "properties": "listener.name.out.ssl.client.auth=required\nlistener.name.out.plain.sasl.jaas.config=x y;\n"
+            "listener.name.out.scram-sha-256.connections.max.reauth.ms=7"
+        },
+        {
+            "environment": {
+                "KAFKA_LISTENER_NAME_OUT_SSL_CLIENT_AUTH": "required",
+                "KAFKA_LISTENER_NAME_OUT_PLAIN_SASL_JAAS_CONFIG": "x y;",
+                "TENURE_LISTENER_NAME_OUT_SCRAM___SHA___256_CONNECTIONS_MAX_REAUTH_MS": "7",
+            }
+        },
+    ],
+)
+def test_a_listener_and_its_mechanism_have_settings_of_their_own(sources: dict[str, object]) -> None:
+    """The plain setting is every listener's; a listener's own wins over it, and a mechanism's own over that."""
+    listeners = "listeners=OUT://h:1,PLAINTEXT://h:2"
+    protocols = "listener.security.protocol.map=OUT:SASL_SSL"
+    config = config_of(sets=[listeners, protocols, "connections.max.reauth.ms=5"], **sources)
+    assert (config.security_protocol("OUT"), config.security_protocol("PLAINTEXT")) == ("SASL_SSL", "PLAINTEXT")
+    assert config.of_listener("PLAINTEXT") == ListenerConfig(connections_max_reauth_ms=5)
+    out = ListenerConfig(connections_max_reauth_ms=5, ssl_client_auth="required")
+    assert config.of_listener("OUT") == out
+    assert config.of_listener("OUT", "PLAIN") == replace(out, sasl_jaas_config="x y;")
+    assert config.of_listener("OUT", "SCRAM-SHA-256") == replace(out, connections_max_reauth_ms=7)
+
+
+def test_a_login_module_needs_a_mechanism() -> None:
+    """Without a listener and a mechanism, sasl.jaas.config is ignored with a warning, as Kafka does."""
+    config, warnings = load(sets=["sasl.jaas.config=x y;", "listener.name.plaintext.sasl.jaas.config=x y;"])
+    assert config == Config()
+    assert "listener.name.plaintext.sasl.jaas.config, sasl.jaas.config" in warnings[0]
 
 
 def test_minutes_become_milliseconds() -> None:
@@ -155,7 +195,15 @@ def test_a_fix_is_switched_on_by_its_ticket(ticket: str) -> None:
         ({"sets": ["listeners=PLAINTEXT://h:70000"]}, ["listeners", "a port is at most 65535"]),
         ({"sets": ["listeners=PLAINTEXT://h:1,plaintext://h:2"]}, ["listeners", "PLAINTEXT stands there twice"]),
         ({"sets": ["listeners="]}, ["listeners", "none to serve"]),
-        ({"sets": ["listeners=SSL://h:1"]}, ["listeners", "SSL asks for SSL, only PLAINTEXT"]),
+        ({"sets": ["listeners=A://h:1"]}, ["listeners", "A asks for A, none of PLAINTEXT, SSL, SASL_PLAINTEXT"]),
+        (
+            {"sets": ["listener.name.a.ssl.client.auth=none"]},
+            ["listener.name.a: listeners has no A"],
+        ),
+        (
+            {"sets": ["listener.name.plaintext.ssl.client.auth=maybe"]},
+            ["listener.name.plaintext.ssl.client.auth: 'maybe' is none of none, requested, required"],
+        ),
         ({"sets": ["listeners=INSIDE://h:1"]}, ["listeners", "listener.security.protocol.map may map"]),
         (
             {"sets": ["listeners=A://h:1,B://h:1", "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT"]},

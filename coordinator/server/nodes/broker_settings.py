@@ -90,7 +90,18 @@ CHANGEABLE = (
 """Settings that can be changed while the server runs: those that Kafka lets one change, and Tenure shows."""
 
 
-SECRETS = frozenset({"tenure.control.token"})
+SECRETS = frozenset(
+    {
+        "sasl.jaas.config",
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.password",
+        "ssl.truststore.certificates",
+        "ssl.truststore.password",
+        "tenure.control.token",
+    }
+)
 """Settings whose values no client gets, as Kafka's of the type PASSWORD."""
 
 LONGS = frozenset({"log.cleaner.backoff.ms"})
