@@ -35,7 +35,7 @@ from coordinator.server.nodes.broker_settings import Changes, changed_config, ch
 from coordinator.server.nodes.discovery import Discovery, NodeAddresses, node_addresses
 from coordinator.server.nodes.events_topic import into_topic
 from coordinator.server.nodes.topic_data import TopicData
-from coordinator.server.nodes.topics import Topics, changed
+from coordinator.server.nodes.topics import BROKERS, ENTRIES, Topics, changed
 from coordinator.server.runtime.pace import Pace
 from coordinator.server.runtime.runtime import Runtime
 from coordinator.server.telemetry.event_queue import Events
@@ -211,7 +211,7 @@ class Server:
             self.runtime.start()
             services = self._services(store, clock, Alarm(clients_clock, ring), pace, measures)
             self._api = Api(services)
-            self._topics.on_brokers = partial(self._reconfigure, services, store)
+            self._topics.on_entry = partial(self._entry_changed, services, store)
             self.connections = Connections(
                 config,
                 clients_clock,
@@ -221,7 +221,8 @@ class Server:
                 pace,
                 self._connections_max(),
             )
-            self._topics.on_brokers()
+            for entry in ENTRIES.values():
+                self._topics.on_entry(self._topics.entry(entry))
             if self._faults is not None:
                 instance_of = self.runtime.instance_of
                 self._faults.attach(self._api, self.connections, instance_of, clock, self._lines, self._loop.call_soon)
@@ -258,9 +259,14 @@ class Server:
             self._config, self._config, clock, self._fresh_id, self.runtime, discovery, waits, data, measures, pace
         )
 
+    def _entry_changed(self, services: Services, store: Store, entry: Topic) -> None:
+        """Put into effect what clients changed: see nodes.topics.ENTRIES."""
+        if entry.topic_id == BROKERS.topic_id:
+            self._reconfigure(services, store)
+
     def _reconfigure(self, services: Services, store: Store) -> None:
         """Put changed settings into effect: see nodes.broker_settings."""
-        changes = changes_of(self._topics.brokers.configs, self._config.node_id)
+        changes = changes_of(self._topics.entry(BROKERS).configs, self._config.node_id)
         if changes == self._changes:
             return
         self._changes = changes
@@ -401,7 +407,7 @@ class Server:
         if not await at_most(saved, until - self._loop.time()):
             self._hangs("topics.json")
         if self.data is not None:
-            self._topics.on_brokers = lambda: None
+            self._topics.on_entry = lambda _: None
             self.data.stop()
             self.events.stop(partial(self.data.idle, produced.set))
             await at_most(produced, until - self._loop.time())

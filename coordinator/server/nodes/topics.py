@@ -10,8 +10,8 @@ An alteration names only what differs (`Altered`), so two alterations of one top
 A change may be about thousands of topics. So the list takes and shows changes in steps, one change after the other.
 Its owner sets `work`, which does the steps; the server's spreads them over turns of the loop.
 
-The list also keeps the settings of brokers that were changed while they ran, in one entry that is no topic (`BROKERS`).
-So these changes last, and reach all workers, as the changes of topics do.
+The list also keeps what else clients change while brokers run, in entries that are no topics (`ENTRIES`): settings of
+brokers, ACLs, SCRAM credentials, quotas. So these changes last, and reach all workers, as the changes of topics do.
 
 House rule: nothing else changes the list.
 """
@@ -34,9 +34,19 @@ INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, EVENTS_TOPIC})
 """Clients can neither create nor change these, nor write to them; their names are taken even where they don't exist."""
 
 BROKERS = Topic("/", UUID(int=0), 0)
-"""Keeps the changed settings of brokers: NODE/NAME is a setting of one node, /NAME one of all. No topic can have its
-name.
-"""
+"""Keeps the changed settings of brokers: NODE/NAME is a setting of one node, /NAME one of all."""
+
+ACLS = Topic("/acls", UUID(int=2**128 - 1), 0)
+"""Keeps the ACLs."""
+
+CREDENTIALS = Topic("/credentials", UUID(int=2**128 - 2), 0)
+"""Keeps the SCRAM credentials."""
+
+QUOTAS = Topic("/quotas", UUID(int=2**128 - 3), 0)
+"""Keeps the quotas of clients."""
+
+ENTRIES = {entry.topic_id: entry for entry in (BROKERS, ACLS, CREDENTIALS, QUOTAS)}
+"""The entries that are no topics, by their ids, before anybody changed them. No topic can have their names."""
 
 ChangeResult = EngineError | Mapping[str, str]
 """An error if the change failed as a whole. Else the topics that were not created, each with the topic that has its
@@ -47,7 +57,7 @@ ChangeDone = Callable[[ChangeResult], None]
 
 
 class Altered(NamedTuple):
-    """A change of one topic, or of BROKERS.
+    """A change of one topic, or of one of ENTRIES.
 
     partition_count: the new number; a smaller number than the topic's changes nothing. configs: new values by name;
     None removes the topic's value.
@@ -81,16 +91,15 @@ class Topics:
     topics: by name, as `kept` had them. is_shared: a supervisor keeps the list, and applies each change (`apply`)
     before it calls back; else `write` only writes.
     on_deleted: called with topics whose deletion is durable; its steps end their use. It calls back for each topic,
-    when this node uses nothing of it. on_brokers: called when `brokers` has changed. work: does steps, now or later.
-
-    brokers: BROKERS with its settings.
+    when this node uses nothing of it. on_entry: called with one of ENTRIES after it has changed. work: does steps, now
+    or later.
     """
 
     def __init__(self, topics: Mapping[str, Topic], write: WriteChange, *, is_shared: bool = False) -> None:
         self._write = write
         self._is_shared = is_shared
         self._by_name = dict(sorted(topics.items()))
-        self.brokers = self._by_name.pop(BROKERS.name, BROKERS)
+        self._entries = {entry.topic_id: self._by_name.pop(entry.name, entry) for entry in ENTRIES.values()}
         self._by_id = {topic.topic_id: topic for topic in self}
         # It also has the names of topics that are being created, and of internal topics.
         self._plain_names = {plain(name): name for name in (*INTERNAL_TOPICS, *self._by_name)}
@@ -100,7 +109,7 @@ class Topics:
         self._coming: dict[UUID, deque[Altered | None]] = {}
         self._steps: deque[Iterator[None]] = deque()
         self.on_deleted: Callable[[Sequence[Topic], Callable[[], None]], Iterable[None]] = _given_up
-        self.on_brokers: Callable[[], None] = lambda: None
+        self.on_entry: Callable[[Topic], None] = lambda _: None
         self.work: Callable[[Iterator[None]], None] = _at_once
         self._on_idle: Callable[[], None] | None = None
 
@@ -181,11 +190,15 @@ class Topics:
         topic = self._by_name.get(name)
         return None if topic is None else self._newest(topic)
 
-    def newest_brokers(self) -> Topic:
-        """`brokers` with the changes that are not durable yet."""
-        brokers = self._newest(self.brokers)
-        assert brokers is not None
-        return brokers
+    def entry(self, which: Topic) -> Topic:
+        """One of ENTRIES, as durable changes made it."""
+        return self._entries[which.topic_id]
+
+    def newest_entry(self, which: Topic) -> Topic:
+        """The same with the changes that are not durable yet."""
+        entry = self._newest(self.entry(which))
+        assert entry is not None
+        return entry
 
     def _newest(self, topic: Topic) -> Topic | None:
         for altered in self._coming.get(topic.topic_id, ()):
@@ -195,8 +208,8 @@ class Topics:
         return topic
 
     def kept(self) -> list[Topic]:
-        """All that lasts: the topics and BROKERS."""
-        return [*self, self.brokers]
+        """All that lasts: the topics and ENTRIES."""
+        return [*self, *self._entries.values()]
 
     def after(self, change: Change) -> list[Topic]:
         """`kept` with a change applied."""
@@ -220,9 +233,10 @@ class Topics:
             yield
         for altered in change.altered:
             known = self._by_id.get(altered.topic_id)
-            if altered.topic_id == BROKERS.topic_id:
-                self.brokers = altered.of(self.brokers)
-                self.on_brokers()
+            entry = self._entries.get(altered.topic_id)
+            if entry is not None:
+                self._entries[altered.topic_id] = changed_entry = altered.of(entry)
+                self.on_entry(changed_entry)
             elif known is not None:
                 self._by_name[known.name] = self._by_id[known.topic_id] = altered.of(known)
             yield
@@ -291,14 +305,14 @@ class Topics:
 
 
 def changed(topics: Iterable[Topic], change: Change) -> Iterator[Topic]:
-    """The topics, and BROKERS if it has settings, after a change. Nothing is done before the first is asked for."""
+    """The topics, and the used ones of ENTRIES, after a change. Nothing is done before the first is asked for."""
     altered: dict[UUID, Topic] = {topic.topic_id: topic for topic in (*topics, *change.created)}
     for each in change.altered:
         if each.topic_id in altered:
             altered[each.topic_id] = each.of(altered[each.topic_id])
     for topic_id in change.deleted:
         altered.pop(topic_id, None)
-    yield from (topic for topic in altered.values() if topic.configs or topic.topic_id != BROKERS.topic_id)
+    yield from (topic for topic in altered.values() if topic.configs or topic.topic_id not in ENTRIES)
 
 
 def _with_taken(done: ChangeDone, taken: Mapping[str, str], outcome: ChangeResult) -> None:

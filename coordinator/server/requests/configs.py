@@ -179,7 +179,7 @@ def _broker_entries(services: Services, call: Call, *, for_all: bool) -> list[En
 
 
 def _changes(services: Services) -> Changes:
-    return changes_of(services.discovery.topics.brokers.configs, services.config.node_id)
+    return changes_of(services.discovery.topics.entry(BROKERS).configs, services.config.node_id)
 
 
 def _addressed(services: Services, call: Call) -> Config:
@@ -334,7 +334,7 @@ def _alterable(services: Services, resource: Any) -> Generator[None, None, _Targ
     if kind == BROKER:
         if name:
             _check_node(services, name)
-        changes = changes_of(topics.newest_brokers().configs, services.config.node_id)
+        changes = changes_of(topics.newest_entry(BROKERS).configs, services.config.node_id)
         configs = changes.node if name else changes.all_nodes
         return _Target(BROKERS.topic_id, prefix_of(name), configs, BROKER_SETTINGS)
     if not name:

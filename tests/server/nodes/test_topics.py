@@ -259,14 +259,14 @@ def test_changed_settings_of_brokers_are_kept_beside_the_topics() -> None:
     """They are no topic, last as long as one of them is set, and tell of each change once it is durable."""
     disk, told = Disk(), list[dict[str, str]]()
     topics = Topics({"a": topic("a")}, disk.write)
-    topics.on_brokers = lambda: told.append(topics.brokers.configs)
+    topics.on_entry = lambda entry: told.append(entry.configs)
     topics.change(Change(altered=[Altered(BROKERS.topic_id, configs={"1/x": "5"})]), lambda _: None)
-    assert (topics.brokers, topics.newest_brokers().configs, told) == (BROKERS, {"1/x": "5"}, [])
+    assert (topics.entry(BROKERS), topics.newest_entry(BROKERS).configs, told) == (BROKERS, {"1/x": "5"}, [])
     (_, kept) = topics.after(disk.changes[0])
     disk.go()
     assert told == [{"1/x": "5"}]
     again = Topics({each.name: each for each in topics.kept()}, disk.write)
-    assert (list(again), again.brokers, again.kept()) == ([topic("a")], kept, topics.kept())
+    assert (list(again), again.entry(BROKERS), again.kept()) == ([topic("a")], kept, topics.kept())
     assert again.get(BROKERS.name) is again.get_by_id(BROKERS.topic_id) is again.newest(BROKERS.name) is None
     again.change(Change(altered=[Altered(BROKERS.topic_id, configs={"1/x": None})]), lambda _: None)
     assert again.after(disk.changes[1]) == [topic("a")]
