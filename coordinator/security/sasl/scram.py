@@ -1,0 +1,205 @@
+"""SCRAM-SHA-256 and SCRAM-SHA-512: client and server prove to each other that they know the password (RFC 5802).
+
+    client-first   n,,n=alice,r=NONCE           ->  r=NONCE+OURS,s=SALT,i=ITERATIONS
+    client-final   c=biws,r=NONCE+OURS,p=PROOF  ->  v=SIGNATURE
+
+The server keeps keys, no password, so that it pays a few HMACs for a login, however many iterations the client pays. An
+unknown user gets a salt that is made of its name and a secret: the same one each time, as a known user's. It fails with
+the last message, as a wrong password does.
+
+House rule: the server's nonce and the secret are handed in. No key in an exception or a `repr`.
+"""
+
+from __future__ import annotations
+
+import binascii
+import hmac
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from enum import Enum
+from hashlib import new, pbkdf2_hmac
+from typing import NamedTuple
+
+from scramp.utils import saslprep
+
+from coordinator.security.sasl import Refused, Step
+
+DIGESTS = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+"""The hash function of each mechanism."""
+
+ITERATIONS_MIN, ITERATIONS_MAX = 4_096, 16_384
+"""Kafka's bounds."""
+
+TOKEN_MAX = 4_096
+"""Bytes of a client's message."""
+
+SALT_BYTES = 16
+FIRST = re.compile(r"(n|y),(?:a=([^,]*))?,n=([^,]*),r=([!-+\--~]+)((?:,[a-zA-Z]=[^,]*)*)")
+FINAL = re.compile(r"c=([A-Za-z0-9+/=]+),r=([!-+\--~]+)((?:,[a-zA-Z]=[^,]*)*),p=([A-Za-z0-9+/=]+)")
+
+
+class Credential(NamedTuple):
+    """What the server keeps of a password."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+    def __repr__(self) -> str:
+        return f"Credential(iterations={self.iterations})"
+
+
+def credential(mechanism: str, salted_password: bytes, salt: bytes, iterations: int) -> Credential:
+    """The credential of a salted password, as AlterUserScramCredentials brings it."""
+    digest = DIGESTS[mechanism]
+    client_key = hmac.digest(salted_password, b"Client Key", digest)
+    server_key = hmac.digest(salted_password, b"Server Key", digest)
+    return Credential(salt, new(digest, client_key).digest(), server_key, iterations)
+
+
+def salted(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
+    """The salted password. Raises ValueError if SASLprep (RFC 4013) forbids a character of it."""
+    return pbkdf2_hmac(DIGESTS[mechanism], prepared(password).encode(), salt, iterations)
+
+
+def prepared(text: str) -> str:
+    """The text after SASLprep. Raises ValueError if it forbids a character, or nothing is left."""
+    if text.isascii() and text.isprintable() and text:
+        return text
+    try:
+        found = str(saslprep(text))
+    except Exception as error:  # scramp's exceptions have no common base
+        raise ValueError("SASLprep forbids a character") from error
+    if not found:
+        raise ValueError("SASLprep leaves nothing of it")
+    return found
+
+
+class Scram:
+    """One mechanism. find: the credential of a user. nonce: makes printable ASCII without commas. secret: of salts."""
+
+    def __init__(
+        self, name: str, find: Callable[[str], Credential | None], nonce: Callable[[], str], secret: bytes
+    ) -> None:
+        self.digest = DIGESTS[name]
+        self._find = find
+        self.nonce = nonce
+        self._secret = secret
+
+    def begin(self) -> ScramExchange:
+        """See Mechanism."""
+        return ScramExchange(self)
+
+    def find(self, user: str) -> tuple[Credential, bool]:
+        """The credential of a user, and whether there is one; else a made-up one that no password fits."""
+        made_up = hmac.digest(self._secret, user.encode(), "sha256")[:SALT_BYTES]
+        found = self._find(user)
+        if found is not None:
+            return found, True
+        keys = bytes(new(self.digest).digest_size)
+        return Credential(made_up, keys, keys, ITERATIONS_MIN), False
+
+
+class State(Enum):
+    """What comes next."""
+
+    FIRST = "client-first"
+    FINAL = "client-final"
+    OVER = "nothing"
+
+
+class ScramExchange:
+    """See the module."""
+
+    def __init__(self, mechanism: Scram) -> None:
+        self._mechanism = mechanism
+        self._state = State.FIRST
+        self._user = ""
+        self._header = b""
+        self._nonce = ""
+        self._first = ""
+        self._credential: Credential
+        self._is_known = False
+
+    def step(self, token: bytes) -> Step:
+        """See Exchange."""
+        state, self._state = self._state, State.OVER
+        if len(token) > TOKEN_MAX:
+            raise Refused(f"the message is longer than {TOKEN_MAX} bytes")
+        try:
+            text = token.decode()
+        except UnicodeDecodeError:
+            raise Refused("the message is not UTF-8") from None
+        if state is State.FIRST:
+            return self._take_first(text)
+        if state is State.FINAL:
+            return self._take_final(text)
+        raise Refused("the exchange is over")
+
+    def _take_first(self, text: str) -> Step:
+        found = FIRST.fullmatch(text)
+        if found is None:
+            raise Refused(_problem(text))
+        flag, wanted, name, nonce, _ = found.groups()
+        self._user = _user_of(name)
+        if wanted and _user_of(wanted) != self._user:
+            raise Refused("the client asks for another user's name")
+        self._header = f"{flag},{'' if wanted is None else f'a={wanted}'},".encode()
+        self._credential, self._is_known = self._mechanism.find(self._user)
+        self._nonce = nonce + self._mechanism.nonce()
+        salt = b64encode(self._credential.salt).decode()
+        answer = f"r={self._nonce},s={salt},i={self._credential.iterations}"
+        self._first = f"{text[len(self._header.decode()) :]},{answer}"
+        self._state = State.FINAL
+        return Step(answer.encode())
+
+    def _take_final(self, text: str) -> Step:
+        found = FINAL.fullmatch(text)
+        if found is None:
+            raise Refused("the last message is not as RFC 5802 has it")
+        binding, nonce, extensions, proof = found.groups()
+        if ",m=" in extensions:
+            raise Refused("the client demands an extension")
+        if nonce != self._nonce:
+            raise Refused("another nonce than the server's")
+        if _from_base64(binding) != self._header:
+            raise Refused("another channel binding than in the first message")
+        digest, known = self._mechanism.digest, self._credential
+        said = f"{self._first},{text[: text.rindex(',p=')]}".encode()
+        signature = hmac.digest(known.stored_key, said, digest)
+        given = _from_base64(proof)
+        if len(given) != len(signature):
+            raise Refused("a proof of another length")
+        client_key = bytes(one ^ other for one, other in zip(given, signature, strict=True))
+        is_right = hmac.compare_digest(new(digest, client_key).digest(), known.stored_key)
+        if not (is_right and self._is_known):
+            raise Refused("wrong name or password")
+        return Step(b"v=" + b64encode(hmac.digest(known.server_key, said, digest)), self._user)
+
+
+def _user_of(name: str) -> str:
+    """The user of a name in a message: `=2C` is a comma, `=3D` an equals sign."""
+    if re.search("=(?!2C|3D)", name):
+        raise Refused("an equals sign in the name is not escaped")
+    try:
+        return prepared(name.replace("=2C", ",").replace("=3D", "="))
+    except ValueError as error:
+        raise Refused(f"the name: {error}") from None
+
+
+def _from_base64(text: str) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except binascii.Error:
+        raise Refused("broken base64") from None
+
+
+def _problem(first: str) -> str:
+    """Why a first message can't be taken."""
+    if first.startswith("p="):
+        return "the client demands channel binding"
+    if re.match("[ny],[^,]*,m=", first):
+        return "the client demands an extension"
+    return "the first message is not as RFC 5802 has it"
