@@ -52,10 +52,6 @@ CONTROL = "(control)"
 """The names of the addresses of HTTP and of the control. No listener for Kafka's clients can have them."""
 
 
-SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-"""The ways in which a listener speaks: with TLS or without, with authentication by SASL or without."""
-
-
 class ConfigError(ValueError):
     """A setting is wrong; the message names it."""
 
@@ -441,7 +437,7 @@ class Config:
         default=(),
         metadata=_spec(
             "listener.security.protocol.map",
-            "The security protocol of each listener's name: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
+            "The security protocol of each listener's name. Tenure serves only PLAINTEXT.",
             read=_read_protocols,
         ),
     )
@@ -995,10 +991,9 @@ def _check(config: Config) -> None:
         raise ConfigError("listeners: there is none to serve")
     for listener in served:
         protocol = config.security_protocol(listener.name)
-        if protocol not in SECURITY_PROTOCOLS:
+        if protocol != "PLAINTEXT":
             hint = "" if protocol != listener.name else " (listener.security.protocol.map may map the name)"
-            served_protocols = ", ".join(SECURITY_PROTOCOLS)
-            raise ConfigError(f"listeners: {listener.name} asks for {protocol}, none of {served_protocols}{hint}")
+            raise ConfigError(f"listeners: {listener.name} asks for {protocol}, only PLAINTEXT is served{hint}")
     known = {listener.name.lower() for listener in config.listeners}
     known |= {name.lower() for name in config.controller_listener_names}
     for owner in config.overrides:

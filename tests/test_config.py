@@ -145,9 +145,9 @@ def test_every_field_is_in_the_table() -> None:
 def test_a_listener_and_its_mechanism_have_settings_of_their_own(sources: dict[str, object]) -> None:
     """The plain setting is every listener's; a listener's own wins over it, and a mechanism's own over that."""
     listeners = "listeners=OUT://h:1,PLAINTEXT://h:2"
-    protocols = "listener.security.protocol.map=OUT:SASL_SSL"
+    protocols = "listener.security.protocol.map=OUT:PLAINTEXT"
     config = config_of(sets=[listeners, protocols, "connections.max.reauth.ms=5"], **sources)
-    assert (config.security_protocol("OUT"), config.security_protocol("PLAINTEXT")) == ("SASL_SSL", "PLAINTEXT")
+    assert (config.security_protocol("OUT"), config.security_protocol("SSL")) == ("PLAINTEXT", "SSL")
     assert config.of_listener("PLAINTEXT") == ListenerConfig(connections_max_reauth_ms=5)
     out = ListenerConfig(connections_max_reauth_ms=5, ssl_client_auth="required")
     assert config.of_listener("OUT") == out
@@ -195,7 +195,8 @@ def test_a_fix_is_switched_on_by_its_ticket(ticket: str) -> None:
         ({"sets": ["listeners=PLAINTEXT://h:70000"]}, ["listeners", "a port is at most 65535"]),
         ({"sets": ["listeners=PLAINTEXT://h:1,plaintext://h:2"]}, ["listeners", "PLAINTEXT stands there twice"]),
         ({"sets": ["listeners="]}, ["listeners", "none to serve"]),
-        ({"sets": ["listeners=A://h:1"]}, ["listeners", "A asks for A, none of PLAINTEXT, SSL, SASL_PLAINTEXT"]),
+        ({"sets": ["listeners=SSL://h:1"]}, ["listeners", "SSL asks for SSL, only PLAINTEXT"]),
+        ({"sets": ["listeners=SASL_SSL://h:1"]}, ["listeners", "SASL_SSL asks for SASL_SSL, only PLAINTEXT"]),
         (
             {"sets": ["listener.name.a.ssl.client.auth=none"]},
             ["listener.name.a: listeners has no A"],

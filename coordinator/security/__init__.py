@@ -1,1 +1,1 @@
-"""Who may connect, and who may do what: TLS contexts, SASL mechanisms, ACLs, quotas. No sockets and no loop."""
+"""Who may connect: login modules, SASL mechanisms and their credentials. No sockets and no loop."""

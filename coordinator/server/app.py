@@ -188,7 +188,6 @@ class Server:
         self.events = Events(clients_clock, self._lines)
         measures = Measures()
         try:
-            _check_sasl(config)
             if self._share is None:
                 self._sockets = bind_all(config)
             self._store = store = self._open_store(config, self._fresh_uuid, self._report, measures.logs["groups"])
@@ -454,14 +453,6 @@ async def at_most(event: asyncio.Event, within_s: float) -> bool:
     with suppress(TimeoutError):
         await asyncio.wait_for(event.wait(), within_s)
     return event.is_set()
-
-
-def _check_sasl(config: Config) -> None:
-    """No listener may promise SASL: nothing would ask its clients who they are. Raises ConfigError."""
-    for listener in served_listeners(config):
-        protocol = config.security_protocol(listener.name)
-        if protocol.startswith("SASL_"):
-            raise ConfigError(f"listeners: {listener.name} asks for {protocol}, and SASL is not served yet")
 
 
 def bind_all(config: Config) -> Bound:

@@ -420,11 +420,3 @@ def test_random_ids_are_uuids() -> None:
         assert (str(known), known.version, known.variant) == (text, 4, RFC_4122)
     # Two bits of the digit for the variant are random.
     assert {text[19] for text in made} == set("89ab")
-
-
-@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
-async def test_a_listener_that_asks_for_sasl_prevents_the_start(protocol: str) -> None:
-    """No listener lets clients in unasked where the settings promise that it asks who they are."""
-    config = config_of("listeners=IN://127.0.0.1:0", f"listener.security.protocol.map=IN:{protocol}")
-    with pytest.raises(StartFailed, match=f"IN asks for {protocol}"):
-        await Server(config, opened=memory(config)).start()
