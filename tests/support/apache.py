@@ -4,6 +4,15 @@ Maven fetches the jars of `apache-kafka.pom.xml` beside this file for a version 
 that file changes. A node is one process, broker and controller together, with a small heap. It is ready when its log
 says that it started and its group coordinator has loaded every partition of `__consumer_offsets`.
 
+    with ApacheKafka(listeners={"SASL": "SASL_PLAINTEXT", "OPEN": "PLAINTEXT"}, properties=text) as kafka:
+        client = {"bootstrap.servers": kafka.bootstrap_of("SASL"), ...}
+
+starts a node with these listeners, by name and security protocol. `text` is what a user would write into the
+properties file: `listener.name.sasl.plain.sasl.jaas.config=...`, `authorizer.class.name=...`, `super.users=...`.
+`Tenure` takes the same two arguments. Beside them the node gets a listener INTERNAL for itself and for `start`, on
+which it is User:kafka, a super user. So the test's own listeners may refuse anybody, ANONYMOUS too, and `super.users`
+needs only the test's. The authorizer of KRaft is AUTHORIZER.
+
 House rule: nothing here imports Tenure, so that no result about Kafka comes from our code. Even the two requests that
 this module sends are packed by hand.
 """
@@ -15,6 +24,7 @@ import fcntl
 import functools
 import hashlib
 import os
+import re
 import shutil
 import socket
 import struct
@@ -22,6 +32,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -71,8 +82,19 @@ log4j.appender.console.layout.ConversionPattern=%-5p %m (%c)%n
 """
 STARTED = "Kafka Server started"
 
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+"""The value of `authorizer.class.name` for ACLs."""
+INTERNAL = "INTERNAL"
+NODE_USER = "kafka"
+NODE_LOGIN = (
+    f'org.apache.kafka.common.security.plain.PlainLoginModule required username="{NODE_USER}" password="{NODE_USER}" '
+    f'user_{NODE_USER}="{NODE_USER}";'
+)
+"""How a node with listeners of a test's own logs in to itself."""
+
 FIND_COORDINATOR_KEY = 10
 DESCRIBE_GROUPS_KEY = 15
+SASL_HANDSHAKE_KEY = 17
 
 
 class ApacheKafkaError(Exception):
@@ -144,11 +166,12 @@ def _java(
 class ApacheKafka:
     """One node of Apache Kafka, of release VERSION unless another is named.
 
-    bootstrap: "127.0.0.1:port"; the same after a restart.
+    bootstrap: "127.0.0.1:port" of its first listener; the same after a restart.
     log_dir: its data folder, with `__consumer_offsets-0` and so on.
     log_file: the node's log of all its starts.
     settings: Kafka's names to values; a change takes effect at the next start.
     jvm_flags: replace the flags that suit tests.
+    listeners, properties: see the module.
 
     `with ApacheKafka(settings={"group.max.size": "3"}) as kafka:` starts it, stops it and removes its data. After
     `stop` or `kill`, `start` runs it again on the same data and ports.
@@ -159,28 +182,41 @@ class ApacheKafka:
         settings: dict[str, str] | None = None,
         jvm_flags: tuple[str, ...] = (*JVM_FLAGS, NODE_HEAP),
         version: str = VERSION,
+        *,
+        listeners: Mapping[str, str] | None = None,
+        properties: str = "",
     ) -> None:
         self.jvm_flags = jvm_flags
         self.version = version
         self.folder = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
         self.log_dir = self.folder / "data"
         self.log_file = self.folder / "kafka.log"
+        self.is_secured = listeners is not None
+        protocols = {**listeners, INTERNAL: "SASL_PLAINTEXT"} if listeners is not None else {"PLAINTEXT": "PLAINTEXT"}
         # Held as long as this object lives: see _reserve.
-        self._ports = [_reserve(), _reserve()]
-        self.port, controller_port = (held.getsockname()[1] for held in self._ports)
+        self._ports = {name: _reserve() for name in (*protocols, "CONTROLLER")}
+        self.ports = {name: int(held.getsockname()[1]) for name, held in self._ports.items()}
+        self.port = next(iter(self.ports.values()))
         self.bootstrap = f"127.0.0.1:{self.port}"
+        controller = f"127.0.0.1:{self.ports['CONTROLLER']}"
+        addresses = ",".join(f"{name}://{self.bootstrap_of(name)}" for name in protocols)
         self.settings = {
             "process.roles": "broker,controller",
             "node.id": "1",
-            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+            "controller.quorum.voters": f"1@{controller}",
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller_port}",
-            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listeners": f"{addresses},CONTROLLER://{controller}",
+            "advertised.listeners": addresses,
+            "listener.security.protocol.map": ",".join(
+                f"{name}:{protocol}"
+                for name, protocol in {**protocols, "CONTROLLER": protocols.get(INTERNAL, "PLAINTEXT")}.items()
+            ),
             "log.dirs": str(self.log_dir),
+            **(_internal_settings() if self.is_secured else {}),
             **DEFAULT_SETTINGS,
             **(settings or {}),
         }
+        self.properties = properties
         self._process: subprocess.Popen[str] | None = None
         self._started = threading.Event()
         self._log_reader: threading.Thread | None = None
@@ -199,6 +235,10 @@ class ApacheKafka:
     ) -> None:
         self.close()
 
+    def bootstrap_of(self, listener: str) -> str:
+        """HOST:PORT of the listener of that name."""
+        return f"127.0.0.1:{self.ports[listener]}"
+
     @property
     def pid(self) -> int:
         """The node's process id."""
@@ -208,8 +248,7 @@ class ApacheKafka:
     def start(self) -> None:
         """Start the node and wait until its group coordinator answers. Raises ApacheKafkaError when it doesn't."""
         assert self._process is None
-        lines = [f"{name}={value}\n" for name, value in self.settings.items()]
-        (self.folder / "node.properties").write_text("".join(lines))
+        (self.folder / "node.properties").write_text(self._properties(), encoding="latin-1")
         deadline = time.monotonic() + START_TIMEOUT_S
         self._started.clear()
         self._process = subprocess.Popen(
@@ -247,13 +286,21 @@ class ApacheKafka:
     def close(self) -> None:
         """Stop the node if it runs, remove its data and give up its ports."""
         self.stop()
-        for held in self._ports:
+        for held in self._ports.values():
             held.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def consumer_groups(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run kafka-consumer-groups against this node."""
         return consumer_groups(self.bootstrap, *arguments)
+
+    def _properties(self) -> str:
+        """The text of the node's properties file. Of a name that is there twice, Java takes the last value."""
+        text = "".join(f"{name}={value}\n" for name, value in self.settings.items()) + self.properties
+        if not self.is_secured:
+            return text
+        users = [f"User:{NODE_USER}", *re.findall(r"(?m)^super\.users=(.*)$", text)[-1:]]
+        return f"{text}\nsuper.users={';'.join(users)}\n"
 
     def _format(self) -> None:
         """Do the work of kafka-storage format without a JVM: an empty folder with a name for node and cluster."""
@@ -296,7 +343,10 @@ class ApacheKafka:
         groups = _one_group_per_partition(int(self.settings["offsets.topic.num.partitions"]))
         attempt = threading.Event()
         while True:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=10) as connection:
+            port = self.ports[INTERNAL] if self.is_secured else self.port
+            with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+                if self.is_secured:
+                    _log_in(connection)
                 if _coordinator_is_found(connection) and _groups_are_loaded(connection, groups):
                     return
             if time.monotonic() > deadline:
@@ -329,6 +379,25 @@ def _reserve() -> socket.socket:
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     held.bind(("127.0.0.1", 0))
     return held
+
+
+def _internal_settings() -> dict[str, str]:
+    """The settings with which a node logs in to itself."""
+    settings = {"inter.broker.listener.name": INTERNAL}
+    settings |= {f"sasl.mechanism.{whose}.protocol": "PLAIN" for whose in ("inter.broker", "controller")}
+    for listener in ("internal", "controller"):
+        settings[f"listener.name.{listener}.sasl.enabled.mechanisms"] = "PLAIN"
+        settings[f"listener.name.{listener}.plain.sasl.jaas.config"] = NODE_LOGIN
+    return settings
+
+
+def _log_in(connection: socket.socket) -> None:
+    """Authenticate as NODE_USER: a handshake of version 0, and a bare token behind it."""
+    _ask(connection, SASL_HANDSHAKE_KEY, _string("PLAIN"))
+    token = f"\0{NODE_USER}\0{NODE_USER}".encode()
+    connection.sendall(struct.pack(">i", len(token)) + token)
+    with connection.makefile("rb") as stream:
+        assert stream.read(4) == bytes(4)
 
 
 def _one_group_per_partition(partition_count: int) -> list[str]:

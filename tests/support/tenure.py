@@ -4,6 +4,9 @@ The server prints one `ready` line on standard output and its JSON log lines on 
 server's directory, so the server never blocks on a full pipe. Tests read from the log what happened in a group: a mark
 is a byte position in it, and the events between two marks are the lines between two positions.
 
+`Tenure(listeners={"SASL": "SASL_PLAINTEXT"}, properties=text)` starts a server with these listeners, by name and
+security protocol, and with the properties file `text`. `ApacheKafka` takes the same two arguments.
+
 House rule: every wait here has a deadline, and only processes that this module started get signals, by pid.
 """
 
@@ -77,6 +80,7 @@ class Tenure:
 
     settings: Kafka's names to values, passed as `--set name=value`.
     arguments: further arguments of `tenure serve`.
+    listeners, properties: see the module.
     directory: kept if given; otherwise a temporary one that `close` removes.
     """
 
@@ -87,6 +91,8 @@ class Tenure:
         directory: Path | None = None,
         arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
+        listeners: Mapping[str, str] | None = None,
+        properties: str = "",
     ) -> None:
         self._temporary = directory is None
         self.directory = directory or Path(tempfile.mkdtemp(prefix="tenure-"))
@@ -94,6 +100,8 @@ class Tenure:
         self.settings = dict(settings or {})
         self.arguments = list(arguments)
         self.environment = dict(environment or {})
+        self.listeners = dict(listeners or {})
+        self.properties = properties
         self.data_dir = self.directory / "data"
         self.log_path = self.directory / "server.jsonl"
         self.output_path = self.directory / "server.out"
@@ -110,6 +118,10 @@ class Tenure:
         """HOST:PORT, known after the first start."""
         assert self.port, "not started yet"
         return f"127.0.0.1:{self.port}"
+
+    def bootstrap_of(self, listener: str) -> str:
+        """HOST:PORT of the listener of that name, known after the first start."""
+        return f"127.0.0.1:{self.ports[list(self.listeners).index(listener)]}"
 
     @property
     def pid(self) -> int:
@@ -135,7 +147,7 @@ class Tenure:
         command = [
             *tenure_command(),
             "serve",
-            *("--listen", f"127.0.0.1:{self.port}"),
+            *self._listener_arguments(),
             *("--data-dir", str(self.data_dir)),
             *("--log-format", "json"),
             *(part for name, value in self.settings.items() for part in ("--set", f"{name}={value}")),
@@ -173,8 +185,25 @@ class Tenure:
         self.port = self.ports[0]
         self.node = match["node"]
         self._release_ports()
-        self.wait_for_event("partitions_loaded", since=log_start, count=len(self.ports), within_s=within_s)
+        nodes = len(self.ports) // max(len(self.listeners), 1)
+        self.wait_for_event("partitions_loaded", since=log_start, count=nodes, within_s=within_s)
         return self
+
+    def _listener_arguments(self) -> list[str]:
+        """The arguments that say where to listen, and the properties file."""
+        arguments: list[str] = []
+        if self.properties:
+            path = self.directory / "server.properties"
+            path.write_text(self.properties, encoding="latin-1")
+            arguments += ["--config", str(path)]
+        if not self.listeners:
+            return [*arguments, "--listen", f"127.0.0.1:{self.port}"]
+        ports = self.ports[: len(self.listeners)] or [0] * len(self.listeners)
+        places = [f"{name}://127.0.0.1:{port}" for name, port in zip(self.listeners, ports, strict=True)]
+        protocols = [f"{name}:{protocol}" for name, protocol in self.listeners.items()]
+        for name, values in (("listeners", places), ("listener.security.protocol.map", protocols)):
+            arguments += ["--set", f"{name}={','.join(values)}"]
+        return arguments
 
     def worker_pid(self, node_id: int) -> int:
         """Return the pid of the worker with this node id, or of its last process; with `--workers`."""
