@@ -52,6 +52,10 @@ CONTROL = "(control)"
 """The names of the addresses of HTTP and of the control. No listener for Kafka's clients can have them."""
 
 
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""What a listener may ask for: TLS or not, authentication by SASL or not."""
+
+
 class ConfigError(ValueError):
     """A setting is wrong; the message names it."""
 
@@ -437,7 +441,8 @@ class Config:
         default=(),
         metadata=_spec(
             "listener.security.protocol.map",
-            "The security protocol of each listener's name. Tenure serves only PLAINTEXT.",
+            "The security protocol of each listener's name: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL. Only PLAINTEXT "
+            "is served.",
             read=_read_protocols,
         ),
     )
@@ -991,9 +996,12 @@ def _check(config: Config) -> None:
         raise ConfigError("listeners: there is none to serve")
     for listener in served:
         protocol = config.security_protocol(listener.name)
-        if protocol != "PLAINTEXT":
+        if protocol not in SECURITY_PROTOCOLS:
             hint = "" if protocol != listener.name else " (listener.security.protocol.map may map the name)"
-            raise ConfigError(f"listeners: {listener.name} asks for {protocol}, only PLAINTEXT is served{hint}")
+            raise ConfigError(
+                f"listeners: {listener.name} asks for {protocol}, which is none of "
+                f"{', '.join(SECURITY_PROTOCOLS)}{hint}"
+            )
     known = {listener.name.lower() for listener in config.listeners}
     known |= {name.lower() for name in config.controller_listener_names}
     for owner in config.overrides:

@@ -195,8 +195,7 @@ def test_a_fix_is_switched_on_by_its_ticket(ticket: str) -> None:
         ({"sets": ["listeners=PLAINTEXT://h:70000"]}, ["listeners", "a port is at most 65535"]),
         ({"sets": ["listeners=PLAINTEXT://h:1,plaintext://h:2"]}, ["listeners", "PLAINTEXT stands there twice"]),
         ({"sets": ["listeners="]}, ["listeners", "none to serve"]),
-        ({"sets": ["listeners=SSL://h:1"]}, ["listeners", "SSL asks for SSL, only PLAINTEXT"]),
-        ({"sets": ["listeners=SASL_SSL://h:1"]}, ["listeners", "SASL_SSL asks for SASL_SSL, only PLAINTEXT"]),
+        ({"sets": ["listeners=A://h:1", "listener.security.protocol.map=A:TLS"]}, ["listeners", "A asks for TLS"]),
         (
             {"sets": ["listener.name.a.ssl.client.auth=none"]},
             ["listener.name.a: listeners has no A"],

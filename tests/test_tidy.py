@@ -73,7 +73,8 @@ MAY_SKIP: dict[str, str] = {
 @functools.cache
 def files() -> tuple[str, ...]:
     """Every text file of the project, relative to its root, in order."""
-    found = [path for path in ROOT.iterdir() if path.is_file()]
+    # In a linked worktree .git is a file, which names a folder of its machine.
+    found = [path for path in ROOT.iterdir() if path.is_file() and path.name != ".git"]
     for room in ROOMS:
         found += [path for path in (ROOT / room).rglob("*") if path.is_file()]
     names = (path.relative_to(ROOT).as_posix() for path in found)

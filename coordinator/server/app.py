@@ -85,6 +85,11 @@ FILES_KEPT = 64
 """Files for everything else: listeners, the loop, log lines, modules that are imported late."""
 
 
+SERVED_PROTOCOLS = ("PLAINTEXT",)
+"""Of config.SECURITY_PROTOCOLS, those that a listener is served with. Another one prevents the start: it must not be
+open to everybody.
+"""
+
 Bound = list[tuple[Listener, socket.socket]]
 """Bound sockets, each with its listener."""
 
@@ -457,6 +462,11 @@ async def at_most(event: asyncio.Event, within_s: float) -> bool:
 
 def bind_all(config: Config) -> Bound:
     """Take the addresses of all listeners. Raises StartFailed."""
+    for listener in served_listeners(config):
+        protocol = config.security_protocol(listener.name)
+        if protocol not in SERVED_PROTOCOLS:
+            served = ", ".join(SERVED_PROTOCOLS)
+            raise StartFailed(f"listeners: {listener.name} asks for {protocol}, this server serves only {served}")
     bound: Bound = []
     for listener in (*served_listeners(config), *config.http):
         try:

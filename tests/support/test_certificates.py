@@ -1,0 +1,77 @@
+"""The certificates of tests are what their names say, to a TLS library that is not ours."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.serialization import pkcs12
+
+from tests.support.certificates import PASSWORD, PLAIN_PASSWORD, Certificates, make_certificates
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """All files, made once."""
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+def handshake(
+    server_file: Path, trusted: Path, client_file: Path | None = None, *, password: str | None = None
+) -> None:
+    """A whole handshake in memory. Raises ssl.SSLError. Where there is a client's file, the server asks for it."""
+    server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server_context.load_cert_chain(server_file, password=password)
+    client_context = ssl.create_default_context(cafile=trusted)
+    if client_file is not None:
+        server_context.verify_mode = ssl.CERT_REQUIRED
+        server_context.load_verify_locations(trusted)
+        client_context.load_cert_chain(client_file)
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = server_context.wrap_bio(to_server, to_client, server_side=True)
+    client = client_context.wrap_bio(to_client, to_server, server_hostname="127.0.0.1")
+    sides = [client, server]
+    for side in sides * 4:
+        try:
+            side.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+
+
+def test_what_should_be_trusted_is(files: Certificates) -> None:
+    """Server and client of one CA accept each other, with an encrypted key too."""
+    handshake(files.server, files.ca)
+    handshake(files.server, files.ca, files.client)
+    handshake(files.encrypted, files.ca, password=PASSWORD)
+    handshake(files.foreign, files.foreign_ca)
+
+
+@pytest.mark.parametrize(
+    ("server", "trusted", "client", "words"),
+    [
+        ("expired", "ca", None, "expired"),
+        ("server", "foreign_ca", None, "unable to get local issuer"),
+        ("foreign", "ca", None, "unable to get local issuer"),
+        ("server", "ca", "expired_client", "expired"),
+        ("server", "ca", "foreign_client", "unable to get local issuer"),
+    ],
+)
+def test_what_should_not_be_trusted_is_not(
+    files: Certificates, server: str, trusted: str, client: str | None, words: str
+) -> None:
+    """Each wrong certificate is wrong for the reason of its name."""
+    with pytest.raises(ssl.SSLError, match=words):
+        handshake(getattr(files, server), getattr(files, trusted), getattr(files, client) if client else None)
+
+
+def test_stores_hold_what_the_files_hold(files: Certificates) -> None:
+    """A store has the certificate of the file with its name, and opens with its password only."""
+    password = PLAIN_PASSWORD.encode()
+    key, certificate, _ = pkcs12.load_key_and_certificates(files.server_p12.read_bytes(), password)
+    assert key is not None
+    assert certificate is not None
+    trusted = pkcs12.load_pkcs12(files.ca_p12.read_bytes(), password)
+    assert [each.certificate for each in trusted.additional_certs] == [files.authority.certificate]
+    with pytest.raises(ValueError, match="password"):
+        pkcs12.load_pkcs12(files.ca_p12.read_bytes(), b"another")
