@@ -21,6 +21,7 @@ from coordinator.server.nodes.topic_settings import (
     INT,
     LIST,
     LONG,
+    PASSWORD,
     SHORT,
     STRING,
     TOPIC_CONFIG_OF,
@@ -102,7 +103,16 @@ SECRETS = frozenset(
         "tenure.control.token",
     }
 )
-"""Settings whose values no client gets, as Kafka's of the type PASSWORD."""
+"""Settings of the type PASSWORD: no client gets their values."""
+
+NO_DEFAULT = SECRETS | {
+    "sasl.oauthbearer.expected.audience",
+    "sasl.oauthbearer.expected.issuer",
+    "sasl.oauthbearer.jwks.endpoint.url",
+    "ssl.keystore.location",
+    "ssl.truststore.location",
+}
+"""Settings that have no value unless somebody sets them. An empty text in coordinator.config stands for that."""
 
 LONGS = frozenset({"log.cleaner.backoff.ms"})
 """Settings of Kafka's type LONG that are smaller numbers here."""
@@ -134,8 +144,8 @@ def _all_settings() -> dict[str, BrokerSetting]:
         name: BrokerSetting(text_of(setting.value_of(default)), _kind(setting), setting.doc)
         for name, setting in settings().items()
     }
-    elsewhere = {name: (own.get(name) or of_topics[name])._replace(default=None) for name in DEFAULT_ELSEWHERE}
-    found = {**KAFKA_SETTINGS, **of_topics, **own, **elsewhere}
+    found = {**KAFKA_SETTINGS, **of_topics, **own}
+    found |= {name: found[name]._replace(default=None) for name in (*DEFAULT_ELSEWHERE, *NO_DEFAULT)}
     return found | {alias: found[name] for alias, name in ALIASES.items()}
 
 
@@ -224,13 +234,16 @@ def text_of(value: Any, separator: str = ",") -> str:
 
 def _kind(setting: Setting) -> int:
     """The config type: Kafka's, whose lists of listeners are of the type STRING."""
+    if setting.name in SECRETS:
+        return PASSWORD
     if isinstance(setting.default, bool):
         return BOOLEAN
     if isinstance(setting.default, int):
         return LONG if setting.high == INT64_MAX or setting.name in LONGS else INT
     if isinstance(setting.default, float):
         return DOUBLE
-    return LIST if isinstance(setting.default, tuple) and setting.name.startswith("tenure.") else STRING
+    is_list = setting.part == "security" or setting.name.startswith("tenure.")
+    return LIST if isinstance(setting.default, tuple) and is_list else STRING
 
 
 BROKER_SETTINGS = _all_settings()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from coordinator.log.topics.list import Topic
     from coordinator.log.topics.partition import Limits
 
-BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST = 1, 2, 3, 4, 5, 6, 7
+BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, PASSWORD = 1, 2, 3, 4, 5, 6, 7, 9
 """Config types."""
 
 

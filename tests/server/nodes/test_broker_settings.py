@@ -13,14 +13,17 @@ from coordinator.server.nodes.broker_settings import (
     CHANGEABLE,
     DEFAULT_ELSEWHERE,
     KAFKA_SETTINGS,
+    NO_DEFAULT,
+    SECRETS,
     Changes,
+    Value,
     changed_config,
     changes_of,
     setting_problem,
     text_of,
     values_of,
 )
-from coordinator.server.nodes.topic_settings import topic_defaults
+from coordinator.server.nodes.topic_settings import LIST, PASSWORD, topic_defaults
 
 NOTHING = Changes({}, {})
 
@@ -78,6 +81,16 @@ def test_a_default_may_stand_in_another_setting() -> None:
     ]
     assert topic_defaults(Config())["retention.ms"] == str(168 * 3_600_000)
     assert topic_defaults(Config())["segment.ms"] == str(168 * 3_600_000)
+
+
+def test_a_password_has_no_default() -> None:
+    """Secrets have Kafka's type PASSWORD; like the files of keys, they have a value only if somebody sets them."""
+    assert all(BROKER_SETTINGS[name].kind == PASSWORD for name in SECRETS)
+    assert all(values_of(Config(), NOTHING, name) == () for name in NO_DEFAULT)
+    config, _ = load(sets=["ssl.keystore.location=/keys.pem", "ssl.cipher.suites=A,B"])
+    assert values_of(config, NOTHING, "ssl.keystore.location") == (Value("ssl.keystore.location", "/keys.pem", 4),)
+    assert [each.value for each in values_of(config, NOTHING, "ssl.cipher.suites")] == ["A,B", ""]
+    assert BROKER_SETTINGS["ssl.cipher.suites"].kind == LIST
 
 
 def test_a_worker_shows_its_own_id() -> None:
