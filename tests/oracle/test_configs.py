@@ -65,7 +65,9 @@ FIXED = {
 """Settings of a broker's listeners that differ in being read-only: Tenure reads them when it starts."""
 
 NOT_SHOWN = {
-    r"(sasl|ssl|password\.encoder|delegation|security|principal|connections\.max\.reauth)\..*": "other parts of TLS and SASL",
+    r"(sasl|ssl|password\.encoder|delegation|security|principal|connections\.max\.reauth)\..*": (
+        "other parts of TLS and SASL"
+    ),
     r"(zookeeper|controller|metadata|process\.roles|broker\.(heartbeat|session)|initial\.broker|early\.start).*": (
         "no ZooKeeper, no separate controller"
     ),

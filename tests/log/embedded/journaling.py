@@ -196,7 +196,10 @@ def kill(engine: EmbeddedEngine, disk: FailingDisk) -> None:
 
 
 def join_checkpoints() -> None:
-    """Wait for the threads of a killed engine: a real one's end with it, and its descriptors become those of others."""
+    """Wait for the threads of a killed engine: a real one's end with it, and its descriptors become those of others.
+
+    The engine's own thread has ended or waits for a call: a thread that it is just starting can't be joined yet.
+    """
     for thread in threading.enumerate():
         if thread.name == "log-checkpoint":
             thread.join(WITHIN_S)
