@@ -13,6 +13,7 @@ House rule: nothing here imports Tenure, so that Kafka and its clients can be gi
 from __future__ import annotations
 
 import ipaddress
+import ssl
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -218,3 +219,24 @@ def trusted_p12(authority: Authority, password: str) -> bytes:
     """A PKCS12 store of a CA's certificate, marked as trusted, as keytool writes it and Java asks for it."""
     certificate = pkcs12.PKCS12Certificate(authority.certificate, b"ca")
     return pkcs12.serialize_java_truststore([certificate], BestAvailableEncryption(password.encode()))
+
+
+def handshake(server_context: ssl.SSLContext, client_context: ssl.SSLContext) -> tuple[ssl.SSLObject, ssl.SSLObject]:
+    """A whole handshake in memory: the server's side, then the client's. Raises ssl.SSLError."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = server_context.wrap_bio(to_server, to_client, server_side=True)
+    client = client_context.wrap_bio(to_client, to_server, server_hostname="127.0.0.1")
+    for side in (client, server) * 4:
+        try:
+            side.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+    return server, client
+
+
+def client_context(trusted: Path, own: Path | None = None) -> ssl.SSLContext:
+    """What a client's handshakes are made with. own: its key and certificate."""
+    context = ssl.create_default_context(cafile=trusted)
+    if own is not None:
+        context.load_cert_chain(own)
+    return context

@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.serialization import pkcs12
 
-from tests.support.certificates import PASSWORD, PLAIN_PASSWORD, Certificates, make_certificates
+from tests.support.certificates import (
+    PASSWORD,
+    PLAIN_PASSWORD,
+    Certificates,
+    client_context,
+    handshake,
+    make_certificates,
+)
 
 
 @pytest.fixture(scope="module")
@@ -17,34 +24,22 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return make_certificates(tmp_path_factory.mktemp("certificates"))
 
 
-def handshake(
-    server_file: Path, trusted: Path, client_file: Path | None = None, *, password: str | None = None
-) -> None:
-    """A whole handshake in memory. Raises ssl.SSLError. Where there is a client's file, the server asks for it."""
-    server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server_context.load_cert_chain(server_file, password=password)
-    client_context = ssl.create_default_context(cafile=trusted)
+def shake(server_file: Path, trusted: Path, client_file: Path | None = None, *, password: str | None = None) -> None:
+    """A handshake with these files. Raises ssl.SSLError. Where there is a client's file, the server asks for it."""
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(server_file, password=password)
     if client_file is not None:
-        server_context.verify_mode = ssl.CERT_REQUIRED
-        server_context.load_verify_locations(trusted)
-        client_context.load_cert_chain(client_file)
-    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    server = server_context.wrap_bio(to_server, to_client, server_side=True)
-    client = client_context.wrap_bio(to_client, to_server, server_hostname="127.0.0.1")
-    sides = [client, server]
-    for side in sides * 4:
-        try:
-            side.do_handshake()
-        except ssl.SSLWantReadError:
-            continue
+        server.verify_mode = ssl.CERT_REQUIRED
+        server.load_verify_locations(trusted)
+    handshake(server, client_context(trusted, client_file))
 
 
 def test_what_should_be_trusted_is(files: Certificates) -> None:
     """Server and client of one CA accept each other, with an encrypted key too."""
-    handshake(files.server, files.ca)
-    handshake(files.server, files.ca, files.client)
-    handshake(files.encrypted, files.ca, password=PASSWORD)
-    handshake(files.foreign, files.foreign_ca)
+    shake(files.server, files.ca)
+    shake(files.server, files.ca, files.client)
+    shake(files.encrypted, files.ca, password=PASSWORD)
+    shake(files.foreign, files.foreign_ca)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +57,7 @@ def test_what_should_not_be_trusted_is_not(
 ) -> None:
     """Each wrong certificate is wrong for the reason of its name."""
     with pytest.raises(ssl.SSLError, match=words):
-        handshake(getattr(files, server), getattr(files, trusted), getattr(files, client) if client else None)
+        shake(getattr(files, server), getattr(files, trusted), getattr(files, client) if client else None)
 
 
 def test_stores_hold_what_the_files_hold(files: Certificates) -> None:
