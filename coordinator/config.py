@@ -55,6 +55,9 @@ CONTROL = "(control)"
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """What a listener may ask for: TLS or not, authentication by SASL or not."""
 
+SASL_PROTOCOLS = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
+"""Those of listeners whose clients authenticate by SASL."""
+
 
 class ConfigError(ValueError):
     """A setting is wrong; the message names it."""
@@ -442,7 +445,7 @@ class Config:
         metadata=_spec(
             "listener.security.protocol.map",
             "The security protocol of each listener's name: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL. Only PLAINTEXT "
-            "is served.",
+            "and SASL_PLAINTEXT are served.",
             read=_read_protocols,
         ),
     )
@@ -494,6 +497,14 @@ class Config:
             "The server closes a connection that is silent, or takes nothing of its answers, for longer; -1: never.",
             low=-1,
             high=INT64_MAX,
+        ),
+    )
+    connection_failed_authentication_delay_ms: int = field(
+        default=100,
+        metadata=_spec(
+            "connection.failed.authentication.delay.ms",
+            "How long a client that can't authenticate waits for its answer, and for the end of its connection.",
+            low=0,
         ),
     )
     socket_request_max_bytes: int = field(
@@ -1219,7 +1230,7 @@ _KAFKA_FAMILIES = (
 _KAFKA_NAMES = """
     allow.everyone.if.no.acl.found authorizer.class.name auto.include.jmx.reporter auto.leader.rebalance.enable
     background.threads broker.heartbeat.interval.ms broker.id.generation.enable broker.rack broker.session.timeout.ms
-    client.quota.callback.class connection.failed.authentication.delay.ms connections.max.reauth.ms
+    client.quota.callback.class connections.max.reauth.ms
     control.plane.listener.name controller.socket.timeout.ms create.topic.policy.class.name default.replication.factor
     delete.records.purgatory.purge.interval.requests delete.topic.enable early.start.listeners
     eligible.leader.replicas.enable fetch.max.bytes fetch.purgatory.purge.interval.requests

@@ -1206,6 +1206,30 @@ class ListGroupsResponse(Message):
         unknown_tagged_fields: dict[int, bytes] = ...,
     ) -> None: ...
 
+class SaslHandshakeRequest(Message):
+    API_KEY: ClassVar[int]
+
+    mechanism: str
+    def __init__(
+        self,
+        *,
+        mechanism: str = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class SaslHandshakeResponse(Message):
+    API_KEY: ClassVar[int]
+
+    error_code: int
+    mechanisms: list[str]
+    def __init__(
+        self,
+        *,
+        error_code: int = ...,
+        mechanisms: list[str] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
 class ApiVersionsRequest(Message):
     API_KEY: ClassVar[int]
 
@@ -2016,6 +2040,34 @@ class DescribeLogDirsResponse(Message):
         throttle_time_ms: int = ...,
         error_code: int = ...,
         results: list[DescribeLogDirsResponse.DescribeLogDirsResult] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class SaslAuthenticateRequest(Message):
+    API_KEY: ClassVar[int]
+
+    auth_bytes: bytes
+    def __init__(
+        self,
+        *,
+        auth_bytes: bytes = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class SaslAuthenticateResponse(Message):
+    API_KEY: ClassVar[int]
+
+    error_code: int
+    error_message: str | None
+    auth_bytes: bytes
+    session_lifetime_ms: int
+    def __init__(
+        self,
+        *,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        auth_bytes: bytes = ...,
+        session_lifetime_ms: int = ...,
         unknown_tagged_fields: dict[int, bytes] = ...,
     ) -> None: ...
 

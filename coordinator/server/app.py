@@ -24,7 +24,7 @@ from os import urandom
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 from uuid import UUID
 
-from coordinator.config import HTTP, INT32_MAX, ConfigError, Listener, served_listeners
+from coordinator.config import HTTP, INT32_MAX, SASL_PROTOCOLS, ConfigError, Listener, served_listeners
 from coordinator.log.engine import EngineError
 from coordinator.log.segments import disk
 from coordinator.log.segments.segment import OFFSETS_TOPIC
@@ -39,7 +39,7 @@ from coordinator.server.nodes.topics import BROKERS, ENTRIES, Topics, changed
 from coordinator.server.runtime.pace import Pace
 from coordinator.server.runtime.runtime import Runtime
 from coordinator.server.telemetry.event_queue import Events
-from coordinator.server.telemetry.lines import Lines
+from coordinator.server.telemetry.lines import Lines, Sparing
 from coordinator.server.telemetry.log_reports import report
 from coordinator.server.telemetry.measures import Measures
 from coordinator.server.telemetry.note_lines import Noted, NoteLines
@@ -52,12 +52,14 @@ if TYPE_CHECKING:
     from coordinator.config import Config
     from coordinator.log.store import OpenStore, Store
     from coordinator.log.topics.list import Topic
+    from coordinator.security.sasl.offer import Offer
     from coordinator.server.clock import Clock
     from coordinator.server.faults.faults import Faults
     from coordinator.server.http.in_process import InProcess
     from coordinator.server.http.site import Site
     from coordinator.server.nodes.topics import Change, ChangeDone
     from coordinator.server.telemetry.statsd import Statsd
+    from coordinator.server.wire.authentication import Door
 
 STOP_WITHIN_S = 10.0
 """How long a stop waits for the appends of all logs, and after that for clients to take their answers."""
@@ -85,7 +87,7 @@ FILES_KEPT = 64
 """Files for everything else: listeners, the loop, log lines, modules that are imported late."""
 
 
-SERVED_PROTOCOLS = ("PLAINTEXT",)
+SERVED_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT")
 """Of config.SECURITY_PROTOCOLS, those that a listener is served with. Another one prevents the start: it must not be
 open to everybody.
 """
@@ -226,6 +228,7 @@ class Server:
                 pace,
                 self._connections_max(),
             )
+            self.connections.door = self._door(clients_clock)
             for entry in ENTRIES.values():
                 self._topics.on_entry(self._topics.entry(entry))
             if self._faults is not None:
@@ -244,6 +247,16 @@ class Server:
             if isinstance(error, ConfigError | EngineError | OSError):
                 raise StartFailed(reason(error)) from error
             raise
+
+    def _door(self, clock: Clock) -> Door | None:
+        """Where clients authenticate; None without a listener that asks for it. Raises ConfigError."""
+        offers = offers_of(self._config)
+        if not offers:
+            return None
+        from coordinator.server.wire.authentication import Door  # noqa: PLC0415 - a server without SASL needs none
+
+        delay_ms = self._config.connection_failed_authentication_delay_ms
+        return Door(offers, self._api, clock, Sparing(self._lines, clock), delay_ms)
 
     def _keep_notes(self, noted: Sequence[Noted]) -> None:
         if self._config.events_enable:
@@ -467,6 +480,7 @@ def bind_all(config: Config) -> Bound:
         if protocol not in SERVED_PROTOCOLS:
             served = ", ".join(SERVED_PROTOCOLS)
             raise StartFailed(f"listeners: {listener.name} asks for {protocol}, this server serves only {served}")
+    offers_of(config)  # what is wrong with them prevents the start, also before workers are there
     bound: Bound = []
     for listener in (*served_listeners(config), *config.http):
         try:
@@ -477,6 +491,17 @@ def bind_all(config: Config) -> Bound:
             setting = "tenure.http" if listener.name == HTTP else "listeners"
             raise StartFailed(f"{setting}: {listener.address}: {reason(error)}") from error
     return bound
+
+
+def offers_of(config: Config) -> dict[str, Offer]:
+    """The mechanisms of each listener with SASL, by its name. Raises ConfigError."""
+    offers: dict[str, Offer] = {}
+    for listener in served_listeners(config):
+        if config.security_protocol(listener.name) in SASL_PROTOCOLS:
+            from coordinator.security.sasl.offer import offer  # noqa: PLC0415 - a server without SASL needs none
+
+            offers[listener.name] = offer(config, listener.name)
+    return offers
 
 
 def addresses_of(bound: Bound) -> dict[str, tuple[str, int]]:

@@ -45,6 +45,8 @@ VERSIONS = {
     "OffsetFetch": (0, 9),
     "OffsetForLeaderEpoch": (0, 4),
     "Produce": (0, 11),
+    "SaslAuthenticate": (0, 2),
+    "SaslHandshake": (0, 1),
     "SyncGroup": (0, 5),
     "TxnOffsetCommit": (0, 4),
 }

@@ -179,12 +179,12 @@ class Serving:
         self._peers: list[Peer] = []
         self._barrier: Peer | None = None
 
-    async def peer(self, client_id: str | None = "test") -> Peer:
-        """A new connection."""
+    async def peer(self, client_id: str | None = "test", *, listener: int = 0) -> Peer:
+        """A new connection, to the listener with this index."""
         sock = socket.socket()
         sock.setblocking(False)
         try:
-            await asyncio.get_running_loop().sock_connect(sock, self.server.address)
+            await asyncio.get_running_loop().sock_connect(sock, self.server.addresses[listener])
         except OSError:
             sock.close()
             raise

@@ -136,7 +136,7 @@ async def test_an_address_in_use_is_refused_and_named(tmp_path: Path) -> None:
         assert await cluster_of(server)
 
 
-@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
 async def test_a_protocol_that_is_not_served_prevents_the_start(tmp_path: Path, protocol: str) -> None:
     """One line names listener and protocol: such a listener must never be open to everybody."""
     protocols = f"listener.security.protocol.map=IN:PLAINTEXT,OUT:{protocol}"

@@ -3,23 +3,39 @@
     exchange = mechanism.begin()
     step = exchange.step(token)      # until step.user is not None; raises Refused
 
-House rule: the text of `Refused` is for the server's log. No client sees it, and it holds no secret.
+House rule: the text of `Refused` is for the server's log and holds no secret. A client sees `told` alone, which says
+the same whether the user exists or not.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+ANOTHER_NAME = "Authentication failed: Client requested an authorization id that is different from username"
+"""What a client is told that authenticates and asks to be somebody else."""
+
 
 class Refused(Exception):
-    """The client doesn't authenticate; the text says why."""
+    """The client doesn't authenticate; the text says why.
+
+    told: what the client gets to know, in Kafka's words; "" for the general words, which name the mechanism only.
+    """
+
+    def __init__(self, reason: str, told: str = "") -> None:
+        super().__init__(reason)
+        self.told = told
 
 
 class Step(NamedTuple):
-    """The server's answer to a token. user: who has authenticated; None while the exchange goes on."""
+    """The server's answer to a token.
+
+    user: who has authenticated; None while the exchange goes on. ends_at_ms: when that authentication ends, in Unix
+    time; None if it doesn't end by itself.
+    """
 
     answer: bytes
     user: str | None = None
+    ends_at_ms: int | None = None
 
 
 class Exchange(Protocol):

@@ -11,9 +11,12 @@ from collections.abc import Mapping
 from hashlib import sha256
 from hmac import compare_digest
 
-from coordinator.security.sasl import Refused, Step
+from coordinator.security.sasl import ANOTHER_NAME, Refused, Step
 
 NAME = "PLAIN"
+
+PARTS_COUNTED_MAX = 4
+"""Kafka counts no further when a token has too many parts."""
 
 
 class Plain:
@@ -28,20 +31,21 @@ class Plain:
 
     def step(self, token: bytes) -> Step:
         """See Exchange."""
-        try:
-            parts = token.decode().split("\0")
-        except UnicodeDecodeError:
-            raise Refused("the token is not UTF-8") from None
+        text = token.decode(errors="replace")
+        parts = text.split("\0")
         if len(parts) != 3:
-            raise Refused("the token has not three parts")
+            count = min(len(parts), PARTS_COUNTED_MAX)
+            told = f"Invalid SASL/PLAIN response: expected 3 tokens, got {count}"
+            raise Refused("the token has not three parts", told)
         wanted, name, password = parts
-        if not name or not password:
-            raise Refused("the name or the password is empty")
+        for what, value in (("username", name), ("password", password)):
+            if not value:
+                raise Refused(f"an empty {what}", f"Authentication failed: {what} not specified")
         # Digests have one length, so the comparison tells nothing of the password's.
         digest = sha256(password.encode()).digest()
         is_right = compare_digest(self._digests.get(name, bytes(len(digest))), digest)
-        if not is_right:
-            raise Refused("wrong name or password")
+        if not is_right or text.encode() != token:
+            raise Refused("wrong name or password", "Authentication failed: Invalid username or password")
         if wanted not in {"", name}:
-            raise Refused("the client asks for another user's name")
+            raise Refused("the client asks for another user's name", ANOTHER_NAME)
         return Step(b"", name)

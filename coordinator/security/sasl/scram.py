@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from scramp.utils import saslprep
 
-from coordinator.security.sasl import Refused, Step
+from coordinator.security.sasl import ANOTHER_NAME, Refused, Step
 
 DIGESTS = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """The hash function of each mechanism."""
@@ -145,7 +145,7 @@ class ScramExchange:
         flag, wanted, name, nonce, _ = found.groups()
         self._user = _user_of(name)
         if wanted and _user_of(wanted) != self._user:
-            raise Refused("the client asks for another user's name")
+            raise Refused("the client asks for another user's name", ANOTHER_NAME)
         self._header = f"{flag},{'' if wanted is None else f'a={wanted}'},".encode()
         self._credential, self._is_known = self._mechanism.find(self._user)
         self._nonce = nonce + self._mechanism.nonce()

@@ -116,3 +116,34 @@ class Lines:
     def error(self, event: str, text: str, /, **fields: Any) -> None:
         """Write about something that a person should look at at once."""
         self.write(Level.ERROR, event, text, **fields)
+
+
+SPARED_ABOVE, SPARING_MS = 20, 10_000
+"""Lines that `Sparing` writes in so many milliseconds: enough to see who it is, too few to fill a disk."""
+
+
+class Sparing:
+    """Writes warnings that strangers can cause at will: SPARED_ABOVE in SPARING_MS, further ones are counted.
+
+    The next line behind them says how many there were.
+    """
+
+    def __init__(self, lines: Lines, clock: Times) -> None:
+        self._lines = lines
+        self._clock = clock
+        self._since_ms: int | None = None
+        self._count = 0
+
+    def warn(self, event: str, text: str, /, **fields: Any) -> None:
+        """Write or count a warning."""
+        now_ms = self._clock.ms()
+        if self._since_ms is None or now_ms - self._since_ms >= SPARING_MS:
+            spared = max(self._count - SPARED_ABOVE, 0)
+            if spared:
+                text = f"{text} (before this, {spared} such lines were left out)"
+                fields["left_out"] = spared
+            self._since_ms = now_ms
+            self._count = 0
+        self._count += 1
+        if self._count <= SPARED_ABOVE:
+            self._lines.warn(event, text, **fields)

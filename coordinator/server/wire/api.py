@@ -31,6 +31,7 @@ from coordinator.server.wire.repeated_heartbeats import CORRELATION_ID, HEARTBEA
 from protocol.header import decode_request_header
 from protocol.messages import (
     API_KEYS,
+    ApiVersionsRequest,
     ApiVersionsResponse,
     HeartbeatRequest,
     Message,
@@ -43,8 +44,10 @@ from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.group.client import Client
+    from coordinator.server.wire.call import Outcome
     from coordinator.server.wire.connection import Connection
-    from protocol.messages import ApiVersionsRequest, OffsetCommitRequest
+    from protocol.header import RequestHeader
+    from protocol.messages import OffsetCommitRequest
 
 API_VERSIONS = API_KEYS["ApiVersions"]
 HEARTBEAT_BYTES = HEARTBEAT.to_bytes(2)
@@ -104,6 +107,7 @@ HANDLERS = {
     API_KEYS["SyncGroup"]: "requests.groups.sync_group",
     API_KEYS["DescribeGroups"]: "requests.groups.describe_groups",
     API_KEYS["ListGroups"]: "requests.groups.list_groups",
+    API_KEYS["SaslHandshake"]: "requests.credentials.handshake",
     API_KEYS["ApiVersions"]: "wire.api.api_versions",
     API_KEYS["CreateTopics"]: "requests.topics.create_topics",
     API_KEYS["DeleteTopics"]: "requests.topics.delete_topics",
@@ -115,6 +119,7 @@ HANDLERS = {
     API_KEYS["AlterConfigs"]: "requests.configs.alter_configs",
     API_KEYS["AlterReplicaLogDirs"]: "requests.replicas.alter_replica_log_dirs",
     API_KEYS["DescribeLogDirs"]: "requests.replicas.describe_log_dirs",
+    API_KEYS["SaslAuthenticate"]: "requests.credentials.authenticate",
     API_KEYS["CreatePartitions"]: "requests.topics.create_partitions",
     API_KEYS["DeleteGroups"]: "requests.groups.delete_groups",
     API_KEYS["ElectLeaders"]: "requests.replicas.elect_leaders",
@@ -229,6 +234,19 @@ class Api:
         self._handle(call, frame, offset, None)
         return call
 
+    def versions(self, connection: Connection, header: RequestHeader, frame: bytes) -> bytes:
+        """The answer to an ApiVersions, for a client that may do nothing else yet."""
+        call = self._call(connection, header.api_key, header.api_version, header.correlation_id, header.client_id)
+        if _speaks(header.api_version):
+            api_versions(
+                self._services, call, decode(ApiVersionsRequest, frame, header.api_version, header.body_offset)
+            )
+        else:
+            refuse_api_versions(call)
+        answer = call.take(_ignore)
+        assert isinstance(answer, bytes)
+        return answer
+
     def call_of(self, caller: Caller, frame: bytes) -> Call:
         """The call for a request that no handler gets: the caller answers it."""
         api_key, version, correlation_id, client_id, _ = decode_request_header(frame)
@@ -333,3 +351,7 @@ class Api:
         self._services.measures.answers[HEARTBEAT, int(error)] += 1
         head, tail = template(version, error)
         return head + frame[CORRELATION_ID] + tail
+
+
+def _ignore(_: Outcome) -> None:
+    """Takes the answer of a call that is answered at once."""

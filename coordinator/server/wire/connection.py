@@ -56,6 +56,23 @@ class Waiting(Protocol):
         """The connection is gone: the answer will be dropped."""
 
 
+class Guard(Protocol):
+    """What stands before a client that has to authenticate: see `authentication`. frame_max_bytes: before it has."""
+
+    @property
+    def frame_max_bytes(self) -> int:
+        """See above."""
+
+    def dispatch(self, connection: Connection, frame: bytes) -> bytes | list[bytes] | None:
+        """In place of the host's `dispatch`."""
+
+    def begin(self, connection: Connection) -> None:
+        """The client has connected."""
+
+    def end(self) -> None:
+        """The connection is gone."""
+
+
 class Host(Protocol):
     """The methods of `Connections` that a connection calls.
 
@@ -82,7 +99,7 @@ class Connection(asyncio.Protocol):
 
     listener: name of the listener that it came through. local_host: the server's address that it reached.
     ip, peer: the client's address, without and with its port. software: name and version that the client gave.
-    principal: the authenticated user.
+    principal: the authenticated user. guard: None if its listener has no SASL.
     silent_sweeps: sweeps for idle connections since the last request or answer.
     queued_bytes: received and not handled yet. is_reading: False while they are too many.
     may_short_cut: whether repeated requests may be answered before dispatch sees them; only dispatch sets it.
@@ -104,6 +121,7 @@ class Connection(asyncio.Protocol):
         "_waits_for_turn",
         "_writable",
         "commit",
+        "guard",
         "heartbeats",
         "ip",
         "is_reading",
@@ -120,11 +138,16 @@ class Connection(asyncio.Protocol):
 
     heartbeats: Heartbeats
 
-    def __init__(self, connections: Host, listener: str) -> None:
+    def __init__(self, connections: Host, listener: str, guard: Guard | None = None) -> None:
         self._connections = connections
-        self._dispatch = connections.dispatch
         self._pace = connections.pace
-        self._reader = FrameReader(connections.frame_size_max)
+        self.guard = guard
+        if guard is None:
+            self._dispatch = connections.dispatch
+            self._reader = FrameReader(connections.frame_size_max)
+        else:
+            self._dispatch = guard.dispatch
+            self._reader = FrameReader(guard.frame_max_bytes)
         self._transport: asyncio.Transport | None = None
         self._call: Waiting | None = None
         self._on_sent: Callable[[], None] | None = None
@@ -240,6 +263,36 @@ class Connection(asyncio.Protocol):
         """The client gave its name and version."""
         self.software = software
         self._clients.clear()
+
+    # For its guard.
+
+    def limit_frames(self, frame_size_max: int) -> None:
+        """Take no larger frames until the client has authenticated."""
+        self._reader.frame_size_max = frame_size_max
+
+    def authenticated(self, principal: str) -> None:
+        """The client is this user from now on: nothing is kept of who it was before."""
+        self._reader.frame_size_max = self._connections.frame_size_max
+        self.principal = principal
+        self._clients.clear()
+        self.commit = None
+        self.may_short_cut = False
+
+    def dispatch_by(self, dispatch: Dispatch) -> None:
+        """Hand further requests to `dispatch`."""
+        self._dispatch = dispatch
+
+    def hold(self) -> None:
+        """Read nothing more, and handle nothing of what has come, until `finish`."""
+        assert self._transport is not None
+        self._stopped = True
+        self._transport.pause_reading()
+
+    def finish(self, answer: bytes) -> None:
+        """Send a last answer, and close."""
+        assert self._transport is not None
+        self._transport.write(answer)
+        self.close()
 
     def _process(self) -> None:
         """Handle what has come, up to a request that has to wait, or for which this turn has no time."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from coordinator.server.clock import Clock
     from coordinator.server.runtime.pace import Pace
     from coordinator.server.telemetry.lines import Lines
+    from coordinator.server.wire.authentication import Door
 
 SWEEPS_PER_IDLE_TIME = 10
 """Sweeps per connections.max.idle.ms. A connection may live longer than that time, by one sweep.
@@ -40,6 +41,7 @@ class Connections:
 
     dispatch: answers a frame, see api.Api. soon: has the loop call back.
     open_max: how many open connections the process's limit on files allows.
+    door: where clients of listeners with SASL authenticate; None if there is no such listener.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Connections:
         self.soon = soon
         self.pace = pace
         self.frame_size_max = config.socket_request_max_bytes
+        self.door: Door | None = None
         self._open: set[Connection] = set()
         self._per_ip: dict[str, int] = {}
         self._full = False
@@ -84,7 +87,7 @@ class Connections:
 
     def connect(self, listener: str) -> Connection:
         """A fresh connection for the listener of that name."""
-        return Connection(self, listener)
+        return Connection(self, listener, None if self.door is None else self.door.open(listener))
 
     def add(self, connection: Connection) -> bool:
         """Add a connection; False if there are too many."""
@@ -99,6 +102,8 @@ class Connections:
             self._full = False
             self._per_ip[connection.ip] = per_ip + 1
             self._open.add(connection)
+            if connection.guard is not None:
+                connection.guard.begin(connection)
             return True
         if not self._full:
             self._full = True
@@ -111,6 +116,8 @@ class Connections:
         if connection not in self._open:
             return
         self._open.remove(connection)
+        if connection.guard is not None:
+            connection.guard.end()
         left = self._per_ip[connection.ip] - 1
         if left:
             self._per_ip[connection.ip] = left
@@ -146,6 +153,8 @@ class Connections:
     def stop(self) -> None:
         """Handle no further request. Answers still go out."""
         self._alarm.stop()
+        if self.door is not None:
+            self.door.alarm.stop()
         for connection in self._open:
             connection.stop()
 

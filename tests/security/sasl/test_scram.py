@@ -8,7 +8,7 @@ from hashlib import new
 
 import pytest
 
-from coordinator.security.sasl import Refused
+from coordinator.security.sasl import Refused, Step
 from coordinator.security.sasl.scram import DIGESTS, Credential, Scram, credential, prepared, salted
 
 SALT = b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
@@ -37,9 +37,9 @@ def client_final(name: str, bare: str, answer: str, middle: str, password: str =
 def test_vector_of_rfc_7677() -> None:
     """The dialogue of RFC 7677, byte for byte."""
     exchange = mechanism().begin()
-    assert exchange.step(FIRST.encode()) == (f"r={THEIRS}{OURS},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096".encode(), None)
+    assert exchange.step(FIRST.encode()) == Step(f"r={THEIRS}{OURS},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096".encode())
     last = f"c=biws,r={THEIRS}{OURS},p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
-    assert exchange.step(last.encode()) == (b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=", "user")
+    assert exchange.step(last.encode()) == Step(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=", "user")
     with pytest.raises(Refused):
         exchange.step(last.encode())
 

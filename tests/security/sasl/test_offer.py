@@ -1,0 +1,72 @@
+"""What a listener offers, and the settings that prevent it."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.config import ConfigError, load
+from coordinator.security.sasl.offer import FRAME_MAX_BYTES, offer
+
+JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret";'
+USERS = f"listener.name.sasl.plain.sasl.jaas.config={JAAS}"
+
+
+def offered(*settings: str) -> object:
+    """What the listener SASL offers."""
+    return offer(load(sets=["listeners=SASL_PLAINTEXT://:0,SASL://:0", PROTOCOLS, *settings])[0], "SASL")
+
+
+PROTOCOLS = "listener.security.protocol.map=SASL:SASL_PLAINTEXT"
+
+
+def test_a_listener_has_its_own_settings() -> None:
+    """Its mechanisms, their users, the time of their sessions and the size of frames are its own."""
+    config, _ = load(
+        sets=[
+            "listeners=SASL://:0",
+            PROTOCOLS,
+            USERS,
+            "listener.name.sasl.sasl.enabled.mechanisms=PLAIN, GSSAPI",
+            "connections.max.reauth.ms=5",
+            "listener.name.sasl.plain.connections.max.reauth.ms=7",
+            "listener.name.sasl.sasl.server.max.receive.size=100",
+        ]
+    )
+    found = offer(config, "SASL")
+    assert found.names == ("PLAIN",)
+    assert found.session_max_ms == {"PLAIN": 7}
+    assert set(found.frame_max_bytes.values()) == {100}
+    assert found.mechanisms["PLAIN"].begin().step(b"\0alice\0secret").user == "alice"
+
+
+def test_frames_have_a_limit_of_ours() -> None:
+    """Kafka's default for a client that hasn't authenticated is half a megabyte."""
+    config, _ = load(sets=["listeners=SASL://:0", PROTOCOLS, USERS, "sasl.enabled.mechanisms=PLAIN"])
+    assert set(offer(config, "SASL").frame_max_bytes.values()) == {FRAME_MAX_BYTES}
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ((), "listener.name.sasl.sasl.enabled.mechanisms: none of GSSAPI is served; PLAIN"),
+        (("sasl.enabled.mechanisms=",), "listener.name.sasl.sasl.enabled.mechanisms: none of an empty list"),
+        (("sasl.enabled.mechanisms=PLAIN,PLANE",), "listener.name.sasl.sasl.enabled.mechanisms: there is no .* PLANE"),
+        (
+            ("sasl.enabled.mechanisms=PLAIN",),
+            "listener.name.sasl.plain.sasl.jaas.config: the users of PLAIN are missing",
+        ),
+        (
+            ("sasl.enabled.mechanisms=PLAIN", USERS.replace("required", "needed")),
+            "listener.name.sasl.plain.sasl.jaas.config: behind .* stands none of",
+        ),
+        (
+            ("sasl.enabled.mechanisms=PLAIN", USERS.replace("plain.PlainLogin", "scram.ScramLogin")),
+            "listener.name.sasl.plain.sasl.jaas.config: .*ScramLoginModule is not .*PlainLoginModule",
+        ),
+    ],
+)
+def test_a_wrong_setting_is_named(settings: tuple[str, ...], problem: str) -> None:
+    """The setting stands there with what is wrong, and no password."""
+    with pytest.raises(ConfigError, match=f"^{problem}") as raised:
+        offered(*settings)
+    assert "secret" not in str(raised.value)
