@@ -673,8 +673,24 @@ class Config:
         metadata=_spec(
             "tenure.http",
             "HOST:PORT of HTTP: a page, groups, metrics, health. Empty: no HTTP. With several workers the first "
-            "listens there, and each further one a port higher.",
+            "listens there, and each further one a port higher. An address that is not of the loopback needs "
+            "tenure.http.token.",
             read=_read_address(HTTP),
+        ),
+    )
+    http_token: str = field(
+        default="",
+        metadata=_spec(
+            "tenure.http.token",
+            "The token that each request over HTTP has to bring, but for /healthz and /readyz: Authorization: Bearer "
+            "TOKEN, or as the password of Basic under any name. Empty: none.",
+        ),
+    )
+    http_allow_anonymous: bool = field(
+        default=False,
+        metadata=_spec(
+            "tenure.http.allow.anonymous",
+            "Whether tenure.http may be an address that is not of the loopback although there is no token.",
         ),
     )
     http_hosts: tuple[str, ...] = field(
@@ -1028,7 +1044,7 @@ def _check(config: Config) -> None:
             raise ConfigError(f"advertised.listeners: {listener.name} is not among listeners")
         if listener.host in EVERYWHERE and listener.name in opened:
             raise ConfigError(f"advertised.listeners: nobody can connect to {listener}")
-    _check_control(config)
+    _check_http(config)
     if config.workers > config.offsets_topic_num_partitions:
         raise ConfigError(
             f"tenure.workers: {config.workers} can't share the {config.offsets_topic_num_partitions} partitions of "
@@ -1046,10 +1062,17 @@ def _check(config: Config) -> None:
         taken |= opened_here
 
 
-def _check_control(config: Config) -> None:
-    """Check that no stranger can reach the control. Raises ConfigError."""
-    if re.fullmatch(r"[!-~]*", config.control_token) is None:
-        raise ConfigError("tenure.control.token: a token has printable ASCII characters without spaces")
+def _check_http(config: Config) -> None:
+    """Check that strangers reach neither HTTP nor the control unless a setting says so. Raises ConfigError."""
+    for name, token in (("tenure.http.token", config.http_token), ("tenure.control.token", config.control_token)):
+        if re.fullmatch(r"[!-~]*", token) is None:
+            raise ConfigError(f"{name}: a token has printable ASCII characters without spaces")
+    for listener in config.http:
+        if not (config.http_token or config.http_allow_anonymous or _is_loopback(listener.host)):
+            raise ConfigError(
+                f"tenure.http: {listener.address} is not of the loopback: set tenure.http.token "
+                "(or tenure.http.allow.anonymous=true, and everybody may read)"
+            )
     for listener in config.control:
         if config.workers > 1:
             raise ConfigError("tenure.control: it controls one process, so it excludes tenure.workers")
@@ -1058,7 +1081,7 @@ def _check_control(config: Config) -> None:
 
 
 def _is_loopback(host: str) -> bool:
-    from ipaddress import ip_address  # noqa: PLC0415 - only a server with control pays for it
+    from ipaddress import ip_address  # noqa: PLC0415 - only a server with HTTP pays for it
 
     try:
         return host.lower() == "localhost" or ip_address(host).is_loopback

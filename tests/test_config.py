@@ -85,6 +85,7 @@ def test_every_setting_can_be_given_in_every_way(name: str) -> None:
         "tenure.topics": "orders:12",
         "tenure.log.format": "json",
         "tenure.http": "127.0.0.1:8080",
+        "tenure.http.allow.anonymous": "true",
         "tenure.control": "127.0.0.1:8080",
         "tenure.statsd": "sink:8125",
         "tenure.statsd.interval.ms": "1000",
@@ -340,7 +341,14 @@ def test_workers_differ_in_node_id_and_ports_alone() -> None:
     """Node ids and ports count up, also advertised ports; port 0 stays 0 for each worker."""
     names = "listener.security.protocol.map=IN:PLAINTEXT,OUT:PLAINTEXT"
     advertised = "advertised.listeners=OUT://kafka:19092"
-    one, two = workers_of("tenure.workers=2", "listeners=IN://a:0,OUT://:9092", names, advertised, "tenure.http=b:80")
+    one, two = workers_of(
+        "tenure.workers=2",
+        "listeners=IN://a:0,OUT://:9092",
+        names,
+        advertised,
+        "tenure.http=b:80",
+        "tenure.http.token=t",
+    )
     assert (one.node_id, two.node_id) == (0, 1)
     assert one.listeners == (Listener("IN", "a", 0), Listener("OUT", "", 9092))
     assert two.listeners == (Listener("IN", "a", 0), Listener("OUT", "", 9093))
@@ -370,7 +378,10 @@ def test_a_node_id_that_is_set_is_the_first_workers() -> None:
             ],
             "tenure.workers: two nodes would be at a:9093",
         ),
-        (["tenure.workers=2", "listeners=PLAINTEXT://a:1", "tenure.http=a:2"], "two nodes would be at a:2"),
+        (
+            ["tenure.workers=2", "listeners=PLAINTEXT://a:1", "tenure.http=a:2", "tenure.http.token=t"],
+            "two nodes would be at a:2",
+        ),
         (["listeners=PLAINTEXT://a:1", "tenure.http=a:1"], "listeners: two listeners have one address"),
         (["tenure.http=a"], "tenure.http: 'a' is not HOST:PORT"),
         (["tenure.http=http://a:1/"], "tenure.http: 'http://a:1/' is not HOST:PORT"),
@@ -395,15 +406,26 @@ def test_a_control_beyond_the_loopback_needs_a_token(host: str) -> None:
     assert config_of(sets=[f"tenure.control={host}:1", "tenure.control.token=t"]).control_token == "t"
 
 
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "[::]", "10.0.0.1", "tenure", "localhost.example", "[fe80::1]"])
+def test_http_beyond_the_loopback_needs_a_token_or_a_decision(host: str) -> None:
+    """Nobody shows groups to a network without having said so: with a token, or by a setting for everybody."""
+    with pytest.raises(ConfigError, match=r"^tenure.http: .*:1 is not of the loopback: set tenure.http.token \(or"):
+        config_of(sets=[f"tenure.http={host}:1"])
+    assert config_of(sets=[f"tenure.http={host}:1", "tenure.http.token=t"]).http_token == "t"
+    assert config_of(sets=[f"tenure.http={host}:1", "tenure.http.allow.anonymous=true"]).http_allow_anonymous
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "localhost", "LOCALHOST", "[::1]"])
-def test_a_control_at_the_loopback_needs_no_token(host: str) -> None:
+def test_an_address_of_the_loopback_needs_no_token(host: str) -> None:
     """Only programs of this machine reach it."""
     assert config_of(sets=[f"tenure.control={host}:1"]).control[0].port == 1
+    assert config_of(sets=[f"tenure.http={host}:1"]).http[0].port == 1
 
 
+@pytest.mark.parametrize("door", ["http", "control"])
 @pytest.mark.parametrize("token", ["two words", "n\xe4", "a\tb"])
-def test_a_token_fits_into_a_header(token: str) -> None:
+def test_a_token_fits_into_a_header(token: str, door: str) -> None:
     """A token that no client could send is refused, and the error doesn't repeat it."""
-    with pytest.raises(ConfigError, match=r"^tenure.control.token: a token has printable ASCII") as refused:
-        config_of(sets=[f"tenure.control.token={token}"])
+    with pytest.raises(ConfigError, match=rf"^tenure.{door}.token: a token has printable ASCII") as refused:
+        config_of(sets=[f"tenure.{door}.token={token}"])
     assert token not in str(refused.value)

@@ -162,8 +162,15 @@ def test_a_folder_that_is_not_ours_is_refused(tmp_path: Path, workers: str) -> N
         (["--listen", "127.0.0.1:99999"], ["--listen", "a port is at most 65535"]),
         (["--listen", "192.0.2.1:9092"], ["tenure: --listen: 192.0.2.1:9092: Cannot assign requested address"]),
         (["--listen", "no-such-host.invalid:9092"], ["--listen: no-such-host.invalid:9092: "]),
-        (["--http", "192.0.2.1:80"], ["--http: 192.0.2.1:80: Cannot assign requested address"]),
-        (["--set", "tenure.http=192.0.2.1:80"], ["tenure.http: 192.0.2.1:80: Cannot assign requested address"]),
+        (["--http", "192.0.2.1:80"], ["--http: 192.0.2.1:80 is not of the loopback: set tenure.http.token"]),
+        (
+            ["--http", "192.0.2.1:80", "--set", "tenure.http.token=t"],
+            ["--http: 192.0.2.1:80: Cannot assign requested address"],
+        ),
+        (
+            ["--set", "tenure.http=192.0.2.1:80", "--set", "tenure.http.token=t"],
+            ["tenure.http: 192.0.2.1:80: Cannot assign requested address"],
+        ),
         (["--log-format", "xml"], ["--log-format", "'xml'"]),
         (["--config", "no/such/file"], ["--config", "no/such/file"]),
         (["--data-dir", "/dev/null/data"], ["--data-dir: ", "/dev/null/data"]),

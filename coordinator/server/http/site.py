@@ -20,11 +20,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from anyio import CapacityLimiter, to_thread
+from starlette.middleware import Middleware
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from coordinator.client.errors import Refused, Unreachable
 from coordinator.client.groups import Group, describe_groups, group_json, list_groups, listed_json
+from coordinator.server.http.access import PROBES, RefusedTokens, TokenCheck
 from coordinator.server.http.body import answer_of, pieces_of
 from coordinator.server.http.feed import Feed, FeedEvent, Subscriber
 from coordinator.server.http.guard import Guard
@@ -96,7 +98,14 @@ class Site:
         self._health = server
         self._ask = ask
         self._metrics = metrics
-        self._web = Web(self._guard, config.http_hosts, lines)
+        token = Middleware(
+            TokenCheck,
+            token=config.http_token,
+            setting="tenure.http.token",
+            refused=RefusedTokens("HTTP", clock, lines),
+            open_paths=PROBES,
+        )
+        self._web = Web(self._guard, config.http_hosts, lines, [token])
         self._feed = Feed(ask)
         self._clock = clock
         self._timelines: dict[tuple[str, str], asyncio.Future[list[bytes]]] = {}

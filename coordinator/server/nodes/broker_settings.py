@@ -101,6 +101,7 @@ SECRETS = frozenset(
         "ssl.truststore.certificates",
         "ssl.truststore.password",
         "tenure.control.token",
+        "tenure.http.token",
     }
 )
 """Settings of the type PASSWORD: no client gets their values."""

@@ -3,15 +3,14 @@
 Every error is JSON with one field, `error`. An operation that waits holds its thread; at most THREADS_MAX run, the
 others wait for a thread.
 
-A control moves time and ends servers, so `Admission` lets few requests in: with a token only those that bring it, and
-none that a page in a browser sends, which could reach the loopback from any site.
+A control moves time and ends servers, so few requests may get in: with a token only those that bring it
+(server/http/access.py), and none that a page in a browser sends, which could reach the loopback from any site.
 
 House rule: nothing here knows an operation.
 """
 
 from __future__ import annotations
 
-import hmac
 import re
 from concurrent.futures import CancelledError
 from functools import partial
@@ -63,26 +62,19 @@ class TooLarge(Exception):
     """The body is larger than BODY_BYTES_MAX."""
 
 
-class Admission:
-    """Lets a request through to `app` if it may use the control. token: that it has to bring, "" for none."""
+class NoBrowsers:
+    """Lets a request through to `app` unless a page in a browser sent it."""
 
-    def __init__(self, app: ASGIApp, token: str) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._wanted = f"Bearer {token}".encode() if token else b""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As ASGI."""
-        refusal = self._refusal(dict(scope["headers"])) if scope["type"] == "http" else None
-        await (refusal or self._app)(scope, receive, send)
-
-    def _refusal(self, headers: dict[bytes, bytes]) -> Response | None:
-        if self._wanted and not hmac.compare_digest(headers.get(b"authorization", b""), self._wanted):
-            refusal = error(401, "Authorization: Bearer TOKEN is missing or wrong, see tenure.control.token")
-            refusal.headers["www-authenticate"] = "Bearer"
-            return refusal
-        if b"origin" in headers:
-            return error(403, "a page in a browser sent this request: the control is for tests alone")
-        return None
+        if scope["type"] == "http" and any(name == b"origin" for name, _ in scope["headers"]):
+            refusal = error(403, "a page in a browser sent this request: the control is for tests alone")
+            await refusal(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
 
 
 def routes(tenure: Tenure) -> list[Route]:

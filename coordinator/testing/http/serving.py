@@ -23,12 +23,13 @@ from starlette.middleware import Middleware
 from coordinator.config import with_values
 from coordinator.server.app import StartFailed, reason
 from coordinator.server.clock import LoopClock
+from coordinator.server.http.access import RefusedTokens, TokenCheck
 from coordinator.server.http.guard import Guard
 from coordinator.server.http.web import Web
 from coordinator.server.process import allow_files
 from coordinator.server.telemetry.lines import Lines
 from coordinator.server.wire.listener import bind
-from coordinator.testing.http.routes import Admission, routes
+from coordinator.testing.http.routes import NoBrowsers, routes
 from coordinator.testing.tenure import DEFAULTS, IN_MEMORY, Tenure
 
 if TYPE_CHECKING:
@@ -75,7 +76,9 @@ async def _serve(config: Config, warnings: Sequence[str], on_ready: OnReady) -> 
     listening = _bound(config)
     tenure = tenure_of(config)
     guard = Guard(clock, lines, config.http_max_connections, config.http_idle_timeout_ms)
-    web = Web(guard, config.http_hosts, lines, [Middleware(Admission, token=config.control_token)])
+    refused = RefusedTokens("control", clock, lines)
+    token = Middleware(TokenCheck, token=config.control_token, setting="tenure.control.token", refused=refused)
+    web = Web(guard, config.http_hosts, lines, [token, Middleware(NoBrowsers)])
     try:
         await to_thread.run_sync(tenure.start)
         await web.start(listening, routes(tenure))

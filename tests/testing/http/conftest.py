@@ -15,11 +15,12 @@ from starlette.middleware import Middleware
 
 from coordinator.config import load
 from coordinator.server.clock import SystemClock
+from coordinator.server.http.access import RefusedTokens, TokenCheck
 from coordinator.server.http.guard import Guard
 from coordinator.server.http.web import Web
 from coordinator.server.telemetry.lines import Lines
 from coordinator.server.wire.listener import bind
-from coordinator.testing.http.routes import Admission, routes
+from coordinator.testing.http.routes import NoBrowsers, routes
 from coordinator.testing.http.serving import tenure_of
 from coordinator.testing.loop_thread import LoopThread
 from coordinator.testing.tenure import Tenure
@@ -86,7 +87,12 @@ def controlling(*settings: str, token: str = "") -> Iterator[Control]:
         listening = bind(config.control[0])
         stack.callback(listening.close)
         lines = Lines(log, "text", 1, SystemClock())
-        web = Web(Guard(ManualClock(), lines, 100, 60_000), (), lines, [Middleware(Admission, token=token)])
+        refused = RefusedTokens("control", ManualClock(), lines)
+        checks = [
+            Middleware(TokenCheck, token=token, setting="tenure.control.token", refused=refused),
+            Middleware(NoBrowsers),
+        ]
+        web = Web(Guard(ManualClock(), lines, 100, 60_000), (), lines, checks)
         thread.run(web.start(listening, routes(tenure)))
         stack.callback(lambda: thread.run(web.stop()))
         yield Control(listening.getsockname()[1], tenure, log)
