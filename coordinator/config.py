@@ -521,6 +521,29 @@ class Config:
             low=1_000,
         ),
     )
+    quota_window_num: int = field(
+        default=11,
+        metadata=_spec(
+            "quota.window.num", "How many samples a quota of clients or connections is measured over.", low=1
+        ),
+    )
+    quota_window_size_seconds: int = field(
+        default=1, metadata=_spec("quota.window.size.seconds", "How many seconds one sample covers.", low=1)
+    )
+    controller_quota_window_num: int = field(
+        default=11,
+        metadata=_spec(
+            "controller.quota.window.num", "As quota.window.num, for quotas of controller_mutation_rate.", low=1
+        ),
+    )
+    controller_quota_window_size_seconds: int = field(
+        default=1,
+        metadata=_spec(
+            "controller.quota.window.size.seconds",
+            "As quota.window.size.seconds, for quotas of controller_mutation_rate.",
+            low=1,
+        ),
+    )
     socket_listen_backlog_size: int = field(
         default=50, metadata=_spec("socket.listen.backlog.size", "Connections that wait to be accepted.", low=1)
     )
@@ -1215,7 +1238,6 @@ _KAFKA_FAMILIES = (
     "confluent.",
     "controlled.shutdown.",
     "controller.quorum.",
-    "controller.quota.",
     "delegation.token.",
     "follower.replication.",
     "group.consumer.",
@@ -1238,7 +1260,6 @@ _KAFKA_FAMILIES = (
     "password.encoder.",
     "producer.",
     "queued.max.",
-    "quota.",
     "remote.",
     "replica.",
     "replication.quota.",

@@ -30,12 +30,12 @@ from coordinator.log.segments import disk
 from coordinator.log.segments.segment import OFFSETS_TOPIC
 from coordinator.log.store import open_store
 from coordinator.log.topics.folders import partitions_of
-from coordinator.server.clock import Alarm, LoopClock
+from coordinator.server.clock import Alarm, LoopClock, busy_ns
 from coordinator.server.nodes.broker_settings import Changes, changed_config, changes_of
 from coordinator.server.nodes.discovery import Discovery, NodeAddresses, node_addresses
 from coordinator.server.nodes.events_topic import into_topic
 from coordinator.server.nodes.topic_data import TopicData
-from coordinator.server.nodes.topics import BROKERS, ENTRIES, Topics, changed
+from coordinator.server.nodes.topics import BROKERS, ENTRIES, QUOTAS, Topics, changed
 from coordinator.server.runtime.pace import Pace
 from coordinator.server.runtime.runtime import Runtime
 from coordinator.server.telemetry.event_queue import Events
@@ -46,6 +46,7 @@ from coordinator.server.telemetry.note_lines import Noted, NoteLines
 from coordinator.server.wire.api import Api
 from coordinator.server.wire.call import Call, Services, ring
 from coordinator.server.wire.listener import Connections, bind
+from coordinator.server.wire.throttle import Throttle
 from coordinator.timeline.schema import EVENTS_TOPIC
 
 if TYPE_CHECKING:
@@ -273,14 +274,19 @@ class Server:
         )
         self._topics.on_deleted = self._topics_deleted
         self._topics.work = pace.work
-        return Services(
-            self._config, self._config, clock, self._fresh_id, self.runtime, discovery, waits, data, measures, pace
-        )
+        throttle = Throttle(self._config, waits.ms, busy_ns, measures)
+        own = self._config, self._config, clock, self._fresh_id, self.runtime
+        return Services(*own, discovery, waits, data, measures, pace, throttle)
 
     def _entry_changed(self, services: Services, store: Store, entry: Topic) -> None:
         """Put into effect what clients changed: see nodes.topics.ENTRIES."""
         if entry.topic_id == BROKERS.topic_id:
             self._reconfigure(services, store)
+        elif entry.topic_id == QUOTAS.topic_id:
+            services.throttle.put_into_effect(entry.configs)
+            self._api.forget()
+            for connection in self.connections:
+                connection.may_short_cut = False
 
     def _reconfigure(self, services: Services, store: Store) -> None:
         """Put changed settings into effect: see nodes.broker_settings."""

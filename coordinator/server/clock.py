@@ -61,6 +61,11 @@ def now(clock: Clock) -> Now:
     return Now(clock.ms(), clock.wall_ms())
 
 
+def busy_ns() -> int:
+    """How long the processor has worked for the calling thread, in ns."""
+    return time.thread_time_ns()
+
+
 class SystemClock:
     """The system's time, without an event loop."""
 

@@ -52,6 +52,8 @@ API_KEYS = {
     "AlterPartitionReassignments": 45,
     "ListPartitionReassignments": 46,
     "OffsetDelete": 47,
+    "DescribeClientQuotas": 48,
+    "AlterClientQuotas": 49,
     "DescribeCluster": 60,
 }
 """The key of each API that has a file here, by its name."""

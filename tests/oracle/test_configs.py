@@ -74,7 +74,7 @@ NOT_SHOWN = {
     r"(replica|replication|leader|follower|alter\.log|controlled|auto\.leader|num\.replica|eligible).*": "no replicas",
     r"(transaction|producer\.id|producer\.purgatory).*": "no transactions",
     r"(remote|group\.(share|consumer|coordinator)).*": "no tiered storage; groups of the classic protocol alone",
-    r"(.*quota|metric|kafka\.metrics|auto\.include|telemetry).*": "no quotas; other metrics",
+    r"(client\.quota|metric|kafka\.metrics|auto\.include|telemetry).*": "no class for quotas; other metrics",
     r"(num\.(io|network|recovery)|background|queued|log\.cleaner\.(threads|io|dedupe)).*": "other threads and buffers",
     r"(socket\.(connection|receive|send)|connection\.failed|max\.connection\.c).*": "other limits of connections",
     r"max\.connections\.per\.ip\.overrides": "one limit for every address",

@@ -15,6 +15,7 @@ from schemas.api import API_KEYS, module_name
 
 FOLDER = Path(schemas.api.__file__).parent
 VERSIONS = {
+    "AlterClientQuotas": (0, 1),
     "AlterConfigs": (0, 2),
     "AlterPartitionReassignments": (0, 0),
     "AlterReplicaLogDirs": (0, 2),
@@ -24,6 +25,7 @@ VERSIONS = {
     "DeleteGroups": (0, 2),
     "DeleteRecords": (0, 2),
     "DeleteTopics": (0, 6),
+    "DescribeClientQuotas": (0, 1),
     "DescribeCluster": (0, 1),
     "DescribeConfigs": (0, 4),
     "DescribeGroups": (0, 6),

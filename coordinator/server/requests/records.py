@@ -624,8 +624,11 @@ class _Fetch:
         self._absent = ErrorCode.UNKNOWN_TOPIC_ID if call.api_version >= 13 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         self._is_large = len(wanted) > PLAIN_MAX
         self._keys = keys
-        self._min_bytes = request.min_bytes
         self._max_bytes = min(request.max_bytes, services.config.fetch_max_bytes)
+        quota_bytes = None if call.meter is None else call.meter.fetch_bytes_max()
+        if quota_bytes is not None:
+            self._max_bytes = min(self._max_bytes, quota_bytes)
+        self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._until_ms = services.waits.ms() + request.max_wait_ms
 
     def look(self, *, may_wait: bool) -> None:
@@ -678,6 +681,8 @@ class _Fetch:
                 data.remember_ends(each.topic_partition.key, each.ends)
         if outcome is not None:
             call.on_sent = partial(data.budget.give, outcome)
+            if call.meter is not None:
+                call.meter.fetched = outcome
             call.answer(self._body)
         elif is_gone:  # the topic was deleted before this call waited for it, so nothing would end the wait
             self.look(may_wait=False)

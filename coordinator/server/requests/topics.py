@@ -336,6 +336,14 @@ def in_time(services: Services, call: Call, timeout_ms: int, answer: Callable[[C
     return reply.deliver
 
 
+THROTTLED = "The throttling quota has been exceeded."
+
+
+def _may_change(call: Call, partitions: int) -> bool:
+    """Whether the quota of the client allows it to create or delete partitions; they count against it."""
+    return call.meter is None or call.meter.may_change(partitions, call.api_version)
+
+
 # CreateTopics.
 
 
@@ -354,6 +362,9 @@ def create_topics(services: Services, call: Call, request: CreateTopicsRequest) 
         error, message = yield from _problem(services, asked, names)
         if error is not ErrorCode.NONE:
             results.append(_failed(asked.name, error, message))
+            continue
+        if not _may_change(call, _partition_count(services, asked)):
+            results.append(_failed(asked.name, ErrorCode.THROTTLING_QUOTA_EXCEEDED, THROTTLED))
             continue
         topic = Topic(asked.name, UUID(services.fresh_id()), _partition_count(services, asked))
         for each in asked.configs:
@@ -507,6 +518,8 @@ def create_partitions(services: Services, call: Call, request: CreatePartitionsR
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
             error, message = yield from _growth_problem(services, topic, asked)
+            if not error and not _may_change(call, asked.count - topic.partition_count):
+                error, message = ErrorCode.THROTTLING_QUOTA_EXCEEDED, THROTTLED
             if not error:
                 grown[topic.name] = Altered(topic.topic_id, asked.count)
         results[asked.name] = error, message
@@ -590,6 +603,8 @@ def delete_topics(services: Services, call: Call, request: DeleteTopicsRequest) 
                 error, message = ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."
         elif topic.topic_id in deleted:
             error, message = ErrorCode.INVALID_REQUEST, "The topic was named twice, by its name and by its id."
+        elif not _may_change(call, topic.partition_count):
+            error, message = ErrorCode.THROTTLING_QUOTA_EXCEEDED, THROTTLED
         else:
             result.name, result.topic_id = topic.name, topic.topic_id
             deleted[topic.topic_id] = result

@@ -31,6 +31,12 @@ if TYPE_CHECKING:
 GROUPS_MAX = 100
 """Groups with series of their own: those that rebalanced first."""
 
+PRINCIPALS_MAX = 100
+"""Principals with series of their own: those that were throttled first."""
+
+OTHER_PRINCIPALS = ""
+"""The principal that stands for all other principals. No client has this one."""
+
 OTHER_GROUPS = ""
 """The group id that stands for all other groups. No group with this id can rebalance."""
 
@@ -80,7 +86,9 @@ class Measures:
     time. offsets_removed: committed offsets that were removed, by whether they expired. answers: by API key and error
     code. repeated_heartbeats: heartbeats answered without dispatch, never with an error; not in `answers`, because an
     item of a Counter takes four times as long to increase. by_group: rebalances that began, by group id; OTHER_GROUPS
-    has those of all other groups. logs: counts of the logs of groups and of topics.
+    has those of all other groups. throttles, throttled_ms: answers that muted their client, and for how long together,
+    by the quota's key and the principal; OTHER_PRINCIPALS has those of all others. logs: counts of the logs of
+    groups and of topics.
     """
 
     def __init__(self) -> None:
@@ -95,6 +103,9 @@ class Measures:
         self.answers: Counter[tuple[int, int]] = Counter()
         self.repeated_heartbeats = 0
         self.by_group: Counter[str] = Counter()
+        self.throttles: Counter[tuple[str, str]] = Counter()
+        self.throttled_ms: Counter[tuple[str, str]] = Counter()
+        self._throttled: set[str] = set()
         self.logs = {"groups": Counts(), "topics": Counts()}
 
     def take(self, happened: Sequence[notes.Note]) -> None:
@@ -155,6 +166,14 @@ class Measures:
         if not error and api_key in INSIDE:
             error = INSIDE[api_key](body)
         self.answers[api_key, error] += 1
+
+    def throttled(self, key: str, principal: str, wait_ms: int) -> None:
+        """Count an answer that muted its client for `wait_ms` because of the quota `key`."""
+        if len(self._throttled) < PRINCIPALS_MAX:
+            self._throttled.add(principal)
+        series = key, principal if principal in self._throttled else OTHER_PRINCIPALS
+        self.throttles[series] += 1
+        self.throttled_ms[series] += wait_ms
 
 
 class Census(NamedTuple):

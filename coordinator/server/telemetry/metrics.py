@@ -143,7 +143,8 @@ class Metrics:
             loads=runtime.loads.seconds,
             recent_loads_ms=runtime.loads.recent(runtime.ms()),
         )
-        return [*families(self._measures, found), *server_families(numbers), *log_families(self._measures.logs)]
+        own = *families(self._measures, found), *server_families(numbers)
+        return [*own, *log_families(self._measures.logs), *quota_families(self._measures)]
 
 
 def exposition(made: list[Metric], accept: str) -> tuple[bytes, str]:
@@ -277,6 +278,17 @@ def log_families(logs: Mapping[str, Counts]) -> Iterator[Metric]:
     yield counters("tenure_compaction_after_bytes", "Bytes of compacted logs, after.", lambda of: of.bytes_after)
     dirtiest = 100 * max(of.dirty_ratio for of in logs.values())
     yield _gauge(KAFKA_CLEANER + "max_dirty_percent", "Percent of the dirtiest log that isn't compacted.", dirtiest)
+
+
+def quota_families(measures: Measures) -> Iterator[Metric]:
+    """The metrics of quotas, for principals with series of their own and the others together."""
+    labels = ["quota", "principal"]
+    answers = CounterMetricFamily("tenure_throttled_answers", "Answers whose client had to wait after.", labels=labels)
+    waits = CounterMetricFamily("tenure_throttled_seconds", "How long clients had to wait.", labels=labels)
+    for (key, principal), count in sorted(measures.throttles.items()):
+        answers.add_metric([key, principal], count)
+        waits.add_metric([key, principal], measures.throttled_ms[key, principal] / 1000)
+    yield from (answers, waits)
 
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:

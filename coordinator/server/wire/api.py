@@ -10,8 +10,9 @@ Three short cuts save work:
     a commit that repeats another     is taken by its bytes (`repeated_commits`), kept per connection
 
 A connection takes the last two by itself, before dispatch sees the request, while its switch `may_short_cut` is on.
-Only dispatch sets the switch: it is off until dispatch has let a first request of the connection through. Faults that a
-test plans (`faults`) come behind the short cuts; they turn the switch off while a fault could concern such requests.
+Only dispatch sets the switch: it is off until dispatch has let a first request of the connection through, and while the
+time of the client's requests counts against a quota (`throttle`). Faults that a test plans (`faults`) come behind the
+short cuts; they turn the switch off while a fault could concern such requests.
 
 House rule: HANDLERS names every handler. Only `protocol.header.decode_request_header` checks versions; the exception is
 ApiVersions, where KIP-511 asks for an answer.
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from coordinator.group.client import Client
     from coordinator.server.wire.call import Outcome
     from coordinator.server.wire.connection import Connection
+    from coordinator.server.wire.throttle import Meter
     from protocol.header import RequestHeader
     from protocol.messages import OffsetCommitRequest
 
@@ -127,6 +129,8 @@ HANDLERS = {
     API_KEYS["AlterPartitionReassignments"]: "requests.replicas.alter_partition_reassignments",
     API_KEYS["ListPartitionReassignments"]: "requests.replicas.list_partition_reassignments",
     API_KEYS["OffsetDelete"]: "requests.groups.delete_offsets",
+    API_KEYS["DescribeClientQuotas"]: "requests.quotas.describe_client_quotas",
+    API_KEYS["AlterClientQuotas"]: "requests.quotas.alter_client_quotas",
     API_KEYS["DescribeCluster"]: "requests.topics.describe_cluster",
 }
 """The handler of each API key: a function in a module of the server, which the first such request imports."""
@@ -216,16 +220,37 @@ class Api:
             found = self.faults.intercept(connection, api_key, version, client_id, frame, offset)
             if found is not UNTOUCHED:
                 return found
-        if api_key == HEARTBEAT:
+        meter = self._meter(connection, api_key, client_id, len(frame) - offset)
+        if api_key == HEARTBEAT and meter is None:
             answer = self._heartbeat(connection.heartbeats, frame, version, offset)
             if answer is not None:
                 return answer
         call = self._call(connection, api_key, version, correlation_id, client_id)
-        self._handle(call, frame, offset, connection)
+        if meter is None:
+            self._handle(call, frame, offset, connection)
+        else:
+            call.meter = meter
+            meter.begin()
+            try:
+                self._handle(call, frame, offset, connection)
+            finally:
+                meter.end()
         outcome = call.take(connection.send)
         if outcome is None:
             connection.wait_for(call)
         return outcome
+
+    def _meter(self, connection: Connection, api_key: int, client_id: str | None, size: int) -> Meter | None:
+        """The meter of a request, if its client has a quota. size: of its body."""
+        throttle = self._services.throttle
+        if not throttle.is_active:
+            return None
+        if throttle.counts_time_of(connection.principal):
+            connection.may_short_cut = False
+        meter = throttle.meter(connection.principal, client_id, api_key, size)
+        if meter is not None:
+            meter.mute = connection.throttle
+        return meter
 
     def handle(self, caller: Caller, frame: bytes) -> Call:
         """Begin a call for a request without a connection. Raises ProtocolError if the request breaks the protocol."""

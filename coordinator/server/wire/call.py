@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from coordinator.server.runtime.pace import Pace
     from coordinator.server.runtime.runtime import Runtime
     from coordinator.server.telemetry.measures import Measures
+    from coordinator.server.wire.throttle import Meter, Throttle
     from protocol.messages import Message
 
 Outcome: TypeAlias = "bytes | list[bytes] | Exception"
@@ -56,7 +57,7 @@ class Services:
 
     start_config: the settings that the server was started with. config: the settings in effect.
     fresh_id: the text of a fresh random UUID. waits: calls with a time at which they are answered (Fetch).
-    data: the records of topics. measures: counts. pace: how much a turn of the loop does.
+    data: the records of topics. measures: counts. pace: how much a turn of the loop does. throttle: quotas of clients.
     """
 
     start_config: Config
@@ -69,6 +70,7 @@ class Services:
     data: TopicData
     measures: Measures
     pace: Pace
+    throttle: Throttle
 
 
 class Part(Reply):
@@ -99,6 +101,7 @@ class Call(Reply):
     is_closed: whether the connection closed before the answer.
     in_steps: whether the answer is encoded in steps, because the request or its answer may be large.
     is_kept: whether its steps go on if the connection closes, because the request changes something.
+    meter: measures the request, because its client has a quota; else None.
     """
 
     __slots__ = (
@@ -115,6 +118,7 @@ class Call(Reply):
         "is_kept",
         "listener",
         "local_host",
+        "meter",
         "on_closed",
         "on_sent",
         "on_wait",
@@ -147,6 +151,7 @@ class Call(Reply):
         self.is_closed = False
         self.in_steps = False
         self.is_kept = False
+        self.meter: Meter | None = None
         self._pace = pace
         self._outcome: Outcome | None = None
         self._send: Send | None = None
@@ -154,6 +159,8 @@ class Call(Reply):
     def answer(self, body: Message, *, api_version: int | None = None) -> None:
         """Answer with `body`. api_version: of the answer, if it differs from the request's (KIP-511)."""
         version = self.api_version if api_version is None else api_version
+        if self.meter is not None:
+            body = self.meter.weigh(body)
         if self.in_steps:
             self.work(self._encode(version, body))
             return
@@ -177,6 +184,8 @@ class Call(Reply):
 
         If the connection closes, they end, unless the call is kept.
         """
+        meter = self.meter
+        begins = meter is not None and meter.begin()
         try:
             while self.is_kept or not self.is_closed:
                 if next(steps, ENDED) is ENDED:
@@ -187,6 +196,9 @@ class Call(Reply):
             steps.close()
         except Exception as error:  # noqa: BLE001 - it reaches the connection by another way
             self._end(error)
+        finally:
+            if meter is not None and begins:
+                meter.end()
 
     def work_later(self, steps: Steps) -> None:
         """As `work`, but begin in a later turn: for steps that may begin their like, or the stack would grow."""
@@ -195,6 +207,8 @@ class Call(Reply):
 
     def answer_nothing(self) -> None:
         """End the call without an answer, because the client wants none (Produce, acks=0)."""
+        if self.meter is not None:
+            self.meter.weigh_nothing()
         self._end(b"")
 
     def deliver(self, body: Message) -> None:

@@ -11,6 +11,9 @@ piece nothing else is written.
 A client may send more than can be handled: a request waits, or the client doesn't read its answers. Above
 QUEUED_BYTES_MAX reading stops. Broken bytes cost the client this connection, and the server one log line.
 
+A client that exceeded its quota gets its answer at once; then its connection is throttled: it handles no request until
+the wait is over (`throttle`). Bytes are read up to QUEUED_BYTES_MAX, so a close is seen.
+
 A closed connection removes no member from its group. The answer of a request that still waits is dropped.
 
 House rule: nothing here knows what a request means.
@@ -90,6 +93,9 @@ class Host(Protocol):
     def remove(self, connection: Connection) -> None:
         """A connection has closed."""
 
+    def end_throttle_in(self, connection: Connection, wait_ms: int) -> None:
+        """Call the connection's `end_throttle` after a wait."""
+
     def closing(self, connection: Connection, reason: str, *, ours: bool) -> None:
         """A connection closes because of what it received. ours: the fault is this program's."""
 
@@ -112,6 +118,7 @@ class Connection(asyncio.Protocol):
         "_clients",
         "_connections",
         "_dispatch",
+        "_is_throttled",
         "_on_sent",
         "_pace",
         "_reader",
@@ -153,6 +160,7 @@ class Connection(asyncio.Protocol):
         self._on_sent: Callable[[], None] | None = None
         self._rest: Iterator[bytes | memoryview] | None = None
         self._clients: dict[str | None, Client] = {}
+        self._is_throttled = False
         self.queued_bytes = 0
         self.is_reading = True
         self._stopped = False
@@ -302,7 +310,7 @@ class Connection(asyncio.Protocol):
         answers: list[bytes] = []
         size, taken = 0, 0
         try:
-            while self._call is None and self._writable and self._rest is None:
+            while self._call is None and self._writable and self._rest is None and not self._is_throttled:
                 if 0 < taken < self.queued_bytes and not self._pace.has_time():
                     self._waits_for_turn = True
                     self._pace.later(self._in_turn)
@@ -339,13 +347,25 @@ class Connection(asyncio.Protocol):
         """Stop or resume reading, depending on the queued bytes."""
         assert self._transport is not None
         stuck = self._call is not None or not self._writable or self._waits_for_turn or self._rest is not None
-        reading = not (stuck and self.queued_bytes > QUEUED_BYTES_MAX)
+        reading = not ((stuck or self._is_throttled) and self.queued_bytes > QUEUED_BYTES_MAX)
         if reading != self.is_reading:
             self.is_reading = reading
             if reading:
                 self._transport.resume_reading()
             else:
                 self._transport.pause_reading()
+
+    def throttle(self, wait_ms: int) -> None:
+        """Handle no request before `wait_ms` have passed. An answer still goes out."""
+        self._is_throttled = True
+        self.may_short_cut = False
+        self._connections.end_throttle_in(self, wait_ms)
+
+    def end_throttle(self) -> None:
+        """The wait is over."""
+        self._is_throttled = False
+        if self._transport is not None:
+            self._process()
 
     def _give_up(self, answers: list[bytes], error: Exception) -> None:
         """Close because of broken bytes or a fault of this program; the answers so far still go out."""

@@ -67,6 +67,7 @@ class Connections:
         self._per_ip: dict[str, int] = {}
         self._full = False
         self._alarm: Alarm[str] = Alarm(clock, self._sweep)
+        self._throttled: Alarm[Connection] = Alarm(clock, Connection.end_throttle)
         self._on_empty: Callable[[], None] | None = None
         if config.connections_max_idle_ms >= 0:
             self._arm()
@@ -116,6 +117,7 @@ class Connections:
         if connection not in self._open:
             return
         self._open.remove(connection)
+        self._throttled.cancel(connection)
         if connection.guard is not None:
             connection.guard.end()
         left = self._per_ip[connection.ip] - 1
@@ -125,6 +127,10 @@ class Connections:
             del self._per_ip[connection.ip]
         if self._on_empty is not None and not self._open:
             self._on_empty()
+
+    def end_throttle_in(self, connection: Connection, wait_ms: int) -> None:
+        """Call the connection's `end_throttle` after a wait."""
+        self._throttled.arm(connection, self._clock.ms() + wait_ms)
 
     def closing(self, connection: Connection, reason: str, *, ours: bool) -> None:
         """A connection closes because of what it received: log why."""
@@ -153,6 +159,7 @@ class Connections:
     def stop(self) -> None:
         """Handle no further request. Answers still go out."""
         self._alarm.stop()
+        self._throttled.stop()
         if self.door is not None:
             self.door.alarm.stop()
         for connection in self._open:

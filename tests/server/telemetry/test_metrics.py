@@ -16,7 +16,14 @@ from coordinator.group import notes
 from coordinator.group.state import State
 from coordinator.log.segments.counts import Histogram
 from coordinator.server.telemetry.measures import SECONDS, Census, Measures
-from coordinator.server.telemetry.metrics import ServerNumbers, exposition, families, log_families, server_families
+from coordinator.server.telemetry.metrics import (
+    ServerNumbers,
+    exposition,
+    families,
+    log_families,
+    quota_families,
+    server_families,
+)
 from protocol.messages import API_KEYS, JoinGroupResponse
 from schemas.errors import ErrorCode
 from tests.server.telemetry.test_measures import started
@@ -33,7 +40,8 @@ Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 def made(measures: Measures) -> list[Metric]:
     """Return all metrics."""
-    return [*families(measures, NOW), *server_families(SERVER), *log_families(measures.logs)]
+    own = *families(measures, NOW), *server_families(SERVER)
+    return [*own, *log_families(measures.logs), *quota_families(measures)]
 
 
 def samples(measures: Measures, accept: str = "") -> Samples:
@@ -128,6 +136,19 @@ def test_loads_have_kafkas_figures() -> None:
         if family.name.endswith("load_time_max")
     ]
     assert isnan(none)
+
+
+def test_a_principal_that_was_throttled_has_a_series() -> None:
+    """Whatever its name is: the format's own marks are escaped, so no name makes up another series."""
+    measures = Measures()
+    name = 'User:CN=a"} 1\ntenure_fake{x="\\'
+    measures.throttled("request_percentage", name, 1_500)
+    for accept in ("", "application/openmetrics-text"):
+        found = samples(measures, accept)
+        labels = (("principal", name), ("quota", "request_percentage"))
+        assert found["tenure_throttled_answers_total", labels] == 1
+        assert found["tenure_throttled_seconds_total", labels] == 1.5
+        assert not any(sample.startswith("tenure_fake") for sample, _ in found)
 
 
 def test_a_scrape_has_the_process_too() -> None:
