@@ -15,7 +15,7 @@ PYTHON ?= $(shell for p in /usr/bin/python3 python3 python3.13 python3.12 python
 BIN := .venv/bin
 INSTALL := @$(BIN)/python requirements/install.py
 
-# One test process for each core; AT_ONCE= runs one test after the other.
+# Test processes, one for each core; AT_ONCE= runs one test after the other.
 AT_ONCE ?= --numprocesses auto --dist worksteal
 
 # ARGS: more arguments for the command of a target: make run ARGS="--listen 127.0.0.1:0", make test ARGS="tests/group
@@ -37,7 +37,9 @@ demo: .venv/.dev ## a rolling restart that moves nothing, with real clients
 
 .PHONY: test
 test: .venv/.audit ## install and pass all tests in Python, real clients included, Spark left out
-	$(BIN)/pytest $(AT_ONCE) -m 'not (oracle or compose or spark or suites or toolchain or dist)' $(ARGS)
+	@# Two processes for each core: two thirds of the time, tests wait for clients and for processes that they started.
+	PYTEST_XDIST_AUTO_NUM_WORKERS=$$((2 * $$(getconf _NPROCESSORS_ONLN))) \
+		$(BIN)/pytest $(AT_ONCE) -m 'not (oracle or compose or spark or suites or toolchain or dist)' $(ARGS)
 
 .PHONY: test-spark
 test-spark: .venv/.spark ## the audit on Spark (JDK 17)

@@ -21,6 +21,8 @@ def start_worker(request):
 
     yield start
     for worker in started:
+        worker.is_over.set()
+    for worker in started:
         worker.stop()
 
 

@@ -10,10 +10,12 @@ def test_a_fourth_worker_takes_three_of_twelve(tenure, start_worker):
     for name in ("worker-1", "worker-2", "worker-3"):
         start_worker(tenure.bootstrap_servers, name, assignor="cooperative-sticky")
     group.wait_until(lambda group: shares(group) == [4, 4, 4])
-    with group.moved_at_most(3), group.rebalances(exactly=2):  # members give topic partitions up, the new one gets them
+    before = len(group.rebalances)
+    # In the first one, three members give a topic partition up. Each asks for another; one may serve them all.
+    with group.moved_at_most(3), group.rebalances(at_least=2, at_most=4):
         start_worker(tenure.bootstrap_servers, "worker-4", assignor="cooperative-sticky")
         group.wait_until(lambda group: shares(group) == [3, 3, 3, 3])
-    assert group.rebalances[-2].cause == "member_joined"
+    assert group.rebalances[before].cause == "member_joined"
 
 
 def shares(group):

@@ -11,9 +11,12 @@ class KafkaPythonWorker(Worker, ConsumerRebalanceListener):
     def run(self):
         consumer = KafkaConsumer(partition_assignment_strategy=[ASSIGNORS[self.assignor]], **self.settings)
         consumer.subscribe(self.topics, listener=self)
+        consumer.topics()  # if it joined before it knew the topics, it would assign nothing, and join again
         while not self.is_over.is_set() and self.error is None:
             try:
-                batches = consumer.poll(timeout_ms=500)  # after a shorter poll it may forget a join, and join again
+                batches = consumer.poll(
+                    timeout_ms=2_000
+                )  # a poll that ends during a join may forget it, and join again
             except KafkaError as error:
                 if not error.retriable:
                     self.error = str(error)

@@ -61,7 +61,10 @@ class AiokafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
             auto_offset_reset="earliest",
         )
         self._consumer.subscribe([settings.topic], listener=self)
-        await self._consumer.start()
+        try:
+            await self._consumer.start()
+        except KafkaError as error:
+            raise _client_error(error) from None
 
     async def poll(self) -> Sequence[Consumed]:
         """One poll."""

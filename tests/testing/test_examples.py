@@ -12,6 +12,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("test_*.py"))
+AT_ONCE = ("--numprocesses", "4", "--dist", "worksteal")
+"""More than there are cores: an example mostly waits for its clients."""
 CLIENTS = ("confluent-kafka", "aiokafka", "kafka-python")
 
 
@@ -28,13 +30,14 @@ def clients_of_the_page() -> set[tuple[str, str]]:
 @pytest.mark.interop
 def test_all_examples_pass() -> None:
     """They run as a user would run them, without this project's settings of pytest, with the clients of the page."""
-    plugin = ("-p", "no:tenure", "-p", "coordinator.testing.plugin", "-p", "no:cacheprovider")
+    plugin = ("-p", "no:tenure", "-p", "coordinator.testing.plugin", "-p", "no:cacheprovider", *AT_ONCE)
     command = [sys.executable, "-m", "pytest", "-v", "-c", os.devnull, "--rootdir", str(ROOT), *plugin, "examples"]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
+    failed = re.findall(r"^FAILED examples/\S+", done.stdout, re.MULTILINE)
+    assert done.returncode == 0, "\n".join([*failed, done.stdout])
     assert all(f"examples/{example.name}::" in done.stdout for example in EXAMPLES), done.stdout
-    passed = re.findall(rf"^examples/(test_\w+\.py)::\w+\[({'|'.join(CLIENTS)})\S*\] PASSED", done.stdout, re.MULTILINE)
+    passed = re.findall(rf" PASSED examples/(test_\w+\.py)::\w+\[({'|'.join(CLIENTS)})\S*\]", done.stdout)
     assert set(passed) == clients_of_the_page()
 
 
