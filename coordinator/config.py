@@ -752,6 +752,16 @@ class Config:
             "The token that each request to the control has to bring (Authorization: Bearer TOKEN). Empty: none.",
         ),
     )
+    control_nodes: int = field(
+        default=1,
+        metadata=_spec(
+            "tenure.control.nodes",
+            "Nodes of a server with control, all in its process and in memory: tests move coordinators between them, "
+            "and kill nodes. The first has the ports of listeners and advertised.listeners, each further one a port "
+            "higher.",
+            low=1,
+        ),
+    )
     statsd: tuple[str, int] | None = field(
         default=None,
         metadata=_spec(
@@ -1068,6 +1078,7 @@ def _check(config: Config) -> None:
         if listener.host in EVERYWHERE and listener.name in opened:
             raise ConfigError(f"advertised.listeners: nobody can connect to {listener}")
     _check_http(config)
+    _check_control_nodes(config)
     if config.workers > config.offsets_topic_num_partitions:
         raise ConfigError(
             f"tenure.workers: {config.workers} can't share the {config.offsets_topic_num_partitions} partitions of "
@@ -1103,6 +1114,23 @@ def _check_http(config: Config) -> None:
             raise ConfigError(f"tenure.control: {listener.address} is not of the loopback: set tenure.control.token")
 
 
+def _check_control_nodes(config: Config) -> None:
+    """Check that several nodes fit into the process of a control. Raises ConfigError."""
+    name, count = "tenure.control.nodes", config.control_nodes
+    if count == 1 or not config.control:
+        return
+    for refused in ("log.dirs", "tenure.http"):
+        if refused in config.stated:
+            raise ConfigError(f"{name}: {count} nodes keep everything in memory and have no page: leave {refused} out")
+    if "tenure.events.enable" in config.stated and config.events_enable:
+        raise ConfigError(f"{name}: {count} nodes have no topic of events: leave tenure.events.enable out")
+    if len(config.listeners) > 1:
+        raise ConfigError(f"{name}: each of {count} nodes has one listener, and listeners has {len(config.listeners)}")
+    for listener in (*config.listeners, *config.advertised_listeners):
+        if listener.port + count - 1 > PORT_MAX:
+            raise ConfigError(f"{name}: the ports of {count} nodes, from {listener.port} on, end beyond {PORT_MAX}")
+
+
 def _is_loopback(host: str) -> bool:
     from ipaddress import ip_address  # noqa: PLC0415 - only a server with HTTP pays for it
 
@@ -1127,6 +1155,12 @@ def configs_of_workers(config: Config) -> list[Config]:
         )
         for index in range(config.workers)
     ]
+
+
+def ports_of(config: Config, nodes: int) -> list[int]:
+    """The port of the first listener of each of so many nodes; 0 for a free one."""
+    port = config.listeners[0].port
+    return [port + index if port else 0 for index in range(nodes)]
 
 
 def _shifted(listener: Listener, index: int) -> Listener:

@@ -22,6 +22,7 @@ from coordinator.config import (
     environment_name,
     load,
     parse_properties,
+    ports_of,
     served_listeners,
     settings,
     topic_name_problem,
@@ -87,6 +88,7 @@ def test_every_setting_can_be_given_in_every_way(name: str) -> None:
         "tenure.http": "127.0.0.1:8080",
         "tenure.http.allow.anonymous": "true",
         "tenure.control": "127.0.0.1:8080",
+        "tenure.control.nodes": "3",
         "tenure.statsd": "sink:8125",
         "tenure.statsd.interval.ms": "1000",
         "tenure.statsd.tags": "false",
@@ -429,3 +431,27 @@ def test_a_token_fits_into_a_header(token: str, door: str) -> None:
     with pytest.raises(ConfigError, match=rf"^tenure.{door}.token: a token has printable ASCII") as refused:
         config_of(sets=[f"tenure.{door}.token={token}"])
     assert token not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("sets", "words"),
+    [
+        (["log.dirs=data"], "3 nodes keep everything in memory and have no page: leave log.dirs out"),
+        (["tenure.http=127.0.0.1:0"], "leave tenure.http out"),
+        (["tenure.events.enable=true"], "leave tenure.events.enable out"),
+        (["listeners=PLAINTEXT://a:1,B://a:2"], "each of 3 nodes has one listener, and listeners has 2"),
+        (["listeners=PLAINTEXT://a:65534"], "the ports of 3 nodes, from 65534 on, end beyond 65535"),
+    ],
+)
+def test_what_several_nodes_of_a_control_exclude(sets: list[str], words: str) -> None:
+    """The error names the setting; one node has none of these limits."""
+    control = ["tenure.control=127.0.0.1:0", "listener.security.protocol.map=B:PLAINTEXT,PLAINTEXT:PLAINTEXT", *sets]
+    with pytest.raises(ConfigError, match=f"^tenure.control.nodes: .*{re.escape(words)}"):
+        config_of(sets=[*control, "tenure.control.nodes=3"])
+    assert config_of(sets=control).control_nodes == 1
+
+
+def test_nodes_have_ports_one_after_the_other() -> None:
+    """A free port stays a free one."""
+    assert ports_of(config_of(sets=["listeners=PLAINTEXT://a:7"]), 3) == [7, 8, 9]
+    assert ports_of(config_of(sets=["listeners=PLAINTEXT://a:0"]), 2) == [0, 0]

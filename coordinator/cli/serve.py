@@ -67,9 +67,9 @@ def _run(config: Config, warnings: Sequence[str]) -> bool:
 def _run_with_control(config: Config, warnings: Sequence[str]) -> None:
     from coordinator.testing.http.serving import is_on_disk, run  # only a server with control pays for the test kit
 
-    def ready(addresses: Iterable[tuple[str, int]], control: tuple[str, int]) -> None:
+    def ready(addresses: Iterable[tuple[str, int]], node_ids: Iterable[int], control: tuple[str, int]) -> None:
         kept = config.log_dirs if is_on_disk(config) else IN_MEMORY
-        print(ready_line(addresses, [config.node_id], kept, control), flush=True)
+        print(ready_line(addresses, node_ids, kept, control), flush=True)
 
     run(config, warnings, ready)
 

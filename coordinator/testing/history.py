@@ -10,6 +10,7 @@ House rule: events are only added, so a number of events is a point in time (`Ma
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.group.course import Outcome
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 ENDS_WITH_MOVES = frozenset({Outcome.COMPLETED, Outcome.EMPTIED})
 """Outcomes of rebalances after which members have other topic partitions."""
 
-NODE = 0
-"""The id of the node in events."""
+Owner = Callable[[str], int]
+"""The id of the node that coordinates a group."""
 
 
 class Told(NamedTuple):
@@ -40,9 +41,13 @@ class Told(NamedTuple):
 
 
 class History:
-    """All events so far. The server's thread adds, any thread reads."""
+    """All events so far. The server's thread adds, any thread reads.
+
+    owner: names the node of an event. A group's events are written before another node gets it.
+    """
 
     def __init__(self) -> None:
+        self.owner: Owner = lambda _: 0
         self._told: list[Told] = []
 
     def __len__(self) -> int:
@@ -51,7 +56,8 @@ class History:
     def write(self, events: Sequence[TimedNote | Gap], done: WriteDone) -> None:
         """Take events: see WriteEvents."""
         for event in events:
-            record = record_of(event, NODE, 0)
+            node = 0 if isinstance(event, Gap) else self.owner(event.note.group)
+            record = record_of(event, node, 0)
             self._told.append(Told(json.loads(record.value or b""), _moves(event)))
         done(0, None)
 

@@ -29,6 +29,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from coordinator.client.connection import Address
 from coordinator.config import configs_of_workers
 from coordinator.group.partition import partition_for
 from coordinator.log.engine import Unavailable
@@ -42,6 +43,7 @@ from coordinator.server.nodes.topics import Topics
 from coordinator.server.runtime.partition import Standing
 from coordinator.server.shared_topics import SharedTopics
 from coordinator.testing.control import Control
+from coordinator.testing.values import NodeState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -114,6 +116,14 @@ class Nodes:
         return [node.config.listeners[0].port for node in self._nodes.values()]
 
     @property
+    def states(self) -> list[NodeState]:
+        """All nodes, in the order of their ids."""
+        return [
+            NodeState(node_id, str(Address(*next(iter(node.addresses.addresses.values())))), node.control is not None)
+            for node_id, node in self._nodes.items()
+        ]
+
+    @property
     def controls(self) -> list[Control]:
         """Those of the nodes that run."""
         return [node.control for node in self._nodes.values() if node.control is not None]
@@ -162,6 +172,7 @@ class Nodes:
             self.control(node_id)
             partition = partition_for(group_id, len(self._log.owners))
             if self._log.owners[partition] != node_id:
+                self.control(node_id).flush()  # what happened up to here, happened at the former owner
                 self._log.move(partition, node_id)
                 await self._settled([partition])
 
@@ -230,6 +241,7 @@ class Nodes:
         # Later: a node that is killed has closed its connections by then.
         asyncio.get_running_loop().call_soon(node.give_up)
         await how(node.control)
+        node.control.flush()  # while its groups are still its own
         node.control = None
 
     async def _end_all(self, how: End) -> None:

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from uuid import UUID
 
 from coordinator.client.topics import create_topic
-from coordinator.config import load, served_listeners
+from coordinator.config import load, ports_of, served_listeners
 from coordinator.log.memory import MemoryEngine
 from coordinator.log.meta import empty_folder
 from coordinator.log.store import in_memory, lock_folder, open_store
@@ -52,6 +52,7 @@ from coordinator.testing.group import Group
 from coordinator.testing.history import History
 from coordinator.testing.loop_thread import LoopThread
 from coordinator.testing.requests import Requests
+from coordinator.testing.values import NodeState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
@@ -139,7 +140,7 @@ class Tenure:
         self.faults = PlannedFaults(self._faults, self._do_if_running, can_kill=can_kill)
         self._config: Config = config or load(sets=[f"listeners=PLAINTEXT://{HOST}:0", *self._settings])[0]
         self._log = _Tail(log)
-        self._ports = [0] * nodes
+        self._ports = ports_of(self._config, nodes)
         self._bootstrap = ""
         self._changing = Lock()
         self._is_over = Event()
@@ -192,6 +193,8 @@ class Tenure:
         A group is then as of its last answer, or, as after a real kill, as of a request whose answer was lost. Raises
         ValueError without a data folder, because nothing would be left.
         """
+        if self._nodes is not None:
+            raise ValueError("there are several nodes, all in memory: kill_node() ends one of them")
         if self.data_dir is None:
             raise ValueError("a kill needs a data folder: Tenure(data_dir=...), or log.dirs")
         self._end(Control.kill)
@@ -227,7 +230,7 @@ class Tenure:
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
-        """Host and port of each listener of each node that runs."""
+        """Host and port of each listener of each node that runs, in the order of their ids."""
         self._running()
         return [address for control in self._controls for address in control.server.addresses]
 
@@ -287,6 +290,13 @@ class Tenure:
 
     # Several nodes.
 
+    @property
+    def nodes(self) -> list[NodeState]:
+        """All nodes, in the order of their ids. A single server is one too."""
+        if self._nodes is not None:
+            return self._nodes.states
+        return [NodeState(self._config.node_id, self.bootstrap_servers, self.is_running)]
+
     def coordinator_of(self, group_id: str) -> int:
         """The id of the node that coordinates a group, whether the group exists yet or not."""
         return self._cluster.owner(group_id)
@@ -319,7 +329,7 @@ class Tenure:
     def _cluster(self) -> Nodes:
         self._running()
         if self._nodes is None:
-            raise ValueError("there is one node: Tenure(nodes=3) has several")
+            raise ValueError("there is one node: Tenure(nodes=3), or tenure.control.nodes=3, has several")
         return self._nodes
 
     # Time.
@@ -444,7 +454,8 @@ class Tenure:
         self._nodes = Nodes(config, self._ports, list(map(partial(partial, self._make_control), self._faults)), lines)
         await self._nodes.start()
         self._ports = self._nodes.ports
-        self._bootstrap = ",".join(f"{HOST}:{port}" for port in self._ports)
+        self._bootstrap = ",".join(node.address for node in self._nodes.states)
+        self.history.owner = self._nodes.owner
         self._events.start(self.history.write, self._has_client)
 
     def _make_control(self, faults: Faults, config: Config, opened: OpenStore, share: Share | None = None) -> Control:

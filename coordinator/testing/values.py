@@ -30,6 +30,14 @@ NODE = Node(0, Address("127.0.0.1", 0))
 TopicPartition = tuple[str, int]
 
 
+class NodeState(NamedTuple):
+    """A node. address: HOST:PORT, as clients get it."""
+
+    id: int
+    address: str
+    is_running: bool
+
+
 class Look(NamedTuple):
     """A group at one moment. mark: the number of events so far, of all groups (`Group.mark`)."""
 

@@ -14,7 +14,8 @@ as it is.
     fencing          member_fenced, with `kind`
     pending          member_pending: `outcome` is joined, left, lapsed, forgotten (the coordinator started anew), or
                      null while the id is unused
-    loaded           group_loaded: the coordinator read the group from its log, at its start or because a write failed
+    loaded           group_loaded: the coordinator read the group from its log, at its start, because a write failed, or
+                     because another node became the coordinator: then it has `node` and `former_node`
     gap              events_dropped
     deleted          group_deleted
 
@@ -45,6 +46,7 @@ class Timeline:
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.entries: list[Entry] = []
+        self._node: int | None = None
         self._open: Entry | None = None
         self._pending: dict[str, Entry] = {}
         self._replaced: dict[str, Entry] = {}
@@ -63,6 +65,7 @@ class Timeline:
             add = getattr(self, f"_{event['type']}", None)
             if add is not None:
                 add(event)
+            self._node = event["node"]
 
     def _enter(self, kind: str, event: RebalanceEvent, **fields: Any) -> Entry:
         said = {name: value for name, value in event.items() if name not in COMMON}
@@ -93,7 +96,8 @@ class Timeline:
             self._open = None
         while self._pending:
             self._pending.popitem()[1]["outcome"] = "forgotten"
-        self._enter("loaded", event)
+        is_moved = self._node is not None and self._node != event["node"]
+        self._enter("loaded", event, **({"node": event["node"], "former_node": self._node} if is_moved else {}))
 
     def _rebalance_started(self, event: RebalanceEvent) -> None:
         if self._open is not None:

@@ -234,7 +234,11 @@ def _costs(entry: Entry) -> str:
 
 
 def _loaded_text(entry: Entry) -> str:
-    if not entry.get("write_failed"):
+    if "former_node" in entry:
+        begin = (
+            f"node {entry['node']} became the coordinator in place of node {entry['former_node']}: it loaded the group"
+        )
+    elif not entry.get("write_failed"):
         begin = "the coordinator started anew: the group was loaded"
     elif entry.get("state") == "Dead":
         return "a write failed: the group is gone, because its log has nothing of it"

@@ -206,6 +206,16 @@ def test_a_load_ends_what_was_under_way() -> None:
     assert [entry.get("outcome") for entry in timeline.entries] == ["forgotten", "interrupted", None, "completed"]
 
 
+def test_a_load_at_another_node_names_both() -> None:
+    """It is a load at a start if the node is the same, or if nothing tells which one it was."""
+    timeline = Timeline("g").add_all([event("group_loaded", 1, node=1), event("group_loaded", 2, node=1)])
+    timeline.add(event("member_joined", 3, node=4))
+    timeline.add(event("group_loaded", 4, node=2))
+    assert [(entry.get("former_node"), entry.get("node")) for entry in timeline.entries] == [(None, None)] * 2 + [
+        (4, 2)
+    ]
+
+
 def test_a_load_after_a_failed_write_ends_what_was_open() -> None:
     """Its outcome is "unloaded", or "unknown" if the log has a later generation."""
     timeline = Timeline("g").add_all([started(10, cause("a"))])

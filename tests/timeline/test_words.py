@@ -224,6 +224,10 @@ def test_how_long_a_rebalance_took_and_for_what(other: dict[str, Any], words: st
             "the coordinator started anew: the group was loaded with 2 members in generation 15",
         ),
         (
+            {"type": "loaded", "generation": 15, "members": 2, "write_failed": False, "node": 2, "former_node": 0},
+            "node 2 became the coordinator in place of node 0: it loaded the group with 2 members in generation 15",
+        ),
+        (
             {"type": "loaded", "generation": 0, "members": 0, "state": "Dead", "write_failed": True},
             "a write failed: the group is gone, because its log has nothing of it",
         ),
@@ -231,7 +235,7 @@ def test_how_long_a_rebalance_took_and_for_what(other: dict[str, Any], words: st
     ],
 )
 def test_a_load_says_why(entry: dict[str, Any], words: str) -> None:
-    """The reason is a new start of the coordinator, or a failed write."""
+    """The reason is a new start of the coordinator, another coordinator, or a failed write."""
     assert list(entry_lines(entry)) == [words]
 
 

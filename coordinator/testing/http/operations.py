@@ -53,7 +53,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 LOOK, CREW, CLOCK, FAULTS = ref("Look"), ref("Crew"), ref("Clock"), list_of(ref("Fault"))
 NOTHING: Schema = {"type": "object", "properties": {}}
-PARAMETERS: dict[str, Schema] = {"group_id": TEXT, "crew_id": NUMBER, "fault_id": NUMBER}
+PARAMETERS: dict[str, Schema] = {"group_id": TEXT, "crew_id": NUMBER, "fault_id": NUMBER, "node_id": NUMBER}
 
 
 class Desk:
@@ -153,6 +153,7 @@ def state(desk: Desk) -> Any:
         "version": version("tenure"),
         "is_running": tenure.is_running,
         "bootstrap_servers": tenure.bootstrap_servers,
+        "nodes": [node._asdict() for node in tenure.nodes],
         "data_dir": None if tenure.data_dir is None else str(tenure.data_dir),
     }
 
@@ -191,8 +192,22 @@ def start(desk: Desk) -> Any:
 
 @operation("POST", "/v1/wait-until-killed", ref("State"), timeout=TIMEOUT)
 def wait_until_killed(desk: Desk, timeout: float | None = None) -> Any:
-    """Wait until a planned fault has killed the server."""
+    """Wait until a planned fault has killed the server, or a node."""
     desk.tenure.wait_until_killed(timeout)
+    return state(desk)
+
+
+@operation("POST", "/v1/nodes/{node_id}/kill", ref("State"))
+def kill_node(desk: Desk, node_id: int) -> Any:
+    """End one of several nodes as if it were a process that is killed; the others take over."""
+    desk.tenure.kill_node(node_id)
+    return state(desk)
+
+
+@operation("POST", "/v1/nodes/{node_id}/start", ref("State"))
+def start_node(desk: Desk, node_id: int) -> Any:
+    """Start a node that was killed, at its port."""
+    desk.tenure.start_node(node_id)
     return state(desk)
 
 
@@ -346,6 +361,19 @@ def hear(desk: Desk, group_id: str, member: str) -> Any:
 def fill(desk: Desk, group_id: str, count: int, **options: Any) -> Any:
     """Let members without clients join; answers before they have joined."""
     return desk.keep_crew(group_id, desk.tenure.group(group_id).fill(count, **options))
+
+
+@operation("GET", f"{GROUP}/coordinator", ref("Coordinator"))
+def coordinator(desk: Desk, group_id: str) -> Any:
+    """The node that coordinates a group, whether the group exists or not."""
+    return {"group_id": group_id, "node": desk.tenure.coordinator_of(group_id)}
+
+
+@operation("POST", f"{GROUP}/move", ref("Coordinator"), to=COUNT)
+def move(desk: Desk, group_id: str, to: int) -> Any:
+    """Make another node the coordinator of a group, and of all groups in the same partition."""
+    desk.tenure.move(group_id, to)
+    return coordinator(desk, group_id)
 
 
 @operation("GET", GROUP, LOOK)

@@ -43,7 +43,7 @@ THREADS_MAX = 64
 BODY_BYTES_MAX = 1_048_576
 """The largest body of a request; the assignments of 1,000 members fit in."""
 
-CONVERTERS = {"group_id": "path", "crew_id": "int", "fault_id": "int"}
+CONVERTERS = {"group_id": "path", "crew_id": "int", "fault_id": "int", "node_id": "int"}
 """How Starlette reads a parameter of a path. A group id may have slashes."""
 
 CAN_NOT_BE = (AssertionError, NotSeated, NotRunning, StartFailed, Refused, RuntimeError, CancelledError)

@@ -38,13 +38,14 @@ if TYPE_CHECKING:
 
     from coordinator.config import Config
 
-    OnReady = Callable[[Sequence[tuple[str, int]], tuple[str, int]], None]
+    OnReady = Callable[[Sequence[tuple[str, int]], Sequence[int], tuple[str, int]], None]
 
 
 def run(config: Config, warnings: Sequence[str], on_ready: OnReady) -> None:
     """Serve until a signal comes. Raises StartFailed.
 
-    on_ready: called with the addresses of all listeners and that of the control when requests are accepted.
+    on_ready: called with the addresses of all listeners, the ids of all nodes, and the address of the control, when
+    requests are accepted.
     """
     allow_files()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -56,7 +57,7 @@ def tenure_of(config: Config) -> Tenure:
     data_dir = config.log_dirs if is_on_disk(config) else None
     kit = DEFAULTS if is_on_disk(config) else DEFAULTS | IN_MEMORY
     unset = {name: text for name, text in kit.items() if name not in config.stated}
-    return Tenure(config=with_values(config, unset), data_dir=data_dir, log=sys.stderr)
+    return Tenure(config=with_values(config, unset), data_dir=data_dir, nodes=config.control_nodes, log=sys.stderr)
 
 
 def is_on_disk(config: Config) -> bool:
@@ -82,7 +83,7 @@ async def _serve(config: Config, warnings: Sequence[str], on_ready: OnReady) -> 
     try:
         await to_thread.run_sync(tenure.start)
         await web.start(listening, routes(tenure))
-        on_ready(tenure.addresses, listening.getsockname()[:2])
+        on_ready(tenure.addresses, [node.id for node in tenure.nodes], listening.getsockname()[:2])
         await ended.wait()
     finally:
         # The first stop ends all waits of operations. The second one ends a server that an operation started meanwhile.

@@ -41,10 +41,12 @@ SCHEMAS: dict[str, Schema] = {
         {
             "version": TEXT,
             "is_running": FLAG,
-            "bootstrap_servers": {**TEXT, "description": "HOST:PORT for clients"},
+            "bootstrap_servers": {**TEXT, "description": "HOST:PORT for clients, of all nodes with commas"},
+            "nodes": list_of(object_of({"id": NUMBER, "address": TEXT, "is_running": FLAG})),
             "data_dir": {**or_null(TEXT), "description": "null: groups are in memory, and nothing can be killed"},
         }
     ),
+    "Coordinator": object_of({"group_id": TEXT, "node": {**NUMBER, "description": "its id"}}),
     "Topic": object_of({"name": TEXT, "partitions": NUMBER}),
     "Requests": object_of(
         {

@@ -112,6 +112,13 @@ def on_disk(tmp_path: Path) -> Iterator[Control]:
         yield made
 
 
+@pytest.fixture
+def several() -> Iterator[Control]:
+    """Yield a control of three nodes."""
+    with controlling("tenure.control.nodes=3") as made:
+        yield made
+
+
 Fill = Callable[..., int]
 
 

@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import Any
 from urllib.parse import urlencode
 
+import pytest
 from jsonschema import Draft202012Validator
 
 from coordinator.testing.http.openapi import document
@@ -70,7 +71,17 @@ WALK: list[tuple[str, str, dict[str, Any]]] = [
     ("GET", "/v1/log", {}),
     ("GET", "/openapi.json", {}),
 ]
-"""Each operation at least once, in an order in which all of them can be done. Every answer has status 200."""
+"""Each operation of a single server at least once, in an order in which all can be done. Every status is 200."""
+
+WALK_OF_NODES: list[tuple[str, str, dict[str, Any]]] = [
+    ("GET", "/v1", {}),
+    ("GET", f"{G}/coordinator", {}),
+    ("POST", f"{G}/move", {"to": 2}),
+    ("POST", "/v1/nodes/{node_id}/kill", {}),
+    ("POST", "/v1/nodes/{node_id}/start", {}),
+    ("POST", f"{G}/move", {"to": 2}),
+]
+"""The same of several nodes."""
 
 
 def check(value: Any, schema: dict[str, Any]) -> None:
@@ -81,7 +92,7 @@ def check(value: Any, schema: dict[str, Any]) -> None:
 
 def walker(control: Control) -> Callable[[str, str, dict[str, Any]], tuple[int, Any]]:
     """Return a function that sends a request, with the ids of the crew and of the fault that came last."""
-    last = {"group_id": "g%2F1", "crew_id": "0", "fault_id": "0"}
+    last = {"group_id": "g%2F1", "crew_id": "0", "fault_id": "0", "node_id": "2"}
 
     def walk(method: str, path: str, fields: dict[str, Any]) -> tuple[int, Any]:
         target = path.format(**last)
@@ -98,13 +109,16 @@ def walker(control: Control) -> Callable[[str, str, dict[str, Any]], tuple[int, 
     return walk
 
 
-def test_every_operation_answers_as_described(on_disk: Control) -> None:
+@pytest.mark.parametrize(("server", "steps"), [("on_disk", WALK), ("several", WALK_OF_NODES)])
+def test_every_operation_answers_as_described(
+    server: str, steps: list[tuple[str, str, dict[str, Any]]], request: pytest.FixtureRequest
+) -> None:
     """The fields of each request and the answer to it are those of the document, and no others."""
-    assert {(method, path) for method, path, _ in WALK} == {
+    assert {(method, path) for method, path, _ in [*WALK, *WALK_OF_NODES]} == {
         (method.upper(), path) for path, methods in DOCUMENT["paths"].items() for method in methods
     }
-    walk = walker(on_disk)
-    for method, path, fields in WALK:
+    walk = walker(request.getfixturevalue(server))
+    for method, path, fields in steps:
         described = DOCUMENT["paths"][path][method.lower()]
         named = {each["name"] for each in described.get("parameters", []) if each["in"] == "query"}
         if method == "POST" and "requestBody" in described:

@@ -200,10 +200,53 @@ def test_members_are_named_by_crew_and_index(control: Control, fill: Fill) -> No
 @pytest.mark.parametrize("each", OPERATIONS, ids=lambda each: f"{each.method} {each.path}")
 def test_an_operation_takes_no_unknown_field(control: Control, each: object) -> None:
     """A misspelled field is an error for each operation, never ignored."""
-    path = each.path.format(group_id="g", crew_id=1, fault_id=1)  # type: ignore[attr-defined]
+    path = each.path.format(group_id="g", crew_id=1, fault_id=1, node_id=1)  # type: ignore[attr-defined]
     if each.has_body:  # type: ignore[attr-defined]
         status, body = control.ask("POST", path, {"misspelled": 1})
     else:
         status, body = control.ask(each.method, f"{path}?misspelled=1")  # type: ignore[attr-defined]
     assert status == 400
     assert body["error"].startswith("there is no field 'misspelled'")
+
+
+def test_a_coordinator_moves_and_its_node_dies(several: Control) -> None:
+    """A stable group moves without a rebalance, survives its node, and its history says who coordinates it."""
+    crew = several.post("/v1/groups/workers/fill", count=3, topics=["t"], heartbeat_interval_ms=50)["id"]
+    several.post("/v1/groups/workers/wait", state="Stable", members=3)
+    several.post(f"/v1/crews/{crew}/wait-until-seated")
+    mark = several.post("/v1/groups/workers/assert/at-rest")["mark"]
+    first = several.get("/v1/groups/workers/coordinator")["node"]
+    second, third = sorted({0, 1, 2} - {first})
+    assert several.post("/v1/groups/workers/move", to=second) == {"group_id": "workers", "node": second}
+    state = several.post(f"/v1/nodes/{second}/kill")
+    assert [node["is_running"] for node in state["nodes"]] == [node != second for node in range(3)]
+    assert state["bootstrap_servers"] == ",".join(node["address"] for node in state["nodes"])
+    taker = several.get("/v1/groups/workers/coordinator")["node"]
+    assert taker in {first, third}
+    assert all(node["is_running"] for node in several.post(f"/v1/nodes/{second}/start")["nodes"])
+    several.post("/v1/groups/workers/assert/no-rebalance", since=mark)
+    loads = several.get("/v1/groups/workers/timeline?type=loaded")
+    assert [(entry["former_node"], entry["node"]) for entry in loads] == [(first, second), (second, taker)]
+
+
+def test_what_nodes_can_not_do_is_said(several: Control, control: Control) -> None:
+    """A node that isn't there, or doesn't run; a server that is alone; a kill of all."""
+    assert several.refused("/v1/groups/g/move", to=3) == (400, "there is no node 3; there are 0, 1, 2")
+    several.post("/v1/nodes/1/kill")
+    assert several.refused("/v1/groups/g/move", to=1) == (400, "node 1 doesn't run")
+    assert several.refused("/v1/nodes/2/start") == (400, "node 2 runs")
+    alone = "there is one node: Tenure(nodes=3), or tenure.control.nodes=3, has several"
+    assert control.refused("/v1/groups/g/move", to=0) == (400, alone)
+    assert several.refused("/v1/kill") == (400, "there are several nodes, all in memory: kill_node() ends one of them")
+
+
+def test_a_planned_kill_ends_the_node_that_met_it(several: Control) -> None:
+    """The wait for it ends, and the group is at another node."""
+    first = several.get("/v1/groups/workers/coordinator")["node"]
+    several.post("/v1/faults", action="kill", apis=["SyncGroup"], group="workers")
+    several.post("/v1/groups/workers/fill", count=1, topics=["t"])
+    state = several.post("/v1/wait-until-killed")
+    assert [node["is_running"] for node in state["nodes"]] == [node != first for node in range(3)]
+    several.post("/v1/groups/workers/wait", state="Stable", members=1)
+    assert several.get("/v1/groups/workers/coordinator")["node"] != first
+    assert all(node["is_running"] for node in several.post("/v1/reset")["nodes"])

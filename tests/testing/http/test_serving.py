@@ -46,6 +46,8 @@ class Served:
         found = READY_LINE.fullmatch(process.stdout.readline().rstrip("\n"))
         assert found is not None
         self.data = found["data"]
+        self.listen = found["listen"]
+        self.nodes = [int(node) for node in found["node"].split(",")]
         self.control = found["control"]
 
     def ask(self, method: str, path: str, **fields: Any) -> Any:
@@ -91,6 +93,15 @@ def test_it_keeps_groups_in_memory_and_ends_on_a_signal(tmp_path: Path, number: 
         assert (served.process.returncode, rest) == (0, "")
     assert [path.name for path in tmp_path.iterdir()] == ["log"]
     assert "num.io.threads" in (tmp_path / "log").read_text()
+
+
+def test_several_nodes_are_in_the_ready_line(tmp_path: Path) -> None:
+    """The line has the address and the id of each node, and the control the same."""
+    with serving(tmp_path, "--set", "tenure.control.nodes=3") as served:
+        nodes = served.ask("GET", "/v1")["nodes"]
+        assert [node["id"] for node in nodes] == served.nodes == [0, 1, 2]
+        assert ",".join(node["address"] for node in nodes) == served.listen
+        assert served.data == "(memory)"
 
 
 def test_a_folder_outlives_it_and_belongs_to_tests(tmp_path: Path) -> None:
