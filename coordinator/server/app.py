@@ -17,6 +17,7 @@ import asyncio
 import errno
 import socket
 import sys
+from base64 import b64encode
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -35,7 +36,16 @@ from coordinator.server.nodes.broker_settings import Changes, changed_config, ch
 from coordinator.server.nodes.discovery import Discovery, NodeAddresses, node_addresses
 from coordinator.server.nodes.events_topic import into_topic
 from coordinator.server.nodes.topic_data import TopicData
-from coordinator.server.nodes.topics import BROKERS, ENTRIES, QUOTAS, Topics, changed
+from coordinator.server.nodes.topics import (
+    BROKERS,
+    CREDENTIALS,
+    ENTRIES,
+    QUOTAS,
+    Altered,
+    Change,
+    Topics,
+    changed,
+)
 from coordinator.server.runtime.pace import Pace
 from coordinator.server.runtime.runtime import Runtime
 from coordinator.server.telemetry.event_queue import Events
@@ -54,11 +64,12 @@ if TYPE_CHECKING:
     from coordinator.log.store import OpenStore, Store
     from coordinator.log.topics.list import Topic
     from coordinator.security.sasl.offer import Offer
+    from coordinator.security.sasl.scram import Credential
     from coordinator.server.clock import Clock
     from coordinator.server.faults.faults import Faults
     from coordinator.server.http.in_process import InProcess
     from coordinator.server.http.site import Site
-    from coordinator.server.nodes.topics import Change, ChangeDone
+    from coordinator.server.nodes.topics import ChangeDone
     from coordinator.server.telemetry.statsd import Statsd
     from coordinator.server.wire.authentication import Door
 
@@ -92,6 +103,11 @@ SERVED_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT")
 """Of config.SECURITY_PROTOCOLS, those that a listener is served with. Another one prevents the start: it must not be
 open to everybody.
 """
+
+NONCE_BYTES = 18
+"""Chance in a nonce of SCRAM, for which no client can have kept an answer."""
+
+FindCredential = Callable[[str, str], "tuple[Credential, bool]"]
 
 Bound = list[tuple[Listener, socket.socket]]
 """Bound sockets, each with its listener."""
@@ -251,11 +267,20 @@ class Server:
 
     def _door(self, clock: Clock) -> Door | None:
         """Where clients authenticate; None without a listener that asks for it. Raises ConfigError."""
-        offers = offers_of(self._config)
-        if not offers:
+        if not any(
+            self._config.security_protocol(each.name) in SASL_PROTOCOLS for each in served_listeners(self._config)
+        ):
             return None
-        from coordinator.server.wire.authentication import Door  # noqa: PLC0415 - a server without SASL needs none
+        # A server without SASL doesn't import these.
+        from coordinator.security.credentials import DECOY_KEY, DECOY_KEY_BYTES, Users  # noqa: PLC0415
+        from coordinator.server.wire.authentication import Door  # noqa: PLC0415
 
+        secret = urandom(DECOY_KEY_BYTES)
+        if DECOY_KEY not in self._topics.entry(CREDENTIALS).configs:
+            kept = Altered(CREDENTIALS.topic_id, configs={DECOY_KEY: b64encode(secret).decode()})
+            self._topics.change(Change(altered=[kept]), lambda _: None)
+        users = Users(lambda: self._topics.entry(CREDENTIALS).configs, secret)
+        offers = offers_of(self._config, users.find)
         delay_ms = self._config.connection_failed_authentication_delay_ms
         return Door(offers, self._api, clock, Sparing(self._lines, clock), delay_ms)
 
@@ -486,7 +511,7 @@ def bind_all(config: Config) -> Bound:
         if protocol not in SERVED_PROTOCOLS:
             served = ", ".join(SERVED_PROTOCOLS)
             raise StartFailed(f"listeners: {listener.name} asks for {protocol}, this server serves only {served}")
-    offers_of(config)  # what is wrong with them prevents the start, also before workers are there
+    offers_of(config, _nobody)  # what is wrong with them prevents the start, also before workers are there
     bound: Bound = []
     for listener in (*served_listeners(config), *config.http):
         try:
@@ -499,15 +524,20 @@ def bind_all(config: Config) -> Bound:
     return bound
 
 
-def offers_of(config: Config) -> dict[str, Offer]:
-    """The mechanisms of each listener with SASL, by its name. Raises ConfigError."""
+def offers_of(config: Config, find: FindCredential) -> dict[str, Offer]:
+    """The mechanisms of each listener with SASL, by its name. find: see Parts. Raises ConfigError."""
     offers: dict[str, Offer] = {}
     for listener in served_listeners(config):
         if config.security_protocol(listener.name) in SASL_PROTOCOLS:
-            from coordinator.security.sasl.offer import offer  # noqa: PLC0415 - a server without SASL needs none
+            from coordinator.security.sasl.offer import Parts, offer  # noqa: PLC0415 - a server without SASL needs none
 
-            offers[listener.name] = offer(config, listener.name)
+            offers[listener.name] = offer(config, listener.name, Parts(find, lambda: urandom(NONCE_BYTES).hex()))
     return offers
+
+
+def _nobody(mechanism: str, user: str) -> tuple[Credential, bool]:
+    """Find no credential: the settings are looked at before there is a store."""
+    raise AssertionError((mechanism, user))
 
 
 def addresses_of(bound: Bound) -> dict[str, tuple[str, int]]:

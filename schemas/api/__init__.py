@@ -54,6 +54,8 @@ API_KEYS = {
     "OffsetDelete": 47,
     "DescribeClientQuotas": 48,
     "AlterClientQuotas": 49,
+    "DescribeUserScramCredentials": 50,
+    "AlterUserScramCredentials": 51,
     "DescribeCluster": 60,
 }
 """The key of each API that has a file here, by its name."""

@@ -1,7 +1,7 @@
 """What a listener offers: its SASL mechanisms, with the users of each and the longest time of a session.
 
-`sasl.enabled.mechanisms` names them. Tenure serves PLAIN, whose users are in `sasl.jaas.config`. Other names of Kafka's
-are passed over as long as one is left that is served.
+`sasl.enabled.mechanisms` names them. The users of PLAIN are in `sasl.jaas.config`, those of SCRAM in `Users`. GSSAPI,
+which isn't served, is passed over as long as another one is left.
 
 House rule: a fault in the settings is a ConfigError that names the setting and no value: it may hold a password.
 """
@@ -9,17 +9,20 @@ House rule: a fault in the settings is a ConfigError that names the setting and 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.config import LISTENER_NAME, ConfigError
 from coordinator.security import jaas
-from coordinator.security.sasl import plain
+from coordinator.security.sasl.plain import NAME as PLAIN
+from coordinator.security.sasl.plain import Plain
+from coordinator.security.sasl.scram import DIGESTS, Credential, Scram
 
 if TYPE_CHECKING:
-    from coordinator.config import Config
+    from coordinator.config import Config, ListenerConfig
     from coordinator.security.sasl import Mechanism
 
-ORDER = {plain.NAME: 0, "GSSAPI": 3}
+ORDER = {PLAIN: 0, "SCRAM-SHA-512": 0, "GSSAPI": 3, "SCRAM-SHA-256": 6}
 """Kafka's mechanisms, each with its place in a handshake's list: there they have the order of a HashSet of Java. Two of
 one place keep the order of the setting.
 """
@@ -39,7 +42,24 @@ class Offer(NamedTuple):
     frame_max_bytes: Mapping[str, int]
 
 
-def offer(config: Config, listener: str) -> Offer:
+class Parts(NamedTuple):
+    """What a server adds to its settings.
+
+    find: the credential of a SCRAM user by mechanism and name, and whether there is such a user; else a decoy. nonce:
+    makes a nonce of SCRAM.
+    """
+
+    find: Callable[[str, str], tuple[Credential, bool]]
+    nonce: Callable[[], str]
+
+
+FRAME_MAX_BYTES = 8 * 1024
+"""The largest frame of a client that hasn't authenticated, even if sasl.server.max.receive.size allows more: any
+stranger can have the server hold so much for each connection. Names and passwords have some hundred bytes.
+"""
+
+
+def offer(config: Config, listener: str, parts: Parts) -> Offer:
     """The offer of a listener with SASL. Raises ConfigError."""
     settings = config.of_listener(listener)
     where = f"{LISTENER_NAME}{listener.lower()}."
@@ -55,28 +75,34 @@ def offer(config: Config, listener: str) -> Offer:
         )
     return Offer(
         tuple(names),
-        {name: MAKERS[name](config, listener, where) for name in names},
+        {name: MAKERS[name](name, config.of_listener(listener, name), where, parts) for name in names},
         {name: config.of_listener(listener, name).connections_max_reauth_ms for name in names},
         {name: min(settings.sasl_server_max_receive_size, FRAME_MAX_BYTES) for name in ("", *names)},
     )
 
 
-FRAME_MAX_BYTES = 8 * 1024
-"""The largest frame of a client that hasn't authenticated, even if sasl.server.max.receive.size allows more: any
-stranger can have the server hold so much for each connection. Names and passwords have some hundred bytes.
-"""
+def _plain(name: str, settings: ListenerConfig, where: str, _: Parts) -> Mechanism:
+    setting = f"{where}{name.lower()}.sasl.jaas.config"
+    if not settings.sasl_jaas_config:
+        raise ConfigError(f"{setting}: the users of {name} are missing")
+    return Plain(_users(name, settings.sasl_jaas_config, setting))
 
 
-def _plain(config: Config, listener: str, where: str) -> Mechanism:
-    name = f"{where}{plain.NAME.lower()}.sasl.jaas.config"
-    text = config.of_listener(listener, plain.NAME).sasl_jaas_config
-    if not text:
-        raise ConfigError(f"{name}: the users of {plain.NAME} are missing")
+def _scram(name: str, settings: ListenerConfig, where: str, parts: Parts) -> Mechanism:
+    if settings.sasl_jaas_config:  # Kafka needs it, although it has no users
+        _users(name, settings.sasl_jaas_config, f"{where}{name.lower()}.sasl.jaas.config")
+    return Scram(name, partial(parts.find, name), parts.nonce)
+
+
+def _users(name: str, text: str, setting: str) -> Mapping[str, str]:
     try:
-        return plain.Plain(jaas.users(text, plain.NAME))
+        return jaas.users(text, name)
     except ValueError as error:
-        raise ConfigError(f"{name}: {error}") from None
+        raise ConfigError(f"{setting}: {error}") from None
 
 
-MAKERS: dict[str, Callable[[Config, str, str], Mechanism]] = {plain.NAME: _plain}
+MAKERS: Mapping[str, Callable[[str, ListenerConfig, str, Parts], Mechanism]] = {
+    PLAIN: _plain,
+    **dict.fromkeys(DIGESTS, _scram),
+}
 """What makes each mechanism that is served."""

@@ -4,10 +4,9 @@
     client-final   c=biws,r=NONCE+OURS,p=PROOF  ->  v=SIGNATURE
 
 The server keeps keys, no password, so that it pays a few HMACs for a login, however many iterations the client pays. An
-unknown user gets a salt that is made of its name and a secret: the same one each time, as a known user's. It fails with
-the last message, as a wrong password does.
+unknown user gets a made-up salt, and fails with the last message, as a wrong password does.
 
-House rule: the server's nonce and the secret are handed in. No key in an exception or a `repr`.
+House rule: the server's nonce is handed in. No key in an exception or a `repr`.
 """
 
 from __future__ import annotations
@@ -34,7 +33,6 @@ ITERATIONS_MIN, ITERATIONS_MAX = 4_096, 16_384
 TOKEN_MAX = 4_096
 """Bytes of a client's message."""
 
-SALT_BYTES = 16
 FIRST = re.compile(r"(n|y),(?:a=([^,]*))?,n=([^,]*),r=([!-+\--~]+)((?:,[a-zA-Z]=[^,]*)*)")
 FINAL = re.compile(r"c=([A-Za-z0-9+/=]+),r=([!-+\--~]+)((?:,[a-zA-Z]=[^,]*)*),p=([A-Za-z0-9+/=]+)")
 
@@ -77,29 +75,27 @@ def prepared(text: str) -> str:
     return found
 
 
-class Scram:
-    """One mechanism. find: the credential of a user. nonce: makes printable ASCII without commas. secret: of salts."""
+def decoy(mechanism: str, salt: bytes, iterations: int) -> Credential:
+    """A credential that no password fits."""
+    keys = bytes(new(DIGESTS[mechanism]).digest_size)
+    return Credential(salt, keys, keys, iterations)
 
-    def __init__(
-        self, name: str, find: Callable[[str], Credential | None], nonce: Callable[[], str], secret: bytes
-    ) -> None:
+
+class Scram:
+    """One mechanism.
+
+    find: the credential of a user, and whether there is such a user; else a decoy. nonce: makes printable ASCII without
+    commas.
+    """
+
+    def __init__(self, name: str, find: Callable[[str], tuple[Credential, bool]], nonce: Callable[[], str]) -> None:
         self.digest = DIGESTS[name]
-        self._find = find
+        self.find = find
         self.nonce = nonce
-        self._secret = secret
 
     def begin(self) -> ScramExchange:
         """See Mechanism."""
         return ScramExchange(self)
-
-    def find(self, user: str) -> tuple[Credential, bool]:
-        """The credential of a user, and whether there is one; else a made-up one that no password fits."""
-        made_up = hmac.digest(self._secret, user.encode(), "sha256")[:SALT_BYTES]
-        found = self._find(user)
-        if found is not None:
-            return found, True
-        keys = bytes(new(self.digest).digest_size)
-        return Credential(made_up, keys, keys, ITERATIONS_MIN), False
 
 
 class State(Enum):

@@ -73,6 +73,10 @@ PLACES = {
     "AlterReplicaLogDirs": (
         Place("topics", "results", {"name": "topic_name"}, Place("partitions", "partitions", {"": "partition_index"})),
     ),
+    "AlterUserScramCredentials": (
+        Place("deletions", "results", {"name": "user"}),
+        Place("upsertions", "results", {"name": "user"}),
+    ),
     "CreatePartitions": (Place("topics", "results", NAME),),
     "DeleteGroups": (Place("groups_names", "results", {"": "group_id"}),),
     "ElectLeaders": (

@@ -190,7 +190,7 @@ def _addressed(services: Services, call: Call) -> Config:
         advertised = [Listener(each.name, node.host, node.port) for each, node in zip(listeners, nodes, strict=True)]
         config = replace(config, advertised_listeners=tuple(advertised))
     if "listener.security.protocol.map" not in config.stated:
-        protocols = tuple((listener.name, "PLAINTEXT") for listener in listeners)
+        protocols = tuple((each.name, config.security_protocol(each.name)) for each in listeners)
         config = replace(config, listener_security_protocol_map=protocols)
     return config
 

@@ -131,6 +131,8 @@ HANDLERS = {
     API_KEYS["OffsetDelete"]: "requests.groups.delete_offsets",
     API_KEYS["DescribeClientQuotas"]: "requests.quotas.describe_client_quotas",
     API_KEYS["AlterClientQuotas"]: "requests.quotas.alter_client_quotas",
+    API_KEYS["DescribeUserScramCredentials"]: "requests.credentials.describe_user_scram_credentials",
+    API_KEYS["AlterUserScramCredentials"]: "requests.credentials.alter_user_scram_credentials",
     API_KEYS["DescribeCluster"]: "requests.topics.describe_cluster",
 }
 """The handler of each API key: a function in a module of the server, which the first such request imports."""

@@ -238,7 +238,8 @@ class Authentication:
         body = SaslHandshakeResponse(mechanisms=list(self._offer.names))
         if mechanism not in self._offer.mechanisms:
             body.error_code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
-            raise _Ending("it asks for a mechanism that this listener has not", _encoded(header, body))
+            answer = b"" if self._principal else _encoded(header, body)  # Kafka answers the first time only
+            raise _Ending("it asks for a mechanism that this listener has not", answer)
         self._bare = header.api_version == 0
         self._stage = Stage.TOKENS
         self._exchange = None
@@ -263,7 +264,7 @@ class Authentication:
             body = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=told)
             raise _Ending(str(refused), _encoded(header, body)) from None
         lifetime_ms = 0 if step.user is None else self._authenticated(step.user, step.ends_at_ms)
-        body = SaslAuthenticateResponse(error_message=None, auth_bytes=step.answer, session_lifetime_ms=lifetime_ms)
+        body = SaslAuthenticateResponse(auth_bytes=step.answer, session_lifetime_ms=lifetime_ms)
         return _encoded(header, body)
 
     def _bare_token(self, frame: bytes) -> bytes:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from coordinator.config import ConfigError, load
-from coordinator.security.sasl.offer import FRAME_MAX_BYTES, offer
+from coordinator.security.sasl.offer import FRAME_MAX_BYTES, Parts, offer
+from coordinator.security.sasl.scram import Credential, decoy
 
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret";'
 USERS = f"listener.name.sasl.plain.sasl.jaas.config={JAAS}"
@@ -13,9 +14,15 @@ USERS = f"listener.name.sasl.plain.sasl.jaas.config={JAAS}"
 
 def offered(*settings: str) -> object:
     """What the listener SASL offers."""
-    return offer(load(sets=["listeners=SASL_PLAINTEXT://:0,SASL://:0", PROTOCOLS, *settings])[0], "SASL")
+    return offer(load(sets=["listeners=SASL://:0", PROTOCOLS, *settings])[0], "SASL", PARTS)
 
 
+def nobody(mechanism: str, user: str) -> tuple[Credential, bool]:
+    """Find no SCRAM user."""
+    return decoy(mechanism, user.encode(), 4_096), False
+
+
+PARTS = Parts(nobody, lambda: "nonce")
 PROTOCOLS = "listener.security.protocol.map=SASL:SASL_PLAINTEXT"
 
 
@@ -32,17 +39,35 @@ def test_a_listener_has_its_own_settings() -> None:
             "listener.name.sasl.sasl.server.max.receive.size=100",
         ]
     )
-    found = offer(config, "SASL")
+    found = offer(config, "SASL", PARTS)
     assert found.names == ("PLAIN",)
     assert found.session_max_ms == {"PLAIN": 7}
     assert set(found.frame_max_bytes.values()) == {100}
     assert found.mechanisms["PLAIN"].begin().step(b"\0alice\0secret").user == "alice"
 
 
+def test_mechanisms_stand_in_kafkas_order() -> None:
+    """A handshake lists them in the order of Java's HashSet; SCRAM needs no login module, but takes Kafka's."""
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+    config, _ = load(
+        sets=[
+            "listeners=SASL://:0",
+            PROTOCOLS,
+            USERS,
+            f"listener.name.sasl.scram-sha-256.sasl.jaas.config={module}",
+            "sasl.enabled.mechanisms=SCRAM-SHA-256,SCRAM-SHA-512,PLAIN",
+        ]
+    )
+    found = offer(config, "SASL", PARTS)
+    assert found.names == ("SCRAM-SHA-512", "PLAIN", "SCRAM-SHA-256")
+    answer = found.mechanisms["SCRAM-SHA-256"].begin().step(b"n,,n=alice,r=abc").answer
+    assert answer == b"r=abcnonce,s=YWxpY2U=,i=4096"
+
+
 def test_frames_have_a_limit_of_ours() -> None:
     """Kafka's default for a client that hasn't authenticated is half a megabyte."""
     config, _ = load(sets=["listeners=SASL://:0", PROTOCOLS, USERS, "sasl.enabled.mechanisms=PLAIN"])
-    assert set(offer(config, "SASL").frame_max_bytes.values()) == {FRAME_MAX_BYTES}
+    assert set(offer(config, "SASL", PARTS).frame_max_bytes.values()) == {FRAME_MAX_BYTES}
 
 
 @pytest.mark.parametrize(
@@ -62,6 +87,10 @@ def test_frames_have_a_limit_of_ours() -> None:
         (
             ("sasl.enabled.mechanisms=PLAIN", USERS.replace("plain.PlainLogin", "scram.ScramLogin")),
             "listener.name.sasl.plain.sasl.jaas.config: .*ScramLoginModule is not .*PlainLoginModule",
+        ),
+        (
+            ("sasl.enabled.mechanisms=SCRAM-SHA-512", USERS.replace("plain.sasl", "scram-sha-512.sasl")),
+            "listener.name.sasl.scram-sha-512.sasl.jaas.config: .*PlainLoginModule is not .*ScramLoginModule",
         ),
     ],
 )
