@@ -378,7 +378,11 @@ class ListenerConfig:
     )
     ssl_keystore_type: str = field(
         default="JKS",
-        metadata=_spec("ssl.keystore.type", "PEM or PKCS12. Kafka's default, JKS, is not served."),
+        metadata=_spec(
+            "ssl.keystore.type",
+            "PEM or PKCS12. JKS, Kafka's default, opens PKCS12 files too, as in Java; files of the older kind are not "
+            "served.",
+        ),
     )
     ssl_principal_mapping_rules: str = field(
         default="DEFAULT",
@@ -409,7 +413,11 @@ class ListenerConfig:
     )
     ssl_truststore_type: str = field(
         default="JKS",
-        metadata=_spec("ssl.truststore.type", "PEM or PKCS12. Kafka's default, JKS, is not served."),
+        metadata=_spec(
+            "ssl.truststore.type",
+            "PEM or PKCS12. JKS, Kafka's default, opens PKCS12 files too, as in Java; files of the older kind are not "
+            "served.",
+        ),
     )
 
 

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from coordinator.audit.options import LIMIT_OPTIONS, limits_of
-from coordinator.cli.cluster import DEFAULT_TIMEOUT, cluster
+from coordinator.cli.cluster import CommandConfig, cluster, read_command_config
 from coordinator.cli.exit_codes import ExitCode, fail
 from coordinator.cli.options import whole_number
+from coordinator.client.client import Cluster
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -75,6 +76,7 @@ def command(
     out: Out = None,
     before: Before = None,
     bootstrap_server: Bootstrap = None,
+    command_config: CommandConfig = None,
     follow: Follow = False,
     spark: OnSpark = False,
     master: Master = None,
@@ -99,7 +101,9 @@ def command(
     if master is not None and not is_on_spark:
         raise typer.BadParameter("--master is for --spark, --follow and --bootstrap-server")
     _refuse_unused(context, follow=follow, is_cluster=path is None, is_compared=before is not None)
-    _run(path, bootstrap_server, out, before, limits, follow=follow, is_on_spark=is_on_spark, master=master)
+    security = None if command_config is None else read_command_config(command_config)
+    where = None if bootstrap_server is None else Cluster(bootstrap_server, security)
+    _run(path, where, out, before, limits, follow=follow, is_on_spark=is_on_spark, master=master)
 
 
 def _refuse_unused(context: typer.Context, *, follow: bool, is_cluster: bool, is_compared: bool) -> None:
@@ -110,11 +114,13 @@ def _refuse_unused(context: typer.Context, *, follow: bool, is_cluster: bool, is
         _refuse(context, ("before", "partitions"), "a cluster reports its partitions, and has no earlier log")
     if not is_compared:
         _refuse(context, ("delete_retention_ms",), "it is for --before")
+    if not is_cluster:
+        _refuse(context, ("command_config",), "it is for --bootstrap-server")
 
 
 def _run(
     path: Path | None,
-    bootstrap_server: str | None,
+    where: Cluster | None,
     out: Path | None,
     before: Path | None,
     limits: Limits,
@@ -136,7 +142,7 @@ def _run(
             _follow(path, out, limits, master)
             return
         if is_on_spark:
-            result = _on_spark(path, bootstrap_server, out, options, master)
+            result = _on_spark(path, where, out, options, master)
         else:
             assert path is not None
             folder = path
@@ -170,10 +176,10 @@ def _miss(error: ModuleNotFoundError) -> NoReturn:
 
 
 def _on_spark(
-    path: Path | None, bootstrap_server: str | None, out: Path | None, options: Options, master: str | None
+    path: Path | None, where: Cluster | None, out: Path | None, options: Options, master: str | None
 ) -> AuditResult:
-    if bootstrap_server is not None:
-        with cluster(bootstrap_server, DEFAULT_TIMEOUT) as client:
+    if where is not None:
+        with cluster(where.bootstrap, security=where.security) as client:
             client.nodes()  # fails here as in every other command
     from coordinator.audit.read.logs import look
     from coordinator.audit.spark.job import audit_folder
@@ -184,13 +190,13 @@ def _on_spark(
     if path is not None:
         look(path)
     else:
-        assert bootstrap_server is not None
-        list_partitions(bootstrap_server)
+        assert where is not None
+        list_partitions(where)
     with spark_session(master, kafka=path is None) as session:
         if path is not None:
             return audit_folder(session, path, out, options)
-        assert bootstrap_server is not None
-        return audit_cluster(session, bootstrap_server, out, options)
+        assert where is not None
+        return audit_cluster(session, where, out, options)
 
 
 def _follow(path: Path, out: Path, limits: Limits, master: str | None) -> None:

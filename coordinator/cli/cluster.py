@@ -1,5 +1,8 @@
 """The cluster that an admin command talks to: the options for it, and how a failure ends the command.
 
+`--command-config` names a client properties file, as for Kafka's tools (coordinator.client.properties). A failure of
+TLS or of a login ends a command like an error of the server: another try would end alike.
+
 On a terminal, a line says what a command waits for while no server has answered yet; the answer erases the line.
 
 House rule: each failure between us and a server is one line and an exit code here, never a traceback.
@@ -10,32 +13,45 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 from shutil import get_terminal_size
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coordinator.cli.exit_codes import ExitCode, fail
+from coordinator.cli.exit_codes import ExitCode, fail, warn
 from coordinator.cli.options import seconds
+from coordinator.cli.output import printable
 from coordinator.client.client import TIMEOUT, Client
-from coordinator.client.errors import Refused, Unreachable
+from coordinator.client.errors import Refused, Unauthenticated, Unreachable
 from protocol.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from coordinator.client.security import Security
 
 BootstrapServer = Annotated[
     str,
     typer.Option("--bootstrap-server", metavar="HOST:PORT", help="A server of the cluster, Tenure or Apache Kafka."),
 ]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--command-config",
+        metavar="FILE",
+        help="Client properties for TLS and SASL, as Kafka's tools take them.",
+    ),
+]
 Timeout = Annotated[
-    float,
+    float | None,
     typer.Option(
         "--timeout",
         metavar="SECONDS",
         parser=seconds,
-        help="How long to try before giving up; less for a closed port of this machine.",
+        help=f"How long to try before giving up, {TIMEOUT:g} s if request.timeout.ms says nothing else; less for a "
+        "closed port of this machine.",
     ),
 ]
 DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
-DEFAULT_TIMEOUT = TIMEOUT
 
 
 class WaitLine:
@@ -60,19 +76,45 @@ class WaitLine:
             self._shown = ""
 
 
-@contextmanager
-def cluster(bootstrap_server: str, timeout: float) -> Iterator[Client]:
-    """A client of the cluster for a block; a failure of the client inside the block ends the command."""
-    line = WaitLine(f"tenure: waiting for {bootstrap_server}, up to {timeout:g} s")
+def read_command_config(path: Path) -> Security:
+    """How to connect as the file says; a wrong file ends the command. Ignored keys get a line."""
+    from coordinator.client.properties import PropertiesError, read_file
+    from coordinator.client.security import Security
+
     try:
-        client = Client(bootstrap_server, timeout, on_wait=line.wait)
+        properties = read_file(path)
+        if properties.warning:
+            warn(properties.warning)
+        return Security(properties)
+    except PropertiesError as error:
+        fail(ExitCode.USAGE, f"--command-config: {error}")
+
+
+@contextmanager
+def cluster(
+    bootstrap_server: str,
+    timeout: float | None = None,
+    command_config: Path | None = None,
+    *,
+    security: Security | None = None,
+) -> Iterator[Client]:
+    """A client of the cluster for a block; a failure of the client inside the block ends the command.
+
+    timeout: in seconds; None: as the file `command_config` says, or TIMEOUT. security: in place of the file.
+    """
+    if command_config is not None:
+        security = read_command_config(command_config)
+    seconds = timeout or (security and security.timeout_s) or TIMEOUT
+    line = WaitLine(f"tenure: waiting for {bootstrap_server}, up to {seconds:g} s")
+    try:
+        client = Client(bootstrap_server, seconds, on_wait=line.wait, security=security)
     except ValueError as error:
         fail(ExitCode.USAGE, f"--bootstrap-server: {error}")
     with client:
         try:
             with closing(line):
                 yield client
-        except Refused as error:
-            fail(ExitCode.REFUSED, str(error))
+        except (Refused, Unauthenticated) as error:
+            fail(ExitCode.REFUSED, printable(str(error)))
         except (Unreachable, ProtocolError) as error:
             fail(ExitCode.UNREACHABLE, str(error))

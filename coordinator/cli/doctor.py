@@ -18,8 +18,8 @@ import typer
 
 from coordinator.cli.cluster import (
     DEFAULT_BOOTSTRAP_SERVER,
-    DEFAULT_TIMEOUT,
     BootstrapServer,
+    CommandConfig,
     Timeout,
     cluster,
 )
@@ -66,8 +66,9 @@ def command(
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Look at every group, in place of GROUP.")] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
     output: OutputForm = Output.TABLE,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    timeout: Timeout = None,
 ) -> None:
     """Show what is wrong with a group, and what to do about it.
 
@@ -77,7 +78,7 @@ def command(
     """
     if (group_id is None) != every:
         fail(ExitCode.USAGE, "name a group, `tenure doctor GROUP`, or look at all of them, `tenure doctor --all`")
-    with cluster(bootstrap_server, timeout) as client:
+    with cluster(bootstrap_server, timeout, command_config) as client:
         wanted = [group_id] if group_id is not None else _classic(client)
         found, without = _examine(client, wanted, group_id, since, last)
     if output is Output.JSON:

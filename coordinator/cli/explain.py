@@ -22,8 +22,8 @@ import typer
 
 from coordinator.cli.cluster import (
     DEFAULT_BOOTSTRAP_SERVER,
-    DEFAULT_TIMEOUT,
     BootstrapServer,
+    CommandConfig,
     Timeout,
     cluster,
 )
@@ -53,12 +53,13 @@ def command(
         ),
     ] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
     output: OutputForm = Output.TABLE,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    timeout: Timeout = None,
 ) -> None:
     """Show why a group rebalanced: causes, missing members, what moved; the newest at the bottom."""
     since_ms = None if since is None else time.time_ns() // 1_000_000 - since
-    with cluster(bootstrap_server, timeout) as client:
+    with cluster(bootstrap_server, timeout, command_config) as client:
         reader = reader_of(client, group_id, since_ms)
         timeline = read_timelines(reader, [group_id], last)[group_id]
         group = described(client, group_id)

@@ -15,8 +15,8 @@ import typer
 
 from coordinator.cli.cluster import (
     DEFAULT_BOOTSTRAP_SERVER,
-    DEFAULT_TIMEOUT,
     BootstrapServer,
+    CommandConfig,
     Timeout,
     cluster,
 )
@@ -73,12 +73,13 @@ def list_command(
         list[str] | None, typer.Option("--state", metavar="STATE", help="Only groups in this state; may be repeated.")
     ] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
     output: OutputForm = Output.TABLE,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    timeout: Timeout = None,
 ) -> None:
     """List the groups of the cluster."""
     states = _states(state or [])
-    with cluster(bootstrap_server, timeout) as client:
+    with cluster(bootstrap_server, timeout, command_config) as client:
         groups = list_groups(client, states)
     if output is Output.JSON:
         print_json([listed_json(group) for group in groups])
@@ -98,8 +99,9 @@ def describe_command(
     members: Annotated[bool, typer.Option("--members", help="Members and their assignments.")] = False,
     state: Annotated[bool, typer.Option("--state", help="State and coordinator.")] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
     output: OutputForm = Output.TABLE,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    timeout: Timeout = None,
 ) -> None:
     """Describe groups: their offsets, members or state."""
     group_ids = [*(group_ids or []), *(named or [])]
@@ -107,7 +109,7 @@ def describe_command(
         fail(ExitCode.USAGE, "name the groups to describe, or give --all")
     if offsets + members + state > 1:
         fail(ExitCode.USAGE, "--offsets, --members and --state exclude each other")
-    with cluster(bootstrap_server, timeout) as client:
+    with cluster(bootstrap_server, timeout, command_config) as client:
         groups, failures = _describe(client, group_ids)
         lines = {} if members or state else _offset_lines(client, groups)
     if output is Output.JSON:
@@ -129,14 +131,15 @@ def delete_command(
     group_ids: Annotated[list[str] | None, typer.Argument(metavar="GROUP", help="Group ids.")] = None,
     named: Named = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
     output: OutputForm = Output.TABLE,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    timeout: Timeout = None,
 ) -> None:
     """Delete groups that have no members, with their committed offsets."""
     group_ids = [*(group_ids or []), *(named or [])]
     if not group_ids:
         fail(ExitCode.USAGE, "name the groups to delete")
-    with cluster(bootstrap_server, timeout) as client:
+    with cluster(bootstrap_server, timeout, command_config) as client:
         answers = delete_groups(client, group_ids)
     errors = {
         group_id: error_name(answer.error_code) if isinstance(answer, Refused) else None

@@ -16,8 +16,8 @@ import typer
 
 from coordinator.cli.cluster import (
     DEFAULT_BOOTSTRAP_SERVER,
-    DEFAULT_TIMEOUT,
     BootstrapServer,
+    CommandConfig,
     Timeout,
     cluster,
 )
@@ -50,12 +50,13 @@ def remove_command(
         bool, typer.Option("--dry-run", help="Only show who would be removed, and what it owns.")
     ] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
     output: OutputForm = Output.TABLE,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    timeout: Timeout = None,
 ) -> None:
     """Remove static members that won't come back, before their session times out."""
     instance_ids = list(dict.fromkeys(instance_ids))
-    with cluster(bootstrap_server, timeout) as client:
+    with cluster(bootstrap_server, timeout, command_config) as client:
         errors = (
             _show(client, group_id, instance_ids, output)
             if dry_run

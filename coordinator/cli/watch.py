@@ -24,8 +24,8 @@ import typer
 
 from coordinator.cli.cluster import (
     DEFAULT_BOOTSTRAP_SERVER,
-    DEFAULT_TIMEOUT,
     BootstrapServer,
+    CommandConfig,
     cluster,
 )
 from coordinator.cli.exit_codes import ExitCode, fail, warn
@@ -33,7 +33,7 @@ from coordinator.cli.explain import described, reader_of
 from coordinator.cli.options import OutputForm, seconds
 from coordinator.cli.output import Output, counted, printable
 from coordinator.client.client import Client
-from coordinator.client.errors import ClientError
+from coordinator.client.errors import ClientError, Unauthenticated
 from coordinator.client.events import EventReader, NoEvents
 from coordinator.timeline.counts import RETURNS
 from coordinator.timeline.entries import Entry, Timeline
@@ -55,19 +55,21 @@ def command(
         str | None, typer.Argument(metavar="GROUP", help="The group's id; default: all groups.")
     ] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
     output: OutputForm = Output.TABLE,
     timeout: Annotated[
-        float,
+        float | None,
         typer.Option(
             "--timeout",
             metavar="SECONDS",
             parser=seconds,
-            help="How long to wait for an answer; at the start, how long to try before giving up.",
+            help="How long to wait for an answer, 5 s if request.timeout.ms says nothing else; at the start, how long "
+            "to try before giving up.",
         ),
-    ] = DEFAULT_TIMEOUT,
+    ] = None,
 ) -> None:
     """Show what happens to groups as it happens, until Ctrl-C; if the server goes away, try again until it is back."""
-    with cluster(bootstrap_server, timeout) as client:
+    with cluster(bootstrap_server, timeout, command_config) as client:
         reader = reader_of(client, group_id)
         reader.begin_with(0)
         if group_id is not None and described(client, group_id) is None:
@@ -104,6 +106,8 @@ def follow(client: Client, reader: EventReader) -> Iterator[list[RebalanceEvent]
         except ClientError as error:
             events, problem = [], error
         yield events
+        if isinstance(problem, Unauthenticated):
+            raise problem  # a server that is back wouldn't cure it
         now = time_text(time.time_ns() // 1_000_000)
         if problem is not None and former is None:
             warn(f"{now} the server is away, trying again until Ctrl-C: {problem}")

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from types import TracebackType
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from coordinator.client.connection import Address, Asking, Connection, Deadline
 from coordinator.client.errors import PortClosed, Refused, Unreachable
@@ -27,6 +28,9 @@ from protocol.messages import (
 )
 from schemas.errors import ErrorCode
 
+if TYPE_CHECKING:
+    from coordinator.client.security import Security
+
 TIMEOUT = 5.0
 """Seconds for a call, its retries included; Kafka's consumer-groups tool allows the same."""
 ATTEMPTS_MAX = 100
@@ -34,6 +38,8 @@ ATTEMPTS_MAX = 100
 PAUSE_FIRST = 0.05
 PAUSE_MAX = 0.5
 """The longest pause between two tries, in seconds; the pause doubles from try to try."""
+
+CLIENT_ID = "tenure"
 
 CLOSED_WITHIN = 1.0
 """The client tries a closed port of this machine for less than these seconds: a server that starts opens it sooner."""
@@ -56,13 +62,25 @@ class Node(NamedTuple):
     address: Address
 
 
+class Cluster(NamedTuple):
+    """Where a cluster is, and how its servers are spoken to; see Client."""
+
+    bootstrap: str
+    security: Security | None = None
+
+    def client(self, timeout: float) -> Client:
+        """A client of it."""
+        return Client(self.bootstrap, timeout, security=self.security)
+
+
 class Client:
     """A client of the cluster that any of the `bootstrap` addresses belongs to.
 
     bootstrap: HOST:PORT, several separated by commas; raises ValueError for anything else.
     timeout: seconds that one call may take, retries included.
-    client_id: the name that the servers see and log.
-    connect: connects to a node, with the client id and until a deadline.
+    client_id: the name that the servers see and log; by default that of `security`, or CLIENT_ID.
+    security: how to speak TLS and log in; None: neither.
+    connect: connects to a node in another way, with the client id and until a deadline.
     on_wait: called with True before the client waits for a connection or for its next try, and with False when a
     server has answered.
     clock, pause: seconds on a clock that never jumps, and a function that waits some seconds.
@@ -73,16 +91,17 @@ class Client:
         bootstrap: str,
         timeout: float = TIMEOUT,
         *,
-        client_id: str = "tenure",
-        connect: Callable[[Address, str, Deadline], Asking] = Connection,
+        client_id: str | None = None,
+        security: Security | None = None,
+        connect: Callable[[Address, str, Deadline], Asking] | None = None,
         on_wait: Callable[[bool], object] | None = None,
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self.timeout = timeout
         self._bootstrap = parse_addresses(bootstrap)
-        self._client_id = client_id
-        self._connect = connect
+        self._client_id = client_id or (security and security.client_id) or CLIENT_ID
+        self._connect = connect or partial(Connection, security=security)
         self._on_wait = on_wait or _show_nothing
         self._attempts_max = ATTEMPTS_MAX
         self._clock = clock

@@ -1,7 +1,10 @@
-"""One TCP connection to one node: the node's API versions, then one request after the other.
+"""One TCP connection to one node: TLS, the node's API versions, a login, then one request after the other.
 
 The first exchange is ApiVersions. A server that doesn't know our version of it answers in version 0 with
 UNSUPPORTED_VERSION and names its own versions (KIP-511). The connection stays usable, and the client asks again.
+
+A SASL login may have an end (KIP-368). Before a request that could come too late, the client logs in again on the same
+connection.
 
 House rule: after any failure the connection is closed and never used again, because an answer may still arrive.
 """
@@ -12,14 +15,25 @@ import socket
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from ipaddress import ip_address
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
-from coordinator.client.errors import PortClosed, Refused, Unreachable
+from coordinator.client.errors import PortClosed, Refused, Unauthenticated, Unreachable, error_name
 from protocol.connection import FrameReader
 from protocol.errors import ProtocolError
 from protocol.header import decode_response, encode_request
-from protocol.messages import ApiVersionsRequest, ApiVersionsResponse, Message
+from protocol.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    Message,
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.client.security import Security
 
 RESPONSE_SIZE_MAX = 100 * 1024 * 1024
 """Bytes of a response at most: Kafka's limit for requests (socket.request.max.bytes). No Kafka sends a longer one."""
@@ -27,6 +41,12 @@ RECEIVE_SIZE = 64 * 1024
 """Bytes that one receive asks for."""
 API_VERSIONS_VERSION = 3
 """The first version that names the client's software; version 4 adds nothing that matters here."""
+SESSION_SHARE = 0.8
+"""The part of a session's lifetime after which the client logs in again; Kafka's clients take 0.85 to 0.95."""
+ENCAPSULATED = 1
+"""The first version of SaslHandshake behind which tokens come in requests (KIP-152)."""
+TLS_ALERT = b"\x15\x03"
+"""The first bytes of a TLS server's answer to a client that speaks no TLS."""
 
 
 class Address(NamedTuple):
@@ -57,6 +77,10 @@ class Deadline:
         """The seconds since it was set."""
         return self._clock() - self._began
 
+    def another(self, timeout: float) -> Self:
+        """A deadline of the same clock, `timeout` seconds from now."""
+        return type(self)(timeout, self._clock)
+
 
 class Asking(Protocol):
     """A way to send requests to one node: a `Connection`, or a stand-in for one. Raises as `Connection` does."""
@@ -72,24 +96,30 @@ class Asking(Protocol):
 
 
 class Connection:
-    """A connection that knows the node's API versions.
+    """A connection that knows the node's API versions, and has logged in if `security` says so.
 
-    Raises `Unreachable` if the node doesn't accept, doesn't answer before the deadline or closes the connection, and
-    `ProtocolError` if the bytes of the node are not Kafka's protocol.
+    Raises `Unreachable` if the node doesn't accept, doesn't answer before the deadline or closes the connection,
+    `Unauthenticated` if TLS or the login fail, and `ProtocolError` if the bytes of the node are not Kafka's protocol.
     """
 
-    def __init__(self, address: Address, client_id: str, deadline: Deadline) -> None:
+    def __init__(self, address: Address, client_id: str, deadline: Deadline, security: Security | None = None) -> None:
         self.address = address
         self._client_id = client_id
+        self._security = security
+        self._session: Deadline | None = None
+        """Until when the login lasts, None if it has no end."""
         self._frames = FrameReader(RESPONSE_SIZE_MAX)
         self._correlation_id = 0
+        self._answers = 0
         try:
             self._socket = socket.create_connection(address, timeout=_socket_timeout(address, deadline))
         except OSError as error:
             raise _lost(address, error) from None
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._begin_tls(deadline)
             self._versions = self._ask_versions(deadline)
+            self._log_in(deadline)
         except BaseException:
             self.close()
             raise
@@ -117,8 +147,51 @@ class Connection:
 
     def request(self, message: Message, version: int, deadline: Deadline) -> Any:
         """Send `message` in `version` and return the response message."""
-        assert message.API_KEY is not None
-        return self._decode(message.API_KEY, version, self._exchange(message, version, deadline))
+        if self._session is not None and self._session.left <= 0:
+            self._log_in(deadline)
+        return self._answer(message, version, deadline)
+
+    def _begin_tls(self, deadline: Deadline) -> None:
+        if self._security is None:
+            return
+        try:
+            self._socket.settimeout(_socket_timeout(self.address, deadline))
+            self._socket = self._security.wrap(self._socket, self.address.host)
+        except Unauthenticated as error:
+            raise Unauthenticated(f"{self.address}: {error}") from None
+        except Unreachable as error:
+            raise Unreachable(f"{self.address} {error}") from None
+        except OSError as error:
+            raise _lost(self.address, error) from None
+
+    def _log_in(self, deadline: Deadline) -> None:
+        """Log in, or log in again. Raises Unauthenticated."""
+        if self._security is None or not self._security.mechanism:
+            return
+        who = f"{self.address}: {self._security.mechanism}"
+        request = SaslHandshakeRequest(mechanism=self._security.mechanism)
+        handshake: SaslHandshakeResponse = self._answer(request, self.version(type(request), ENCAPSULATED), deadline)
+        if handshake.error_code:
+            offered = f", the server offers {', '.join(handshake.mechanisms)}" if handshake.mechanisms else ""
+            raise Unauthenticated(f"{who}: {error_name(handshake.error_code)}{offered}")
+        version = self.version(SaslAuthenticateRequest)
+        lifetime_ms = 0
+
+        def exchange(token: bytes) -> bytes:
+            nonlocal lifetime_ms
+            answer: SaslAuthenticateResponse = self._answer(
+                SaslAuthenticateRequest(auth_bytes=token), version, deadline
+            )
+            if answer.error_code:
+                raise Unauthenticated(answer.error_message or error_name(answer.error_code))
+            lifetime_ms = answer.session_lifetime_ms
+            return answer.auth_bytes
+
+        try:
+            self._security.log_in(exchange)
+        except Unauthenticated as error:
+            raise Unauthenticated(f"{who}: {error}") from None
+        self._session = deadline.another(lifetime_ms / 1000 * SESSION_SHARE) if lifetime_ms else None
 
     def _ask_versions(self, deadline: Deadline) -> dict[int, tuple[int, int]]:
         """The node's lowest and highest version of each API, by API key."""
@@ -135,6 +208,10 @@ class Connection:
             raise Refused(response.error_code, f"{self.address}: API versions")
         return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
 
+    def _answer(self, message: Message, version: int, deadline: Deadline) -> Any:
+        assert message.API_KEY is not None
+        return self._decode(message.API_KEY, version, self._exchange(message, version, deadline))
+
     def _exchange(self, message: Message, version: int, deadline: Deadline) -> bytes:
         """Send a request and return the frame of its response."""
         self._correlation_id += 1
@@ -145,11 +222,23 @@ class Connection:
                 self._socket.settimeout(_socket_timeout(self.address, deadline))
                 data = self._socket.recv(RECEIVE_SIZE)
                 if not data:
-                    raise Unreachable(f"{self.address} closed the connection")
+                    raise Unreachable(f"{self.address} closed the connection{self._hint()}")
+                if self._answers == 0 and data.startswith(TLS_ALERT):
+                    raise self._not_kafka("it asks for TLS, see security.protocol")
                 self._frames.receive_data(data)
         except OSError as error:
+            # With TLS 1.3 a server refuses a client's certificate behind the handshake.
+            refusal = None if self._security is None else self._security.refusal(error, self._socket)
+            if refusal is not None:
+                raise Unauthenticated(f"{self.address}: {refusal}") from None
             raise _lost(self.address, error) from None
+        self._answers += 1
         return frame
+
+    def _hint(self) -> str:
+        """Why the server may have closed the connection: a listener with SASL answers ApiVersions and nothing else."""
+        is_stranger = self._security is None or not self._security.mechanism
+        return ", perhaps it asks for a login, see security.protocol" if is_stranger and self._answers == 1 else ""
 
     def _next_frame(self) -> bytes | None:
         try:

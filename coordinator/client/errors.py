@@ -21,6 +21,10 @@ class PortClosed(Unreachable):
     """Nothing listens at an address of this machine."""
 
 
+class Unauthenticated(ClientError):
+    """Client and server don't accept each other's certificate, password or token. Another try would end alike."""
+
+
 class Refused(ClientError):
     """The server answered with an error.
 

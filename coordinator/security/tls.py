@@ -1,4 +1,4 @@
-"""An `ssl.SSLContext` from the settings of a listener.
+"""An `ssl.SSLContext` from the settings of a listener, or of a client of our own.
 
 TLS 1.2 and 1.3 are served, without renegotiation and compression; the server chooses the cipher suite. A client's
 certificate is checked against the truststore; each certificate there is trusted, also one that is no root, as in Java.
@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import ssl
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import IO, TYPE_CHECKING, NamedTuple
@@ -28,6 +28,8 @@ from coordinator.security.tls_names import Mapping
 from coordinator.security.tls_stores import keystore_of, truststore_of
 
 if TYPE_CHECKING:
+    from cryptography.x509 import Certificate
+
     from coordinator.config import ListenerConfig
     from coordinator.security.tls_stores import Keystore
 
@@ -80,6 +82,27 @@ def terms_of(config: ListenerConfig) -> Terms:
     return Terms(context, names, keystore.chain[0].not_valid_after_utc)
 
 
+def client_context(config: ListenerConfig, *, checks_host: bool) -> ssl.SSLContext:
+    """What a client of our own makes handshakes with. Raises ConfigError.
+
+    It trusts the truststore, or the CAs of this machine if there is none, and shows the certificate of the keystore, if
+    there is one. checks_host: whether the server's certificate has to name the server's host.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = checks_host
+    _set_versions(context, config)
+    if config.ssl_cipher_suites:
+        set_ciphers(context, config.ssl_cipher_suites)
+    trusted, keystore = truststore_of(config), keystore_of(config)
+    if trusted:
+        _trust(context, trusted)
+    else:
+        context.load_default_certs()
+    if keystore is not None:
+        _load_keystore(context, keystore)
+    return context
+
+
 def _set_versions(context: ssl.SSLContext, config: ListenerConfig) -> None:
     if config.ssl_protocol not in PROTOCOLS:
         raise ConfigError(f"ssl.protocol: {config.ssl_protocol!r} is none of {', '.join(PROTOCOLS)}")
@@ -99,6 +122,10 @@ def _set_client_auth(context: ssl.SSLContext, config: ListenerConfig) -> None:
     trusted = truststore_of(config)
     if not trusted:
         raise ConfigError(f"ssl.truststore.location: ssl.client.auth={config.ssl_client_auth} needs a truststore")
+    _trust(context, trusted)
+
+
+def _trust(context: ssl.SSLContext, trusted: Sequence[Certificate]) -> None:
     # Java trusts whatever stands in a truststore. OpenSSL by itself wants the chain to end at a root.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.load_verify_locations(cadata=b"".join(each.public_bytes(Encoding.DER) for each in trusted))

@@ -1,8 +1,8 @@
 """Keystores and truststores: `ssl.keystore.*` and `ssl.truststore.*` as key and certificates.
 
-A store is PEM, in a file or in the setting itself, or a PKCS12 file. A PEM keystore has one private key in PKCS#8 and
-the certificates from its own up to the CA's; what else stands there is passed over, as in Kafka. Each fault is a
-`ConfigError`: one line that names the setting.
+A store is PEM, in a file or in the setting itself, or a PKCS12 file, also where the type is JKS, Kafka's default. A PEM
+keystore has one private key in PKCS#8 and the certificates from its own up to the CA's; what else stands there is
+passed over, as in Kafka. Each fault is a `ConfigError`: one line that names the setting.
 
 House rule: no key, no password and no content of a file in a message.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
 STORE_BYTES_MAX = 4 * 1024 * 1024
 """The largest file that is read: the CAs of all browsers together are 0.3 MB. A wrong path may name anything."""
+
+ASN_1_SEQUENCE = b"\x30"
+"""The first byte of a PKCS12 file."""
 
 _SECTION = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
 
@@ -63,7 +67,8 @@ def files_of(config: ListenerConfig) -> list[str]:
 
 def keystore_of(config: ListenerConfig) -> Keystore | None:
     """The keystore; None if no setting names one. Raises ConfigError."""
-    kind, path = config.ssl_keystore_type.upper(), config.ssl_keystore_location
+    path = config.ssl_keystore_location
+    kind = _kind(config.ssl_keystore_type, path)
     key, chain = config.ssl_keystore_key, config.ssl_keystore_certificate_chain
     if not (path or key or chain):
         return None
@@ -97,7 +102,8 @@ def keystore_of(config: ListenerConfig) -> Keystore | None:
 
 def truststore_of(config: ListenerConfig) -> list[x509.Certificate]:
     """The certificates of the truststore; none if no setting names one. Raises ConfigError."""
-    kind, path = config.ssl_truststore_type.upper(), config.ssl_truststore_location
+    path = config.ssl_truststore_location
+    kind = _kind(config.ssl_truststore_type, path)
     inline = config.ssl_truststore_certificates
     if not (path or inline):
         return []
@@ -116,6 +122,15 @@ def truststore_of(config: ListenerConfig) -> list[x509.Certificate]:
         text = _read("ssl.truststore.location", path).decode("latin-1")
         return _certificates(f"ssl.truststore.location: {path}", text)
     return _certificates("ssl.truststore.certificates", inline)
+
+
+def _kind(kind: str, path: str) -> str:
+    """The type of a store. Java's JKS opens PKCS12 too, which keytool makes; so its users set no type."""
+    kind = kind.upper()
+    if kind == "JKS" and path:
+        with suppress(OSError), Path(path).open("rb") as file:
+            return "PKCS12" if file.read(1) == ASN_1_SEQUENCE else kind
+    return kind
 
 
 def _check_type(setting: str, kind: str, *, inline: bool) -> None:

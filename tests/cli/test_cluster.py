@@ -8,6 +8,7 @@ import select
 import socket
 import subprocess
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -19,7 +20,7 @@ from tests.cli.conftest import run_app
 from tests.client.scripted import HANG_UP, SILENCE, Scripted
 from tests.support.patience import WITHIN_S
 from tests.support.ports import refusing_port
-from tests.support.tenure import tenure_command
+from tests.support.tenure import Tenure, tenure_command
 
 
 def test_unreachable_server_ends_with_5_in_time() -> None:
@@ -112,3 +113,49 @@ def test_default_server_is_the_local_one() -> None:
     """Without the option, the server is 127.0.0.1:9092."""
     ran = run_app(app, "list", "--help")
     assert "127.0.0.1:9092" in ran.out
+
+
+SASL = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+SERVER = f"""listener.name.sasl.sasl.enabled.mechanisms=PLAIN
+listener.name.sasl.plain.sasl.jaas.config={SASL} user_alice="secret";
+"""
+
+
+def client_file(folder: Path, password: str, *lines: str) -> str:
+    """The path of a file with which alice logs in."""
+    file = folder / "client.properties"
+    login = f'sasl.jaas.config={SASL} username="alice" password="{password}";'
+    file.write_text("\n".join(("security.protocol=SASL_PLAINTEXT", "sasl.mechanism=PLAIN", login, *lines)))
+    return str(file)
+
+
+def test_a_command_logs_in(tmp_path: Path) -> None:
+    """The right password is let in, and a wrong one is refused at once: another try would end alike."""
+    with Tenure(listeners={"SASL": "SASL_PLAINTEXT"}, properties=SERVER) as server:
+        where = ["list", "--bootstrap-server", server.bootstrap, "--timeout", "3600", "--command-config"]
+        assert run_app(app, *where, client_file(tmp_path, "secret")).code == 0
+        ran = run_app(app, *where, client_file(tmp_path, "wrong"))
+    assert (ran.code, ran.out) == (4, "")
+    assert ran.err.startswith(f"tenure: {server.bootstrap}: PLAIN: Authentication failed")
+    assert ran.err.count("\n") == 1
+
+
+def test_a_wrong_file_is_one_line(tmp_path: Path) -> None:
+    """The line names the file and the key; ignored keys are a warning."""
+    file = client_file(tmp_path, "secret", "sasl.mechanism=KERBEROS", "acks=all")
+    ran = run_app(app, "list", "--command-config", file)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"tenure: --command-config: {file}: sasl.mechanism: 'KERBEROS' is none of PLAIN")
+    with Scripted({"ListGroups": [ListGroupsResponse()]}) as server:
+        file = client_file(tmp_path, "secret", "security.protocol=PLAINTEXT", "acks=all")
+        ran = run_app(app, "list", "--bootstrap-server", server.bootstrap, "--command-config", file)
+    assert (ran.code, ran.err) == (0, f"tenure: {file}: not used here: acks\n")
+
+
+def test_a_files_timeout_holds_unless_an_option_says_another(tmp_path: Path) -> None:
+    """request.timeout.ms is how long the command tries."""
+    file = client_file(tmp_path, "secret", "security.protocol=PLAINTEXT", "request.timeout.ms=100")
+    with Scripted({"ListGroups": [SILENCE]}) as server:
+        ran = run_app(app, "list", "--bootstrap-server", server.bootstrap, "--command-config", file)
+    assert ran.code == 5
+    assert "did not answer in time" in ran.err

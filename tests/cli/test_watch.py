@@ -9,6 +9,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,10 @@ import pytest
 from coordinator.cli.main import make_app
 from coordinator.cli.watch import WAIT_MS, EventLines, follow
 from coordinator.client.client import Client
+from coordinator.client.errors import Unauthenticated
 from coordinator.client.events import EventReader, Polled
+from coordinator.client.properties import read
+from coordinator.client.security import Security
 from coordinator.timeline.words import cause_text
 from protocol.messages import FindCoordinatorRequest, JoinGroupRequest
 from tests.cli.conftest import at, run_app
@@ -295,3 +299,30 @@ def test_without_a_server_it_does_not_begin(tmp_path: Path) -> None:
     assert (ran.code, ran.out) == (5, "")
     assert ran.err.startswith(f"tenure: {server.bootstrap}")
     assert len(ran.err.splitlines()) == 1
+
+
+TRIES = 100
+"""So many polls of a server that is back are far more than one login needs."""
+
+
+def test_a_login_that_is_refused_ends_watch() -> None:
+    """A server that is back is of no use to a client whose password it doesn't take any more."""
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    properties = f"""listener.name.sasl.sasl.enabled.mechanisms=PLAIN
+listener.name.sasl.plain.sasl.jaas.config={module} user_alice="secret";
+"""
+    login = f'sasl.jaas.config={module} username="alice" password="secret";'
+    security = Security(read(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n{login}\n", "f"))
+    with (
+        Tenure(listeners={"SASL": "SASL_PLAINTEXT"}, properties=properties) as server,
+        Client(server.bootstrap, WITHIN_S, security=security) as client,
+    ):
+        polls = follow(client, EventReader(client))
+        next(polls)
+        server.kill()
+        next(polls)
+        server.properties = properties.replace("secret", "changed")
+        server.start()
+        with pytest.raises(Unauthenticated, match="PLAIN: Authentication failed"):
+            for _events in islice(polls, TRIES):
+                pass

@@ -9,6 +9,7 @@ House rule: the project's own codec reads requests and writes answers; the test 
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -16,6 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from protocol.connection import FrameReader
+from protocol.errors import ProtocolError
 from protocol.header import decode_request, decode_request_header, encode_response
 from protocol.messages import API_KEYS, api_schema, request_class, response_class
 
@@ -34,13 +36,16 @@ class Scripted:
     answers: by API name, the answers to its requests one after the other; the last one stays. By default ApiVersions,
     FindCoordinator and Metadata name this node.
     versions: by API name, the versions in the ApiVersions response; by default all that we know.
+    context: makes TLS of each connection.
     """
 
     def __init__(
         self,
         answers: Mapping[str, Iterable[Answer]] | None = None,
         versions: Mapping[str, tuple[int, int]] | None = None,
+        context: ssl.SSLContext | None = None,
     ) -> None:
+        self._context = context
         self._answers = {name: list(given) for name, given in (answers or {}).items()}
         self._versions = {name: api_schema(key).VERSIONS for name, key in API_KEYS.items()} | dict(versions or {})
         self.requests: list[tuple[str, int, Any]] = []
@@ -97,9 +102,10 @@ class Scripted:
             self._threads.append(threading.Thread(target=self._serve, args=(connection,)))
             self._threads[-1].start()
 
-    def _serve(self, connection: socket.socket) -> None:
+    def _serve(self, accepted: socket.socket) -> None:
         reader = FrameReader(1_000_000)
-        with connection, suppress(ConnectionError):  # a client may hang up before it has its answer
+        # A client may hang up before it has its answer, refuse the server's certificate, or speak something else.
+        with suppress(ConnectionError, ssl.SSLError, ProtocolError), self._secured(accepted) as connection:
             while data := connection.recv(65536):
                 reader.receive_data(data)
                 while (frame := reader.next_frame()) is not None:
@@ -108,6 +114,12 @@ class Scripted:
                         return
                     if answer != SILENCE:
                         connection.sendall(answer)
+
+    def _secured(self, connection: socket.socket) -> socket.socket:
+        if self._context is None:
+            return connection
+        self._sockets.append(self._context.wrap_socket(connection, server_side=True))
+        return self._sockets[-1]
 
     def _answer(self, frame: bytes) -> Any:
         header = decode_request_header(frame)

@@ -9,11 +9,24 @@ from typing import Any
 import pytest
 
 from coordinator.client.connection import Address, Connection, Deadline
-from coordinator.client.errors import PortClosed, Refused, Unreachable
+from coordinator.client.errors import PortClosed, Refused, Unauthenticated, Unreachable
+from coordinator.client.properties import read
+from coordinator.client.security import Security
+from coordinator.security.sasl import Refused as SaslRefused
+from coordinator.security.sasl.scram import Scram, ScramExchange, credential, salted
 from protocol.errors import ProtocolError
-from protocol.messages import ApiVersionsResponse, DescribeGroupsRequest, ListGroupsRequest, ListGroupsResponse
+from protocol.messages import (
+    ApiVersionsResponse,
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 from schemas.errors import ErrorCode
-from tests.client.scripted import HANG_UP, SILENCE, Scripted
+from tests.client.scripted import HANG_UP, SILENCE, Clock, Scripted
 from tests.support.patience import WITHIN_S
 from tests.support.ports import refusing_port
 
@@ -32,6 +45,85 @@ def unsupported(*versions: tuple[int, int]) -> tuple[int, ApiVersionsResponse]:
     """A refusal of ApiVersions as in KIP-511: in version 0, with or without the range of ApiVersions itself."""
     keys = [ApiVersionsResponse.ApiVersion(api_key=18, min_version=low, max_version=high) for low, high in versions]
     return 0, ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=keys)
+
+
+def scripted_login(*lifetimes_ms: int) -> Scripted:
+    """A server that lets alice in with "secret" by SCRAM; each login lasts as long as the next of `lifetimes_ms`."""
+    salt = b"salt of sixteen!"
+    known = credential("SCRAM-SHA-256", salted("SCRAM-SHA-256", "secret", salt, 4_096), salt, 4_096)
+    mechanism = Scram("SCRAM-SHA-256", {"alice": known}.get, lambda: "more", b"")
+    exchanges: list[ScramExchange] = []
+    lifetimes = list(lifetimes_ms)
+
+    def begin(request: SaslHandshakeRequest) -> SaslHandshakeResponse:
+        exchanges.append(mechanism.begin())
+        wrong = request.mechanism != "SCRAM-SHA-256"
+        code = ErrorCode.UNSUPPORTED_SASL_MECHANISM if wrong else ErrorCode.NONE
+        return SaslHandshakeResponse(error_code=code, mechanisms=["SCRAM-SHA-256", "SCRAM-SHA-512"])
+
+    def go_on(request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
+        try:
+            step = exchanges[-1].step(request.auth_bytes)
+        except SaslRefused:
+            text = "Authentication failed"
+            return SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=text)
+        lifetime_ms = 0 if step.user is None else lifetimes.pop(0)
+        return SaslAuthenticateResponse(auth_bytes=step.answer, session_lifetime_ms=lifetime_ms)
+
+    return Scripted({"SaslHandshake": [begin], "SaslAuthenticate": [go_on], "ListGroups": [ListGroupsResponse()]})
+
+
+def login_of(mechanism: str, password: str) -> Security:
+    """How alice logs in."""
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    jaas = f'sasl.jaas.config={module} required username="alice" password="{password}";'
+    return Security(read(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\n{jaas}", "f"))
+
+
+def test_a_login_comes_between_versions_and_requests() -> None:
+    """ApiVersions, SaslHandshake v1, SaslAuthenticate, then requests, all on one connection."""
+    with scripted_login(0) as server:
+        address = Address("127.0.0.1", server.port)
+        connection = Connection(address, "test", soon(), login_of("SCRAM-SHA-256", "secret"))
+        connection.request(ListGroupsRequest(), 0, soon())
+        connection.close()
+    named = [(name, version) for name, version, _ in server.requests]
+    token = ("SaslAuthenticate", 2)
+    assert named == [("ApiVersions", 3), ("SaslHandshake", 1), token, token, ("ListGroups", 0)]
+    assert server.connections == 1
+
+
+def test_before_its_session_ends_the_client_logs_in_again() -> None:
+    """KIP-368: behind a part of the lifetime a login on the same connection comes before the next request."""
+    clock = Clock()
+    with scripted_login(10_000, 20_000, 0) as server:
+        deadline = Deadline(WITHIN_S, clock)
+        address = Address("127.0.0.1", server.port)
+        connection = Connection(address, "test", deadline, login_of("SCRAM-SHA-256", "secret"))
+        for at_s, logins in ((7.9, 1), (8.0, 2), (23.9, 2), (24.1, 3), (10_000, 3)):
+            clock.now = at_s
+            connection.request(ListGroupsRequest(), 0, Deadline(WITHIN_S, clock))
+            assert len(server.asked("SaslHandshake")) == logins, at_s
+        connection.close()
+    assert server.connections == 1
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "password", "why"),
+    [
+        ("SCRAM-SHA-256", "wrong", "SCRAM-SHA-256: Authentication failed"),
+        (
+            "SCRAM-SHA-512",
+            "secret",
+            "SCRAM-SHA-512: UNSUPPORTED_SASL_MECHANISM, the server offers SCRAM-SHA-256, SCRAM-SHA-512",
+        ),
+    ],
+)
+def test_a_login_that_fails(mechanism: str, password: str, why: str) -> None:
+    """The error has the server's words, or what it offers, and never the password."""
+    with scripted_login() as server, pytest.raises(Unauthenticated) as raised:
+        Connection(Address("127.0.0.1", server.port), "test", soon(), login_of(mechanism, password))
+    assert str(raised.value) == f"127.0.0.1:{server.port}: {why}"
 
 
 def test_versions_are_asked_first_and_name_the_software() -> None:

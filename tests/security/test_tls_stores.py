@@ -109,6 +109,14 @@ def faulty_files(files: Certificates, folder: Path) -> dict[str, Path]:
     return paths
 
 
+def test_a_pkcs12_file_may_be_called_jks(files: Certificates) -> None:
+    """Java opens PKCS12 where the type is JKS, Kafka's default, so users of keytool's files set no type."""
+    keystore = settings(keystore_location=files.server_p12, keystore_password=PLAIN_PASSWORD)
+    assert own_certificate(keystore) == certificate_in(files.server)
+    truststore = settings(truststore_location=files.ca_p12, truststore_password=PLAIN_PASSWORD)
+    assert truststore_of(truststore) == [certificate_in(files.ca)]
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [

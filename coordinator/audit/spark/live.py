@@ -28,7 +28,7 @@ from coordinator.audit.read.parse import new_rows, parse_record
 from coordinator.audit.read.tables import to_arrow
 from coordinator.audit.spark.job import Tables, check_groups, check_others, finish, publish_tables
 from coordinator.audit.spark.source import ddl
-from coordinator.client.client import Client
+from coordinator.client.client import Cluster
 from coordinator.client.errors import ClientError, Refused
 from coordinator.client.events import EventReader, NoEvents
 from coordinator.log.segments.segment import OFFSETS_TOPIC
@@ -45,22 +45,22 @@ TASKS_PER_CORE = 2
 LIVE_TABLES = ("offsets", "groups", "members", "assignments", "other")
 
 
-def audit_cluster(session: SparkSession, bootstrap: str, out: Path | None, options: Options) -> AuditResult:
+def audit_cluster(session: SparkSession, where: Cluster, out: Path | None, options: Options) -> AuditResult:
     """Audit the groups of a cluster; findings and tables are written below `out`. Raises NothingRead, or OSError."""
-    partitions = list_partitions(bootstrap)
-    result = AuditResult(bootstrap, sizes=dict.fromkeys(partitions, 0))
+    partitions = list_partitions(where)
+    result = AuditResult(where.bootstrap, sizes=dict.fromkeys(partitions, 0))
     result.notes.append("read through a cluster: no checksums, no batches, and sizes are those of keys and values")
-    source = read_topic(session, bootstrap, partitions).persist()
+    source = read_topic(session, where, partitions).persist()
     try:
         if not source.take(1):
             raise NothingRead(
-                f"{bootstrap}: nothing could be read of the {len(partitions)} partitions of {OFFSETS_TOPIC}"
+                f"{where.bootstrap}: nothing could be read of the {len(partitions)} partitions of {OFFSETS_TOPIC}"
             )
         tables: Tables = {table: to_table(source, table) for table in LIVE_TABLES}
         limits = options.limits._replace(partition_count=len(partitions))
         ends_ms = {row[0]: row[1] for row in source.groupBy("partition").agg(F.max("ts")).collect()}
-        events = read_cluster_events(bootstrap)
-        check_groups(to_table(source, "records"), limits, Plan(bootstrap), ends_ms, events, result)
+        events = read_cluster_events(where)
+        check_groups(to_table(source, "records"), limits, Plan(where.bootstrap), ends_ms, events, result)
         for story in result.stories:
             result.sizes[story.partition] += story.bytes
         if out is not None:
@@ -72,10 +72,10 @@ def audit_cluster(session: SparkSession, bootstrap: str, out: Path | None, optio
     return result
 
 
-def list_partitions(bootstrap: str) -> list[int]:
+def list_partitions(where: Cluster) -> list[int]:
     """The partitions of the cluster's topic. Raises NothingRead if it has none, or can't be asked."""
     try:
-        with Client(bootstrap, ANSWER_WITHIN_S) as client:
+        with where.client(ANSWER_WITHIN_S) as client:
             topic = MetadataRequest.MetadataRequestTopic(name=OFFSETS_TOPIC)
             request = MetadataRequest(topics=[topic], allow_auto_topic_creation=False)
             response: MetadataResponse = client.request(request, at_least=4)
@@ -83,17 +83,17 @@ def list_partitions(bootstrap: str) -> list[int]:
         raise NothingRead(str(error)) from error
     partitions = [each.partition_index for topic in response.topics for each in topic.partitions]
     if not partitions:
-        raise NothingRead(f"{bootstrap}: there is no topic {OFFSETS_TOPIC}: the cluster never had a group")
+        raise NothingRead(f"{where.bootstrap}: there is no topic {OFFSETS_TOPIC}: the cluster never had a group")
     return sorted(partitions)
 
 
-def read_cluster_events(bootstrap: str) -> RecordedEvents:
+def read_cluster_events(where: Cluster) -> RecordedEvents:
     """The events that the servers recorded; none if they have no such topic. Raises NothingRead.
 
     A cluster may refuse this topic, even one that doesn't exist, to a user who may read its groups.
     """
     try:
-        with Client(bootstrap, ANSWER_WITHIN_S) as client:
+        with where.client(ANSWER_WITHIN_S) as client:
             reader = EventReader(client)
             return gather(reader.read(), reader.passed_over)
     except NoEvents:
@@ -104,14 +104,14 @@ def read_cluster_events(bootstrap: str) -> RecordedEvents:
         raise NothingRead(str(error)) from error
 
 
-def read_topic(session: SparkSession, bootstrap: str, partitions: list[int]) -> DataFrame:
+def read_topic(session: SparkSession, where: Cluster, partitions: list[int]) -> DataFrame:
     """All records of the topic now: partition, offset, ts in ms, key, value.
 
     Most of its 50 partitions are small: a task for each of them in each stage would take minutes.
     """
     return (
         session.read.format("kafka")
-        .option("kafka.bootstrap.servers", bootstrap)
+        .options(**spark_options(where))
         .option("assign", json.dumps({OFFSETS_TOPIC: partitions}))
         .option("startingOffsets", "earliest")
         .option("endingOffsets", "latest")
@@ -120,6 +120,12 @@ def read_topic(session: SparkSession, bootstrap: str, partitions: list[int]) -> 
         .coalesce(TASKS_PER_CORE * session.sparkContext.defaultParallelism)
         .select("partition", "offset", F.unix_millis("timestamp").alias("ts"), "key", "value")
     )
+
+
+def spark_options(where: Cluster) -> dict[str, str]:
+    """Where and how Spark's Kafka source connects: Kafka's names with a prefix. The JVM runs in a folder of its own."""
+    texts = {} if where.security is None else where.security.of_kafka
+    return {f"kafka.{key}": text for key, text in {**texts, "bootstrap.servers": where.bootstrap}.items()}
 
 
 def to_table(source: DataFrame, table: str) -> DataFrame:

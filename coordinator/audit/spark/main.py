@@ -21,6 +21,9 @@ from coordinator.audit.read.logs import look
 from coordinator.audit.spark.job import audit_folder
 from coordinator.audit.spark.live import audit_cluster
 from coordinator.audit.spark.session import spark_session
+from coordinator.client.client import Cluster
+from coordinator.client.properties import PropertiesError, read_file
+from coordinator.client.security import Security
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -28,6 +31,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("path", metavar="DATA_DIR", type=Path, nargs="?")
     parser.add_argument("--bootstrap-server", metavar="HOST:PORT")
+    parser.add_argument("--command-config", metavar="FILE", type=Path)
     parser.add_argument("--before", metavar="DIR", type=Path)
     parser.add_argument("--out", metavar="DIR", type=Path, required=True)
     add_limit_options(parser)
@@ -36,18 +40,21 @@ def main(arguments: Sequence[str]) -> int:
         parser.error("either DATA_DIR or --bootstrap-server")
     if given.path is None and (given.before is not None or given.partitions is not None):
         parser.error("--before and --partitions are for DATA_DIR")
+    if given.path is not None and given.command_config is not None:
+        parser.error("--command-config is for --bootstrap-server")
     options = Options(limits_of({name: getattr(given, name) for name in LIMIT_OPTIONS}), given.before)
     try:
         # Fail before the start of Spark if there is nothing to read.
+        security = None if given.command_config is None else Security(read_file(given.command_config))
         if given.path is not None:
             look(given.path)
         with spark_session(None, kafka=given.path is None) as session:
             if given.path is not None:
                 result = audit_folder(session, given.path, given.out, options)
             else:
-                result = audit_cluster(session, given.bootstrap_server, given.out, options)
+                result = audit_cluster(session, Cluster(given.bootstrap_server, security), given.out, options)
         publish(result, given.out, sys.stdout)
-    except (NothingRead, OSError) as error:
+    except (NothingRead, PropertiesError, OSError) as error:
         sys.stderr.write(f"tenure audit: {error}\n")
         return 2
     return 1 if result.findings else 0

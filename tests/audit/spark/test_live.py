@@ -17,7 +17,7 @@ from coordinator.audit.show.summary import summary
 from coordinator.audit.spark import live
 from coordinator.audit.spark.live import audit_cluster, list_partitions
 from coordinator.audit.spark.session import make_session
-from coordinator.client.client import Client
+from coordinator.client.client import Client, Cluster
 from coordinator.client.errors import Refused
 from coordinator.client.topics import create_topic, log_end_offsets
 from protocol.records.batch import CorruptBatch
@@ -57,7 +57,7 @@ def ends(bootstrap: str) -> dict[tuple[str, int], int]:
 def test_live_is_what_the_files_say(connected: SparkSession, server: ApacheKafka | Tenure, tmp_path: Path) -> None:
     """The stories and findings equal those from the files, but for facts in files alone; the reading writes nothing."""
     before = ends(server.bootstrap)
-    found = audit_cluster(connected, server.bootstrap, tmp_path / "out", Options())
+    found = audit_cluster(connected, Cluster(server.bootstrap), tmp_path / "out", Options())
     assert ends(server.bootstrap) == before
     assert sum(found.records_by_type.values()) == sum(before.values())
     server.stop()
@@ -79,11 +79,13 @@ def test_events_of_a_server_are_read() -> None:
         with closing(consumer(server.bootstrap, "group")) as joins:
             share([joins])
         rebalances = wait_until(
-            lambda: live.read_cluster_events(server.bootstrap).of("group").rebalances or None, "events", WITHIN_S
+            lambda: live.read_cluster_events(Cluster(server.bootstrap)).of("group").rebalances or None,
+            "events",
+            WITHIN_S,
         )
         assert rebalances[0].kind == "member joined"
     with Tenure({**SETTINGS, "tenure.events.enable": "false"}) as server:
-        assert live.read_cluster_events(server.bootstrap) == RecordedEvents()
+        assert live.read_cluster_events(Cluster(server.bootstrap)) == RecordedEvents()
 
 
 @pytest.mark.parametrize("error", [Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "topic"), CorruptBatch(0, "bytes")])
@@ -98,17 +100,17 @@ def test_a_topic_of_events_that_is_refused_is_a_note(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(live, "EventReader", refuse)
     with Tenure(SETTINGS) as server:
-        assert live.read_cluster_events(server.bootstrap) == RecordedEvents(refused=str(error))
+        assert live.read_cluster_events(Cluster(server.bootstrap)) == RecordedEvents(refused=str(error))
 
 
 def test_cluster_that_can_not_be_asked_is_no_clean_bill() -> None:
     """If no server listens at the address, the audit fails."""
     with pytest.raises(NothingRead):
-        list_partitions("127.0.0.1:1")
+        list_partitions(Cluster("127.0.0.1:1"))
 
 
 def test_cluster_without_the_topic_is_no_clean_bill(monkeypatch: pytest.MonkeyPatch) -> None:
     """If the cluster doesn't have the topic, the audit fails."""
     monkeypatch.setattr(live, "OFFSETS_TOPIC", "nowhere")
     with Tenure() as server, pytest.raises(NothingRead, match="no topic nowhere"):
-        list_partitions(server.bootstrap)
+        list_partitions(Cluster(server.bootstrap))
