@@ -32,8 +32,8 @@ from tests.support.tenure import ServerFailed, Tenure
 
 ROOT = Path(__file__).parents[2]
 IS_NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
-ROUNDS = 200 if IS_NIGHTLY else 20
-SPREAD_ROUNDS = 100 if IS_NIGHTLY else 5
+ROUNDS = 200 if IS_NIGHTLY else 10
+SPREAD_ROUNDS = 100 if IS_NIGHTLY else 3
 SEQUENCE = struct.Struct(">Q")
 SEQUENCE_AT = WINDOWS_AT + 12
 """Where a file of the journal has the number of its first window."""
