@@ -452,8 +452,7 @@ class Config:
         default=(),
         metadata=_spec(
             "listener.security.protocol.map",
-            "The security protocol of each listener's name: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL. Only PLAINTEXT "
-            "and SASL_PLAINTEXT are served.",
+            "The security protocol of each listener's name: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
             read=_read_protocols,
         ),
     )
@@ -830,6 +829,10 @@ class Config:
     def security_protocol(self, listener: str) -> str:
         """The security protocol of the listener of that name: the name itself, unless the map has another."""
         return dict(self.listener_security_protocol_map).get(listener, listener)
+
+    def has_tls(self, listener: str) -> bool:
+        """Whether the connections of a listener are encrypted."""
+        return self.security_protocol(listener) in {"SSL", "SASL_SSL"}
 
     def of_listener(self, listener: str, mechanism: str = "") -> ListenerConfig:
         """The security settings of a listener, or of a SASL mechanism of it."""

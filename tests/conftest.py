@@ -11,12 +11,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from tests.support.browser import Browser, find_browser
 from tests.support.patience import WITHIN_S
+
+if TYPE_CHECKING:
+    from tests.support.certificates import Certificates
 
 settings.register_profile("ci", deadline=None, max_examples=100, derandomize=True, print_blob=True)
 settings.register_profile("dev", deadline=None, max_examples=100, print_blob=True)
@@ -48,6 +52,14 @@ def a_slow_disk_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server in the tests' own process takes no slow disk for one that hangs: it would leave, and take them along."""
     monkeypatch.setattr("coordinator.server.app.STOP_WITHIN_S", WITHIN_S)
     monkeypatch.setattr("coordinator.server.app.CLOSE_WITHIN_S", WITHIN_S)
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """The files of `make_certificates`, made once. No test changes them."""
+    from tests.support.certificates import make_certificates  # noqa: PLC0415 - few tests need it
+
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture(scope="module")

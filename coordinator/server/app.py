@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from coordinator.server.nodes.topics import ChangeDone
     from coordinator.server.telemetry.statsd import Statsd
     from coordinator.server.wire.authentication import Door
+    from coordinator.server.wire.certificates import Certificates
 
 STOP_WITHIN_S = 10.0
 """How long a stop waits for the appends of all logs, and after that for clients to take their answers."""
@@ -98,11 +99,6 @@ CONNECTIONS_MIN = 16
 FILES_KEPT = 64
 """Files for everything else: listeners, the loop, log lines, modules that are imported late."""
 
-
-SERVED_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT")
-"""Of config.SECURITY_PROTOCOLS, those that a listener is served with. Another one prevents the start: it must not be
-open to everybody.
-"""
 
 NONCE_BYTES = 18
 """Chance in a nonce of SCRAM, for which no client can have kept an answer."""
@@ -180,6 +176,7 @@ class Server:
         self._lines: Lines
         self._site: Site | None = None
         self._statsd: Statsd | None = None
+        self.certificates: Certificates | None = None
         self._topics: Topics
         self._changes = Changes({}, {})
         self.runtime: Runtime
@@ -212,6 +209,7 @@ class Server:
         self.events = Events(clients_clock, self._lines)
         measures = Measures()
         try:
+            self.certificates = certificates_of(config)
             if self._share is None:
                 self._sockets = bind_all(config)
             self._store = store = self._open_store(config, self._fresh_uuid, self._report, measures.logs["groups"])
@@ -329,16 +327,24 @@ class Server:
 
     async def _open_listeners(self, services: Services) -> None:
         """Open the listeners for clients, then the one for browsers."""
+        if self.certificates is not None:
+            self.certificates.start(self._clients_clock or services.clock, self._lines)
         for listener, listening in self._sockets:
             if listener.name != HTTP:
                 host, port = listening.getsockname()[:2]
                 self.addresses.append((host, port))
-                factory = partial(self.connections.connect, listener.name)
+                factory = self._connect_of(listener.name)
                 backlog = self._config.socket_listen_backlog_size
                 self._servers.append(await self._loop.create_server(factory, sock=listening, backlog=backlog))
         for listener, listening in self._sockets:
             if listener.name == HTTP:
                 await self._open_http(listening, services)
+
+    def _connect_of(self, listener: str) -> Callable[[], asyncio.Protocol]:
+        """Make the protocol of each connection of a listener."""
+        if self.certificates is not None and self._config.has_tls(listener):
+            return partial(self.connections.connect_tls, listener, partial(self.certificates.of, listener))
+        return partial(self.connections.connect, listener)
 
     @property
     def failing_logs(self) -> int:
@@ -443,6 +449,8 @@ class Server:
             await self._site.stop()
         if self._statsd is not None:
             await self._statsd.stop()
+        if self.certificates is not None:
+            self.certificates.stop()
         self.connections.stop()
         self._api.forget()
         if self._faults is not None:
@@ -504,13 +512,18 @@ async def at_most(event: asyncio.Event, within_s: float) -> bool:
     return event.is_set()
 
 
+def certificates_of(config: Config) -> Certificates | None:
+    """The certificates of all listeners with TLS; None if there is no such listener. Raises ConfigError."""
+    if not any(config.has_tls(listener.name) for listener in served_listeners(config)):
+        return None
+    # A server without TLS doesn't import this: cryptography takes as long as the rest of a start.
+    from coordinator.server.wire.certificates import Certificates  # noqa: PLC0415
+
+    return Certificates(config)
+
+
 def bind_all(config: Config) -> Bound:
     """Take the addresses of all listeners. Raises StartFailed."""
-    for listener in served_listeners(config):
-        protocol = config.security_protocol(listener.name)
-        if protocol not in SERVED_PROTOCOLS:
-            served = ", ".join(SERVED_PROTOCOLS)
-            raise StartFailed(f"listeners: {listener.name} asks for {protocol}, this server serves only {served}")
     offers_of(config, _nobody)  # what is wrong with them prevents the start, also before workers are there
     bound: Bound = []
     for listener in (*served_listeners(config), *config.http):

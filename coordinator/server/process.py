@@ -2,7 +2,7 @@
 
 SIGTERM or SIGINT stops the server in order (`Server.stop`); a second one ends the process at once. If the log's thread
 dies, the server stops by itself, because it can't make anything durable. If a thread hangs in the disk, the process
-ends without waiting for it.
+ends without waiting for it. On SIGHUP a server with TLS reads its certificates again.
 
 The server says that it is ready when it accepts requests and the log is loaded, but waits for the load a moment only.
 So a client that asks at once gets an answer if the log is small, as in tests.
@@ -21,6 +21,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 import uvloop
@@ -105,6 +106,8 @@ async def serve(
     for signal_number in signals:
         loop.add_signal_handler(signal_number, end, signal_number)
     await server.start()
+    if server.certificates is not None:
+        loop.add_signal_handler(signal.SIGHUP, partial(server.certificates.check, all_of_them=True))
     await at_most(server.loaded, LOADED_WITHIN_S)
     on_ready(server)
     waits = [asyncio.ensure_future(event.wait()) for event in (ended, server.failed)]

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
-from coordinator.config import ConfigError, configs_of_workers
+from coordinator.config import ConfigError, configs_of_workers, served_listeners
 from coordinator.log.engine import EngineError
 from coordinator.log.store import check_folder, lock_folder, read_folder, recover_journals
 from coordinator.server.app import (
@@ -75,7 +75,8 @@ PAUSE_MIN_MS, PAUSE_MAX_MS = 1_000, 30_000
 STOPPED_WITHIN_MS = int(4 * STOP_WITHIN_S * 1000)
 """A worker that takes longer to stop is killed. The waits in `Server.stop` add up to less."""
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGHUP)
+"""SIGHUP means that the workers read their certificates again. Without TLS it is not caught."""
 
 OnReady = Callable[[Sequence[tuple[str, int]], Sequence[int]], None]
 """Gets the addresses of all listeners and the ids of all nodes, in the order of the workers."""
@@ -302,7 +303,8 @@ class Supervisor:
         for each in (self._signals, self._signals_in):
             each.setblocking(False)
         signal.set_wakeup_fd(self._signals_in.fileno(), warn_on_full_buffer=False)
-        for number in SIGNALS:
+        reloads = any(self._config.has_tls(listener.name) for listener in served_listeners(self._config))
+        for number in SIGNALS if reloads else SIGNALS[:-1]:
             signal.signal(number, lambda _number, _frame: None)
         self._selector.register(self._signals, selectors.EVENT_READ, self._on_signal)
 
@@ -313,6 +315,10 @@ class Supervisor:
                     self._kill_at_ms = self._clock.ms()
                 else:
                     self._stop()
+            elif number == signal.SIGHUP:
+                for worker in self._workers:
+                    if worker.process_id is not None:
+                        os.kill(worker.process_id, signal.SIGHUP)
 
     def _stop(self) -> None:
         """Close the listening sockets and send SIGTERM to the workers."""

@@ -17,6 +17,7 @@ import pytest
 from coordinator.client.client import Client
 from coordinator.client.groups import Group, describe_groups
 from protocol.messages import MetadataRequest
+from tests.support.certificates import Certificates
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
 from tests.support.scripted import Member, hang_up
@@ -186,6 +187,24 @@ def test_a_mistake_is_one_line_and_exit_code_2(tmp_path: Path, arguments: list[s
     assert len(ended.stderr.splitlines()) == 1 or "usage:" in ended.stderr
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_wrong_key_prevents_the_start(certificates: Certificates, tmp_path: Path, workers: str) -> None:
+    """The last line names setting and listener, and not the password; exit code 2, and no ready line."""
+    settings = (
+        "listener.security.protocol.map=PLAINTEXT:SSL",
+        "ssl.keystore.type=PEM",
+        f"ssl.keystore.location={certificates.encrypted}",
+        "ssl.key.password=not this one",
+    )
+    given = [part for setting in settings for part in ("--set", setting)]
+    ended = run("--listen", "127.0.0.1:0", "--data-dir", str(tmp_path), "--workers", workers, *given)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    problem = "tenure: ssl.key.password: it doesn't open the private key (listener PLAINTEXT)"
+    assert ended.stderr.splitlines()[-1] == problem
+    assert workers != "1" or len(ended.stderr.splitlines()) == 1
+    assert "not this one" not in ended.stderr
+
+
 def test_a_wrong_variable_is_named(tmp_path: Path) -> None:
     """The error names a wrong variable of the environment."""
     ended = run("--data-dir", str(tmp_path / "data"), environment={"TENURE_GROUP_MAX_SISE": "1"})
@@ -245,7 +264,17 @@ def test_it_imports_nothing_that_it_does_not_need() -> None:
     """A start imports neither the command line's libraries nor a handler before its first request."""
     code = "import sys, coordinator.cli.main, coordinator.cli.serve; print(*sys.modules)"
     modules = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
-    unwanted = {"typer", "click", "rich", "structlog", "pydantic", "json", "hypothesis", "logging.config"}
+    unwanted = {
+        "cryptography",
+        "typer",
+        "click",
+        "rich",
+        "structlog",
+        "pydantic",
+        "json",
+        "hypothesis",
+        "logging.config",
+    }
     assert {name for name in modules if name.split(".")[0] in unwanted} <= {"json"} | {
         name for name in modules if name.startswith("json.")
     }

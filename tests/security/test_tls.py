@@ -20,13 +20,13 @@ from coordinator.security.tls import Terms, terms_of
 from tests.support.certificates import Authority, Certificates, client_context, handshake
 
 
-def terms(files: Certificates, *settings: str) -> Terms:
+def terms(certificates: Certificates, *settings: str) -> Terms:
     """The terms of a listener that has the server's certificate and trusts the CA."""
     given = [
         "ssl.keystore.type=PEM",
-        f"ssl.keystore.location={files.server}",
+        f"ssl.keystore.location={certificates.server}",
         "ssl.truststore.type=PEM",
-        f"ssl.truststore.location={files.ca}",
+        f"ssl.truststore.location={certificates.ca}",
     ]
     return terms_of(load(sets=[*given, *settings])[0].security)
 
@@ -36,10 +36,10 @@ def version(server: Terms, client: ssl.SSLContext) -> str | None:
     return handshake(server.context, client)[0].version()
 
 
-def test_a_listener_shows_its_certificate(files: Certificates) -> None:
+def test_a_listener_shows_its_certificate(certificates: Certificates) -> None:
     """A client that trusts the CA gets through with TLS 1.3; nobody asks it for a certificate."""
-    made = terms(files)
-    server, _ = handshake(made.context, client_context(files.ca, files.client))
+    made = terms(certificates)
+    server, _ = handshake(made.context, client_context(certificates.ca, certificates.client))
     assert server.version() == "TLSv1.3"
     assert server.getpeercert(binary_form=True) is None
     assert made.names is None
@@ -59,17 +59,19 @@ def test_a_listener_shows_its_certificate(files: Certificates) -> None:
     ],
 )
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1 is deprecated")
-def test_only_enabled_versions_are_spoken(files: Certificates, setting: str, newest: str, agreed: str | None) -> None:
+def test_only_enabled_versions_are_spoken(
+    certificates: Certificates, setting: str, newest: str, agreed: str | None
+) -> None:
     """A client of another version is refused; TLS 1.1 always is."""
-    client = client_context(files.ca)
+    client = client_context(certificates.ca)
     client.set_ciphers("ALL:@SECLEVEL=0")
     client.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
     client.maximum_version = ssl.TLSVersion[newest]
     if agreed is None:
         with pytest.raises(ssl.SSLError):
-            version(terms(files, setting), client)
+            version(terms(certificates, setting), client)
     else:
-        assert version(terms(files, setting), client) == agreed
+        assert version(terms(certificates, setting), client) == agreed
 
 
 @pytest.mark.parametrize(
@@ -87,12 +89,12 @@ def test_only_enabled_versions_are_spoken(files: Certificates, setting: str, new
 )
 @pytest.mark.parametrize("newest", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_client_auth_is_as_asked_for(
-    files: Certificates, auth: str, client: str | None, passes: bool, newest: ssl.TLSVersion
+    certificates: Certificates, auth: str, client: str | None, passes: bool, newest: ssl.TLSVersion
 ) -> None:
     """`requested` lets a client in without a certificate, and never with a wrong one."""
-    context = client_context(files.ca, getattr(files, client) if client else None)
+    context = client_context(certificates.ca, getattr(certificates, client) if client else None)
     context.maximum_version = newest
-    made = terms(files, f"ssl.client.auth={auth}")
+    made = terms(certificates, f"ssl.client.auth={auth}")
     if passes:
         server, _ = handshake(made.context, context)
         assert (server.getpeercert(binary_form=True) is not None) == (client is not None)
@@ -101,12 +103,12 @@ def test_client_auth_is_as_asked_for(
             handshake(made.context, context)
 
 
-def test_a_certificate_for_servers_alone_lets_no_client_in(files: Certificates, tmp_path: Path) -> None:
+def test_a_certificate_for_servers_alone_lets_no_client_in(certificates: Certificates, tmp_path: Path) -> None:
     """The extended key usage counts, where a certificate has one."""
-    made = terms(files, "ssl.client.auth=required")
+    made = terms(certificates, "ssl.client.auth=required")
     for usage, passes in ((ExtendedKeyUsageOID.CLIENT_AUTH, True), (ExtendedKeyUsageOID.SERVER_AUTH, False)):
-        (tmp_path / "client.pem").write_text(files.authority.issue("c", usage=usage).pem())
-        context = client_context(files.ca, tmp_path / "client.pem")
+        (tmp_path / "client.pem").write_text(certificates.authority.issue("c", usage=usage).pem())
+        context = client_context(certificates.ca, tmp_path / "client.pem")
         if passes:
             handshake(made.context, context)
         else:
@@ -114,20 +116,20 @@ def test_a_certificate_for_servers_alone_lets_no_client_in(files: Certificates, 
                 handshake(made.context, context)
 
 
-def test_whatever_stands_in_a_truststore_is_trusted(files: Certificates, tmp_path: Path) -> None:
+def test_whatever_stands_in_a_truststore_is_trusted(certificates: Certificates, tmp_path: Path) -> None:
     """A CA in the middle, without its root, as Java takes it; a client of the root alone is a stranger then."""
-    middle = Authority("Middle", files.authority)
+    middle = Authority("Middle", certificates.authority)
     (tmp_path / "middle.pem").write_text(middle.pem())
     (tmp_path / "client.pem").write_text(middle.issue("c").pem())
-    made = terms(files, "ssl.client.auth=required", f"ssl.truststore.location={tmp_path / 'middle.pem'}")
-    handshake(made.context, client_context(files.ca, tmp_path / "client.pem"))
+    made = terms(certificates, "ssl.client.auth=required", f"ssl.truststore.location={tmp_path / 'middle.pem'}")
+    handshake(made.context, client_context(certificates.ca, tmp_path / "client.pem"))
     with pytest.raises(ssl.SSLError):
-        handshake(made.context, client_context(files.ca, files.client))
+        handshake(made.context, client_context(certificates.ca, certificates.client))
 
 
-def test_an_ended_certificate_is_noticed(files: Certificates) -> None:
+def test_an_ended_certificate_is_noticed(certificates: Certificates) -> None:
     """The server may start with it, as Kafka does; whoever runs it has to hear of it."""
-    assert terms(files, f"ssl.keystore.location={files.expired}").has_ended
+    assert terms(certificates, f"ssl.keystore.location={certificates.expired}").has_ended
 
 
 @pytest.mark.parametrize(
@@ -151,24 +153,24 @@ def test_an_ended_certificate_is_noticed(files: Certificates) -> None:
         ),
     ],
 )
-def test_what_can_not_be_obeyed_is_an_error(files: Certificates, settings: list[str], words: str) -> None:
+def test_what_can_not_be_obeyed_is_an_error(certificates: Certificates, settings: list[str], words: str) -> None:
     """One line names the setting; there is no way on with less than was asked for."""
     with pytest.raises(ConfigError, match=words) as caught:
-        terms(files, *settings)
+        terms(certificates, *settings)
     assert "\n" not in str(caught.value)
 
 
-def test_a_key_that_is_too_weak_is_said(files: Certificates, tmp_path: Path) -> None:
+def test_a_key_that_is_too_weak_is_said(certificates: Certificates, tmp_path: Path) -> None:
     """OpenSSL refuses RSA of 1024 bits; the line says so."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=1024)
-    (tmp_path / "weak.pem").write_text(files.authority.issue("localhost", key=key).pem())
+    (tmp_path / "weak.pem").write_text(certificates.authority.issue("localhost", key=key).pem())
     with pytest.raises(ConfigError, match=r"ssl.keystore.location: .*too small"):
-        terms(files, f"ssl.keystore.location={tmp_path / 'weak.pem'}")
+        terms(certificates, f"ssl.keystore.location={tmp_path / 'weak.pem'}")
 
 
 @pytest.mark.parametrize("has_memfd", [True, False])
 def test_no_file_with_the_key_is_left(
-    files: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_memfd: bool
+    certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_memfd: bool
 ) -> None:
     """While OpenSSL reads the key it has no name on a disk, and afterwards it is gone; with and without memfd."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -187,6 +189,6 @@ def test_no_file_with_the_key_is_left(
             assert os.fstat(file.fileno()).st_mode & 0o077 == 0 or has_memfd
 
     monkeypatch.setattr(tls, "_nameless_file", watched)
-    terms(files)
+    terms(certificates)
     assert len(seen) == 2
     assert all(str(path).endswith("(deleted)") for path in seen)

@@ -14,12 +14,12 @@ ECDSA_128 = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
 ECDSA_256 = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"
 
 
-def agreed(files: Certificates, suites: list[str], newest: ssl.TLSVersion) -> str:
+def agreed(certificates: Certificates, suites: list[str], newest: ssl.TLSVersion) -> str:
     """The suite of a handshake with a client that takes every suite, up to a version of TLS."""
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(files.server)
+    server.load_cert_chain(certificates.server)
     set_ciphers(server, suites)
-    client = client_context(files.ca)
+    client = client_context(certificates.ca)
     client.maximum_version = newest
     used = handshake(server, client)[0].cipher()
     assert used is not None
@@ -27,30 +27,30 @@ def agreed(files: Certificates, suites: list[str], newest: ssl.TLSVersion) -> st
 
 
 @pytest.mark.parametrize("suite", TLS_1_3)
-def test_one_suite_of_tls_1_3_is_served_alone(files: Certificates, suite: str) -> None:
+def test_one_suite_of_tls_1_3_is_served_alone(certificates: Certificates, suite: str) -> None:
     """Its name alone leaves no other, whatever the client would take, and no TLS 1.2."""
     client_takes_it = suite in TLS_1_3_DEFAULT
     if client_takes_it:
-        assert agreed(files, [suite], ssl.TLSVersion.TLSv1_3) == suite
+        assert agreed(certificates, [suite], ssl.TLSVersion.TLSv1_3) == suite
     with pytest.raises(ssl.SSLError):
-        agreed(files, [suite], ssl.TLSVersion.TLSv1_2)
+        agreed(certificates, [suite], ssl.TLSVersion.TLSv1_2)
 
 
-def test_the_order_of_the_list_is_the_order_of_choice(files: Certificates) -> None:
+def test_the_order_of_the_list_is_the_order_of_choice(certificates: Certificates) -> None:
     """The server takes the first of its list that the client knows, in both versions."""
     for first, second in ((0, 2), (2, 0)):
         suites = [TLS_1_3[first], TLS_1_3[second]]
-        assert agreed(files, suites, ssl.TLSVersion.TLSv1_3) == suites[0]
+        assert agreed(certificates, suites, ssl.TLSVersion.TLSv1_3) == suites[0]
     for suites in ([ECDSA_128, ECDSA_256], [ECDSA_256, ECDSA_128]):
-        assert agreed(files, suites, ssl.TLSVersion.TLSv1_2) == openssl_name(suites[0])
+        assert agreed(certificates, suites, ssl.TLSVersion.TLSv1_2) == openssl_name(suites[0])
 
 
-def test_suites_of_both_versions_stand_in_one_list(files: Certificates) -> None:
+def test_suites_of_both_versions_stand_in_one_list(certificates: Certificates) -> None:
     """Each version has its own suite of the list; a list without one of TLS 1.3 serves TLS 1.2 only."""
     both = [ECDSA_256, "TLS_AES_128_GCM_SHA256"]
-    assert agreed(files, both, ssl.TLSVersion.TLSv1_3) == "TLS_AES_128_GCM_SHA256"
-    assert agreed(files, both, ssl.TLSVersion.TLSv1_2) == openssl_name(ECDSA_256)
-    assert agreed(files, [ECDSA_256], ssl.TLSVersion.TLSv1_3) == openssl_name(ECDSA_256)
+    assert agreed(certificates, both, ssl.TLSVersion.TLSv1_3) == "TLS_AES_128_GCM_SHA256"
+    assert agreed(certificates, both, ssl.TLSVersion.TLSv1_2) == openssl_name(ECDSA_256)
+    assert agreed(certificates, [ECDSA_256], ssl.TLSVersion.TLSv1_3) == openssl_name(ECDSA_256)
 
 
 def test_names_are_translated_as_openssl_has_them() -> None:

@@ -31,40 +31,44 @@ def certificate_in(path: Path) -> x509.Certificate:
     return x509.load_pem_x509_certificates(path.read_bytes())[0]
 
 
-def test_each_form_of_a_keystore_is_read(files: Certificates) -> None:
+def test_each_form_of_a_keystore_is_read(certificates: Certificates) -> None:
     """PEM in a file, with an encrypted key, inside the settings, and PKCS12 have the same certificate."""
-    expected = certificate_in(files.server)
-    text = files.server.read_text()
+    expected = certificate_in(certificates.server)
+    text = certificates.server.read_text()
     key, _, chain = text.partition("-----BEGIN CERT")
     forms = (
-        settings(keystore_type="PEM", keystore_location=files.server),
-        settings(keystore_type="PEM", keystore_location=files.encrypted, key_password=PASSWORD),
+        settings(keystore_type="PEM", keystore_location=certificates.server),
+        settings(keystore_type="PEM", keystore_location=certificates.encrypted, key_password=PASSWORD),
         settings(keystore_type="PEM", keystore_key=key, keystore_certificate_chain=f"-----BEGIN CERT{chain}"),
         settings(keystore_type="PEM", keystore_key=" ".join(key.split("\n")), keystore_certificate_chain=text),
-        settings(keystore_type="PKCS12", keystore_location=files.server_p12, keystore_password=PLAIN_PASSWORD),
-        settings(keystore_type="pkcs12", keystore_location=files.server_p12, keystore_password=PLAIN_PASSWORD),
+        settings(keystore_type="PKCS12", keystore_location=certificates.server_p12, keystore_password=PLAIN_PASSWORD),
+        settings(keystore_type="pkcs12", keystore_location=certificates.server_p12, keystore_password=PLAIN_PASSWORD),
     )
     for form in forms:
         assert own_certificate(form) == expected
 
 
-def test_each_form_of_a_truststore_is_read(files: Certificates) -> None:
+def test_each_form_of_a_truststore_is_read(certificates: Certificates) -> None:
     """PEM in a file and inside the settings, and PKCS12, have the same certificate; without settings there is none."""
-    expected = [files.authority.certificate]
-    assert truststore_of(settings(truststore_type="PEM", truststore_location=files.ca)) == expected
-    assert truststore_of(settings(truststore_type="PEM", truststore_certificates=files.ca.read_text())) == expected
-    p12 = settings(truststore_type="PKCS12", truststore_location=files.ca_p12, truststore_password=PLAIN_PASSWORD)
+    expected = [certificates.authority.certificate]
+    assert truststore_of(settings(truststore_type="PEM", truststore_location=certificates.ca)) == expected
+    assert (
+        truststore_of(settings(truststore_type="PEM", truststore_certificates=certificates.ca.read_text())) == expected
+    )
+    p12 = settings(
+        truststore_type="PKCS12", truststore_location=certificates.ca_p12, truststore_password=PLAIN_PASSWORD
+    )
     assert truststore_of(p12) == expected
     assert truststore_of(settings()) == []
     assert keystore_of(settings()) is None
 
 
-def test_a_chain_is_sent_from_its_own_certificate_upwards(files: Certificates, tmp_path: Path) -> None:
+def test_a_chain_is_sent_from_its_own_certificate_upwards(certificates: Certificates, tmp_path: Path) -> None:
     """In PEM it is as written; a PKCS12 store is put in order, and what doesn't belong to the chain is left out."""
-    middle = Authority("Middle", files.authority)
+    middle = Authority("Middle", certificates.authority)
     lower = Authority("Lower", middle)
     made = lower.issue("localhost")
-    mixed = (files.foreign_authority.certificate, middle.certificate, lower.certificate)
+    mixed = (certificates.foreign_authority.certificate, middle.certificate, lower.certificate)
     (tmp_path / "chain.p12").write_bytes(type(made)(made.key, made.certificate, mixed).pkcs12(PLAIN_PASSWORD))
     p12 = settings(keystore_type="PKCS12", keystore_location=tmp_path / "chain.p12", keystore_password=PLAIN_PASSWORD)
     store = keystore_of(p12)
@@ -76,17 +80,17 @@ def test_a_chain_is_sent_from_its_own_certificate_upwards(files: Certificates, t
     assert list(pem.chain) == [made.certificate, lower.certificate]
 
 
-def test_files_to_watch_are_those_that_are_read(files: Certificates) -> None:
+def test_files_to_watch_are_those_that_are_read(certificates: Certificates) -> None:
     """Both stores' files, and none for what stands in the settings."""
-    both = settings(keystore_location=files.server, truststore_location=files.ca)
-    assert files_of(both) == [str(files.server), str(files.ca)]
+    both = settings(keystore_location=certificates.server, truststore_location=certificates.ca)
+    assert files_of(both) == [str(certificates.server), str(certificates.ca)]
     assert files_of(settings(truststore_certificates="x")) == []
 
 
-def faulty_files(files: Certificates, folder: Path) -> dict[str, Path]:
+def faulty_files(certificates: Certificates, folder: Path) -> dict[str, Path]:
     """Files with one fault each."""
     key = ec.generate_private_key(ec.SECP256R1())
-    server = files.server.read_text()
+    server = certificates.server.read_text()
     certificate = server[server.index("-----BEGIN CERT") :]
     contents = {
         "traditional": key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()).decode()
@@ -154,14 +158,14 @@ def test_a_pkcs12_file_may_be_called_jks(files: Certificates) -> None:
     ],
 )
 def test_each_fault_is_one_line_that_names_its_setting(
-    files: Certificates, tmp_path: Path, given: str, words: str
+    certificates: Certificates, tmp_path: Path, given: str, words: str
 ) -> None:
     """The line has no password, and nothing of a key."""
-    faulty = faulty_files(files, tmp_path)
+    faulty = faulty_files(certificates, tmp_path)
     values = dict(each.split("=") for each in given.split())
     for name, value in values.items():
         if name.endswith("location"):
-            values[name] = str(faulty.get(value) or getattr(files, value))
+            values[name] = str(faulty.get(value) or getattr(certificates, value))
     config = settings(**{"keystore_type": "PEM", "truststore_type": "PEM", **values})
     with pytest.raises(ConfigError, match=words) as caught:
         (keystore_of if given.startswith("keystore") else truststore_of)(config)
@@ -170,8 +174,8 @@ def test_each_fault_is_one_line_that_names_its_setting(
     assert "MI" not in str(caught.value)
 
 
-def test_an_unreadable_certificate_is_said(files: Certificates) -> None:
+def test_an_unreadable_certificate_is_said(certificates: Certificates) -> None:
     """A certificate that is PEM, and is none, names the setting."""
-    text = files.ca.read_text().replace("MII", "AAA", 1)
+    text = certificates.ca.read_text().replace("MII", "AAA", 1)
     with pytest.raises(ConfigError, match=r"ssl.truststore.certificates: a certificate can't be read"):
         truststore_of(settings(truststore_type="PEM", truststore_certificates=text))

@@ -136,14 +136,6 @@ async def test_an_address_in_use_is_refused_and_named(tmp_path: Path) -> None:
         assert await cluster_of(server)
 
 
-@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
-async def test_a_protocol_that_is_not_served_prevents_the_start(tmp_path: Path, protocol: str) -> None:
-    """One line names listener and protocol: such a listener must never be open to everybody."""
-    protocols = f"listener.security.protocol.map=IN:PLAINTEXT,OUT:{protocol}"
-    config = config_in(tmp_path, "listeners=IN://127.0.0.1:0,OUT://127.0.0.1:0", protocols)
-    assert (await refusal(config)).startswith(f"listeners: OUT asks for {protocol}")
-
-
 async def test_a_folder_that_can_not_be_is_refused_and_named(tmp_path: Path) -> None:
     """The error names a folder that can't exist because a file is in its place."""
     (tmp_path / "file").write_text("")

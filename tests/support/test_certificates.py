@@ -14,14 +14,7 @@ from tests.support.certificates import (
     Certificates,
     client_context,
     handshake,
-    make_certificates,
 )
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    """All files, made once."""
-    return make_certificates(tmp_path_factory.mktemp("certificates"))
 
 
 def shake(server_file: Path, trusted: Path, client_file: Path | None = None, *, password: str | None = None) -> None:
@@ -34,12 +27,12 @@ def shake(server_file: Path, trusted: Path, client_file: Path | None = None, *, 
     handshake(server, client_context(trusted, client_file))
 
 
-def test_what_should_be_trusted_is(files: Certificates) -> None:
+def test_what_should_be_trusted_is(certificates: Certificates) -> None:
     """Server and client of one CA accept each other, with an encrypted key too."""
-    shake(files.server, files.ca)
-    shake(files.server, files.ca, files.client)
-    shake(files.encrypted, files.ca, password=PASSWORD)
-    shake(files.foreign, files.foreign_ca)
+    shake(certificates.server, certificates.ca)
+    shake(certificates.server, certificates.ca, certificates.client)
+    shake(certificates.encrypted, certificates.ca, password=PASSWORD)
+    shake(certificates.foreign, certificates.foreign_ca)
 
 
 @pytest.mark.parametrize(
@@ -53,20 +46,24 @@ def test_what_should_be_trusted_is(files: Certificates) -> None:
     ],
 )
 def test_what_should_not_be_trusted_is_not(
-    files: Certificates, server: str, trusted: str, client: str | None, words: str
+    certificates: Certificates, server: str, trusted: str, client: str | None, words: str
 ) -> None:
     """Each wrong certificate is wrong for the reason of its name."""
     with pytest.raises(ssl.SSLError, match=words):
-        shake(getattr(files, server), getattr(files, trusted), getattr(files, client) if client else None)
+        shake(
+            getattr(certificates, server),
+            getattr(certificates, trusted),
+            getattr(certificates, client) if client else None,
+        )
 
 
-def test_stores_hold_what_the_files_hold(files: Certificates) -> None:
+def test_stores_hold_what_the_files_hold(certificates: Certificates) -> None:
     """A store has the certificate of the file with its name, and opens with its password only."""
     password = PLAIN_PASSWORD.encode()
-    key, certificate, _ = pkcs12.load_key_and_certificates(files.server_p12.read_bytes(), password)
+    key, certificate, _ = pkcs12.load_key_and_certificates(certificates.server_p12.read_bytes(), password)
     assert key is not None
     assert certificate is not None
-    trusted = pkcs12.load_pkcs12(files.ca_p12.read_bytes(), password)
-    assert [each.certificate for each in trusted.additional_certs] == [files.authority.certificate]
+    trusted = pkcs12.load_pkcs12(certificates.ca_p12.read_bytes(), password)
+    assert [each.certificate for each in trusted.additional_certs] == [certificates.authority.certificate]
     with pytest.raises(ValueError, match="password"):
-        pkcs12.load_pkcs12(files.ca_p12.read_bytes(), b"another")
+        pkcs12.load_pkcs12(certificates.ca_p12.read_bytes(), b"another")

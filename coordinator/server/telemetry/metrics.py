@@ -64,12 +64,13 @@ API_NAMES = {key: name for name, key in API_KEYS.items()}
 class ServerNumbers(NamedTuple):
     """The numbers of a server that are not about groups.
 
-    connections: open ones. events_dropped: events that could not be written since the start. partitions: partitions of
-    the log by standing (runtime.partition.Standing). loads: how long partitions took to load, in seconds.
-    recent_loads_ms: the loads that Kafka's metrics are about (measures.RECENT_MS).
+    connections: open ones. handshakes: those of TLS. events_dropped: events that could not be written since the start.
+    partitions: partitions of the log by standing (runtime.partition.Standing). loads: how long partitions took to load,
+    in seconds. recent_loads_ms: the loads that Kafka's metrics are about (measures.RECENT_MS).
     """
 
     connections: int
+    handshakes: Handshakes
     events_dropped: int
     partitions: Mapping[str, int]
     loads: Histogram
@@ -102,6 +103,21 @@ class Partitions(Protocol):
         """The clock's time."""
 
 
+class Handshakes(Sized, Protocol):
+    """TLS handshakes under way, as metrics read them; see wire.handshakes."""
+
+    completed: int
+    failed: int
+
+
+class Open(Sized, Protocol):
+    """The open connections, as metrics read them."""
+
+    @property
+    def handshakes(self) -> Handshakes:
+        """Those of TLS."""
+
+
 class Dropping(Protocol):
     """The queue of events, as metrics read it."""
 
@@ -116,7 +132,7 @@ class MeasuredServer(Protocol):
         """The server's partitions."""
 
     @property
-    def connections(self) -> Sized:
+    def connections(self) -> Open:
         """The open connections."""
 
     @property
@@ -138,6 +154,7 @@ class Metrics:
         found = await census(coordinators, self._measures.by_group)
         numbers = ServerNumbers(
             connections=len(self._server.connections),
+            handshakes=self._server.connections.handshakes,
             events_dropped=self._server.events.dropped,
             partitions=Counter(partition.standing.value for partition in runtime.partitions),
             loads=runtime.loads.seconds,
@@ -240,6 +257,10 @@ def _series_of_groups(measures: Measures, now: Census) -> Iterator[Metric]:
 def server_families(numbers: ServerNumbers) -> Iterator[Metric]:
     """The metrics of the server that are not about groups."""
     yield _gauge("tenure_connections", "Connections that are open.", numbers.connections)
+    shakes = numbers.handshakes
+    yield _gauge("tenure_tls_handshakes_under_way", "TLS handshakes that have begun and not ended.", len(shakes))
+    yield _counter("tenure_tls_handshakes", "TLS handshakes that succeeded.", shakes.completed)
+    yield _counter("tenure_tls_handshake_failures", "TLS handshakes that failed.", shakes.failed)
     partitions = GaugeMetricFamily("tenure_partitions", "Partitions of the log, by standing.", labels=["standing"])
     for standing, count in sorted(numbers.partitions.items()):
         partitions.add_metric([standing], count)

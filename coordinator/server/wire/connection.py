@@ -376,6 +376,11 @@ class Connection(asyncio.Protocol):
         self._connections.closing(self, reason, ours=ours)
         self.close()
 
+    def refuse(self, why: str) -> None:
+        """Close because of bytes that are broken before they become frames."""
+        self._connections.closing(self, why, ours=False)
+        self.close()
+
     def wait_for(self, call: Waiting) -> None:
         """For dispatch: the answer to the request comes later."""
         self._call = call

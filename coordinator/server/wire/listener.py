@@ -17,10 +17,13 @@ from typing import TYPE_CHECKING
 from coordinator.config import EVERYWHERE
 from coordinator.server.clock import Alarm
 from coordinator.server.wire.connection import Connection
+from coordinator.server.wire.handshakes import Handshakes
+from coordinator.server.wire.tls import TlsTransport
 
 if TYPE_CHECKING:
     from coordinator.config import Config, Listener
     from coordinator.group.client import Client
+    from coordinator.security.tls import Terms
     from coordinator.server.clock import Clock
     from coordinator.server.runtime.pace import Pace
     from coordinator.server.telemetry.lines import Lines
@@ -42,6 +45,8 @@ class Connections:
     dispatch: answers a frame, see api.Api. soon: has the loop call back.
     open_max: how many open connections the process's limit on files allows.
     door: where clients of listeners with SASL authenticate; None if there is no such listener.
+
+    handshakes: those of TLS that are under way. Their connections count as all others do.
     """
 
     def __init__(
@@ -69,6 +74,7 @@ class Connections:
         self._alarm: Alarm[str] = Alarm(clock, self._sweep)
         self._throttled: Alarm[Connection] = Alarm(clock, Connection.end_throttle)
         self._on_empty: Callable[[], None] | None = None
+        self.handshakes = Handshakes(clock, lines, pace)
         if config.connections_max_idle_ms >= 0:
             self._arm()
 
@@ -89,6 +95,10 @@ class Connections:
     def connect(self, listener: str) -> Connection:
         """A fresh connection for the listener of that name."""
         return Connection(self, listener, None if self.door is None else self.door.open(listener))
+
+    def connect_tls(self, listener: str, terms: Callable[[], Terms]) -> TlsTransport:
+        """The same for a listener with TLS. terms: returns those of this moment."""
+        return TlsTransport(self.connect(listener), terms(), self.handshakes)
 
     def add(self, connection: Connection) -> bool:
         """Add a connection; False if there are too many."""
@@ -162,6 +172,7 @@ class Connections:
         self._throttled.stop()
         if self.door is not None:
             self.door.alarm.stop()
+        self.handshakes.stop()
         for connection in self._open:
             connection.stop()
 

@@ -33,7 +33,17 @@ NOW = Census(Counter({State.STABLE: 2, State.EMPTY: 1}), 5, 3, 1, 7, {"g-0": (4,
 
 LOADS = Histogram(SECONDS)
 
-SERVER = ServerNumbers(3, 6, {"active": 49, "loading": 1}, LOADS, [20, 40])
+
+class Handshakes:
+    """Those of TLS."""
+
+    completed, failed = 11, 4
+
+    def __len__(self) -> int:
+        return 2
+
+
+SERVER = ServerNumbers(3, Handshakes(), 6, {"active": 49, "loading": 1}, LOADS, [20, 40])
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -80,6 +90,9 @@ def test_what_there_is() -> None:
     assert found["kafka_coordinator_group_groupmetadatamanager_numoffsets", ()] == 7
     assert found["tenure_members", ()] == 5
     assert found["tenure_connections", ()] == 3
+    assert found["tenure_tls_handshakes_under_way", ()] == 2
+    assert found["tenure_tls_handshakes_total", ()] == 11
+    assert found["tenure_tls_handshake_failures_total", ()] == 4
     assert found["tenure_events_dropped_total", ()] == 6
     assert found["tenure_partitions", (("standing", "loading"),)] == 1
     assert found["tenure_group_members", (("group", "g-0"),)] == 4

@@ -1,0 +1,157 @@
+"""Keys and certificates of all listeners with TLS, and their change while the server runs.
+
+Every CHECK_EVERY_MS a thread looks at the files of keystores and truststores, since an administrator, or a program that
+renews certificates, replaces them. SIGHUP has all files read at once. New connections get what was read; those that are
+open keep what they have. If something is wrong with a new file, an ERROR line says so and the old one stays in use. The
+same failure is said once.
+
+House rule: no file is read on the loop's thread, except at start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from coordinator.config import ConfigError, served_listeners
+from coordinator.security.tls import Terms, terms_of
+from coordinator.security.tls_stores import files_of
+from coordinator.server.clock import Alarm
+
+if TYPE_CHECKING:
+    from coordinator.config import Config, ListenerConfig
+    from coordinator.server.clock import Clock
+    from coordinator.server.telemetry.lines import Lines
+
+CHECK_EVERY_MS = 5_000
+"""How soon a changed file is noticed. A look costs a stat per file."""
+
+Signature = tuple[tuple[int, ...] | None, ...]
+"""What tells that files have changed; None for a file that isn't there."""
+
+
+class Read(NamedTuple):
+    """What a listener's files say now. found: a ConfigError if something is wrong with them."""
+
+    listener: str
+    signature: Signature
+    found: Terms | ConfigError
+
+
+class Certificates:
+    """The terms of all listeners with TLS. Raises ConfigError, which names the listener too."""
+
+    def __init__(self, config: Config) -> None:
+        names = [each.name for each in served_listeners(config) if config.has_tls(each.name)]
+        self._settings = {name: settings_of(config, name) for name in names}
+        # With SASL it is the mechanism that says who a client is.
+        self._name_users = {name: config.security_protocol(name) == "SSL" for name in names}
+        self._terms: dict[str, Terms] = {}
+        self._seen: dict[str, Signature] = {}
+        self._alarm: Alarm[str]
+        self._clock: Clock
+        self._lines: Lines
+        self._looking: asyncio.Future[list[Read]] | None = None
+        self._looks_again = False
+        for read in self._look(all_of_them=True):
+            if isinstance(read.found, ConfigError):
+                raise ConfigError(f"{read.found} (listener {read.listener})")
+            self._terms[read.listener], self._seen[read.listener] = read.found, read.signature
+
+    def of(self, listener: str) -> Terms:
+        """The terms for a connection that comes now."""
+        return self._terms[listener]
+
+    def start(self, clock: Clock, lines: Lines) -> None:
+        """Look at the files from now on, and warn of certificates that have ended."""
+        self._clock, self._lines = clock, lines
+        self._alarm = Alarm(clock, lambda _: self.check())
+        self._alarm.arm("check", clock.ms() + CHECK_EVERY_MS)
+        for listener, terms in self._terms.items():
+            self._warn(listener, terms)
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._alarm.stop()
+        self._looks_again = False
+        if self._looking is not None:
+            self._looking.cancel()
+
+    def check(self, *, all_of_them: bool = False) -> None:
+        """Have a thread look at the files. all_of_them: read also those that haven't changed."""
+        self._alarm.arm("check", self._clock.ms() + CHECK_EVERY_MS)
+        if self._looking is not None:
+            self._looks_again = self._looks_again or all_of_them
+            return
+        look: Callable[[], list[Read]] = partial(self._look, all_of_them=all_of_them)
+        self._looking = asyncio.get_running_loop().run_in_executor(None, look)
+        self._looking.add_done_callback(self._looked)
+
+    def _look(self, *, all_of_them: bool) -> list[Read]:
+        """Read the files that have changed. Runs on a thread, except at start."""
+        reads: list[Read] = []
+        for listener, settings in self._settings.items():
+            signature = tuple(map(signature_of, files_of(settings)))
+            if all_of_them or signature != self._seen[listener]:
+                try:
+                    terms = terms_of(settings)
+                    if not self._name_users[listener]:
+                        terms = terms._replace(names=None)
+                    reads.append(Read(listener, signature, terms))
+                except ConfigError as error:
+                    reads.append(Read(listener, signature, error))
+        return reads
+
+    def _looked(self, looking: asyncio.Future[list[Read]]) -> None:
+        self._looking = None
+        if looking.cancelled():
+            return
+        for read in looking.result():
+            self._seen[read.listener] = read.signature
+            self._take(read.listener, read.found)
+        if self._looks_again:
+            self._looks_again = False
+            self.check(all_of_them=True)
+
+    def _take(self, listener: str, found: Terms | ConfigError) -> None:
+        if isinstance(found, ConfigError):
+            text = f"The certificates of listener {listener} stay as they are, the new ones are wrong: {found}"
+            self._lines.error("certificates_not_loaded", text, listener=listener, reason=str(found))
+            return
+        self._terms[listener] = found
+        ends = found.ends.isoformat()
+        text = f"Listener {listener} has read its certificates again, its own ends at {ends}"
+        self._lines.info("certificates_loaded", text, listener=listener, ends=ends)
+        self._warn(listener, found)
+
+    def _warn(self, listener: str, terms: Terms) -> None:
+        if terms.has_ended:
+            ends = terms.ends.isoformat()
+            text = f"The certificate of listener {listener} ended at {ends}: clients will refuse it"
+            self._lines.warn("certificate_ended", text, listener=listener, ends=ends)
+
+
+def settings_of(config: Config, listener: str) -> ListenerConfig:
+    """The settings of a listener with TLS.
+
+    A listener with SASL asks for certificates only if a setting of its own says so, as in Kafka (KIP-684): the default
+    of all listeners is meant for those where a certificate says who a client is.
+    """
+    settings = config.of_listener(listener)
+    if config.security_protocol(listener) == "SASL_SSL":
+        own = config.overrides.get(listener.lower(), {})
+        settings = replace(settings, ssl_client_auth=own.get("ssl_client_auth", "none"))
+    return settings
+
+
+def signature_of(path: str) -> tuple[int, ...] | None:
+    """What changes when a file is written or replaced, also behind a symbolic link; None if it isn't there."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - the path is a text
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -1,0 +1,371 @@
+"""TLS on a listener: what a client gets, when, and as whom; and what becomes of one that does it wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from coordinator.server.process import allow_files
+from coordinator.server.wire import handshakes as rules
+from coordinator.server.wire.handshakes import WITHIN_MS
+from coordinator.server.wire.tls import FLIGHT_BYTES_MAX
+from protocol.messages import (
+    ApiVersionsRequest,
+    MetadataRequest,
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
+)
+from schemas.errors import ErrorCode
+from tests.server.harness import Serving, heartbeat_request, seat, serving
+from tests.server.tls_peer import greeted, tls_peer
+from tests.support.certificates import Certificates, client_context
+
+
+@asynccontextmanager
+async def serving_tls(certificates: Certificates, *settings: str, stop: bool = True) -> AsyncIterator[Serving]:
+    """A server with a plain listener, which the harness uses, and one with TLS behind it."""
+    given = (
+        "listeners=PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0",
+        "ssl.keystore.type=PEM",
+        f"ssl.keystore.location={certificates.server}",
+        "ssl.truststore.type=PEM",
+        f"ssl.truststore.location={certificates.ca}",
+    )
+    async with serving(*given, *settings, stop=stop) as server:
+        yield server
+
+
+def failures(server: Serving) -> list[str]:
+    """The reasons of the lines about failed handshakes."""
+    return [line["reason"] for line in server.events("tls_handshake_failed")]
+
+
+async def failed(server: Serving, count: int = 1) -> list[str]:
+    """The reasons of failed handshakes, once there are so many."""
+    await server.until(lambda: server.server.connections.handshakes.failed >= count)
+    return failures(server)
+
+
+# What works.
+
+
+@pytest.mark.parametrize("newest", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_a_member_keeps_its_seat_over_tls(certificates: Certificates, newest: ssl.TLSVersion) -> None:
+    """Join, sync, and heartbeats that repeat; the handshake counts as completed, and no longer as under way."""
+    async with serving_tls(certificates) as server:
+        context = client_context(certificates.ca)
+        context.maximum_version = newest
+        peer = await greeted(server, context)
+        joined = await seat(peer, "g", "i")
+        for _ in range(5):
+            assert (await peer.ask(heartbeat_request("g", joined, "i"), 4)).error_code == ErrorCode.NONE
+        (connection,) = server.connections()
+        assert (connection.principal, connection.listener) == ("User:ANONYMOUS", "SSL")
+        assert connection.peer == f"127.0.0.1:{peer.socket.getsockname()[1]}"
+        found = server.server.connections.handshakes
+        assert (len(found), found.completed, found.failed) == (0, 1, 0)
+
+
+async def test_large_answers_come_whole(certificates: Certificates) -> None:
+    """Answers of many records, to a client that reads late; and requests that come in one piece."""
+    async with serving_tls(certificates, "tenure.topics=big:2000") as server:
+        peer = await greeted(server, client_context(certificates.ca))
+        frames = [peer.frame(MetadataRequest(topics=None), 9) for _ in range(60)]
+        await peer.send_bytes(b"".join(frames))
+        await server.barrier()
+        for _ in frames:
+            answer = await peer.receive()
+            assert max(len(topic.partitions) for topic in answer.topics) == 2000
+
+
+async def test_a_request_may_come_with_the_end_of_the_handshake(certificates: Certificates) -> None:
+    """A client that doesn't wait sends both in one piece; the request is answered."""
+    async with serving_tls(certificates) as server:
+        peer = await tls_peer(server, client_context(certificates.ca))
+        await peer.finish_with(peer.frame(ApiVersionsRequest(), 0))
+        assert (await peer.receive()).api_keys
+
+
+async def test_a_session_may_be_resumed(certificates: Certificates) -> None:
+    """A client that comes back with a ticket is the user that its certificate says, as the first time."""
+    async with serving_tls(certificates, "ssl.client.auth=required") as server:
+        context = client_context(certificates.ca, certificates.client)
+        context.maximum_version = ssl.TLSVersion.TLSv1_2  # where Python gives the session at once
+        first = await greeted(server, context)
+        second = await tls_peer(server, context)
+        second.tls.session = first.tls.session
+        await second.finish()
+        assert second.tls.session_reused
+        await second.ask(ApiVersionsRequest(), 0)
+        assert [each.principal for each in server.connections()] == ["User:CN=alice,OU=Tests,O=Tenure,C=DE"] * 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "principal"),
+    [
+        (["ssl.client.auth=required"], "User:CN=alice,OU=Tests,O=Tenure,C=DE"),
+        (["ssl.client.auth=requested", "ssl.principal.mapping.rules=RULE:^CN=(.*?),.*$/$1/U"], "User:ALICE"),
+        (["ssl.client.auth=none"], "User:ANONYMOUS"),
+    ],
+)
+async def test_a_certificate_makes_the_principal(
+    certificates: Certificates, settings: list[str], principal: str
+) -> None:
+    """Its name, as the rules map it; without a certificate asked for, nobody is known."""
+    async with serving_tls(certificates, *settings) as server:
+        peer = await greeted(server, client_context(certificates.ca, certificates.client))
+        await peer.ask(ApiVersionsRequest(), 0)
+        (connection,) = server.connections()
+        assert connection.principal == principal
+        assert connection.client("x").principal == principal
+
+
+async def test_listeners_with_settings_of_their_own_stand_side_by_side(certificates: Certificates) -> None:
+    """Each has its certificate and its rules, and Metadata names the address of the listener that was asked."""
+    async with serving(
+        "listeners=IN://127.0.0.1:0,OUT://127.0.0.1:0,FAR://127.0.0.1:0",
+        "advertised.listeners=IN://in:1,OUT://out:2,FAR://far:3",
+        "listener.security.protocol.map=IN:PLAINTEXT,OUT:SSL,FAR:SSL",
+        "ssl.keystore.type=PEM",
+        "ssl.truststore.type=PEM",
+        f"ssl.keystore.location={certificates.server}",
+        f"listener.name.far.ssl.keystore.location={certificates.foreign}",
+        "listener.name.out.ssl.client.auth=required",
+        f"listener.name.out.ssl.truststore.location={certificates.ca}",
+    ) as server:
+        out = await greeted(server, client_context(certificates.ca, certificates.client), listener=1)
+        far = await greeted(server, client_context(certificates.foreign_ca), listener=2)
+        plain = await server.peer()
+        for peer, host in ((plain, "in"), (out, "out"), (far, "far")):
+            answer = await peer.ask(MetadataRequest(topics=[]), 9)
+            assert [broker.host for broker in answer.brokers] == [host]
+        wrong = await tls_peer(server, client_context(certificates.ca), listener=2)
+        with pytest.raises(ssl.SSLError, match="unable to get local issuer"):
+            await wrong.finish()
+
+
+async def test_sasl_says_who_a_client_is_where_there_is_both(certificates: Certificates) -> None:
+    """On SASL_SSL nothing but authentication is possible behind the handshake, and a certificate makes no user."""
+    async with serving(
+        "listeners=PLAINTEXT://127.0.0.1:0,SASL_SSL://127.0.0.1:0",
+        "ssl.keystore.type=PEM",
+        f"ssl.keystore.location={certificates.server}",
+        "listener.name.sasl_ssl.ssl.client.auth=required",
+        "listener.name.sasl_ssl.ssl.truststore.type=PEM",
+        f"listener.name.sasl_ssl.ssl.truststore.location={certificates.ca}",
+        "sasl.enabled.mechanisms=PLAIN",
+        "listener.name.sasl_ssl.plain.sasl.jaas.config="
+        'org.apache.kafka.common.security.plain.PlainLoginModule required user_bob="secret";',
+    ) as server:
+        context = client_context(certificates.ca, certificates.client)
+        hasty = await greeted(server, context)
+        await hasty.send(MetadataRequest(topics=[]), 9)
+        await server.advance(server.server._config.connection_failed_authentication_delay_ms)
+        assert await hasty.is_closed()
+        peer = await greeted(server, context)
+        assert [each.principal for each in server.connections()] == ["User:ANONYMOUS"]
+        assert (await peer.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)).error_code == ErrorCode.NONE
+        answer = await peer.ask(SaslAuthenticateRequest(auth_bytes=b"\0bob\0secret"), 2)
+        assert answer.error_code == ErrorCode.NONE
+        assert [each.principal for each in server.connections()] == ["User:bob"]
+        assert (await seat(peer, "g", "i")).error_code == ErrorCode.NONE
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize(
+    ("trusted", "own", "settings", "alert", "words"),
+    [
+        ("foreign_ca", None, [], None, "the client refused this server: unknown ca"),
+        ("ca", None, ["ssl.client.auth=required"], "CERTIFICATE_REQUIRED", "did not return a certificate"),
+        ("ca", "expired_client", ["ssl.client.auth=required"], "CERTIFICATE_EXPIRED", "has expired"),
+        ("ca", "foreign_client", ["ssl.client.auth=requested"], "UNKNOWN_CA", "unable to get local issuer"),
+        ("ca", "client", ["ssl.client.auth=required", "ssl.principal.mapping.rules=RULE:x/y/"], "", "no rule of ssl"),
+    ],
+)
+async def test_a_client_learns_why_it_is_refused(
+    certificates: Certificates, trusted: str, own: str | None, settings: list[str], alert: str | None, words: str
+) -> None:
+    """By the alert that Kafka sends too; the log has peer and reason, and the metric counts it."""
+    async with serving_tls(certificates, *settings) as server:
+        peer = await tls_peer(
+            server, client_context(getattr(certificates, trusted), getattr(certificates, own) if own else None)
+        )
+        if alert is None:
+            with pytest.raises(ssl.SSLError):
+                await peer.finish()
+        else:
+            await peer.finish()
+            assert (await peer.said()).endswith(alert)
+        (why,) = await failed(server)
+        assert words in why
+        await server.until(lambda: not server.connections())
+
+
+async def test_a_client_without_tls_is_told_apart(certificates: Certificates) -> None:
+    """Its first bytes stand in the line, and it is closed at once."""
+    async with serving_tls(certificates) as server:
+        plain = await server.peer(listener=-1)
+        await plain.send(ApiVersionsRequest(), 0)
+        assert await plain.is_closed()
+        (why,) = await failed(server)
+        assert "speaks no TLS" in why
+
+
+async def test_too_much_before_its_turn_is_refused(certificates: Certificates) -> None:
+    """A first message can't be larger than any ClientHello."""
+    async with serving_tls(certificates) as server:
+        peer = await server.peer(listener=-1)
+        await peer.send_bytes(b"\x16\x03\x01" + bytes(2 * FLIGHT_BYTES_MAX))
+        assert await peer.is_closed()
+        (why,) = await failed(server)
+        assert "first message" in why or "record" in why or "length" in why
+
+
+async def test_a_damaged_record_ends_its_connection_alone(certificates: Certificates) -> None:
+    """One bit of a record is wrong: a line says so, and others go on."""
+    async with serving_tls(certificates) as server:
+        victim, other = [await greeted(server, client_context(certificates.ca)) for _ in range(2)]
+        data = bytearray(victim.encrypted(victim.frame(ApiVersionsRequest(), 0)))
+        data[-1] ^= 1
+        await asyncio.get_running_loop().sock_sendall(victim.socket, bytes(data))
+        assert "BAD_RECORD_MAC" in await victim.said()
+        (line,) = server.events("connection_closed")
+        assert "mac" in line["reason"]
+        assert (await other.ask(ApiVersionsRequest(), 0)).api_keys
+
+
+async def test_both_sides_say_goodbye(certificates: Certificates) -> None:
+    """A client that closes in order is let go; a server that stops closes in order."""
+    async with serving_tls(certificates, stop=False) as server:
+        leaving, staying = [await greeted(server, client_context(certificates.ca)) for _ in range(2)]
+        with pytest.raises(ssl.SSLWantReadError):
+            leaving.tls.unwrap()
+        await leaving.flush()
+        assert await leaving.receive_frame() is None
+        await server.until(lambda: len(server.connections()) == 1)
+        stopping = asyncio.ensure_future(server.server.stop())
+        assert await staying.receive_frame() is None
+        await stopping
+
+
+# Handshakes that don't end.
+
+
+async def test_a_connection_counts_before_its_handshake(certificates: Certificates) -> None:
+    """max.connections holds from the accept on."""
+    async with serving_tls(certificates, "max.connections=2") as server:
+        await server.barrier()
+        silent = await tls_peer(server, client_context(certificates.ca))
+        await server.until(lambda: len(server.server.connections) == 2)
+        assert await (await server.peer(listener=-1)).is_closed()
+        await silent.finish()
+        assert (await silent.ask(ApiVersionsRequest(), 0)).api_keys
+
+
+async def test_a_handshake_has_its_time_in_all(certificates: Certificates) -> None:
+    """Silent, half open or dribbling: each is closed when the time is over, though another byte comes now and then."""
+    async with serving_tls(certificates) as server:
+        silent, half, dribbling = [await tls_peer(server, client_context(certificates.ca)) for _ in range(3)]
+        await asyncio.get_running_loop().sock_sendall(half.socket, half.hello())
+        hello = dribbling.hello()
+        steps = 10
+        for index in range(steps):
+            await asyncio.get_running_loop().sock_sendall(dribbling.socket, hello[index : index + 1])
+            await server.until(lambda: len(server.connections()) == 3)
+            assert not failures(server)
+            await server.advance(WITHIN_MS // steps)
+        for peer in (silent, half, dribbling):
+            while await asyncio.get_running_loop().sock_recv(peer.socket, 65_536):
+                pass
+        assert len(await failed(server, 3)) == 3
+        assert all("not done within 30 s" in why for why in failures(server))
+
+
+async def test_one_handshake_more_than_may_wait_ends_the_oldest(
+    certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half-open ones make room for a client that goes on; those that have sent nothing don't count."""
+    monkeypatch.setattr(rules, "STARTED_MAX", 3)
+    async with serving_tls(certificates) as server:
+        silent = await tls_peer(server, client_context(certificates.ca))
+        half = []
+        for _ in range(4):
+            half.append(await tls_peer(server, client_context(certificates.ca)))
+            await asyncio.get_running_loop().sock_sendall(half[-1].socket, half[-1].hello())
+            assert await half[-1]._receive()
+        assert "others wait as well" in (await failed(server))[0]
+        await half[0].flush()
+        assert not await half[0]._receive()
+        assert len(await failed(server)) == 1
+        for peer in (half[3], silent):
+            await peer.finish()
+            assert (await peer.ask(ApiVersionsRequest(), 0)).api_keys
+
+
+async def test_a_connection_that_sent_nothing_ends_in_silence(certificates: Certificates) -> None:
+    """A load balancer that looks whether the port is open causes no line; a client that gives up half way does."""
+    async with serving_tls(certificates) as server:
+        (await server.peer(listener=-1)).close()
+        half = await tls_peer(server, client_context(certificates.ca))
+        await asyncio.get_running_loop().sock_sendall(half.socket, half.hello()[:20])
+        await server.until(lambda: any(each.listener == "SSL" for each in server.connections()))
+        half.close()
+        assert await failed(server) == ["the client closed the connection"]
+
+
+async def test_a_hello_may_be_cut_anywhere(certificates: Certificates) -> None:
+    """In two pieces, cut at each byte: the handshake succeeds. Ended at each byte: nothing is left of it."""
+    async with serving_tls(certificates) as server:
+        loop = asyncio.get_running_loop()
+        size = len((await tls_peer(server, client_context(certificates.ca))).hello())
+        for cut in range(1, size):
+            peer = await tls_peer(server, client_context(certificates.ca))
+            hello = peer.hello()
+            await loop.sock_sendall(peer.socket, hello[:cut])
+            await server.barrier()
+            await loop.sock_sendall(peer.socket, hello[cut:])
+            await peer.finish()
+            peer.close()
+            ended = await tls_peer(server, client_context(certificates.ca))
+            await loop.sock_sendall(ended.socket, ended.hello()[:cut])
+            ended.close()
+        await server.until(lambda: len(server.connections()) == 1)
+        found = server.server.connections.handshakes
+        assert len(found) == 1  # the one that the size was taken from
+        assert (found.completed, found.failed) == (size - 1, size - 1)
+
+
+HALF_OPEN = 1_000
+
+
+async def test_half_open_handshakes_hold_nobody_up(certificates: Certificates, tmp_path: Path) -> None:
+    """Beside 1,000 of them a member keeps its seat, and a new client gets in."""
+    allow_files()
+    async with serving_tls(certificates) as server:
+        victim = await greeted(server, client_context(certificates.ca))
+        joined = await seat(victim, "g", "i")
+        context = client_context(certificates.ca)
+        sockets = []
+        for index in range(HALF_OPEN):
+            peer = await tls_peer(server, context)
+            if index % 2:
+                await asyncio.get_running_loop().sock_sendall(peer.socket, peer.hello()[: 1 + index % 600])
+            sockets.append(peer.socket)
+            if index % 100 == 0:
+                assert (await victim.ask(heartbeat_request("g", joined, "i"), 4)).error_code == ErrorCode.NONE
+        await server.until(lambda: len(server.server.connections.handshakes) == HALF_OPEN)
+        newcomer = await greeted(server, context)
+        assert (await newcomer.ask(ApiVersionsRequest(), 0)).api_keys
+        assert (await victim.ask(heartbeat_request("g", joined, "i"), 4)).error_code == ErrorCode.NONE
+        await server.advance(8_000)
+        assert (await victim.ask(heartbeat_request("g", joined, "i"), 4)).error_code == ErrorCode.NONE
+        assert server.server.connections.handshakes.failed == 0
+        for sock in sockets:
+            sock.close()
