@@ -14,16 +14,27 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from confluent_kafka import Producer
 
 from coordinator.security.quotas import DEFAULT, Entity, Limits
 from coordinator.security.quotas_rates import Rate, Tokens, Window
 from protocol.messages import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
+    FetchRequest,
+    FetchResponse,
+    MetadataRequest,
+    MetadataResponse,
+    ProduceRequest,
+    ProduceResponse,
 )
+from schemas.errors import ErrorCode
 from tests.support.apache import JVM_FLAGS, ApacheKafka, jars, run_tool
+from tests.support.batches import batch
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure, wait_until
 
@@ -215,6 +226,99 @@ def test_kafkas_own_tool(ports: tuple[int, int]) -> None:
     for step in steps:
         expected, found = (configs(port, *step) for port in ports)
         assert found == expected, step
+
+
+def create(port: int, name: str) -> None:
+    """A topic with one partition, once its partition has a leader."""
+    topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+    with Connection(port) as connection:
+        connection.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)
+        shown = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)])
+        wait_until(lambda: cast("MetadataResponse", connection.ask(shown, 4)).topics[0].error_code == 0, "topic", 10.0)
+
+
+def in_effect(port: int, named: Named, **values: float | None) -> None:
+    """Set quotas, and wait until they are there. Kafka's controller and broker don't have them at once."""
+    assert [code for _, code in alter(port, (named, values))] == [0]
+    components = [(kind, 0 if name else 1, name) for kind, name in named]
+
+    def shown() -> bool:
+        entities = describe(port, *components, strict=True)[1] or []
+        found = {key: value for _, values_of in entities for key, value in values_of.items()}
+        return all(found.get(key) == value for key, value in values.items())
+
+    wait_until(shown, "quotas in effect", 10.0)
+
+
+def produce(connection: Connection, topic: str) -> ProduceResponse:
+    """Produce one batch of 10,000 bytes."""
+    data = ProduceRequest.PartitionProduceData(index=0, records=batch([(b"k", bytes(10_000), 1_000)]))
+    request = ProduceRequest(
+        acks=-1, timeout_ms=5_000, topic_data=[ProduceRequest.TopicProduceData(name=topic, partition_data=[data])]
+    )
+    return cast("ProduceResponse", connection.ask(request, 9))
+
+
+def fetch(connection: Connection, topic: str) -> FetchResponse:
+    """Fetch from the start."""
+    wanted = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000_000)
+    topics = [FetchRequest.FetchTopic(topic=topic, partitions=[wanted])]
+    request = FetchRequest(max_wait_ms=100, min_bytes=1, max_bytes=1_000_000, session_epoch=-1, topics=topics)
+    return cast("FetchResponse", connection.ask(request, 11))
+
+
+def test_both_hold_a_client_back_for_as_long(ports: tuple[int, int]) -> None:
+    """A Produce above the rate is done and has the wait, a Fetch above it is empty, a mutation is refused: all as long.
+
+    A tenth more or less, because the rate depends on when exactly the quota was first used.
+    """
+    waits = []
+    for port in ports:
+        create(port, "held")
+        in_effect(port, [(CLIENT, "producer")], producer_byte_rate=100.0)
+        in_effect(port, [(CLIENT, "consumer")], consumer_byte_rate=1_100.0)
+        in_effect(port, [(USER, "ANONYMOUS"), (CLIENT, "admin")], controller_mutation_rate=1.0)
+        with Connection(port, "producer") as connection:
+            produced = produce(connection, "held")
+            assert produced.responses[0].partition_responses[0].error_code == 0
+        with Connection(port, "consumer") as connection:
+            first, second = fetch(connection, "held"), fetch(connection, "held")
+            assert (first.throttle_time_ms, len(first.responses)) == (0, 1)
+            assert (second.error_code, second.responses) == (0, [])
+        with Connection(port, "admin") as connection:
+            names = {"m1": 12, "m2": 1}
+            topics = [
+                CreateTopicsRequest.CreatableTopic(name=name, num_partitions=count, replication_factor=1)
+                for name, count in names.items()
+            ]
+            answer = connection.ask(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 7)
+            created = cast("CreateTopicsResponse", answer)
+            codes = {each.name: each.error_code for each in created.topics}
+            assert codes == {"m1": 0, "m2": ErrorCode.THROTTLING_QUOTA_EXCEEDED}
+        waits.append((produced.throttle_time_ms, second.throttle_time_ms, created.throttle_time_ms))
+    assert all(wait > 0 for wait in waits[0])
+    assert waits[1] == pytest.approx(waits[0], rel=0.1, abs=200)
+
+
+def test_a_client_learns_of_its_wait(ports: tuple[int, int]) -> None:
+    """The callback of an unmodified producer is called on both."""
+    for port in ports:
+        create(port, "called")
+        in_effect(port, [(CLIENT, "librdkafka")], producer_byte_rate=5_000.0)
+        waits: list[float] = []
+        config = {"bootstrap.servers": f"127.0.0.1:{port}", "client.id": "librdkafka", "linger.ms": 0}
+        producer = Producer({**config, "throttle_cb": lambda event, waits=waits: waits.append(event.throttle_time)})
+        for _ in range(2):
+            producer.produce("called", bytes(60_000))
+
+        def told(producer: Any = producer, waits: list[float] = waits) -> bool:
+            producer.poll(0.05)
+            return bool(waits)
+
+        wait_until(told, "a throttle callback", 30.0)
+        assert max(waits) > 0
+        producer.purge()
+        producer.flush(1)
 
 
 def kafkas_arithmetic(commands: list[str]) -> list[tuple[float, int]]:
