@@ -162,6 +162,18 @@ def _read_topics(text: str) -> tuple[tuple[str, int], ...]:
     return tuple(topics.items())
 
 
+def _read_numbers_of_addresses(text: str) -> tuple[tuple[str, int], ...]:
+    from ipaddress import ip_address  # noqa: PLC0415 - only a server with such numbers pays for it
+
+    numbers: dict[str, int] = {}
+    for part in _read_names(text):
+        address, _, number = part.rpartition(":")
+        if not number.isdecimal() or int(number) > INT32_MAX:
+            raise ValueError(f"{part!r} is not ADDRESS:CONNECTIONS")
+        numbers[str(ip_address(address.strip("[]")))] = int(number)
+    return tuple(numbers.items())
+
+
 def _read_ratio(text: str) -> float:
     if re.fullmatch(r"[0-9]*\.?[0-9]+|[0-9]+\.", text) is None or not 0 <= float(text) <= 1:
         raise ValueError(f"{text!r} is not a number between 0 and 1")
@@ -496,6 +508,20 @@ class Config:
     )
     max_connections_per_ip: int = field(
         default=INT32_MAX, metadata=_spec("max.connections.per.ip", "Connections at a time from one address.", low=0)
+    )
+    max_connections_per_ip_overrides: tuple[tuple[str, int], ...] = field(
+        default=(),
+        metadata=_spec(
+            "max.connections.per.ip.overrides",
+            "Other numbers for some addresses: ADDRESS:CONNECTIONS,...",
+            read=_read_numbers_of_addresses,
+        ),
+    )
+    max_connection_creation_rate: int = field(
+        default=INT32_MAX,
+        metadata=_spec(
+            "max.connection.creation.rate", "New connections a second; the server lets further ones wait.", low=0
+        ),
     )
     connections_max_idle_ms: int = field(
         default=600_000,
@@ -840,7 +866,18 @@ class Config:
         changes: dict[str, Any] = {}
         for name in names:
             changes |= self.overrides.get(name, {})
-        return replace(self.security, **changes)
+        return replace(
+            self.security, **{name: value for name, value in changes.items() if name not in _LIMITS.values()}
+        )
+
+    def limit_of(self, listener: str, attribute: str) -> int:
+        """The listener's own value of one of _LIMITS; there is no limit without one, as in Kafka."""
+        limit: int = self.overrides.get(listener.lower(), {}).get(attribute, INT32_MAX)
+        return limit
+
+
+_LIMITS = {"max.connections": "max_connections", "max.connection.creation.rate": "max_connection_creation_rate"}
+"""Settings of the server that a listener can have too, beside the server's. Each with its attribute."""
 
 
 class Setting(NamedTuple):
@@ -994,6 +1031,8 @@ def _override(name: str) -> _Override | None:
     for owner, plain in owners:
         setting = settings().get(plain)
         if setting is not None and setting.part == "security" and (plain != _MECHANISM_ONLY or "." in owner):
+            return _Override(owner.lower(), setting)
+        if setting is not None and plain in _LIMITS and "." not in owner:
             return _Override(owner.lower(), setting)
     return None
 
@@ -1325,7 +1364,7 @@ _KAFKA_NAMES = """
     eligible.leader.replicas.enable fetch.max.bytes fetch.purgatory.purge.interval.requests
     initial.broker.registration.timeout.ms inter.broker.listener.name inter.broker.protocol.version log.cleanup.policy
     log.dir.failure.timeout.ms log.index.interval.bytes log.index.size.max.bytes log.preallocate log.segment.bytes
-    log.segment.delete.delay.ms max.connection.creation.rate max.connections.per.ip.overrides
+    log.segment.delete.delay.ms
     max.incremental.fetch.session.cache.slots max.request.partition.size.limit min.insync.replicas num.io.threads
     num.network.threads num.recovery.threads.per.data.dir num.replica.alter.log.dirs.threads num.replica.fetchers
     offsets.commit.timeout.ms offsets.load.buffer.size principal.builder.class process.roles request.timeout.ms

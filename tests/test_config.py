@@ -81,6 +81,7 @@ def test_every_setting_can_be_given_in_every_way(name: str) -> None:
         "log.dirs": "elsewhere",
         "log.cleaner.min.cleanable.ratio": "0.25",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT",
+        "max.connections.per.ip.overrides": "127.0.0.1:7",
         "controller.listener.names": "CONTROLLER",
         "ssl.client.auth": "required",
         "tenure.topics": "orders:12",
@@ -119,6 +120,26 @@ def test_a_ratio_is_between_0_and_1(text: str) -> None:
         config_of(sets=[f"log.cleaner.min.cleanable.ratio={text}"])
     read = [config_of(sets=[f"log.cleaner.min.cleanable.ratio={end}"]) for end in ("0", "1", "1.0", ".5")]
     assert [config.log_cleaner_min_cleanable_ratio for config in read] == [0, 1, 1, 0.5]
+
+
+def test_a_listener_has_limits_of_its_own() -> None:
+    """Beside the server's, not in their place, as in Kafka; they are no security settings."""
+    own = "listener.name.plaintext.max.connections=5", "listener.name.PLAINTEXT.ssl.client.auth=required"
+    config = config_of(sets=["max.connections=9", *own])
+    assert (config.limit_of("PLAINTEXT", "max_connections"), config.max_connections) == (5, 9)
+    assert config.limit_of("PLAINTEXT", "max_connection_creation_rate") == 2**31 - 1
+    assert config.of_listener("PLAINTEXT").ssl_client_auth == "required"
+    with pytest.raises(ConfigError, match="is not a whole number"):
+        config_of(sets=["listener.name.plaintext.max.connection.creation.rate=fast"])
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1", "localhost:5", "127.0.0.1:-1", "::1:x"])
+def test_numbers_of_addresses(text: str) -> None:
+    """An address and a number, which is behind the last colon."""
+    with pytest.raises(ConfigError, match=r"max\.connections\.per\.ip\.overrides"):
+        config_of(sets=[f"max.connections.per.ip.overrides={text}"])
+    read = config_of(sets=["max.connections.per.ip.overrides=127.0.0.1:3, 0:0:0:0:0:0:0:1:4,[::2]:5"])
+    assert read.max_connections_per_ip_overrides == (("127.0.0.1", 3), ("::1", 4), ("::2", 5))
 
 
 def test_every_field_is_in_the_table() -> None:

@@ -241,6 +241,7 @@ class Server:
                 self._api.dispatch,
                 self._loop.call_soon,
                 pace,
+                measures,
                 self._connections_max(),
             )
             self.connections.door = self._door(clients_clock)
@@ -307,6 +308,7 @@ class Server:
             self._reconfigure(services, store)
         elif entry.topic_id == QUOTAS.topic_id:
             services.throttle.put_into_effect(entry.configs)
+            self.connections.admission.put_into_effect(entry.configs)
             self._api.forget()
             for connection in self.connections:
                 connection.may_short_cut = False

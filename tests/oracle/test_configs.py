@@ -76,8 +76,7 @@ NOT_SHOWN = {
     r"(remote|group\.(share|consumer|coordinator)).*": "no tiered storage; groups of the classic protocol alone",
     r"(client\.quota|metric|kafka\.metrics|auto\.include|telemetry).*": "no class for quotas; other metrics",
     r"(num\.(io|network|recovery)|background|queued|log\.cleaner\.(threads|io|dedupe)).*": "other threads and buffers",
-    r"(socket\.(connection|receive|send)|connection\.failed|max\.connection\.c).*": "other limits of connections",
-    r"max\.connections\.per\.ip\.overrides": "one limit for every address",
+    r"(socket\.(connection|receive|send)|connection\.failed).*": "other limits of connections",
     r"(fetch\.purgatory|delete\.records\.purgatory|max\.incremental|max\.request\.partition|request\.timeout).*": (
         "other ways to hold and limit requests"
     ),

@@ -28,6 +28,7 @@ from coordinator.server.clock import LoopClock
 from coordinator.server.faults.faults import Faults
 from coordinator.server.runtime.pace import Pace
 from coordinator.server.telemetry.lines import Lines
+from coordinator.server.telemetry.measures import Measures
 from coordinator.server.wire.api import UNTOUCHED, Interceptor
 from coordinator.server.wire.call import Call, Outcome, Send
 from coordinator.server.wire.connection import Connection
@@ -274,9 +275,8 @@ class _Connections(Connections):
 
     def __init__(self, proxy: FaultProxy) -> None:
         config = config_of("connections.max.idle.ms=-1")
-        super().__init__(
-            config, proxy._clock, proxy._lines, proxy.dispatch, proxy._loop.call_soon, proxy._pace, CONNECTIONS_MAX
-        )
+        own = config, proxy._clock, proxy._lines, proxy.dispatch, proxy._loop.call_soon, proxy._pace
+        super().__init__(*own, Measures(), CONNECTIONS_MAX)
         self._proxy = proxy
 
     def add(self, connection: Connection) -> bool:

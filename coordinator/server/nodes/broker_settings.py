@@ -85,7 +85,8 @@ NODE_ONLY = frozenset({"sasl.kerberos.min.time.before.relogin"})
 
 CHANGEABLE = (
     (frozenset(TOPIC_CONFIG_OF) - {"log.message.format.version"})
-    | {"log.cleaner.backoff.ms", "max.connections", "max.connections.per.ip"}
+    | {"log.cleaner.backoff.ms", "max.connection.creation.rate"}
+    | {"max.connections", "max.connections.per.ip", "max.connections.per.ip.overrides"}
     | NODE_ONLY
 )
 """Settings that can be changed while the server runs: those that Kafka lets one change, and Tenure shows."""
@@ -114,6 +115,16 @@ NO_DEFAULT = SECRETS | {
     "ssl.truststore.location",
 }
 """Settings that have no value unless somebody sets them. An empty text in coordinator.config stands for that."""
+
+CHANGED_MIN = {
+    "max.connections": 1,
+    "max.connections.per.ip": 1,
+    "max.connections.per.ip.overrides": 1,
+    "max.connection.creation.rate": 1,
+}
+"""The smallest numbers that a client can change settings to. With 0 nobody could connect any more, not even to undo it.
+(Kafka takes it.)
+"""
 
 LONGS = frozenset({"log.cleaner.backoff.ms"})
 """Settings of Kafka's type LONG that are smaller numbers here."""
@@ -192,9 +203,12 @@ def setting_problem(name: str, value: str, *, for_all: bool) -> str | None:
     problem = value_problem(name, value, BROKER_SETTINGS[name].kind, low, choices)
     if problem is None and own is not None:
         try:
-            own.read(value.strip())
+            read = own.read(value.strip())
         except ValueError as error:
             return f"Invalid value {value} for configuration {name}: {error}"
+        numbers = [number for _, number in read] if isinstance(read, tuple) else [read]
+        if name in CHANGED_MIN and any(number < CHANGED_MIN[name] for number in numbers):
+            return f"Invalid value {value} for configuration {name}: nobody could connect any more to undo it"
     return problem
 
 

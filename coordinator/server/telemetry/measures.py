@@ -87,8 +87,8 @@ class Measures:
     code. repeated_heartbeats: heartbeats answered without dispatch, never with an error; not in `answers`, because an
     item of a Counter takes four times as long to increase. by_group: rebalances that began, by group id; OTHER_GROUPS
     has those of all other groups. throttles, throttled_ms: answers that muted their client, and for how long together,
-    by the quota's key and the principal; OTHER_PRINCIPALS has those of all others. logs: counts of the logs of
-    groups and of topics.
+    by the quota's key and the principal; OTHER_PRINCIPALS has those of all others. delays:
+    connections that had to wait, by the limit. logs: counts of the logs of groups and of topics.
     """
 
     def __init__(self) -> None:
@@ -106,6 +106,7 @@ class Measures:
         self.throttles: Counter[tuple[str, str]] = Counter()
         self.throttled_ms: Counter[tuple[str, str]] = Counter()
         self._throttled: set[str] = set()
+        self.delays: Counter[str] = Counter()
         self.logs = {"groups": Counts(), "topics": Counts()}
 
     def take(self, happened: Sequence[notes.Note]) -> None:
@@ -166,6 +167,10 @@ class Measures:
         if not error and api_key in INSIDE:
             error = INSIDE[api_key](body)
         self.answers[api_key, error] += 1
+
+    def delayed(self, limit: str) -> None:
+        """Count a connection that had to wait for the rate of its listener ("rate") or of its address ("ip")."""
+        self.delays[limit] += 1
 
     def throttled(self, key: str, principal: str, wait_ms: int) -> None:
         """Count an answer that muted its client for `wait_ms` because of the quota `key`."""

@@ -357,9 +357,13 @@ class Connection(asyncio.Protocol):
 
     def throttle(self, wait_ms: int) -> None:
         """Handle no request before `wait_ms` have passed. An answer still goes out."""
+        self.begin_throttle()
+        self._connections.end_throttle_in(self, wait_ms)
+
+    def begin_throttle(self) -> None:
+        """Handle no request before `end_throttle`."""
         self._is_throttled = True
         self.may_short_cut = False
-        self._connections.end_throttle_in(self, wait_ms)
 
     def end_throttle(self) -> None:
         """The wait is over."""

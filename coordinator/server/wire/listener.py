@@ -1,7 +1,8 @@
 """Listening sockets, and all connections that came through them.
 
-max.connections and max.connections.per.ip turn a client away right after the accept. One sweep closes all connections
-that were silent for connections.max.idle.ms. A request under way keeps its connection open, however long it waits.
+`admission` says which connections are turned away right after the accept, and which have to wait. One sweep closes all
+connections that were silent for connections.max.idle.ms. A request under way keeps its connection open, however long it
+waits.
 
 House rule: a client that is turned away, or closed for a fault, costs one log line. A limit that is hit many times in a
 row costs one line.
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from coordinator.config import EVERYWHERE
 from coordinator.server.clock import Alarm
+from coordinator.server.wire.admission import Admission
 from coordinator.server.wire.connection import Connection
 from coordinator.server.wire.handshakes import Handshakes
 from coordinator.server.wire.tls import TlsTransport
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from coordinator.server.clock import Clock
     from coordinator.server.runtime.pace import Pace
     from coordinator.server.telemetry.lines import Lines
+    from coordinator.server.telemetry.measures import Measures
     from coordinator.server.wire.authentication import Door
 
 SWEEPS_PER_IDLE_TIME = 10
@@ -57,9 +60,11 @@ class Connections:
         dispatch: Dispatch,
         soon: Callable[[Callable[[], None]], object],
         pace: Pace,
+        measures: Measures,
         open_max: int,
     ) -> None:
-        self._config = config
+        self._idle_max_ms = config.connections_max_idle_ms
+        self.admission = Admission(config, clock, measures.delayed)
         self._open_max = open_max
         self._lines = lines
         self._clock = clock
@@ -69,13 +74,12 @@ class Connections:
         self.frame_size_max = config.socket_request_max_bytes
         self.door: Door | None = None
         self._open: set[Connection] = set()
-        self._per_ip: dict[str, int] = {}
         self._full = False
         self._alarm: Alarm[str] = Alarm(clock, self._sweep)
         self._throttled: Alarm[Connection] = Alarm(clock, Connection.end_throttle)
         self._on_empty: Callable[[], None] | None = None
         self.handshakes = Handshakes(clock, lines, pace)
-        if config.connections_max_idle_ms >= 0:
+        if self._idle_max_ms >= 0:
             self._arm()
 
     def __len__(self) -> int:
@@ -90,7 +94,7 @@ class Connections:
 
     def reconfigure(self, config: Config) -> None:
         """Use other settings for connections that come."""
-        self._config = config
+        self.admission.reconfigure(config)
 
     def connect(self, listener: str) -> Connection:
         """A fresh connection for the listener of that name."""
@@ -102,17 +106,17 @@ class Connections:
 
     def add(self, connection: Connection) -> bool:
         """Add a connection; False if there are too many."""
-        per_ip = self._per_ip.get(connection.ip, 0)
-        if len(self._open) >= self._config.max_connections:
-            refusal = f"max.connections, {self._config.max_connections}, is reached"
-        elif len(self._open) >= self._open_max:
+        if len(self._open) >= self._open_max:
             refusal = f"this process may have no more files open than it needs for {self._open_max} (ulimit -n)"
-        elif per_ip >= self._config.max_connections_per_ip:
-            refusal = f"max.connections.per.ip, {self._config.max_connections_per_ip}, is reached"
+        elif self.admission.slow_down(connection):
+            return True
         else:
+            refusal = self.admission.refusal(connection, len(self._open)) or ""
+        if not refusal:
             self._full = False
-            self._per_ip[connection.ip] = per_ip + 1
             self._open.add(connection)
+            self.admission.added(connection)
+            self.admission.let_in(connection)
             if connection.guard is not None:
                 connection.guard.begin(connection)
             return True
@@ -130,11 +134,7 @@ class Connections:
         self._throttled.cancel(connection)
         if connection.guard is not None:
             connection.guard.end()
-        left = self._per_ip[connection.ip] - 1
-        if left:
-            self._per_ip[connection.ip] = left
-        else:
-            del self._per_ip[connection.ip]
+        self.admission.removed(connection)
         if self._on_empty is not None and not self._open:
             self._on_empty()
 
@@ -154,7 +154,7 @@ class Connections:
     # Idle connections.
 
     def _arm(self) -> None:
-        pause_ms = max(self._config.connections_max_idle_ms // SWEEPS_PER_IDLE_TIME, 1)
+        pause_ms = max(self._idle_max_ms // SWEEPS_PER_IDLE_TIME, 1)
         self._alarm.arm("sweep", self._clock.ms() + pause_ms)
 
     def _sweep(self, _: str) -> None:
@@ -170,6 +170,7 @@ class Connections:
         """Handle no further request. Answers still go out."""
         self._alarm.stop()
         self._throttled.stop()
+        self.admission.stop()
         if self.door is not None:
             self.door.alarm.stop()
         self.handshakes.stop()
