@@ -24,7 +24,7 @@ from uuid import UUID
 
 from coordinator.config import ConfigError, parse_properties
 from coordinator.log.engine import Damaged
-from coordinator.log.segments.disk import Disk, replace_file
+from coordinator.log.segments.disk import FILE_MODE, Disk, replace_file
 from coordinator.log.segments.segment import OFFSETS_TOPIC, partition_folder
 from coordinator.log.topics.list import TOPICS_NAME, kafka_id
 
@@ -143,7 +143,7 @@ def _mark(data_dir: Path, config: Config) -> None:
             raise ConfigError(
                 f"log.dirs: a server without control made {data_dir}; with tenure.control a folder has to be empty"
             )
-        marker.touch()
+        marker.touch(FILE_MODE)
 
 
 def empty_folder(data_dir: Path) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from stat import S_IMODE, S_IROTH, S_IWOTH, S_IXOTH
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import UUID
 
@@ -79,6 +80,10 @@ class OpenStore(Protocol):
         """fresh_id: makes ids. report: as of EmbeddedEngine. counts: counts the appends."""
 
 
+BY_OTHERS = S_IROTH | S_IWOTH | S_IXOTH
+"""Any of these bits lets every user of the machine into a folder."""
+
+
 class Contents(NamedTuple):
     """The cluster id and the topics of a data folder. The topics include those that the configuration declares."""
 
@@ -115,6 +120,9 @@ def read_folder(config: Config, fresh_id: Callable[[], UUID]) -> Contents:
     cluster_id, lost, is_new = claim_folder(data_dir, config, fresh_id)
     notices = [Notice("data_folder_made", {"folder": str(data_dir.absolute())})] if is_new else []
     notices += [Notice("file_lost", {"file": str(path)}) for path in lost]
+    mode = data_dir.stat().st_mode
+    if mode & BY_OTHERS:
+        notices.append(Notice("data_folder_open", {"folder": str(data_dir.absolute()), "mode": f"{S_IMODE(mode):04o}"}))
     file = TopicsFile(data_dir)
     saved = file.load()
     topics = saved or {}

@@ -8,6 +8,7 @@ import io
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from stat import S_IMODE, S_IRWXG, S_IRWXO
 from typing import Any
 from uuid import RFC_4122, UUID
 
@@ -157,6 +158,24 @@ async def test_a_damaged_list_of_topics_is_refused(tmp_path: Path) -> None:
         pass
     (tmp_path / "topics.json").write_text("garbage")
     assert "topics.json" in await refusal(config_in(tmp_path))
+
+
+async def test_only_the_servers_user_reads_its_folder(tmp_path: Path) -> None:
+    """All in a folder that the server made is its user's alone; an open folder keeps its mode, and a line warns."""
+    made = tmp_path / "made"
+    async with Running(config_in(made, "tenure.topics=orders:1")) as server:
+        await seat(await server.peer(), "g", "i")
+        assert server.events("data_folder_open") == []
+    modes = {path: S_IMODE(path.stat().st_mode) for path in (made, *made.rglob("*"))}
+    assert {path: mode for path, mode in modes.items() if mode & (S_IRWXG | S_IRWXO)} == {}
+    assert any(path.is_file() for path in modes)
+    there = tmp_path / "there"
+    there.mkdir()
+    there.chmod(0o755)
+    async with Running(config_in(there)) as server:
+        (line,) = server.events("data_folder_open")
+        assert (line["level"], line["folder"], line["mode"]) == ("warn", str(there), "0755")
+    assert S_IMODE(there.stat().st_mode) == 0o755
 
 
 @pytest.mark.parametrize("name", ["topics.json", "meta.properties"])

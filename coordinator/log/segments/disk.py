@@ -19,6 +19,9 @@ from pathlib import Path
 PARTS_MAX = 1024
 """The most parts that one pwritev takes: IOV_MAX of Linux and macOS."""
 
+FILE_MODE, FOLDER_MODE = 0o600, 0o700
+"""Only the server's user reads groups, offsets and credentials. The process's umask can take more away."""
+
 _fdatasync = getattr(os, "fdatasync", os.fsync)
 
 
@@ -27,7 +30,7 @@ class Disk:
 
     def open(self, path: Path, *, create: bool = False) -> int:
         """Open a file for reading and writing and return its descriptor; `create` makes it if it isn't there."""
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), FILE_MODE)
 
     def open_to_read(self, path: Path) -> int:
         """Open a file for reading alone."""
@@ -76,7 +79,7 @@ class Disk:
 
     def make_folder(self, folder: Path) -> None:
         """Make `folder`, and what is missing above it, if it isn't there."""
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
 
     def sync_folder(self, folder: Path) -> None:
         """Make durable which files are in `folder`, and their names."""

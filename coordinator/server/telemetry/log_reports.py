@@ -90,6 +90,13 @@ REPORTS = {
     "data_folder_made": Report(
         Level.INFO, lambda _, said: f"{said['folder']} is a new data folder: no group is in it yet"
     ),
+    "data_folder_open": Report(
+        Level.WARN,
+        lambda _, said: (
+            f"Every user of this machine gets into {said['folder']} (mode {said['mode']}), where groups, offsets and "
+            f"credentials are: chmod o-rwx {said['folder']}"
+        ),
+    ),
     "file_lost": Report(
         Level.WARN,
         lambda _, said: (

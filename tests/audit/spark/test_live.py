@@ -19,12 +19,15 @@ from coordinator.audit.spark.live import audit_cluster, list_partitions
 from coordinator.audit.spark.session import make_session
 from coordinator.client.client import Client, Cluster
 from coordinator.client.errors import Refused
+from coordinator.client.properties import read
+from coordinator.client.security import Security
 from coordinator.client.topics import create_topic, log_end_offsets
 from protocol.records.batch import CorruptBatch
 from schemas.errors import ErrorCode
 from tests.audit.conftest import PARTITION_COUNT, SETTINGS, TOPIC, Script, consumer, play, share
 from tests.audit.spark.conftest import LEFT_OPEN
 from tests.support.apache import ApacheKafka
+from tests.support.certificates import make_certificates
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import Tenure, wait_until
 
@@ -69,6 +72,33 @@ def test_live_is_what_the_files_say(connected: SparkSession, server: ApacheKafka
     assert sum(found.sizes.values()) == sum(story.bytes for story in files.stories)
     offsets = pq.read_table(tmp_path / "out" / "tables" / "offsets.parquet")
     assert offsets.num_rows == files.records_by_type["offset_commit"]
+
+
+@pytest.mark.oracle
+def test_a_cluster_with_tls_and_a_login(
+    connected: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's Kafka source connects as the file of a command says, also to a truststore beside the command."""
+    files = make_certificates(tmp_path)
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    properties = f"""ssl.keystore.type=PEM
+ssl.keystore.location={files.server}
+listener.name.both.sasl.enabled.mechanisms=PLAIN
+listener.name.both.plain.sasl.jaas.config={module} user_alice="secret";
+"""
+    monkeypatch.chdir(tmp_path)
+    client = f"""security.protocol=SASL_SSL
+sasl.mechanism=PLAIN
+sasl.jaas.config={module} username="alice" password="secret";
+ssl.truststore.type=PEM
+ssl.truststore.location={files.ca.name}
+"""
+    listeners = {"OPEN": "PLAINTEXT", "BOTH": "SASL_SSL"}
+    with ApacheKafka(SETTINGS, listeners=listeners, properties=properties) as kafka:
+        play(kafka.bootstrap_of("OPEN"), Script(Path()))
+        where = Cluster(kafka.bootstrap_of("BOTH"), Security(read(client, "f")))
+        found = audit_cluster(connected, where, None, Options())
+        assert sum(found.records_by_type.values()) == sum(ends(kafka.bootstrap_of("OPEN")).values())
 
 
 def test_events_of_a_server_are_read() -> None:

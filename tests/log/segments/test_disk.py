@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Sequence
 from pathlib import Path
+from stat import S_IMODE
 
 import pytest
 
@@ -51,6 +53,21 @@ def test_more_parts_than_the_system_takes(tmp_path: Path) -> None:
     write_all(disk, descriptor, parts, 0)
     disk.close(descriptor)
     assert (tmp_path / "file").read_bytes() == b"".join(parts)
+
+
+def test_only_the_user_reads_what_is_made(tmp_path: Path) -> None:
+    """Files have mode 0600 and folders 0700, whatever the umask would allow; what is there keeps its mode."""
+    disk = Disk()
+    old = os.umask(0)
+    try:
+        disk.make_folder(tmp_path / "new")
+        disk.close(disk.open(tmp_path / "new" / "file", create=True))
+        (tmp_path / "there").mkdir(0o755)
+        disk.make_folder(tmp_path / "there")
+    finally:
+        os.umask(old)
+    modes = {path.name: S_IMODE(path.stat().st_mode) for path in tmp_path.rglob("*")}
+    assert modes == {"new": 0o700, "file": 0o600, "there": 0o755}
 
 
 def test_calls(tmp_path: Path) -> None:
