@@ -51,7 +51,7 @@ def scripted_login(*lifetimes_ms: int) -> Scripted:
     """A server that lets alice in with "secret" by SCRAM; each login lasts as long as the next of `lifetimes_ms`."""
     salt = b"salt of sixteen!"
     known = credential("SCRAM-SHA-256", salted("SCRAM-SHA-256", "secret", salt, 4_096), salt, 4_096)
-    mechanism = Scram("SCRAM-SHA-256", {"alice": known}.get, lambda: "more", b"")
+    mechanism = Scram("SCRAM-SHA-256", lambda user: (known, user == "alice"), lambda: "more")
     exchanges: list[ScramExchange] = []
     lifetimes = list(lifetimes_ms)
 
