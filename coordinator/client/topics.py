@@ -35,6 +35,12 @@ def create_topic(client: Client, name: str, partition_count: int) -> None:
             raise Refused(result.error_code, f"topic {result.name!r}")
 
 
+def user_topics(client: Client) -> dict[str, int]:
+    """The number of partitions by topic, of all topics but internal ones."""
+    response: MetadataResponse = client.request(MetadataRequest(topics=None))
+    return {topic.name or "": len(topic.partitions) for topic in response.topics if not topic.is_internal}
+
+
 def log_end_offsets(client: Client, topic_partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     """The offset behind the last record, of each topic partition that has a leader and answers."""
     wanted = set(topic_partitions)

@@ -20,7 +20,7 @@ from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, Unpack
 
-from coordinator.testing import assertions
+from coordinator.testing import assertions, hints
 from coordinator.testing.history import kinds
 from coordinator.testing.members import fill
 from coordinator.testing.values import Rebalance, fencing_of, rebalance_of, return_of
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from coordinator.testing.control import Control
     from coordinator.testing.history import History
     from coordinator.testing.members import FillOptions, Members
+    from coordinator.testing.requests import Requests
     from coordinator.testing.values import Fencing, Look, Return, TopicPartition
     from coordinator.timeline.described import Member
     from coordinator.timeline.entries import Entry
@@ -60,6 +61,14 @@ class Host(Protocol):
 
     @property
     def bootstrap_servers(self) -> str:
+        """See Tenure."""
+
+    @property
+    def requests(self) -> Requests:
+        """See Tenure."""
+
+    @property
+    def topics(self) -> dict[str, int]:
         """See Tenure."""
 
     def flush(self) -> None:
@@ -323,9 +332,16 @@ class Group:
             f"group {self.group_id} did not reach {', '.join(waited)} within {within_s:g} s"
             + (f"; it had {there}" if there else ""),
             *look.lines,
+            *(self._hints() if not look.members else []),
             *self.explain(last=assertions.ENTRIES_SHOWN).splitlines(),
+            *hints.of_loop(),
         ]
         return "\n".join(lines)
+
+    def _hints(self) -> list[str]:
+        server = self._tenure
+        others = [group_id for group_id in server.history.group_ids() if group_id != self.group_id]
+        return hints.of_server(server.bootstrap_servers, server.topics, others, server.requests.by_client)
 
     # Members, named by instance id or member id. LookupError: the group has no such member.
 

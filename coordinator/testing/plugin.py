@@ -32,6 +32,9 @@ SECTION = "Tenure: group {group} ({server})"
 FAULTS = "Tenure: faults ({server})"
 """Titles of sections in the report."""
 
+EXAMPLES = {"topics": '{"orders": 12}', "settings": '{"group.max.size": 5}'}
+"""What the arguments of the marker look like, for an error."""
+
 OF_TEST = pytest.StashKey[list[tuple["Tenure", int]]]()
 """The servers that a test uses, each with the number of its events before the test."""
 
@@ -60,6 +63,9 @@ def tenure(request: pytest.FixtureRequest, tenure_factory: Make) -> Tenure:
         unknown = ", ".join([*map(repr, mark.args), *sorted(mark.kwargs.keys() - {"topics", "settings"})])
         if unknown:
             raise pytest.UsageError(f"the marker tenure takes topics= and settings=, not {unknown}")
+        for name, wanted in mark.kwargs.items():
+            if not isinstance(wanted, dict):
+                raise pytest.UsageError(f"the marker tenure takes {name}={EXAMPLES[name]}, not {wanted!r}")
         topics |= mark.kwargs.get("topics", {})
         settings |= mark.kwargs.get("settings", {})
     return tenure_factory(topics, settings)

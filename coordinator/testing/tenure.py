@@ -35,7 +35,7 @@ from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from uuid import UUID
 
-from coordinator.client.topics import create_topic
+from coordinator.client.topics import create_topic, user_topics
 from coordinator.config import load, ports_of, served_listeners
 from coordinator.log.memory import MemoryEngine
 from coordinator.log.meta import empty_folder
@@ -251,6 +251,12 @@ class Tenure:
         """Create a topic. Raises Refused if there is one with that name, or the name is none."""
         with self.client() as client:
             create_topic(client, name, partitions)
+
+    @property
+    def topics(self) -> dict[str, int]:
+        """The topics with their numbers of partitions, without internal ones."""
+        with self.client() as client:
+            return user_topics(client)
 
     # Groups.
 

@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
-from coordinator.client.topics import create_topic, log_end_offsets
+from coordinator.client.topics import create_topic, log_end_offsets, user_topics
 from protocol.messages import CreateTopicsResponse, ListOffsetsResponse, MetadataResponse
 from schemas.errors import ErrorCode
 from tests.client.scripted import Scripted
@@ -31,6 +31,18 @@ def test_topic_that_is_there_already_is_refused() -> None:
         pytest.raises(Refused, match="topic 't': TOPIC_ALREADY_EXISTS"),
     ):
         create_topic(client, "t", 12)
+
+
+def test_topics_of_users_are_listed_without_internal_ones() -> None:
+    """Each has its number of partitions."""
+    topic, partition = MetadataResponse.MetadataResponseTopic, MetadataResponse.MetadataResponsePartition
+    topics = [
+        topic(name="t", partitions=[partition(), partition()]),
+        topic(name="__consumer_offsets", is_internal=True),
+    ]
+    response = MetadataResponse(topics=topics)
+    with Scripted({"Metadata": [response]}) as server, Client(server.bootstrap, WITHIN_S) as client:
+        assert user_topics(client) == {"t": 2}
 
 
 def test_ends_of_what_has_a_leader_and_answers() -> None:

@@ -173,9 +173,13 @@ def test_mistakes_in_markers_are_named(tmp_path: Path) -> None:
 
         @pytest.mark.tenure(settings={"group.max.sise": 1})
         def test_setting(tenure): ...
+
+        @pytest.mark.tenure(topics=["t"])
+        def test_list(tenure): ...
         """,
     )
-    assert "3 errors" in output, output
+    assert "4 errors" in output, output
+    assert """takes topics={"orders": 12}, not ['t']""" in output
     assert "takes topics= and settings=, not topic\n" in output
     assert "takes topics= and settings=, not 't'\n" in output
     assert "group.max.sise: no such setting" in output

@@ -1,0 +1,57 @@
+"""What an error adds to a wait in vain, where the mistake is usually another one than the wait's words suggest.
+
+    no member in the group    a wrong group id, a topic that isn't there, a client that asks another server
+    a loop that stood still   an async test that waited on the thread of its own consumers
+
+House rule: facts of the server, no guesses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+NAMES_SHOWN = 20
+"""Topics, groups and clients that a line names."""
+
+LOOP_HELD_UP = (
+    "this wait held up the event loop of its thread: consumers on that loop stood still meanwhile; "
+    "in an async test: await asyncio.to_thread(group.wait_until_stable)"
+)
+
+
+def of_server(
+    address: str,
+    topics: Mapping[str, int],
+    other_groups: Iterable[str],
+    requests: Mapping[str, Mapping[str, int]],
+) -> list[str]:
+    """What the server has besides a group without members. requests: see `Requests.by_client`."""
+    groups = list(other_groups)
+    clients = [
+        f"{client_id!r} ({', '.join(f'{api} {number}' for api, number in apis.items())})"
+        for client_id, apis in requests.items()
+    ]
+    return [
+        f"topics: {_shown(topics)}" if topics else "the server has no topic",
+        *([f"other groups: {_shown(groups)}"] if groups else []),
+        f"requests came from {_shown(clients)}" if clients else f"no client sent a request to {address}",
+    ]
+
+
+def of_loop() -> list[str]:
+    """A line if this thread has a running event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return []
+    return [LOOP_HELD_UP]
+
+
+def _shown(names: Iterable[str]) -> str:
+    first = list(names)
+    more = len(first) - NAMES_SHOWN
+    return ", ".join(first[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
