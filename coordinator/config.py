@@ -406,7 +406,9 @@ class ListenerConfig:
     )
     ssl_protocol: str = field(
         default="TLSv1.3",
-        metadata=_spec("ssl.protocol", "The newest version of TLS; ssl.enabled.protocols lists all."),
+        metadata=_spec(
+            "ssl.protocol", "TLS, TLSv1.2 or TLSv1.3. As in Kafka, a listener speaks what ssl.enabled.protocols lists."
+        ),
     )
     ssl_truststore_certificates: str = field(
         default="",

@@ -192,7 +192,7 @@ async def test_sasl_says_who_a_client_is_where_there_is_both(certificates: Certi
 async def test_a_client_learns_why_it_is_refused(
     certificates: Certificates, trusted: str, own: str | None, settings: list[str], alert: str | None, words: str
 ) -> None:
-    """By the alert that Kafka sends too; the log has peer and reason, and the metric counts it."""
+    """By an alert, as from Kafka; the log has peer and reason, and the metric counts it."""
     async with serving_tls(certificates, *settings) as server:
         peer = await tls_peer(
             server, client_context(getattr(certificates, trusted), getattr(certificates, own) if own else None)
