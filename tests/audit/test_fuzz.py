@@ -64,8 +64,8 @@ SEEDS, LOGS, STRIDE = (20_000, 10_000, 1) if NIGHTLY else (80, 40, 41)
 The stride is prime, so that it meets every kind of case in turn.
 """
 MEMORY_KIB_MAX = 1_000_000
-SPARSE_SIZE = 1_500_000_000
-"""Bytes of a sparse file, which takes no space on the disk."""
+SPARSE_SIZE = 1_100_000_000
+"""Bytes of a sparse file, which takes no space on the disk: more than MEMORY_KIB_MAX."""
 INT8S = (b"\x00", b"\x01", b"\x7f", b"\x80", b"\xff")
 INT16S = (b"\x00\x00", b"\x7f\xff", b"\x80\x00", b"\xff\xff")
 INT32S = (b"\x00" * 4, b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00", b"\xff" * 4, b"\x00\xff\xff\xff")

@@ -36,6 +36,9 @@ from tests.protocol.strategies import (
 )
 
 EACH_MESSAGE = pytest.mark.parametrize(("name", "version"), MESSAGES)
+VERSIONS = {name: [version for other, version in MESSAGES if other == name] for name, _ in MESSAGES}
+EACH_NAME = pytest.mark.parametrize("name", VERSIONS)
+"""For tests that draw a version as well: what they check of one depends least on it."""
 
 
 @EACH_MESSAGE
@@ -52,11 +55,12 @@ def test_round_trip(name: str, version: int, data: st.DataObject) -> None:
     assert encode(decoded, version) == encoded
 
 
-@EACH_MESSAGE
-@share(8)
+@EACH_NAME
+@share(3)
 @given(data=st.data())
-def test_values_alone_are_written_as_their_message_is(name: str, version: int, data: st.DataObject) -> None:
+def test_values_alone_are_written_as_their_message_is(name: str, data: st.DataObject) -> None:
     """A writer that gets a message's values writes what the encoder writes, except tagged fields."""
+    version = data.draw(st.sampled_from(VERSIONS[name]))
     message = data.draw(any_message(name, version, tags=False))
     values = []
     for field in definition(name).struct.fields:
@@ -77,24 +81,26 @@ def test_truncation_at_every_byte(name: str, version: int) -> None:
             decode(cls, encoded[:size], version)
 
 
-@EACH_MESSAGE
-@share(8)
+@EACH_NAME
+@share(3)
 @given(data=st.data())
-def test_random_bytes(name: str, version: int, data: st.DataObject) -> None:
+def test_random_bytes(name: str, data: st.DataObject) -> None:
     """The decoder refuses random bytes, or reads a message that survives a round trip."""
+    version = data.draw(st.sampled_from(VERSIONS[name]))
     garbage = data.draw(st.binary(max_size=64))
     try:
         message = decode(message_class(name), garbage, version)
     except ProtocolError:
         return
-    assert decode(message_class(name), encode(message, version), version) == message
+    assert repr(decode(message_class(name), encode(message, version), version)) == repr(message)  # NaN is not NaN
 
 
-@EACH_MESSAGE
-@share(8)
+@EACH_NAME
+@share(3)
 @given(data=st.data())
-def test_damaged_bytes(name: str, version: int, data: st.DataObject) -> None:
+def test_damaged_bytes(name: str, data: st.DataObject) -> None:
     """The decoder refuses a damaged message, or reads a message that survives a round trip."""
+    version = data.draw(st.sampled_from(VERSIONS[name]))
     encoded = bytearray(encode(full_message(name, version), version))
     for _ in range(data.draw(st.integers(1, 3))):
         start = data.draw(st.integers(0, len(encoded)))
@@ -104,14 +110,15 @@ def test_damaged_bytes(name: str, version: int, data: st.DataObject) -> None:
         message = decode(message_class(name), bytes(encoded), version)
     except ProtocolError:
         return
-    assert decode(message_class(name), encode(message, version), version) == message
+    assert repr(decode(message_class(name), encode(message, version), version)) == repr(message)  # NaN is not NaN
 
 
-@pytest.mark.parametrize(("name", "version"), [pair for pair in MESSAGES if is_flexible(*pair)])
-@share(8)
+@pytest.mark.parametrize("name", [name for name, versions in VERSIONS.items() if is_flexible(name, versions[-1])])
+@share(3)
 @given(data=st.data())
-def test_unknown_tagged_fields_are_kept(name: str, version: int, data: st.DataObject) -> None:
+def test_unknown_tagged_fields_are_kept(name: str, data: st.DataObject) -> None:
     """A tagged field that no schema has comes back byte for byte."""
+    version = data.draw(st.sampled_from([version for version in VERSIONS[name] if is_flexible(name, version)]))
     tags = data.draw(unknown_tags(min_size=1, max_size=3))
     message = full_message(name, version)
     message.unknown_tagged_fields = tags
