@@ -2,8 +2,8 @@
 
 A setting has Kafka's name and Kafka's default. The fields of `Config`, `GroupConfig` and `ListenerConfig` are the table
 of settings: each has its name, range and meaning. `listener.name.X.NAME` gives listener X its own value of a setting of
-`ListenerConfig`, `listener.name.X.MECHANISM.NAME` gives one to its SASL mechanism. `load` reads all sources and makes a
-`Config`. If several sources give a setting, the first of these wins:
+`ListenerConfig`, `listener.name.X.MECHANISM.NAME` gives one to its SASL mechanism, and `tenure.http.ssl.NAME` one to
+HTTP. `load` reads all sources and makes a `Config`. If several sources give a setting, the first of these wins:
 
     command line's flag > --set NAME=VALUE > TENURE_NAME > KAFKA_NAME (of Kafka's image) > properties file > default
 
@@ -57,6 +57,11 @@ SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 SASL_PROTOCOLS = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
 """Those of listeners whose clients authenticate by SASL."""
+
+
+DOORS = {HTTP: "tenure.http.", CONTROL: "tenure.control."}
+"""Addresses that are no listeners, and how the names of their TLS settings begin: `tenure.http.ssl.keystore.location`.
+With any of them, HTTP or the control speaks TLS."""
 
 
 class ConfigError(ValueError):
@@ -859,7 +864,9 @@ class Config:
         return dict(self.listener_security_protocol_map).get(listener, listener)
 
     def has_tls(self, listener: str) -> bool:
-        """Whether the connections of a listener are encrypted."""
+        """Whether the connections of a listener, of HTTP or of the control are encrypted."""
+        if listener in DOORS:
+            return listener in self.overrides
         return self.security_protocol(listener) in {"SSL", "SASL_SSL"}
 
     def of_listener(self, listener: str, mechanism: str = "") -> ListenerConfig:
@@ -1012,6 +1019,8 @@ def load(
 LISTENER_NAME = "listener.name."
 """The settings of one listener begin with this."""
 
+_OF_PRINCIPALS = "ssl.principal.mapping.rules"
+
 _MECHANISM_ONLY = "sasl.jaas.config"
 """Kafka, too, ignores this setting unless it names a listener and a mechanism (JaasContext.loadServerContext)."""
 
@@ -1023,8 +1032,17 @@ class _Override(NamedTuple):
     setting: Setting
 
 
+@cache
+def _door_settings() -> dict[str, _Override]:
+    """The TLS settings of HTTP and of the control, by their names."""
+    own = [row for row in settings().values() if row.name.startswith("ssl.") and row.name != _OF_PRINCIPALS]
+    return {f"{prefix}{row.name}": _Override(door, row) for door, prefix in DOORS.items() for row in own}
+
+
 def _override(name: str) -> _Override | None:
     """The meaning of `listener.name.X.NAME`; None if no setting of listeners has that name."""
+    if name in _door_settings():
+        return _door_settings()[name]
     if not name.startswith(LISTENER_NAME):
         return None
     listener, _, rest = name.removeprefix(LISTENER_NAME).partition(".")
@@ -1115,7 +1133,7 @@ def _check(config: Config) -> None:
                 f"{', '.join(SECURITY_PROTOCOLS)}{hint}"
             )
     known = {listener.name.lower() for listener in config.listeners}
-    known |= {name.lower() for name in config.controller_listener_names}
+    known |= {name.lower() for name in config.controller_listener_names} | DOORS.keys()
     for owner in config.overrides:
         if owner.partition(".")[0] not in known:
             raise ConfigError(f"{LISTENER_NAME}{owner}: listeners has no {owner.partition('.')[0].upper()}")
@@ -1154,7 +1172,8 @@ def _check_http(config: Config) -> None:
         if re.fullmatch(r"[!-~]*", token) is None:
             raise ConfigError(f"{name}: a token has printable ASCII characters without spaces")
     for listener in config.http:
-        if not (config.http_token or config.http_allow_anonymous or _is_loopback(listener.host)):
+        is_closed = config.http_token or asks_for_certificates(config, HTTP)
+        if not (is_closed or config.http_allow_anonymous or _is_loopback(listener.host)):
             raise ConfigError(
                 f"tenure.http: {listener.address} is not of the loopback: set tenure.http.token "
                 "(or tenure.http.allow.anonymous=true, and everybody may read)"
@@ -1181,6 +1200,14 @@ def _check_control_nodes(config: Config) -> None:
     for listener in (*config.listeners, *config.advertised_listeners):
         if listener.port + count - 1 > PORT_MAX:
             raise ConfigError(f"{name}: the ports of {count} nodes, from {listener.port} on, end beyond {PORT_MAX}")
+
+
+def asks_for_certificates(config: Config, door: str) -> bool:
+    """Whether HTTP or the control lets only clients with certificates in.
+
+    Only a setting of its own says so: `ssl.client.auth` is meant for Kafka's clients.
+    """
+    return config.overrides.get(door, {}).get("ssl_client_auth") == "required"
 
 
 def _is_loopback(host: str) -> bool:
@@ -1226,6 +1253,12 @@ def served_listeners(config: Config) -> tuple[Listener, ...]:
     return tuple(listener for listener in config.listeners if listener.name not in controller)
 
 
+def tls_listeners(config: Config) -> list[str]:
+    """The names of the listeners with TLS; those of HTTP and of the control are among them."""
+    opened = (*served_listeners(config), *config.http, *config.control)
+    return [listener.name for listener in opened if config.has_tls(listener.name)]
+
+
 def _from_sets(sets: Sequence[str]) -> dict[str, str]:
     given: dict[str, str] = {}
     for item in sets:
@@ -1252,7 +1285,7 @@ _SERVICE_LINK = r"TENURE_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SC
 
 
 def _from_environment(environment: Mapping[str, str], passed_over: list[str]) -> dict[str, str]:
-    names = {environment_name(name): name for name in (*settings(), *_ALIASES)}
+    names = {environment_name(name): name for name in (*settings(), *_door_settings(), *_ALIASES)}
     of_kafka = {key: name for key, name in names.items() if not name.startswith("tenure.")}
     given = {
         of_kafka[key[6:]]: text for key, text in environment.items() if key.startswith("KAFKA_") and key[6:] in of_kafka

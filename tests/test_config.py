@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 
 from coordinator.config import (
     FIXES,
+    HTTP,
     Config,
     ConfigError,
     GroupConfig,
     Listener,
     ListenerConfig,
+    asks_for_certificates,
     configs_of_workers,
     environment_name,
     load,
@@ -25,6 +27,7 @@ from coordinator.config import (
     ports_of,
     served_listeners,
     settings,
+    tls_listeners,
     topic_name_problem,
 )
 
@@ -436,6 +439,35 @@ def test_http_beyond_the_loopback_needs_a_token_or_a_decision(host: str) -> None
         config_of(sets=[f"tenure.http={host}:1"])
     assert config_of(sets=[f"tenure.http={host}:1", "tenure.http.token=t"]).http_token == "t"
     assert config_of(sets=[f"tenure.http={host}:1", "tenure.http.allow.anonymous=true"]).http_allow_anonymous
+
+
+def test_http_has_tls_settings_of_its_own() -> None:
+    """With any of them HTTP has TLS; the others come from those of all listeners, and a listener's name is no door."""
+    config = config_of(sets=["tenure.http=127.0.0.1:1", "ssl.keystore.type=PEM", "ssl.client.auth=required"])
+    assert (config.has_tls(HTTP), tls_listeners(config)) == (False, [])
+    for source in (
+        {"sets": ["tenure.http=127.0.0.1:1", "tenure.http.ssl.keystore.location=k"]},
+        {"environment": {"TENURE_HTTP": "127.0.0.1:1", "TENURE_HTTP_SSL_KEYSTORE_LOCATION": "k"}},
+        {"properties": "tenure.http=127.0.0.1:1\ntenure.http.ssl.keystore.location=k"},
+    ):
+        config = config_of(**source)
+        assert tls_listeners(config) == [HTTP]
+        assert config.of_listener(HTTP).ssl_keystore_location == "k"
+        assert config.of_listener("PLAINTEXT").ssl_keystore_location == ""
+        assert not asks_for_certificates(config, HTTP)
+    for name in ("tenure.http.ssl.principal.mapping.rules", "tenure.http.sasl.enabled.mechanisms"):
+        with pytest.raises(ConfigError, match="no such setting"):
+            config_of(sets=[f"{name}=x"])
+
+
+def test_certificates_of_clients_close_http_too() -> None:
+    """An address beyond the loopback is allowed if only clients with certificates get in."""
+    sets = ["tenure.http=0.0.0.0:1", "tenure.http.ssl.client.auth=required"]
+    assert asks_for_certificates(config_of(sets=sets), HTTP)
+    with pytest.raises(ConfigError, match=r"tenure\.http: "):
+        config_of(sets=["tenure.http=0.0.0.0:1", "tenure.http.ssl.client.auth=requested"])
+    with pytest.raises(ConfigError, match=r"tenure\.http: "):
+        config_of(sets=["tenure.http=0.0.0.0:1", "ssl.client.auth=required"])
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "localhost", "LOCALHOST", "[::1]"])

@@ -25,7 +25,7 @@ from os import urandom
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 from uuid import UUID
 
-from coordinator.config import HTTP, INT32_MAX, SASL_PROTOCOLS, ConfigError, Listener, served_listeners
+from coordinator.config import HTTP, INT32_MAX, SASL_PROTOCOLS, ConfigError, Listener, served_listeners, tls_listeners
 from coordinator.log.engine import EngineError
 from coordinator.log.segments import disk
 from coordinator.log.segments.segment import OFFSETS_TOPIC
@@ -403,9 +403,13 @@ class Server:
         from coordinator.server.telemetry.metrics import Metrics  # noqa: PLC0415
 
         metrics = Metrics(self, services.measures)
-        self._site = Site(self._config, self, self.in_process().open, metrics, self._lines, services.clock)
+        secure = None
+        if self.certificates is not None and self._config.has_tls(HTTP):
+            secure = self.certificates.securing(HTTP, self.connections.handshakes)
+        self._site = Site(self._config, self, self.in_process().open, metrics, self._lines, services.clock, secure)
         await self._site.start(listening)
-        where = f"http://{Address(*listening.getsockname()[:2])}/"
+        scheme = "http" if secure is None else "https"
+        where = f"{scheme}://{Address(*listening.getsockname()[:2])}/"
         self._lines.info("http_listening", f"HTTP: {where}", url=where)
 
     def in_process(self) -> InProcess:
@@ -516,7 +520,7 @@ async def at_most(event: asyncio.Event, within_s: float) -> bool:
 
 def certificates_of(config: Config) -> Certificates | None:
     """The certificates of all listeners with TLS; None if there is no such listener. Raises ConfigError."""
-    if not any(config.has_tls(listener.name) for listener in served_listeners(config)):
+    if not tls_listeners(config):
         return None
     # A server without TLS doesn't import this: cryptography takes as long as the rest of a start.
     from coordinator.server.wire.certificates import Certificates  # noqa: PLC0415

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
-from coordinator.config import ConfigError, configs_of_workers, served_listeners
+from coordinator.config import ConfigError, configs_of_workers, tls_listeners
 from coordinator.log.engine import EngineError
 from coordinator.log.store import check_folder, lock_folder, read_folder, recover_journals
 from coordinator.server.app import (
@@ -303,8 +303,7 @@ class Supervisor:
         for each in (self._signals, self._signals_in):
             each.setblocking(False)
         signal.set_wakeup_fd(self._signals_in.fileno(), warn_on_full_buffer=False)
-        reloads = any(self._config.has_tls(listener.name) for listener in served_listeners(self._config))
-        for number in SIGNALS if reloads else SIGNALS[:-1]:
+        for number in SIGNALS if tls_listeners(self._config) else SIGNALS[:-1]:
             signal.signal(number, lambda _number, _frame: None)
         self._selector.register(self._signals, selectors.EVENT_READ, self._on_signal)
 

@@ -26,12 +26,14 @@ from protocol.connection import TLS_HANDSHAKE, TLS_MAJOR
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from coordinator.server.clock import Clock
     from coordinator.server.telemetry.lines import Lines
+
+    Secure = Callable[["GuardedProtocol"], asyncio.Protocol]
 
 REFUSALS_MS = 60_000
 """A further line about refused connections comes this long after the last."""
@@ -63,9 +65,17 @@ class Refusals:
 
 
 class Guard:
-    """The connections of HTTP. connections_max, idle_ms: see the module."""
+    """The connections of HTTP. connections_max, idle_ms: see the module. secure: puts TLS below a connection."""
 
-    def __init__(self, clock: Clock, lines: Lines, connections_max: int, idle_ms: int) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        lines: Lines,
+        connections_max: int,
+        idle_ms: int,
+        secure: Secure | None = None,
+    ) -> None:
+        self._secure = secure
         self._clock = clock
         self._lines = lines
         self._max = connections_max
@@ -80,9 +90,10 @@ class Guard:
         """How many connections are open."""
         return len(self._open)
 
-    def protocol(self, **arguments: Any) -> GuardedProtocol:
-        """A connection, for uvicorn."""
-        return GuardedProtocol(self, **arguments)
+    def protocol(self, **arguments: Any) -> asyncio.Protocol:
+        """A connection, for uvicorn. It counts from its accept on, also while its TLS handshake is under way."""
+        protocol = GuardedProtocol(self, **arguments)
+        return protocol if self._secure is None else self._secure(protocol)
 
     def admit(self, protocol: GuardedProtocol) -> bool:
         """Whether a new connection may stay."""
@@ -118,7 +129,9 @@ class Guard:
 
 
 class GuardedProtocol(H11Protocol):
-    """A connection under a Guard."""
+    """A connection under a Guard. principal: not used; a token says who may read."""
+
+    principal = ""
 
     def __init__(self, guard: Guard, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -148,10 +161,18 @@ class GuardedProtocol(H11Protocol):
         super().data_received(data)
         self._go_on()
 
+    @property
+    def peer(self) -> str:
+        """The client's address, for log lines."""
+        return "an unknown client" if self.client is None else str(Address(*self.client))
+
+    def refuse(self, _why: str) -> None:
+        """As Plain."""
+        self.cut()
+
     def send_400_response(self, msg: str) -> None:
         """As H11Protocol: the client sent something else than HTTP."""
-        peer = "an unknown client" if self.client is None else str(Address(*self.client))
-        self._guard.no_http(peer, self._first)
+        self._guard.no_http(self.peer, self._first)
         super().send_400_response(msg)
 
     def on_response_complete(self) -> None:
@@ -191,7 +212,7 @@ def _other_protocol(first: bytes) -> str:
     if len(first) == FIRST_BYTES and not any((first[0], first[4], first[6])):
         return ": it looks like a Kafka client. Give it the address of a listener, not of tenure.http"
     if first[:2] == bytes((TLS_HANDSHAKE, TLS_MAJOR)):
-        return ": it looks like TLS, which this port doesn't speak"
+        return ": it looks like TLS, which this port speaks only with tenure.http.ssl.keystore.location"
     return ""
 
 

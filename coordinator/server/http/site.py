@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from coordinator.client.client import Client
     from coordinator.config import Config
     from coordinator.server.clock import Clock
+    from coordinator.server.http.guard import Secure
     from coordinator.server.telemetry.lines import Lines
     from coordinator.server.telemetry.metrics import Metrics
 
@@ -88,13 +89,21 @@ class Health(Protocol):
 class Site:
     """The HTTP side of `server`.
 
-    config: has limits and host names. ask: opens a client of the cluster. lines: gets uvicorn's log.
+    config: has limits and host names. ask: opens a client of the cluster. lines: gets uvicorn's log. secure: as of
+    Guard.
     """
 
     def __init__(
-        self, config: Config, server: Health, ask: Callable[[], Client], metrics: Metrics, lines: Lines, clock: Clock
+        self,
+        config: Config,
+        server: Health,
+        ask: Callable[[], Client],
+        metrics: Metrics,
+        lines: Lines,
+        clock: Clock,
+        secure: Secure | None = None,
     ) -> None:
-        self._guard = Guard(clock, lines, config.http_max_connections, config.http_idle_timeout_ms)
+        self._guard = Guard(clock, lines, config.http_max_connections, config.http_idle_timeout_ms, secure)
         self._health = server
         self._ask = ask
         self._metrics = metrics

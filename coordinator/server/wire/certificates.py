@@ -17,15 +17,18 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from coordinator.config import ConfigError, served_listeners
+from coordinator.config import DOORS, ConfigError, tls_listeners
 from coordinator.security.tls import Terms, terms_of
 from coordinator.security.tls_stores import files_of
 from coordinator.server.clock import Alarm
+from coordinator.server.wire.tls import TlsTransport
 
 if TYPE_CHECKING:
     from coordinator.config import Config, ListenerConfig
     from coordinator.server.clock import Clock
     from coordinator.server.telemetry.lines import Lines
+    from coordinator.server.wire.handshakes import Handshakes
+    from coordinator.server.wire.tls import Plain
 
 CHECK_EVERY_MS = 5_000
 """How soon a changed file is noticed. A look costs a stat per file."""
@@ -46,7 +49,7 @@ class Certificates:
     """The terms of all listeners with TLS. Raises ConfigError, which names the listener too."""
 
     def __init__(self, config: Config) -> None:
-        names = [each.name for each in served_listeners(config) if config.has_tls(each.name)]
+        names = tls_listeners(config)
         self._settings = {name: settings_of(config, name) for name in names}
         # With SASL it is the mechanism that says who a client is.
         self._name_users = {name: config.security_protocol(name) == "SSL" for name in names}
@@ -59,12 +62,17 @@ class Certificates:
         self._looks_again = False
         for read in self._look(all_of_them=True):
             if isinstance(read.found, ConfigError):
-                raise ConfigError(f"{read.found} (listener {read.listener})")
+                where = DOORS.get(read.listener, f"listener {read.listener}").rstrip(".")
+                raise ConfigError(f"{read.found} ({where})")
             self._terms[read.listener], self._seen[read.listener] = read.found, read.signature
 
     def of(self, listener: str) -> Terms:
         """The terms for a connection that comes now."""
         return self._terms[listener]
+
+    def securing(self, listener: str, handshakes: Handshakes) -> Callable[[Plain], TlsTransport]:
+        """Makes the protocol of a socket of that listener from what is above TLS."""
+        return lambda plain: TlsTransport(plain, self.of(listener), handshakes)
 
     def start(self, clock: Clock, lines: Lines) -> None:
         """Look at the files from now on, and warn of certificates that have ended."""
@@ -138,11 +146,11 @@ class Certificates:
 def settings_of(config: Config, listener: str) -> ListenerConfig:
     """The settings of a listener with TLS.
 
-    A listener with SASL asks for certificates only if a setting of its own says so, as in Kafka (KIP-684): the default
-    of all listeners is meant for those where a certificate says who a client is.
+    A listener with SASL asks for certificates only if a setting of its own says so, as in Kafka (KIP-684), and so does
+    HTTP: the default of all listeners is meant for those where a certificate says who a client is.
     """
     settings = config.of_listener(listener)
-    if config.security_protocol(listener) == "SASL_SSL":
+    if config.security_protocol(listener) == "SASL_SSL" or listener in DOORS:
         own = config.overrides.get(listener.lower(), {})
         settings = replace(settings, ssl_client_auth=own.get("ssl_client_auth", "none"))
     return settings

@@ -16,13 +16,12 @@ from __future__ import annotations
 import asyncio
 import ssl
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from coordinator.security.tls_names import distinguished_name, subject_of
 
 if TYPE_CHECKING:
     from coordinator.security.tls import Terms
-    from coordinator.server.wire.connection import Connection
     from coordinator.server.wire.handshakes import Handshakes
 
 HANDSHAKE_RECORD = 0x16
@@ -35,13 +34,41 @@ OWN_BYTES_MAX = 64 * 1024
 """What TLS itself may have to say (answers to new keys) while the client takes nothing."""
 
 
+class Plain(Protocol):
+    """What is above TLS: a Connection, or one of HTTP. principal: who the client's certificate says it is."""
+
+    principal: str
+
+    @property
+    def peer(self) -> str:
+        """The client's address."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """As of asyncio.Protocol, and so are the next four."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See there."""
+
+    def data_received(self, data: bytes) -> None:
+        """See there."""
+
+    def pause_writing(self) -> None:
+        """See there."""
+
+    def resume_writing(self) -> None:
+        """See there."""
+
+    def refuse(self, why: str) -> None:
+        """The client broke the rules of TLS: close the connection."""
+
+
 class TlsTransport(asyncio.Transport, asyncio.Protocol):
     """The TLS of one connection. terms: of its listener, at the time of the accept."""
 
-    def __init__(self, connection: Connection, terms: Terms, handshakes: Handshakes) -> None:
+    def __init__(self, connection: Plain, terms: Terms, handshakes: Handshakes) -> None:
         super().__init__()
         self._connection = connection
-        self._protocol: asyncio.Protocol = connection
+        self._protocol: Plain = connection
         self._terms = terms
         self._handshakes = handshakes
         self._raw: asyncio.Transport
@@ -251,7 +278,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """Hand everything to another protocol from here on."""
-        self._protocol = cast("asyncio.Protocol", protocol)
+        self._protocol = cast("Plain", protocol)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """What the socket knows."""

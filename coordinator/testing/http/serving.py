@@ -20,14 +20,16 @@ import uvloop
 from anyio import to_thread
 from starlette.middleware import Middleware
 
-from coordinator.config import with_values
+from coordinator.config import CONTROL, ConfigError, with_values
 from coordinator.server.app import StartFailed, reason
 from coordinator.server.clock import LoopClock
 from coordinator.server.http.access import RefusedTokens, TokenCheck
 from coordinator.server.http.guard import Guard
 from coordinator.server.http.web import Web
 from coordinator.server.process import allow_files
+from coordinator.server.runtime.pace import Pace
 from coordinator.server.telemetry.lines import Lines
+from coordinator.server.wire.handshakes import Handshakes
 from coordinator.server.wire.listener import bind
 from coordinator.testing.http.routes import NoBrowsers, routes
 from coordinator.testing.tenure import DEFAULTS, IN_MEMORY, Tenure
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from coordinator.config import Config
+    from coordinator.server.http.guard import Secure
+    from coordinator.server.wire.certificates import Certificates
 
     OnReady = Callable[[Sequence[tuple[str, int]], Sequence[int], tuple[str, int]], None]
 
@@ -76,7 +80,8 @@ async def _serve(config: Config, warnings: Sequence[str], on_ready: OnReady) -> 
         lines.warn("setting_ignored", warning)
     listening = _bound(config)
     tenure = tenure_of(config)
-    guard = Guard(clock, lines, config.http_max_connections, config.http_idle_timeout_ms)
+    certificates, secure = _tls_of(config, clock, lines)
+    guard = Guard(clock, lines, config.http_max_connections, config.http_idle_timeout_ms, secure)
     refused = RefusedTokens("control", clock, lines)
     token = Middleware(TokenCheck, token=config.control_token, setting="tenure.control.token", refused=refused)
     web = Web(guard, config.http_hosts, lines, [token, Middleware(NoBrowsers)])
@@ -89,8 +94,26 @@ async def _serve(config: Config, warnings: Sequence[str], on_ready: OnReady) -> 
         # The first stop ends all waits of operations. The second one ends a server that an operation started meanwhile.
         await to_thread.run_sync(tenure.stop)
         await web.stop()
+        if certificates is not None:
+            certificates.stop()
         await to_thread.run_sync(tenure.stop)
         listening.close()
+
+
+def _tls_of(config: Config, clock: LoopClock, lines: Lines) -> tuple[Certificates | None, Secure | None]:
+    """TLS of the control, if it has any. Raises StartFailed."""
+    if not config.has_tls(CONTROL):
+        return None, None
+    # cryptography takes as long to import as the rest of a start.
+    from coordinator.server.wire.certificates import Certificates  # noqa: PLC0415
+
+    try:
+        certificates = Certificates(config)
+    except ConfigError as error:
+        raise StartFailed(str(error)) from error
+    certificates.start(clock, lines)
+    pace = Pace(clock, asyncio.get_running_loop().call_soon)
+    return certificates, certificates.securing(CONTROL, Handshakes(clock, lines, pace))
 
 
 def _bound(config: Config) -> socket.socket:

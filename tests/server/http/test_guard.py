@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import ssl
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -19,6 +20,7 @@ from coordinator.server.http import site
 from coordinator.server.http.guard import REFUSALS_MS, Refusals, host_name
 from coordinator.timeline.entries import Timeline
 from tests.server.harness import ManualClock, memory
+from tests.support.certificates import Certificates, client_context
 from tests.support.patience import WITHIN_S
 
 CLIENTS = 4
@@ -117,6 +119,66 @@ async def test_connections_above_the_limit_are_closed(tmp_path: Path) -> None:
             sock.close()
         await web.until(lambda: web.guard.count < 2)
         assert await web.status("localhost") == 200
+
+
+def tls_settings(certificates: Certificates, *further: str) -> list[str]:
+    """The settings of HTTP with TLS."""
+    stores = {"keystore": certificates.server, "truststore": certificates.ca}
+    pem = [f"tenure.http.ssl.{store}.type=PEM" for store in stores]
+    return [*pem, *(f"tenure.http.ssl.{store}.location={path}" for store, path in stores.items()), *further]
+
+
+async def get_securely(web: Web, context: ssl.SSLContext) -> bytes:
+    """The answer to a request for /groups over TLS. Raises OSError."""
+
+    def ask() -> bytes:
+        with context.wrap_socket(web.connect(), server_hostname="127.0.0.1") as sock:
+            sock.sendall(b"GET /groups HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            answer = b""
+            while data := sock.recv(65_536):
+                answer += data
+            return answer
+
+    return await asyncio.to_thread(ask)
+
+
+async def test_http_over_tls(tmp_path: Path, certificates: Certificates) -> None:
+    """A client that trusts the CA is answered; one without TLS is not, and a line names it."""
+    async with serving(tmp_path, *tls_settings(certificates)) as web:
+        (line,) = web.lines("http_listening")
+        assert line["url"].startswith("https://127.0.0.1:")
+        answer = await get_securely(web, client_context(certificates.ca))
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert answer.endswith(b"[]")
+        with web.connect() as sock:
+            sock.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            assert await ended(sock)
+        (line,) = web.lines("tls_handshake_failed")
+        assert "the client speaks no TLS" in line["reason"]
+
+
+async def test_http_that_asks_for_certificates(tmp_path: Path, certificates: Certificates) -> None:
+    """Only clients with a certificate of the CA are answered."""
+    async with serving(tmp_path, *tls_settings(certificates, "tenure.http.ssl.client.auth=required")) as web:
+        assert b" 200 " in await get_securely(web, client_context(certificates.ca, certificates.client))
+        for own in (None, certificates.foreign_client):
+            with pytest.raises((ssl.SSLError, ConnectionError)):
+                await get_securely(web, client_context(certificates.ca, own))
+
+
+async def test_half_a_handshake_counts_as_a_connection(tmp_path: Path, certificates: Certificates) -> None:
+    """Clients that begin a handshake and go no further take a seat of HTTP each, for the idle time and no longer."""
+    limits = ("tenure.http.max.connections=2", "tenure.http.idle.timeout.ms=500")
+    async with serving(tmp_path, *tls_settings(certificates, *limits)) as web:
+        held = [web.connect() for _ in range(2)]
+        for sock in held:
+            sock.sendall(b"\x16\x03\x01")
+        with web.connect() as further:
+            assert await ended(further)
+        for sock in held:
+            assert await ended(sock)
+            sock.close()
+        assert b" 200 " in await get_securely(web, client_context(certificates.ca))
 
 
 KAFKA = b"\0\0\0\x18\0\x12\0\3" + b"\0" * 20

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 
 from coordinator.config import load
 from coordinator.testing.http.serving import is_on_disk, tenure_of
+from tests.support.certificates import Certificates, client_context
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import READY_LINE
 
@@ -137,6 +139,24 @@ def test_a_start_that_is_refused_says_why(tmp_path: Path, arguments: list[str], 
     assert (refused.returncode, refused.stdout) == (2, "")
     (line,) = refused.stderr.splitlines()
     assert words in line
+
+
+def test_the_control_speaks_tls(tmp_path: Path, certificates: Certificates) -> None:
+    """With tenure.control.ssl.* the control is served over TLS alone; a store that is missing prevents the start."""
+    stores = [
+        f"tenure.control.ssl.{name}={value}"
+        for name, value in (("keystore.type", "PEM"), ("keystore.location", certificates.server))
+    ]
+    arguments = [argument for store in stores for argument in ("--set", store)]
+    with serving(tmp_path, *arguments) as served:
+        context = client_context(certificates.ca)
+        url = f"https://{served.control}/openapi.json"
+        with urllib.request.urlopen(url, timeout=WITHIN_S, context=context) as answer:
+            assert answer.status == 200
+    refused = run(tmp_path, "--control", "127.0.0.1:0", "--set", "tenure.control.ssl.keystore.type=PEM")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "ssl.keystore.location: a listener with TLS needs" in refused.stderr
+    assert "(tenure.control)" in refused.stderr
 
 
 def test_a_token_comes_from_the_environment(tmp_path: Path) -> None:
