@@ -77,6 +77,14 @@ PLACES = {
         Place("deletions", "results", {"name": "user"}),
         Place("upsertions", "results", {"name": "user"}),
     ),
+    "AlterClientQuotas": (
+        Place(
+            "entries",
+            "entries",
+            {},
+            Place("entity", "entity", {"entity_type": "entity_type", "entity_name": "entity_name"}),
+        ),
+    ),
     "CreatePartitions": (Place("topics", "results", NAME),),
     "DeleteGroups": (Place("groups_names", "results", {"": "group_id"}),),
     "ElectLeaders": (

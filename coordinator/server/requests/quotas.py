@@ -130,11 +130,15 @@ def alter_client_quotas(services: Services, call: Call, request: AlterClientQuot
     """
     alterations: dict[frozenset[tuple[str, str | None]], _Alteration] = {}
     for entry in request.entries:
-        named = [(each.entity_type, each.entity_name) for each in entry.entity]
-        result = AlterClientQuotasResponse.EntryData(
-            error_message=None,
-            entity=[AlterClientQuotasResponse.EntityData(entity_type=kind, entity_name=name) for kind, name in named],
-        )
+        yield
+        named, entity = [], []
+        for each in entry.entity:
+            named.append((each.entity_type, each.entity_name))
+            entity.append(
+                AlterClientQuotasResponse.EntityData(entity_type=each.entity_type, entity_name=each.entity_name)
+            )
+            yield
+        result = AlterClientQuotasResponse.EntryData(error_message=None, entity=entity)
         known = alterations.setdefault(frozenset(named), _Alteration({}, result))
         if known.result is not result:
             known.texts.clear()
@@ -144,27 +148,46 @@ def alter_client_quotas(services: Services, call: Call, request: AlterClientQuot
             known.texts.update((yield from _texts(named, entry.ops)))
         except Wrong as problem:
             _refuse(result, ErrorCode.INVALID_REQUEST, str(problem))
+    results, accepted = [], []
+    texts: dict[str, str | None] = {}
+    removed = set()
+    for alteration in alterations.values():
+        results.append(alteration.result)
+        if not alteration.result.error_code:
+            accepted.append(alteration.result)
+        for name, text in alteration.texts.items():
+            texts[name] = text
+            if text is None:
+                removed.add(name)
+            yield
         yield
-    texts = {name: text for each in alterations.values() for name, text in each.texts.items()}
-    body = AlterClientQuotasResponse(entries=[each.result for each in alterations.values()])
+    body = AlterClientQuotasResponse(entries=results)
     topics = services.discovery.topics
-    if not _has_room(topics.newest_entry(QUOTAS).configs, texts):
-        for each in alterations.values():
-            if not each.result.error_code:
-                _refuse(each.result, ErrorCode.POLICY_VIOLATION, f"The names of all quotas exceed {KEPT_BYTES_MAX}.")
+    if not _has_room(topics.newest_entry(QUOTAS).configs, texts, removed):
+        yield from _refuse_all(
+            accepted, ErrorCode.POLICY_VIOLATION, f"The names of all quotas exceed {KEPT_BYTES_MAX}."
+        )
         texts.clear()
 
     def answer(outcome: ChangeResult) -> None:
-        if isinstance(outcome, EngineError):
-            for each in alterations.values():
-                if not each.result.error_code:
-                    _refuse(each.result, ErrorCode.KAFKA_STORAGE_ERROR, str(outcome))
-        call.answer(body)
+        call.work(_altered(call, body, accepted, outcome))
 
     if request.validate_only or not texts:
         answer({})
     else:
         topics.change(Change(altered=[Altered(QUOTAS.topic_id, configs=texts)]), call.reply(answer).deliver)
+
+
+def _altered(
+    call: Call,
+    body: AlterClientQuotasResponse,
+    accepted: Iterable[AlterClientQuotasResponse.EntryData],
+    outcome: ChangeResult,
+) -> Steps:
+    """Answer with `body`. accepted: its results of the changes. outcome: of them."""
+    if isinstance(outcome, EngineError):
+        yield from _refuse_all(accepted, ErrorCode.KAFKA_STORAGE_ERROR, str(outcome))
+    call.answer(body)
 
 
 def _texts(
@@ -184,11 +207,17 @@ def _texts(
     return texts
 
 
-def _has_room(kept: Mapping[str, str], texts: Mapping[str, str | None]) -> bool:
-    """Whether the quotas, changed by `texts`, are not too many."""
-    added = [name for name, text in texts.items() if text is not None and name not in kept]
-    removed = [name for name, text in texts.items() if text is None and name in kept]
-    return not added or sum(map(len, kept)) + sum(map(len, added)) - sum(map(len, removed)) <= KEPT_BYTES_MAX
+def _has_room(kept: Mapping[str, str], texts: Mapping[str, str | None], removed: set[str]) -> bool:
+    """Whether the quotas, changed by `texts`, are not too many. It is one step, so all of it is the work of sets."""
+    added = set(texts).difference(removed, kept)
+    gone = removed.intersection(kept)
+    return not added or sum(map(len, kept)) + sum(map(len, added)) - sum(map(len, gone)) <= KEPT_BYTES_MAX
+
+
+def _refuse_all(results: Iterable[AlterClientQuotasResponse.EntryData], error: ErrorCode, message: str) -> Steps:
+    for result in results:
+        _refuse(result, error, message)
+        yield
 
 
 def _refuse(result: AlterClientQuotasResponse.EntryData, error: ErrorCode, message: str) -> None:
