@@ -110,6 +110,14 @@ def _read_names(text: str) -> tuple[str, ...]:
     return tuple(name for name in (part.strip() for part in text.split(",")) if name)
 
 
+def _read_principals(text: str) -> tuple[str, ...]:
+    principals = tuple(name for name in (part.strip() for part in text.split(";")) if name)
+    for name in principals:
+        if ":" not in name:
+            raise ValueError(f"{name!r} is not User:NAME")
+    return principals
+
+
 def _read_listeners(text: str) -> tuple[Listener, ...]:
     listeners: list[Listener] = []
     for part in _read_names(text):
@@ -199,6 +207,14 @@ def _choice(*choices: str) -> Callable[[str], str]:
         return text
 
     return read
+
+
+AUTHORIZERS = (
+    "",
+    "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "kafka.security.authorizer.AclAuthorizer",
+)
+"""Kafka's authorizers, which both decide as this server's. Empty: none, so everybody may do everything."""
 
 
 class _Spec(NamedTuple):
@@ -847,6 +863,37 @@ class Config:
             "tenure.log.format",
             "The form of log lines: text, or json with one object a line.",
             read=_choice("text", "json"),
+        ),
+    )
+    authorizer_class_name: str = field(
+        default="",
+        metadata=_spec(
+            "authorizer.class.name",
+            "The authorizer: org.apache.kafka.metadata.authorizer.StandardAuthorizer stands for ACLs. Empty: every "
+            "client may do everything.",
+            read=_choice(*AUTHORIZERS),
+        ),
+    )
+    super_users: tuple[str, ...] = field(
+        default=(),
+        metadata=_spec(
+            "super.users", "Principals that may do everything, separated by semicolons.", read=_read_principals
+        ),
+    )
+    allow_everyone_if_no_acl_found: bool = field(
+        default=False,
+        metadata=_spec(
+            "allow.everyone.if.no.acl.found",
+            "Whether every client may use a resource that no ACL is about.",
+            read=_read_bool,
+        ),
+    )
+    authorizer_log_allowed: bool = field(
+        default=False,
+        metadata=_spec(
+            "tenure.authorizer.log.allowed",
+            "Whether allowed requests have log lines too, besides denied ones. Kafka logs them at the level DEBUG.",
+            read=_read_bool,
         ),
     )
     group: GroupConfig = GroupConfig()

@@ -37,6 +37,7 @@ from coordinator.server.nodes.discovery import Discovery, NodeAddresses, node_ad
 from coordinator.server.nodes.events_topic import into_topic
 from coordinator.server.nodes.topic_data import TopicData
 from coordinator.server.nodes.topics import (
+    ACLS,
     BROKERS,
     CREDENTIALS,
     ENTRIES,
@@ -48,6 +49,7 @@ from coordinator.server.nodes.topics import (
 )
 from coordinator.server.runtime.pace import Pace
 from coordinator.server.runtime.runtime import Runtime
+from coordinator.server.telemetry.authorizer_lines import AuthorizerLines, access_of
 from coordinator.server.telemetry.event_queue import Events
 from coordinator.server.telemetry.lines import Lines, Sparing
 from coordinator.server.telemetry.log_reports import report
@@ -300,7 +302,8 @@ class Server:
         self._topics.work = pace.work
         throttle = Throttle(self._config, waits.ms, busy_ns, measures)
         own = self._config, self._config, clock, self._fresh_id, self.runtime
-        return Services(*own, discovery, waits, data, measures, pace, throttle)
+        access = access_of(self._config, AuthorizerLines(self._lines, clock))
+        return Services(*own, discovery, waits, data, measures, pace, throttle, access)
 
     def _entry_changed(self, services: Services, store: Store, entry: Topic) -> None:
         """Put into effect what clients changed: see nodes.topics.ENTRIES."""
@@ -310,8 +313,11 @@ class Server:
             services.throttle.put_into_effect(entry.configs)
             self.connections.admission.put_into_effect(entry.configs)
             self._api.forget()
-            for connection in self.connections:
-                connection.may_short_cut = False
+            self.connections.forget()
+        elif entry.topic_id == ACLS.topic_id and not services.access.is_open:
+            services.access.set_rules(entry.configs)
+            self._api.forget()
+            self.connections.forget()
 
     def _reconfigure(self, services: Services, store: Store) -> None:
         """Put changed settings into effect: see nodes.broker_settings."""

@@ -86,6 +86,8 @@ PLACES = {
         ),
     ),
     "CreatePartitions": (Place("topics", "results", NAME),),
+    "CreateAcls": (Place("creations", "results", {}),),
+    "DeleteAcls": (Place("filters", "filter_results", {}),),
     "DeleteGroups": (Place("groups_names", "results", {"": "group_id"}),),
     "ElectLeaders": (
         Place(

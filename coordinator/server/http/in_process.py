@@ -18,6 +18,7 @@ from coordinator.client.client import Client as ClusterClient
 from coordinator.client.connection import Address, Connection, software_version
 from coordinator.client.errors import Unreachable
 from coordinator.group.client import Client
+from coordinator.security.access import OWN
 from protocol.connection import SIZE_BYTES
 from protocol.header import decode_response, encode_request
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from protocol.messages import Message
 
 CLIENT_ID = "tenure-http"
-PRINCIPAL = "User:tenure-http"
 HOST = "127.0.0.1"
 
 CORRELATION_ID = 1
@@ -62,7 +62,7 @@ class InProcess:
         self._api = api
         self._hop = hop
         self._lines = lines
-        self._client = Client(CLIENT_ID, f"/{HOST}", PRINCIPAL, f"tenure {software_version()}", listener)
+        self._client = Client(CLIENT_ID, f"/{HOST}", OWN, f"tenure {software_version()}", listener)
         self.listener = listener
         (own,) = (node for node in discovery.nodes(self) if node.node_id == node_id)
         self.address = Address(own.host, own.port)

@@ -47,7 +47,6 @@ class BrokerSetting(NamedTuple):
 
 
 KAFKA_SETTINGS = {
-    "authorizer.class.name": BrokerSetting("", STRING, "There is no authorizer: every client may do everything."),
     "broker.rack": BrokerSetting(None, STRING, "Nodes have no rack."),
     "default.replication.factor": BrokerSetting("1", INT, "Every partition has one replica."),
     "delete.topic.enable": BrokerSetting("true", BOOLEAN, "Topics can be deleted."),
@@ -126,6 +125,9 @@ CHANGED_MIN = {
 (Kafka takes it.)
 """
 
+OF_AUTHORIZER = ("allow.everyone.if.no.acl.found", "super.users")
+"""Settings that Kafka's authorizer reads by itself. A broker doesn't show them."""
+
 LONGS = frozenset({"log.cleaner.backoff.ms"})
 """Settings of Kafka's type LONG that are smaller numbers here."""
 
@@ -157,6 +159,8 @@ def _all_settings() -> dict[str, BrokerSetting]:
         for name, setting in settings().items()
     }
     found = {**KAFKA_SETTINGS, **of_topics, **own}
+    for name in OF_AUTHORIZER:
+        del found[name]
     found |= {name: found[name]._replace(default=None) for name in (*DEFAULT_ELSEWHERE, *NO_DEFAULT)}
     return found | {alias: found[name] for alias, name in ALIASES.items()}
 

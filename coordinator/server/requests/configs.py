@@ -15,6 +15,7 @@ from uuid import UUID
 
 from coordinator.config import Listener, served_listeners, topic_name_problem
 from coordinator.log.engine import EngineError
+from coordinator.security.acls import Kind, Operation
 from coordinator.server.nodes.broker_settings import (
     BROKER_SETTINGS,
     DEFAULT_CONFIG,
@@ -38,6 +39,7 @@ from coordinator.server.nodes.topic_settings import (
     trimmed,
 )
 from coordinator.server.nodes.topics import BROKERS, Altered, Change
+from coordinator.server.requests.rights import may
 from coordinator.server.requests.texts import short
 from coordinator.server.wire.call import count
 from protocol.messages import (
@@ -59,6 +61,9 @@ if TYPE_CHECKING:
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 2, 4, 8, 16
 """Resource types. Kafka 3.9 has no settings for groups (32) yet."""
+
+ON_CLUSTER = frozenset({BROKER, BROKER_LOGGER, CLIENT_METRICS})
+"""Resource types whose settings need a right on the cluster."""
 
 
 class Entry(NamedTuple):
@@ -131,6 +136,7 @@ def describe_configs(services: Services, call: Call, request: DescribeConfigsReq
 
 def _entries(services: Services, call: Call, resource_type: int, name: str, defaults: Sequence[Entry]) -> list[Entry]:
     """The settings of a resource. defaults: those of a topic that sets none. Raises _BadResource."""
+    _check_right(services, call, Operation.DESCRIBE_CONFIGS, resource_type, name)
     if resource_type == TOPIC:
         _check_topic_name(name)
         topic = services.discovery.topic(name)
@@ -153,6 +159,15 @@ def _check_topic_name(name: str) -> None:
     problem = topic_name_problem(name)
     if problem is not None:
         raise _BadResource(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+
+
+def _check_right(services: Services, call: Call, operation: Operation, resource_type: int, name: str) -> None:
+    """Raise _BadResource if the client may not do this to the settings of a resource."""
+    if resource_type == TOPIC:
+        if not may(services, call, operation, Kind.TOPIC, name):
+            raise _BadResource(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
+    elif resource_type in ON_CLUSTER and not may(services, call, operation, Kind.CLUSTER):
+        raise _BadResource(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 
 
 def _check_node(services: Services, name: str) -> None:
@@ -288,7 +303,7 @@ def _alter(
         try:
             if counts[resource.resource_type, resource.resource_name] > 1:
                 raise _BadResource(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            target = yield from _alterable(services, resource)
+            target = yield from _alterable(services, call, resource)
             configs = yield from altered(target, resource)
             if target.prefix:
                 configs = {target.prefix + name: value for name, value in configs.items()}
@@ -316,10 +331,11 @@ def _altered(call: Call, body: Any, changed: list[Any], outcome: ChangeResult) -
     call.answer(body)
 
 
-def _alterable(services: Services, resource: Any) -> Generator[None, None, _Target]:
+def _alterable(services: Services, call: Call, resource: Any) -> Generator[None, None, _Target]:
     """The topic or broker whose settings a resource changes. Raises _BadResource."""
     kind, name = resource.resource_type, resource.resource_name
     if kind in {BROKER_LOGGER, CLIENT_METRICS}:
+        _check_right(services, call, Operation.ALTER_CONFIGS, kind, name)
         message = "Only settings of topics and brokers can be changed while the server runs."
         raise _BadResource(ErrorCode.INVALID_REQUEST, message)
     if kind not in {TOPIC, BROKER}:
@@ -334,11 +350,13 @@ def _alterable(services: Services, resource: Any) -> Generator[None, None, _Targ
     if kind == BROKER:
         if name:
             _check_node(services, name)
+        _check_right(services, call, Operation.ALTER_CONFIGS, kind, name)
         changes = changes_of(topics.newest_entry(BROKERS).configs, services.config.node_id)
         configs = changes.node if name else changes.all_nodes
         return _Target(BROKERS.topic_id, prefix_of(name), configs, BROKER_SETTINGS)
     if not name:
         raise _BadResource(ErrorCode.INVALID_REQUEST, "Topics have no settings in common.")
+    _check_right(services, call, Operation.ALTER_CONFIGS, kind, name)
     _check_topic_name(name)
     topic = topics.newest(name)
     if topic is None:

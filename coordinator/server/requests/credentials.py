@@ -15,9 +15,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.log.engine import EngineError
+from coordinator.security.acls import Kind, Operation
 from coordinator.security.credentials import MECHANISMS, iterations_of, name_of, text_of
 from coordinator.security.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, credential, prepared
 from coordinator.server.nodes.topics import CREDENTIALS, Altered, Change
+from coordinator.server.requests.rights import NOT_ALLOWED, may
 from coordinator.server.requests.texts import short
 from protocol.messages import (
     AlterUserScramCredentialsResponse,
@@ -69,9 +71,21 @@ def describe_user_scram_credentials(
     services: Services, call: Call, request: DescribeUserScramCredentialsRequest
 ) -> Steps:
     """DescribeUserScramCredentials (KIP-554): mechanisms and iterations, of named users or of all."""
+    body = DescribeUserScramCredentialsResponse()
+    if not may(services, call, Operation.DESCRIBE, Kind.CLUSTER):
+        error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        body.error_code, body.error_message = error, NOT_ALLOWED
+        for _ in request.users or ():
+            body.results.append(
+                DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult(
+                    error_code=error, error_message=NOT_ALLOWED
+                )
+            )
+            yield
+        call.answer(body)
+        return
     known = iterations_of(services.discovery.topics.entry(CREDENTIALS).configs)
     yield
-    body = DescribeUserScramCredentialsResponse()
     counts: dict[str, int] = {}
     for asked in request.users or ():
         counts[asked.name] = counts.get(asked.name, 0) + 1
@@ -103,6 +117,7 @@ class _Refusal(NamedTuple):
     text: str
 
 
+FORBIDDEN = _Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, NOT_ALLOWED)
 TWICE = _Refusal(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
 
 
@@ -110,12 +125,13 @@ def alter_user_scram_credentials(services: Services, call: Call, request: AlterU
     """AlterUserScramCredentials (KIP-554): each user at most once in a request; the others are changed as a whole."""
     known = services.discovery.topics.newest_entry(CREDENTIALS).configs
     outcomes: dict[str, _Refusal | dict[str, str | None]] = {}
+    refusal = None if may(services, call, Operation.ALTER, Kind.CLUSTER) else FORBIDDEN
     for deletion in request.deletions:
         yield
         name = deletion.name
         if isinstance(outcomes.get(name), _Refusal):
             continue
-        problem = TWICE if name in outcomes else _deletion_problem(known, name, deletion.mechanism)
+        problem = refusal or (TWICE if name in outcomes else _deletion_problem(known, name, deletion.mechanism))
         outcomes[name] = problem or {name_of(MECHANISMS[deletion.mechanism], _kept_name(name)): None}
     room = CREDENTIALS_MAX - len(known)
     for upsertion in request.upsertions:
@@ -123,7 +139,7 @@ def alter_user_scram_credentials(services: Services, call: Call, request: AlterU
         name = upsertion.name
         if isinstance(outcomes.get(name), _Refusal):
             continue
-        problem = TWICE if name in outcomes else _upsertion_problem(upsertion, room)
+        problem = refusal or (TWICE if name in outcomes else _upsertion_problem(upsertion, room))
         outcomes[name] = problem or _upserted(upsertion)
         room -= 1
     answer = AlterUserScramCredentialsResponse()

@@ -39,6 +39,9 @@ from coordinator.group.events import (
 from coordinator.group.offsets import REMOVED_AT_ONCE
 from coordinator.group.refuse import refuse
 from coordinator.group.state import Kind, State
+from coordinator.security.acls import Kind as Resource
+from coordinator.security.acls import Operation
+from coordinator.server.requests.rights import may, operations
 from coordinator.server.runtime.partition import Standing
 from coordinator.server.wire.call import at_once, gather
 from protocol.messages import (
@@ -68,9 +71,6 @@ if TYPE_CHECKING:
         ListGroupsRequest,
         SyncGroupRequest,
     )
-
-GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
-"""The operations on a group that clients may do without an authorizer: READ, DELETE, DESCRIBE."""
 
 NO_OFFSET = -1
 
@@ -131,6 +131,14 @@ def pieces(topics: Iterable[tuple[str, list[Any]]], size: int = AT_ONCE) -> Iter
         yield Piece(piece, goes_on)
 
 
+class _Refused(NamedTuple):
+    """Partitions of a topic whose offsets the coordinator doesn't get, and why."""
+
+    topic: str
+    indexes: list[int]
+    error: ErrorCode
+
+
 def parts(items: list[Item], size: int = AT_ONCE) -> Iterator[list[Item]]:
     """Items in parts of `size` at most."""
     return (items[at : at + size] for at in range(0, len(items), size))
@@ -150,7 +158,9 @@ def join_group(services: Services, call: Call, request: JoinGroupRequest) -> Non
     # Only a member without an id needs a fresh one, and making one takes time.
     fresh_id = "" if request.member_id else services.fresh_id()
     event = JoinGroup(call, call.api_version, call.client, request, fresh_id)
-    if len(request.protocols) > PROTOCOLS_MAX:
+    if not may(services, call, Operation.READ, Resource.GROUP, request.group_id):
+        call.answer(refuse(event, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+    elif len(request.protocols) > PROTOCOLS_MAX:
         call.answer(refuse(event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     else:
         services.runtime.submit(request.group_id, event)
@@ -161,6 +171,8 @@ def sync_group(services: Services, call: Call, request: SyncGroupRequest) -> Ste
     event = SyncGroup(call, call.api_version, call.client, request)
     if call.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
         call.answer(refuse(event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    elif not may(services, call, Operation.READ, Resource.GROUP, request.group_id):
+        call.answer(refuse(event, ErrorCode.GROUP_AUTHORIZATION_FAILED))
     elif len(request.assignments) > ASSIGNMENTS_AT_ONCE:
         return _sync_with_many_assignments(services, call, event)
     else:
@@ -179,14 +191,21 @@ def _sync_with_many_assignments(services: Services, call: Call, event: SyncGroup
 
 def heartbeat(services: Services, call: Call, request: HeartbeatRequest) -> None:
     """Heartbeat, if the short cut in `Api.dispatch` has not answered it."""
-    services.runtime.submit(request.group_id, Heartbeat(call, request, call.client))
+    event = Heartbeat(call, request, call.client)
+    if may(services, call, Operation.READ, Resource.GROUP, request.group_id):
+        services.runtime.submit(request.group_id, event)
+    else:
+        call.answer(refuse(event, ErrorCode.GROUP_AUTHORIZATION_FAILED))
 
 
 def leave_group(services: Services, call: Call, request: LeaveGroupRequest) -> Steps | None:
     """LeaveGroup."""
+    event = LeaveGroup(call, call.api_version, call.client, request)
+    if not may(services, call, Operation.READ, Resource.GROUP, request.group_id):
+        call.answer(LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        return None
     if len(request.members) > LEAVING_AT_ONCE:
         return _leave_in_parts(services, call, request)
-    event = LeaveGroup(call, call.api_version, call.client, request)
     services.runtime.submit(request.group_id, event)
     return None
 
@@ -223,12 +242,18 @@ def commit_offsets(services: Services, call: Call, request: OffsetCommitRequest)
 
     Version 0 is for ZooKeeper. Without one, Kafka answers UNSUPPORTED_VERSION if any of the topic partitions exists.
     """
+    if not may(services, call, Operation.READ, Resource.GROUP, request.group_id):
+        return _refuse_commit(call, request)
     if call.in_steps or len(request.topics) > AT_ONCE:
         return _commit_in_steps(services, call, request)
     has_partition = services.discovery.has_partition
     known: list[OffsetCommitRequest.OffsetCommitRequestTopic] = []
     unknown: list[OffsetCommitResponse.OffsetCommitResponseTopic] = []
     for topic in request.topics:
+        if not may(services, call, Operation.READ, Resource.TOPIC, topic.name):
+            indexes = [each.partition_index for each in topic.partitions]
+            unknown.append(_committed(topic.name, indexes, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            continue
         exist = [has_partition(topic.name, each.partition_index) for each in topic.partitions]
         if all(exist) and exist:
             known.append(topic)
@@ -265,17 +290,24 @@ def commit_offsets(services: Services, call: Call, request: OffsetCommitRequest)
     return None
 
 
+def _refuse_commit(call: Call, request: OffsetCommitRequest) -> Steps:
+    """The client may not read the group: each topic partition says so."""
+    yield from _answer_commit(call, request.topics, [], ErrorCode.GROUP_AUTHORIZATION_FAILED, ())
+
+
 def _commit_in_steps(services: Services, call: Call, request: OffsetCommitRequest) -> Steps:
     """As `commit_offsets`, for many topic partitions."""
     call.is_kept = True
     has_partition = services.discovery.has_partition
     known: list[OffsetCommitRequest.OffsetCommitRequestTopic] = []
-    unknown: list[tuple[str, list[int]]] = []
+    unknown: list[_Refused] = []
     for topic in request.topics:
         present: list[OffsetCommitRequest.OffsetCommitRequestPartition] = []
         absent: list[int] = []
+        is_allowed = may(services, call, Operation.READ, Resource.TOPIC, topic.name)
+        why = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
         for each in topic.partitions:
-            if has_partition(topic.name, each.partition_index):
+            if is_allowed and has_partition(topic.name, each.partition_index):
                 present.append(each)
             else:
                 absent.append(each.partition_index)
@@ -283,7 +315,7 @@ def _commit_in_steps(services: Services, call: Call, request: OffsetCommitReques
         if present:
             known.append(OffsetCommitRequest.OffsetCommitRequestTopic(name=topic.name, partitions=present))
         if absent:
-            unknown.append((topic.name, absent))
+            unknown.append(_Refused(topic.name, absent, why))
         yield
 
     if not known:
@@ -304,7 +336,7 @@ def _commit_in_steps(services: Services, call: Call, request: OffsetCommitReques
 def _answer_commit(
     call: Call,
     known: list[OffsetCommitRequest.OffsetCommitRequestTopic],
-    unknown: list[tuple[str, list[int]]],
+    unknown: list[_Refused],
     error: ErrorCode,
     too_large: Collection[tuple[str, int]],
 ) -> Steps:
@@ -320,13 +352,13 @@ def _answer_commit(
             answered.partitions.append(_committed_partition(each.partition_index, own))
             yield
         yield
-    for name, indexes in unknown:
+    for name, indexes, why in unknown:
         found = by_name.get(name)
         if found is None:
             found = _committed(name, [], error)
             topics.append(found)
         for index in indexes:
-            found.partitions.append(_committed_partition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            found.partitions.append(_committed_partition(index, why))
             yield
         yield
     call.answer(OffsetCommitResponse(topics=topics))
@@ -411,14 +443,23 @@ def _fetch_group(
 ) -> Steps:
     """Fetch the offsets of one group. asked: topics with partition indexes, None for all."""
     partition = services.runtime.partition_of(group_id)
+    all_of_it = FetchOffsets(call.reply(receive), group_id, None, require_stable, call.client)
+    if not may(services, call, Operation.DESCRIBE, Resource.GROUP, group_id):
+        receive(refuse(all_of_it, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        return
     topics: Iterable[tuple[str, list[int]]] | None
+    hidden: list[Any] = []
     if asked is None:
         topics = _topics_of_large_group(partition, group_id)
     else:
+        if not services.access.is_open:
+            asked, hidden = yield from _divide(services, call, asked)
         topics = ((topic.name, topic.partition_indexes) for topic in asked)
+    if not services.access.is_open:
+        receive = _shown(services, call, hidden, receive, is_all=asked is None)
     if topics is None:
-        event = FetchOffsets(call.reply(receive), group_id, None, require_stable, call.client)
-        partition.submit(group_id, event)
+        all_of_it.request = call.reply(receive)
+        partition.submit(group_id, all_of_it)
         return
 
     some: list[Piece] = []
@@ -440,6 +481,53 @@ def _fetch_group(
         ]
         partition.submit(group_id, FetchOffsets(call.reply(take), group_id, named, require_stable, call.client))
         yield
+
+
+def _divide(
+    services: Services, call: Call, asked: Collection[Any]
+) -> Generator[None, None, tuple[list[Any], list[Any]]]:
+    """The topics that the client may describe, and the others."""
+    shown: list[Any] = []
+    hidden: list[Any] = []
+    for topic in asked:
+        (shown if may(services, call, Operation.DESCRIBE, Resource.TOPIC, topic.name) else hidden).append(topic)
+        yield
+    return shown, hidden
+
+
+def _shown(
+    services: Services,
+    call: Call,
+    hidden: list[Any],
+    receive: Callable[[OffsetFetchResponse.OffsetFetchResponseGroup], None],
+    *,
+    is_all: bool,
+) -> Callable[[OffsetFetchResponse.OffsetFetchResponseGroup], None]:
+    """Takes an answer, and passes on what the client may see. hidden: topics that it asked for and may not see."""
+
+    def take(body: OffsetFetchResponse.OffsetFetchResponseGroup) -> None:
+        call.work(show(body))
+
+    def show(body: OffsetFetchResponse.OffsetFetchResponseGroup) -> Steps:
+        if is_all:
+            topics, _ = yield from _divide(services, call, body.topics)
+            body.topics = topics
+        for topic in () if body.error_code else hidden:
+            refused = OffsetFetchResponse.OffsetFetchResponseTopics(name=topic.name, partitions=[])
+            for index in topic.partition_indexes:
+                refused.partitions.append(
+                    OffsetFetchResponse.OffsetFetchResponsePartitions(
+                        partition_index=index,
+                        committed_offset=NO_OFFSET,
+                        metadata="",
+                        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                    )
+                )
+                yield
+            body.topics.append(refused)
+        receive(body)
+
+    return take
 
 
 def _topics_of_large_group(partition: Partition, group_id: str) -> Iterator[tuple[str, list[int]]] | None:
@@ -521,16 +609,21 @@ def _answer_one_group(
 def delete_offsets(services: Services, call: Call, request: OffsetDeleteRequest) -> Steps:
     """OffsetDelete (KIP-496). The coordinator gets the topic partitions that exist; the others get their error here."""
     call.is_kept = True
+    if not may(services, call, Operation.DELETE, Resource.GROUP, request.group_id):
+        call.answer(OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        return
     known: list[tuple[str, list[OffsetDeleteRequest.OffsetDeleteRequestPartition]]] = []
     unknown: list[OffsetDeleteResponse.OffsetDeleteResponseTopic] = []
     for topic in request.topics:
         present: list[OffsetDeleteRequest.OffsetDeleteRequestPartition] = []
         absent: list[OffsetDeleteResponse.OffsetDeleteResponsePartition] = []
+        is_allowed = may(services, call, Operation.READ, Resource.TOPIC, topic.name)
+        why = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
         for each in topic.partitions:
-            if services.discovery.has_partition(topic.name, each.partition_index):
+            if is_allowed and services.discovery.has_partition(topic.name, each.partition_index):
                 present.append(each)
             else:
-                absent.append(_deleted_partition(each.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+                absent.append(_deleted_partition(each.partition_index, why))
             yield
         if present:
             known.append((topic.name, present))
@@ -624,13 +717,16 @@ def describe_groups(services: Services, call: Call, request: DescribeGroupsReque
         receive: Callable[[DescribeGroupsResponse.DescribedGroup], None], group: DescribeGroupsResponse.DescribedGroup
     ) -> None:
         if shows_operations and not group.error_code:
-            group.authorized_operations = GROUP_OPERATIONS
+            group.authorized_operations = operations(services, call, Resource.GROUP, group.group_id)
         receive(group)
 
     for group_id, receive in zip(group_ids, gather(len(group_ids), answer), strict=True):
         reply = call.reply(partial(take, receive))
         event = DescribeGroup(reply, call.api_version, group_id, request.include_waiting, call.client)
-        services.runtime.submit(group_id, event)
+        if may(services, call, Operation.DESCRIBE, Resource.GROUP, group_id):
+            services.runtime.submit(group_id, event)
+        else:
+            receive(refuse(event, ErrorCode.GROUP_AUTHORIZATION_FAILED))
         yield
 
 
@@ -657,7 +753,11 @@ def delete_groups(services: Services, call: Call, request: DeleteGroupsRequest) 
 
     for group_id, receive in zip(group_ids, gather(len(group_ids), answer), strict=True):
         reply = call.reply(partial(take, group_id, receive))
-        services.runtime.submit(group_id, DeleteGroup(reply, group_id, call.client))
+        event = DeleteGroup(reply, group_id, call.client)
+        if may(services, call, Operation.DELETE, Resource.GROUP, group_id):
+            services.runtime.submit(group_id, event)
+        else:
+            receive(refuse(event, ErrorCode.GROUP_AUTHORIZATION_FAILED))
         yield
 
 
@@ -696,6 +796,11 @@ def list_groups(services: Services, call: Call, request: ListGroupsRequest) -> S
     def loads() -> bool:
         return any(partition.standing is Standing.LOADING for partition in services.runtime.partitions)
 
+    sees_all = may(services, call, Operation.DESCRIBE, Resource.CLUSTER, is_told=False)
+
+    def is_seen(group_id: str) -> bool:
+        return may(services, call, Operation.DESCRIBE, Resource.GROUP, group_id, is_told=False)
+
     loading = loads()
     some: list[tuple[Partition, list[str] | None]] = []
     for partition in services.runtime.served():
@@ -712,7 +817,7 @@ def list_groups(services: Services, call: Call, request: ListGroupsRequest) -> S
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading or loads() else ErrorCode.NONE
         groups: list[ListGroupsResponse.ListedGroup] = []
         for part in listed:
-            groups += part
+            groups += part if sees_all else [each for each in part if is_seen(each.group_id)]
             yield
         call.answer(ListGroupsResponse(error_code=error, groups=groups))
 

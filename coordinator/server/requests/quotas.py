@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.log.engine import EngineError
+from coordinator.security.acls import Kind, Operation
 from coordinator.security.quotas import (
     CLIENT_ID,
     DEFAULT,
@@ -25,6 +26,7 @@ from coordinator.security.quotas import (
     quotas_of,
 )
 from coordinator.server.nodes.topics import QUOTAS, Altered, Change
+from coordinator.server.requests.rights import NOT_ALLOWED, may
 from coordinator.server.requests.texts import short
 from protocol.messages import AlterClientQuotasResponse, DescribeClientQuotasResponse
 from schemas.errors import ErrorCode
@@ -56,6 +58,10 @@ class _BadFilter(Exception):
 
 def describe_client_quotas(services: Services, call: Call, request: DescribeClientQuotasRequest) -> Steps:
     """DescribeClientQuotas: the quotas of all entities that the filter lets through."""
+    if not may(services, call, Operation.DESCRIBE_CONFIGS, Kind.CLUSTER):
+        error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        call.answer(DescribeClientQuotasResponse(error_code=error, error_message=NOT_ALLOWED, entries=None))
+        return
     try:
         wanted = yield from _filter(request.components)
     except _BadFilter as problem:
@@ -129,6 +135,7 @@ def alter_client_quotas(services: Services, call: Call, request: AlterClientQuot
     An entity that is named twice has one answer, an error, and keeps its quotas.
     """
     alterations: dict[frozenset[tuple[str, str | None]], _Alteration] = {}
+    is_allowed = may(services, call, Operation.ALTER_CONFIGS, Kind.CLUSTER)
     for entry in request.entries:
         yield
         named, entity = [], []
@@ -143,6 +150,9 @@ def alter_client_quotas(services: Services, call: Call, request: AlterClientQuot
         if known.result is not result:
             known.texts.clear()
             _refuse(known.result, ErrorCode.INVALID_REQUEST, "An entity must appear at most once.")
+            continue
+        if not is_allowed:
+            _refuse(result, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, NOT_ALLOWED)
             continue
         try:
             known.texts.update((yield from _texts(named, entry.ops)))

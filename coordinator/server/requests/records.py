@@ -23,8 +23,10 @@ from coordinator.log.segments.disk import reason
 from coordinator.log.segments.segment import OFFSETS_TOPIC
 from coordinator.log.segments.view import NO_OFFSET, NO_TIME, Rejected
 from coordinator.log.topics.log import Written
+from coordinator.security.acls import Kind, Operation
 from coordinator.server.nodes.discovery import LEADER_EPOCH
 from coordinator.server.nodes.topics import INTERNAL_TOPICS
+from coordinator.server.requests.rights import may, may_somewhere
 from coordinator.server.requests.texts import short
 from coordinator.server.requests.topics import NO_TRANSACTIONS
 from coordinator.server.wire.call import at_once, gather
@@ -136,11 +138,14 @@ def list_offsets(services: Services, call: Call, request: ListOffsetsRequest) ->
     for topic in request.topics:
         partitions = []
         known = services.discovery.topic(topic.name)
+        is_allowed = may(services, call, Operation.DESCRIBE, Kind.TOPIC, topic.name)
         for asked in topic.partitions:
             yield
             answer = ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=asked.partition_index)
             partitions.append(answer)
-            if counts[topic.name, asked.partition_index] > 1 and call.api_version > 0:
+            if not is_allowed:
+                answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif counts[topic.name, asked.partition_index] > 1 and call.api_version > 0:
                 answer.error_code = ErrorCode.INVALID_REQUEST
             elif known is None or not 0 <= asked.partition_index < known.partition_count:
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -201,13 +206,18 @@ def offset_for_leader_epoch(services: Services, call: Call, request: OffsetForLe
     """OffsetForLeaderEpoch: there is one epoch, and it ends where the log ends."""
     topics = []
     asked_of: list[tuple[OffsetForLeaderEpochResponse.EpochEndOffset, TopicPartition]] = []
+    may_all = may(services, call, Operation.CLUSTER_ACTION, Kind.CLUSTER, is_told=False)
     for topic in request.topics:
         partitions = []
         known = services.discovery.topic(topic.topic)
+        is_allowed = may_all or may(services, call, Operation.DESCRIBE, Kind.TOPIC, topic.topic)
         for asked in topic.partitions:
             yield
             answer = OffsetForLeaderEpochResponse.EpochEndOffset(partition=asked.partition)
             partitions.append(answer)
+            if not is_allowed:
+                answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                continue
             if known is None or not 0 <= asked.partition < known.partition_count:
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
@@ -254,7 +264,9 @@ def delete_records(services: Services, call: Call, request: DeleteRecordsRequest
         known = services.discovery.topic(name)
         answer = DeleteRecordsResponse.DeleteRecordsPartitionResult(partition_index=index, low_watermark=NO_OFFSET)
         topics.setdefault(name, DeleteRecordsResponse.DeleteRecordsTopicResult(name=name)).partitions.append(answer)
-        if known is None or not 0 <= index < known.partition_count:
+        if not may(services, call, Operation.DELETE, Kind.TOPIC, name):
+            answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif known is None or not 0 <= index < known.partition_count:
             answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         elif known.name == OFFSETS_TOPIC:
             answer.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -311,6 +323,11 @@ def init_producer_id(services: Services, call: Call, request: InitProducerIdRequ
         return
     if request.transactional_id is not None:
         refuse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return
+    if not may(services, call, Operation.IDEMPOTENT_WRITE, Kind.CLUSTER, is_told=False) and not may_somewhere(
+        services, call, Operation.WRITE, Kind.TOPIC
+    ):
+        refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         return
 
     def done(outcome: int | Exception) -> None:
@@ -389,11 +406,14 @@ def _produce(services: Services, call: Call, request: ProduceRequest) -> Steps:
     for topic in request.topic_data:
         answers = []
         known = services.discovery.topic(topic.name)
+        is_allowed = is_transactional or may(services, call, Operation.WRITE, Kind.TOPIC, topic.name)
         for partition in topic.partition_data:
             yield
             answer = ProduceResponse.PartitionProduceResponse(index=partition.index, base_offset=NO_OFFSET)
             answers.append(answer)
             try:
+                if not is_allowed:
+                    raise Rejected(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
                 part = _part(
                     services, call.api_version, request, known, partition, answer, is_transactional=is_transactional
                 )
@@ -572,10 +592,15 @@ def _fetch(services: Services, call: Call, request: FetchRequest) -> Steps:
         by_id = call.api_version >= 13
         known = services.discovery.topic_by_id(topic.topic_id) if by_id else services.discovery.topic(topic.topic)
         absent = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        name = topic.topic if known is None else known.name
+        is_allowed = (by_id and known is None) or may(services, call, Operation.READ, Kind.TOPIC, name)
         answers = []
         for asked in topic.partitions:
             yield
-            error = absent if known is None else _fetch_error(services, known, asked)
+            if not is_allowed:
+                error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            else:
+                error = absent if known is None else _fetch_error(services, known, asked)
             answer = _unread(asked.partition, error, request.isolation_level)
             answers.append(answer)
             if error is ErrorCode.NONE:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator.config import TOPIC_NAME_MAX
 from coordinator.log.engine import EngineError
+from coordinator.security.acls import Kind, Operation
+from coordinator.server.requests.rights import NOT_ALLOWED, may
 from protocol.messages import (
     AlterPartitionReassignmentsResponse,
     AlterReplicaLogDirsResponse,
@@ -46,8 +48,11 @@ def elect_leaders(services: Services, call: Call, request: ElectLeadersRequest) 
     """ElectLeaders (KIP-183, KIP-460): no topic partition needs an election."""
     asked = request.topic_partitions
     body = ElectLeadersResponse()
+    is_allowed = may(services, call, Operation.ALTER, Kind.CLUSTER)
+    if not is_allowed:
+        body.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     # As in Kafka, nobody looks at the type if nothing is asked for.
-    if request.election_type not in {PREFERRED, UNCLEAN} and asked != []:
+    elif request.election_type not in {PREFERRED, UNCLEAN} and asked != []:
         body.error_code = ErrorCode.INVALID_REQUEST
     elif asked is None:
         for topic in list(services.discovery.all_topics()):
@@ -59,7 +64,9 @@ def elect_leaders(services: Services, call: Call, request: ElectLeadersRequest) 
         no_topic = f"No such topic as {each.topic[:TOPIC_NAME_MAX]}"  # one text for all its partitions
         for index in each.partitions:
             error, message = ErrorCode.ELECTION_NOT_NEEDED, "The preferred replica leads already."
-            if body.error_code:
+            if not is_allowed:
+                error, message = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, NOT_ALLOWED
+            elif body.error_code:
                 error, message = ErrorCode.INVALID_REQUEST, "There is no such type of elections."
             elif known is None:
                 error, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, no_topic
@@ -88,6 +95,9 @@ FILE_NAME_MAX = 255
 def describe_log_dirs(services: Services, call: Call, request: DescribeLogDirsRequest) -> Steps:
     """DescribeLogDirs (KIP-113, KIP-827): the data folder, with the logs that this node leads."""
     found: dict[tuple[str, int], TopicPartition] = {}
+    if not may(services, call, Operation.DESCRIBE, Kind.CLUSTER):
+        call.answer(DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        return
     for led in _led(services, request):
         if led is not None:
             found[led.topic, led.number] = led
@@ -157,6 +167,7 @@ def _described(
 def alter_replica_log_dirs(services: Services, call: Call, request: AlterReplicaLogDirsRequest) -> Steps:
     """AlterReplicaLogDirs (KIP-113): a log can only be moved to the folder where it is."""
     targets: dict[str, dict[int, str]] = {}
+    is_allowed = may(services, call, Operation.ALTER, Kind.CLUSTER)
     for folder in request.dirs:
         for topic in folder.topics:
             for index in topic.partitions:
@@ -170,7 +181,9 @@ def alter_replica_log_dirs(services: Services, call: Call, request: AlterReplica
         known = services.discovery.topic(name)
         for index, path in paths.items():
             error = ErrorCode.NONE
-            if len(name) + len(str(index)) + FUTURE_NAME_SIZE > FILE_NAME_MAX:
+            if not is_allowed:
+                error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            elif len(name) + len(str(index)) + FUTURE_NAME_SIZE > FILE_NAME_MAX:
                 error = ErrorCode.INVALID_TOPIC_EXCEPTION
             elif path != services.data.log_dir:
                 error = ErrorCode.LOG_DIR_NOT_FOUND
@@ -194,13 +207,18 @@ NO_PARTITION: str | None = "There is no such topic partition."
 def alter_partition_reassignments(services: Services, call: Call, request: AlterPartitionReassignmentsRequest) -> Steps:
     """AlterPartitionReassignments (KIP-455): a topic partition can only be moved to the node where it is."""
     body = AlterPartitionReassignmentsResponse(error_message=None if request.topics else "")  # as in Kafka
+    is_allowed = may(services, call, Operation.ALTER, Kind.CLUSTER)
+    if not is_allowed:
+        body.error_code, body.error_message = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, NOT_ALLOWED
     for topic in request.topics:
         answer = AlterPartitionReassignmentsResponse.ReassignableTopicResponse(name=topic.name)
         known = services.discovery.topic(topic.name)
         for asked in topic.partitions:
             index = asked.partition_index
             error, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NO_PARTITION
-            if known is not None and 0 <= index < known.partition_count:
+            if not is_allowed:
+                error, message = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, NOT_ALLOWED
+            elif known is not None and 0 <= index < known.partition_count:
                 error, message = yield from _move_problem(services, services.discovery.leader(known, index), asked)
             answer.partitions.append(
                 AlterPartitionReassignmentsResponse.ReassignablePartitionResponse(
@@ -234,9 +252,13 @@ def _move_problem(
 
 
 def list_partition_reassignments(
-    services: Services,  # noqa: ARG001 - as all handlers
+    services: Services,
     call: Call,
     request: ListPartitionReassignmentsRequest,  # noqa: ARG001 - none is under way, whatever it asks for
 ) -> None:
     """ListPartitionReassignments (KIP-455): none is ever under way."""
-    call.answer(ListPartitionReassignmentsResponse(error_message=None))
+    if may(services, call, Operation.DESCRIBE, Kind.CLUSTER):
+        call.answer(ListPartitionReassignmentsResponse(error_message=None))
+        return
+    error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    call.answer(ListPartitionReassignmentsResponse(error_code=error, error_message=NOT_ALLOWED))

@@ -14,10 +14,12 @@ from uuid import UUID
 from coordinator.config import TOPIC_PARTITIONS_MAX, topic_name_problem
 from coordinator.log.engine import EngineError
 from coordinator.log.topics.list import Topic
+from coordinator.security.acls import Kind, Operation
 from coordinator.server.nodes.discovery import LEADER_EPOCH, NO_NODE, Node
 from coordinator.server.nodes.topic_settings import TOPIC_CONFIGS, config_problem, trimmed
 from coordinator.server.nodes.topics import INTERNAL_TOPICS, Altered, Change, ChangeResult, plain
 from coordinator.server.requests.configs import CreatedConfigs
+from coordinator.server.requests.rights import may, operations
 from coordinator.server.requests.texts import short
 from coordinator.server.runtime.partition import Standing
 from coordinator.server.wire.call import count
@@ -46,15 +48,6 @@ if TYPE_CHECKING:
 
 NO_ID = UUID(int=0)
 
-TOPIC_OPERATIONS = 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 11
-"""The operations on a topic that clients may do without an authorizer: READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE,
-DESCRIBE_CONFIGS, ALTER_CONFIGS."""
-
-CLUSTER_OPERATIONS = 1 << 5 | 1 << 7 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 12
-"""The operations on the cluster: CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS,
-IDEMPOTENT_WRITE.
-"""
-
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 """Key types of FindCoordinator."""
 
@@ -65,6 +58,9 @@ RESERVED_TOPIC = "__cluster_metadata"
 CREATE_PARTITIONS_MAX = TOPIC_PARTITIONS_MAX
 """The most partitions that one CreateTopics creates, as in Kafka; more is POLICY_VIOLATION."""
 
+
+ABSENT = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION})
+"""The errors of topics that don't exist."""
 
 # Metadata.
 
@@ -93,21 +89,30 @@ def metadata(services: Services, call: Call, request: MetadataRequest) -> Steps:
     shown = _Shown(discovery, version)
     if asked is None or (version == 0 and not asked):
         for known in list(discovery.all_topics()):
-            topics.append((yield from shown.topic(known)))
+            if may(services, call, Operation.DESCRIBE, Kind.TOPIC, known.name, is_told=False):
+                topics.append((yield from shown.topic(known)))
             yield
     elif ids:
         for topic_id in ids:
-            topics.append((yield from shown.by_id(topic_id)))
+            found = discovery.topic_by_id(topic_id)
+            if found is None or may(services, call, Operation.DESCRIBE, Kind.TOPIC, found.name):
+                topics.append((yield from shown.by_id(topic_id)))
+            else:
+                topics.append(_hidden(None, topic_id))
             yield
     else:
         for name in names:
-            topics.append((yield from shown.by_name(name)))
+            if may(services, call, Operation.DESCRIBE, Kind.TOPIC, name):
+                topics.append((yield from shown.by_name(name)))
+            else:
+                topics.append(_hidden(name))
             yield
         if request.allow_auto_topic_creation and services.config.auto_create_topics_enable:
-            yield from _create_missing(services, topics)
+            yield from _create_missing(services, call, topics)
     if version >= 8 and request.include_topic_authorized_operations:
         for topic in topics:
-            topic.topic_authorized_operations = TOPIC_OPERATIONS
+            if topic.name is not None and topic.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                topic.topic_authorized_operations = operations(services, call, Kind.TOPIC, topic.name)
             yield
     nodes = discovery.nodes(call)
     body = MetadataResponse(
@@ -120,8 +125,20 @@ def metadata(services: Services, call: Call, request: MetadataRequest) -> Steps:
         topics=topics,
     )
     if 8 <= version <= 10 and request.include_cluster_authorized_operations:
-        body.cluster_authorized_operations = CLUSTER_OPERATIONS
+        body.cluster_authorized_operations = _cluster_operations(services, call)
     call.answer(body)
+
+
+def _cluster_operations(services: Services, call: Call) -> int:
+    """The authorized operations on the cluster; none without the right to describe it."""
+    return operations(services, call, Kind.CLUSTER) if may(services, call, Operation.DESCRIBE, Kind.CLUSTER) else 0
+
+
+def _hidden(name: str | None, topic_id: UUID = NO_ID) -> MetadataResponse.MetadataResponseTopic:
+    """A topic that the client may not describe, or not create."""
+    return MetadataResponse.MetadataResponseTopic(
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name, topic_id=topic_id
+    )
 
 
 def _refused(name: str | None, topic_id: UUID) -> MetadataResponse.MetadataResponseTopic:
@@ -177,17 +194,23 @@ class _Shown:
         )
 
 
-def _create_missing(services: Services, topics: list[MetadataResponse.MetadataResponseTopic]) -> Steps:
+def _create_missing(services: Services, call: Call, topics: list[MetadataResponse.MetadataResponseTopic]) -> Steps:
     """Create the topics that don't exist. The answer still calls them unknown: the client asks again, as with Kafka.
 
     One request creates no more than one CreateTopics can. The client's next one creates more.
     """
     store, partitions = services.discovery.topics, services.config.num_partitions
     missing: dict[str, Topic] = {}
+    may_all = may(services, call, Operation.CREATE, Kind.CLUSTER, is_told=False)
     for topic in topics:
         yield
         name = topic.name
-        if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or name is None or name == RESERVED_TOPIC:
+        if topic.error_code not in ABSENT or name is None:
+            continue
+        if not (may_all or may(services, call, Operation.CREATE, Kind.TOPIC, name)):
+            topic.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            topic.is_internal = name in INTERNAL_TOPICS
+        if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or name == RESERVED_TOPIC:
             continue
         if not store.is_taken(name) and store.collision(name) is None and plain(name) not in missing:
             missing[plain(name)] = Topic(name, UUID(services.fresh_id()), partitions)
@@ -225,8 +248,8 @@ def describe_cluster(services: Services, call: Call, request: DescribeClusterReq
         for node in nodes
     ]
     if request.include_cluster_authorized_operations:
-        body.cluster_authorized_operations = CLUSTER_OPERATIONS
-    if request.include_failing_logs:
+        body.cluster_authorized_operations = _cluster_operations(services, call)
+    if request.include_failing_logs and may(services, call, Operation.DESCRIBE, Kind.CLUSTER):
         failing = _failing_logs(services)
         body.failing_log_count = len(failing)
         body.failing_logs = [
@@ -271,6 +294,8 @@ def find_coordinator(services: Services, call: Call, request: FindCoordinatorReq
     def node_for(key: str) -> tuple[Node, ErrorCode, str]:
         if error:
             return NO_NODE, error, message
+        if not may(services, call, Operation.DESCRIBE, Kind.GROUP, key):
+            return NO_NODE, ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed."
         node = services.discovery.coordinator(key, call)
         if node is NO_NODE:
             return node, ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available."
@@ -354,12 +379,15 @@ def create_topics(services: Services, call: Call, request: CreateTopicsRequest) 
     created: list[Topic] = []
     names: dict[str, str] = {}
     shown = CreatedConfigs(services)
+    may_all = may(services, call, Operation.CREATE, Kind.CLUSTER, is_told=False)
     partitions = 0
     for asked in request.topics:
         yield
         if counts[asked.name] > 1:
             continue
-        error, message = yield from _problem(services, asked, names)
+        error, message = ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."
+        if may_all or asked.name == RESERVED_TOPIC or may(services, call, Operation.CREATE, Kind.TOPIC, asked.name):
+            error, message = yield from _problem(services, asked, names)
         if error is not ErrorCode.NONE:
             results.append(_failed(asked.name, error, message))
             continue
@@ -373,7 +401,7 @@ def create_topics(services: Services, call: Call, request: CreateTopicsRequest) 
             yield
         created.append(topic)
         names[plain(topic.name)] = topic.name
-        results.append(_succeeded(call, topic, shown))
+        results.append(_succeeded(services, call, topic, shown))
         partitions += topic.partition_count
         if partitions > CREATE_PARTITIONS_MAX:
             break
@@ -418,9 +446,13 @@ def _created(call: Call, results: list[CreateTopicsResponse.CreatableTopicResult
     call.answer(CreateTopicsResponse(topics=topics))
 
 
-def _succeeded(call: Call, topic: Topic, shown: CreatedConfigs) -> CreateTopicsResponse.CreatableTopicResult:
+def _succeeded(
+    services: Services, call: Call, topic: Topic, shown: CreatedConfigs
+) -> CreateTopicsResponse.CreatableTopicResult:
     result = CreateTopicsResponse.CreatableTopicResult(name=topic.name, topic_id=topic.topic_id, error_message=None)
-    if call.api_version >= 5:
+    if not may(services, call, Operation.DESCRIBE_CONFIGS, Kind.TOPIC, topic.name, is_told=False):
+        result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    elif call.api_version >= 5:
         result.num_partitions = topic.partition_count
         result.replication_factor = 1
         result.configs = shown.of(topic)
@@ -514,6 +546,8 @@ def create_partitions(services: Services, call: Call, request: CreatePartitionsR
         error, message = ErrorCode.NONE, None
         if counts[asked.name] > 1:
             error, message = ErrorCode.INVALID_REQUEST, "Duplicate topic name."
+        elif not may(services, call, Operation.ALTER, Kind.TOPIC, asked.name):
+            error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif topic is None:
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
@@ -580,6 +614,7 @@ def _growth_problem(
 def delete_topics(services: Services, call: Call, request: DeleteTopicsRequest) -> Steps:
     """DeleteTopics (KIP-4), by name or id (KIP-516). The answer waits until all deletions are durable."""
     topics = services.discovery.topics
+    may_all = may(services, call, Operation.DELETE, Kind.CLUSTER, is_told=False)
     by_name: Iterator[tuple[str | None, UUID]] = ((name, NO_ID) for name in request.topic_names)
     counts = yield from count(chain(by_name, ((each.name, each.topic_id) for each in request.topics)))
     results: list[DeleteTopicsResponse.DeletableTopicResult] = []
@@ -595,6 +630,8 @@ def delete_topics(services: Services, call: Call, request: DeleteTopicsRequest) 
             error, message = ErrorCode.INVALID_REQUEST, "A topic is named either by its name or by its id."
         elif counts[name, topic_id] > 1:
             error, message = ErrorCode.INVALID_REQUEST, "Duplicate topic name." if name else "Duplicate topic id."
+        elif not may_all and (denied := _may_not_delete(services, call, name, found, result)):
+            error, message = denied, "Topic authorization failed."
         elif found is not None and found.name in INTERNAL_TOPICS:
             error, message = ErrorCode.INVALID_REQUEST, f"{found.name} can't be deleted: it is the server's own."
         elif topic is None:
@@ -618,6 +655,26 @@ def delete_topics(services: Services, call: Call, request: DeleteTopicsRequest) 
         topics.change(Change(deleted=deleted.keys()), in_time(services, call, request.timeout_ms, answer))
     else:
         answer({})
+
+
+def _may_not_delete(
+    services: Services,
+    call: Call,
+    name: str | None,
+    found: Topic | None,
+    result: DeleteTopicsResponse.DeletableTopicResult,
+) -> ErrorCode:
+    """The error if the client may not delete a topic, or may not know of it. Its name is shown if it may be."""
+    shown = name if name is not None else found.name if found is not None else None
+    if shown is None:
+        return ErrorCode.NONE
+    may_describe = may(services, call, Operation.DESCRIBE, Kind.TOPIC, shown)
+    may_delete = may(services, call, Operation.DELETE, Kind.TOPIC, shown)
+    if (may_describe and found is None) or (may_describe and may_delete):
+        return ErrorCode.NONE
+    if may_describe:
+        result.name = shown
+    return ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def _deleted(

@@ -6,7 +6,7 @@ else, a request can be delayed, dropped or refused before a handler sees it.
 Three short cuts save work:
 
     a heartbeat                       makes neither event nor `Call`
-    a heartbeat that repeats another  is answered by its bytes (`repeated_heartbeats`), kept per principal
+    a heartbeat that repeats another  is answered by its bytes (`repeated_heartbeats`), kept per principal and host
     a commit that repeats another     is taken by its bytes (`repeated_commits`), kept per connection
 
 A connection takes the last two by itself, before dispatch sees the request, while its switch `may_short_cut` is on.
@@ -26,6 +26,7 @@ from enum import Enum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
+from coordinator.security.acls import Kind, Operation
 from coordinator.server.wire.call import Call, Services, Steps
 from coordinator.server.wire.repeated_commits import UNLIKE_MAX, commit_of
 from coordinator.server.wire.repeated_heartbeats import CORRELATION_ID, HEARTBEAT, Heartbeats, pack_size, template
@@ -117,6 +118,9 @@ HANDLERS = {
     API_KEYS["InitProducerId"]: "requests.records.init_producer_id",
     API_KEYS["OffsetForLeaderEpoch"]: "requests.records.offset_for_leader_epoch",
     API_KEYS["TxnOffsetCommit"]: "requests.records.commit_in_transaction",
+    API_KEYS["DescribeAcls"]: "requests.acls.describe_acls",
+    API_KEYS["CreateAcls"]: "requests.acls.create_acls",
+    API_KEYS["DeleteAcls"]: "requests.acls.delete_acls",
     API_KEYS["DescribeConfigs"]: "requests.configs.describe_configs",
     API_KEYS["AlterConfigs"]: "requests.configs.alter_configs",
     API_KEYS["AlterReplicaLogDirs"]: "requests.replicas.alter_replica_log_dirs",
@@ -187,8 +191,8 @@ class Interceptor(Protocol):
         """The outcome of a request that has a fault. It also sets the connection's `may_short_cut`."""
 
 
-PRINCIPALS_MAX = 1_000
-"""Principals with kept heartbeats. Above this number, all heartbeats are dropped."""
+OWNERS_MAX = 1_000
+"""Principals, or principals at hosts, with kept heartbeats. Above this number, all heartbeats are dropped."""
 
 
 class Api:
@@ -215,7 +219,9 @@ class Api:
                 connection.wait_for(commit)
                 return None
         api_key, version, correlation_id, client_id, offset = decode_request_header(frame)
-        connection.heartbeats = self.heartbeats_of(connection.principal)
+        access, principal = self._services.access, connection.principal
+        # ACLs may tell hosts apart.
+        connection.heartbeats = self.heartbeats_of(principal if access.is_open else f"{connection.ip} {principal}")
         if self.faults is None:
             connection.may_short_cut = True
         else:
@@ -224,7 +230,7 @@ class Api:
                 return found
         meter = self._meter(connection, api_key, client_id, len(frame) - offset)
         if api_key == HEARTBEAT and meter is None:
-            answer = self._heartbeat(connection.heartbeats, frame, version, offset)
+            answer = self._heartbeat(connection, frame, version, offset)
             if answer is not None:
                 return answer
         call = self._call(connection, api_key, version, correlation_id, client_id)
@@ -350,13 +356,13 @@ class Api:
                 self._services, frame, offset, call.api_version, call.client, request, connection.send
             )
 
-    def heartbeats_of(self, principal: str) -> Heartbeats:
-        """The kept heartbeats of a principal."""
-        found = self._heartbeats.get(principal)
+    def heartbeats_of(self, owner: str) -> Heartbeats:
+        """The kept heartbeats of clients with the same rights."""
+        found = self._heartbeats.get(owner)
         if found is None:
-            if len(self._heartbeats) >= PRINCIPALS_MAX:
+            if len(self._heartbeats) >= OWNERS_MAX:
                 self.forget()
-            found = self._heartbeats[principal] = Heartbeats(self._services)
+            found = self._heartbeats[owner] = Heartbeats(self._services)
         return found
 
     def forget(self) -> None:
@@ -364,17 +370,22 @@ class Api:
         while self._heartbeats:
             self._heartbeats.popitem()[1].forget()
 
-    def _heartbeat(self, heartbeats: Heartbeats, frame: bytes, version: int, offset: int) -> bytes | None:
-        """The answer to a heartbeat; None if it needs an event."""
+    def _heartbeat(self, connection: Connection, frame: bytes, version: int, offset: int) -> bytes | None:
+        """The answer to a heartbeat; None if it needs an event, or its client may not read the group."""
         request = decode(HeartbeatRequest, frame, version, offset)
         group_id = request.group_id
+        access = self._services.access
+        if not access.is_open and not access.allows(
+            connection.principal, connection.ip, Operation.READ, Kind.GROUP, group_id, is_told=False
+        ):
+            return None
         partition = self._services.runtime.partition_of(group_id)
         error = partition.heartbeat(group_id, request.member_id, request.group_instance_id, request.generation_id)
         if error is None:
             return None
         if not error:
             group = partition.coordinator.groups[group_id]
-            heartbeats.remember(frame, version, group, group.members[request.member_id])
+            connection.heartbeats.remember(frame, version, group, group.members[request.member_id])
         self._services.measures.answers[HEARTBEAT, int(error)] += 1
         head, tail = template(version, error)
         return head + frame[CORRELATION_ID] + tail

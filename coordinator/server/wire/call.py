@@ -24,6 +24,7 @@ from protocol.header import encode_response, encode_response_in_steps
 if TYPE_CHECKING:
     from coordinator.config import Config
     from coordinator.group.client import Client
+    from coordinator.security.access import Access
     from coordinator.server.clock import Alarm, Clock
     from coordinator.server.nodes.discovery import Discovery
     from coordinator.server.nodes.topic_data import TopicData
@@ -58,6 +59,7 @@ class Services:
     start_config: the settings that the server was started with. config: the settings in effect.
     fresh_id: the text of a fresh random UUID. waits: calls with a time at which they are answered (Fetch).
     data: the records of topics. measures: counts. pace: how much a turn of the loop does. throttle: quotas of clients.
+    access: who may do what.
     """
 
     start_config: Config
@@ -71,6 +73,7 @@ class Services:
     measures: Measures
     pace: Pace
     throttle: Throttle
+    access: Access
 
 
 class Part(Reply):

@@ -151,6 +151,12 @@ class Connections:
             text = f"Closing the connection of {connection.peer}: {reason}"
             self._lines.warn("connection_closed", text, peer=connection.peer, reason=reason)
 
+    def forget(self) -> None:
+        """Drop what connections answer by themselves: dispatch has to decide about each request once more."""
+        for connection in self._open:
+            connection.may_short_cut = False
+            connection.commit = None
+
     # Idle connections.
 
     def _arm(self) -> None:

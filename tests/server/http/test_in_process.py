@@ -13,7 +13,8 @@ from coordinator.client.connection import Address
 from coordinator.client.errors import Unreachable
 from coordinator.client.groups import list_groups
 from coordinator.group.client import Client as Caller
-from coordinator.server.http.in_process import CLIENT_ID, PRINCIPAL, InProcess
+from coordinator.security.access import OWN
+from coordinator.server.http.in_process import CLIENT_ID, InProcess
 from protocol.messages import ListGroupsRequest, ListGroupsResponse
 from tests.server.harness import Serving, seat, serving
 from tests.support.patience import WITHIN_S
@@ -75,7 +76,7 @@ async def test_the_server_is_a_principal_of_its_own(own: Own) -> None:
     await own.ask(list_groups)
     (client,) = seen
     assert (client.id, client.host, client.principal, client.listener) == (
-        CLIENT_ID, "/127.0.0.1", PRINCIPAL, "PLAINTEXT",
+        CLIENT_ID, "/127.0.0.1", OWN, "PLAINTEXT",
     )  # fmt: skip
 
 

@@ -1,0 +1,105 @@
+"""Access: whether a client may do something, by the ACLs and the settings of the authorizer. Pure.
+
+Decisions are kept until a rule changes, because clients ask for the same things again and again.
+
+House rule: without an authorizer everything is allowed, and nothing is looked up. Source: Kafka's StandardAuthorizer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import NamedTuple
+
+from coordinator.security.acls import OPERATIONS, Acls, Kind, Operation, Rule
+
+DECISIONS_MAX = 20_000
+"""Decisions that are kept. A client can ask for any number of names; then all are forgotten, and asked again."""
+
+NAME_MAX = 300
+"""Characters of a name whose decisions are kept; a topic's name has at most 249."""
+
+OWN = "Server:http"
+"""The principal of the server's own page. No client can have this type, so no user gets its rights."""
+
+A_NAME = "hardcode"
+"""The name that Kafka asks for where any name will do (Authorizer.authorizeByResourceType)."""
+
+
+class Asked(NamedTuple):
+    """One decision, for the authorizer's log."""
+
+    principal: str
+    host: str
+    operation: Operation
+    kind: Kind
+    name: str
+
+
+def _tell_nobody(_: Asked) -> None:
+    pass
+
+
+class Access:
+    """Decides.
+
+    is_open: there is no authorizer. everyone: allow.everyone.if.no.acl.found. supers: `super.users`.
+    on_denied, on_allowed: called with decisions, for the log.
+    """
+
+    def __init__(self, *, is_open: bool, everyone: bool = False, supers: Collection[str] = ()) -> None:
+        self.is_open = is_open
+        self._everyone = everyone
+        self._supers = frozenset([*supers, OWN])
+        self._acls = Acls()
+        self._decisions: dict[Asked, bool] = {}
+        self.on_denied: Callable[[Asked], None] = _tell_nobody
+        self.on_allowed: Callable[[Asked], None] = _tell_nobody
+
+    def __iter__(self) -> Iterator[Rule]:
+        return iter(self._acls)
+
+    def __len__(self) -> int:
+        return len(self._acls)
+
+    def set_rules(self, texts: Collection[str]) -> None:
+        """Decide by exactly the rules of these texts (`Rule.text`)."""
+        self._acls.set(texts)
+        self._decisions.clear()
+
+    def allows(
+        self, principal: str, host: str, operation: Operation, kind: Kind, name: str, *, is_told: bool = True
+    ) -> bool:
+        """Whether a client may do `operation`. host: its address. is_told: whether the log may have the decision."""
+        if self.is_open:
+            return True
+        asked = Asked(principal, host, operation, kind, name)
+        decision = self._decisions.get(asked)
+        if decision is None:
+            decision = self._decide(asked)
+            if len(name) <= NAME_MAX:
+                if len(self._decisions) >= DECISIONS_MAX:
+                    self._decisions.clear()
+                self._decisions[asked] = decision
+        if is_told:
+            (self.on_allowed if decision else self.on_denied)(asked)
+        return decision
+
+    def _decide(self, asked: Asked) -> bool:
+        if asked.principal in self._supers:
+            return True
+        decision = self._acls.decide(*asked)
+        return self._everyone if decision is None else decision
+
+    def allows_somewhere(self, principal: str, host: str, operation: Operation, kind: Kind) -> bool:
+        """Whether a client may do `operation` to some resource of a kind."""
+        if self.allows(principal, host, operation, kind, A_NAME, is_told=False):
+            return True
+        return self._acls.decide_somewhere(principal, host, operation, kind)
+
+    def operations(self, principal: str, host: str, kind: Kind, name: str) -> int:
+        """The operations on a resource that a client may do, as the bits of a response."""
+        found = 0
+        for number in OPERATIONS[kind]:
+            if self.allows(principal, host, Operation(number), kind, name, is_told=False):
+                found |= 1 << number
+        return found

@@ -1,0 +1,229 @@
+"""DescribeAcls, CreateAcls, DeleteAcls: clients read and change the rules of who may do what.
+
+The rules are in an entry beside the topics (nodes.topics.ACLS), so that they last and reach all workers. An answer to a
+change waits until it is durable and in effect on this node.
+
+House rule: what a rule means is in `security.acls`. Source: Kafka's AclApis and AclControlManager, release 3.9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from coordinator.log.engine import EngineError
+from coordinator.security.acls import CLUSTER_NAME, Filter, Kind, Operation, Pattern, Permission, Rule
+from coordinator.server.nodes.topics import ACLS, Altered, Change
+from coordinator.server.requests.rights import NOT_ALLOWED, may
+from coordinator.server.requests.texts import short
+from coordinator.server.requests.topics import error_of, in_time
+from protocol.errors import ProtocolError
+from protocol.messages import CreateAclsResponse, DeleteAclsResponse, DescribeAclsResponse
+from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.server.nodes.topics import ChangeResult
+    from coordinator.server.wire.call import Call, Services, Steps
+    from protocol.messages import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
+
+RULES_MAX = 20_000
+"""Rules at most: each change writes all of them, which then takes about 0.1 s on the thread of the disk."""
+
+FILTERS_MAX = 1_000
+"""Filters in a DeleteAcls: each looks at all rules. Kafka's tools send one for each rule that a command names."""
+
+TIMEOUT_MS = 30_000
+"""How long a change may take; the requests have no timeout of their own."""
+
+NO_AUTHORIZER = "No Authorizer is configured on the broker"
+Number = TypeVar("Number", bound=IntEnum)
+
+
+def _read(kind: type[Number], number: int) -> Number:
+    """The value with that number; 0 if this version has none."""
+    return kind(number) if number in kind._value2member_map_ else kind(0)
+
+
+def _refusal(services: Services, call: Call, operation: Operation) -> tuple[ErrorCode, str] | None:
+    """Why nobody, or not this client, may do this to ACLs."""
+    if services.access.is_open:
+        return ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER
+    if not may(services, call, operation, Kind.CLUSTER):
+        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, NOT_ALLOWED
+    return None
+
+
+def _filter(asked: DescribeAclsRequest | DeleteAclsRequest.DeleteAclsFilter) -> Filter:
+    """The filter of a request. Raises ProtocolError, as Kafka closes the connection, if it has a zero."""
+    numbers = (asked.resource_type_filter, asked.pattern_type_filter, asked.operation, asked.permission_type)
+    if 0 in numbers:
+        raise ProtocolError("a filter of ACLs contains UNKNOWN elements")
+    return Filter(
+        _read(Kind, asked.resource_type_filter),
+        _read(Pattern, asked.pattern_type_filter),
+        asked.resource_name_filter,
+        asked.principal_filter,
+        asked.host_filter,
+        _read(Operation, asked.operation),
+        _read(Permission, asked.permission_type),
+    )
+
+
+def describe_acls(services: Services, call: Call, request: DescribeAclsRequest) -> Steps:
+    """DescribeAcls: the rules that a filter selects, by resource."""
+    wanted = _filter(request)
+    refusal = _refusal(services, call, Operation.DESCRIBE)
+    if refusal is not None:
+        call.answer(DescribeAclsResponse(error_code=refusal[0], error_message=refusal[1]))
+        return
+    resources: dict[tuple[Kind, Pattern, str], DescribeAclsResponse.DescribeAclsResource] = {}
+    for rule in services.access:
+        if wanted.selects(rule):
+            place = rule.kind, rule.pattern, rule.name
+            if place not in resources:
+                resources[place] = DescribeAclsResponse.DescribeAclsResource(
+                    resource_type=rule.kind, resource_name=rule.name, pattern_type=rule.pattern
+                )
+            resources[place].acls.append(
+                DescribeAclsResponse.AclDescription(
+                    principal=rule.principal,
+                    host=rule.host,
+                    operation=rule.operation,
+                    permission_type=rule.permission,
+                )
+            )
+        yield
+    call.answer(DescribeAclsResponse(error_message=None, resources=list(resources.values())))
+
+
+def _problem(rule: Rule) -> str | None:
+    """Why there can't be such a rule."""
+    if rule.kind is Kind.CLUSTER and rule.name != CLUSTER_NAME:
+        return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
+    if not rule.name:
+        return "Invalid empty resource name"
+    if 0 in (rule.kind, rule.pattern, rule.operation, rule.permission):
+        return "There is no such resource type, pattern type, operation or permission type."
+    return None
+
+
+def create_acls(services: Services, call: Call, request: CreateAclsRequest) -> Steps:
+    """CreateAcls: each rule is added, or refused by itself. A rule that is there already changes nothing."""
+    call.is_kept = True
+    is_readable = True
+    for each in request.creations:
+        numbers = (each.resource_type, each.resource_pattern_type, each.operation, each.permission_type)
+        if 0 in numbers:
+            raise ProtocolError("an ACL to create contains UNKNOWN elements")
+        is_readable = is_readable and 1 not in numbers and each.resource_pattern_type != Pattern.MATCH
+        yield
+    refusal = _refusal(services, call, Operation.ALTER)
+    if refusal is None and not is_readable:
+        # Kafka can't build such a rule, so the whole request fails.
+        refusal = ErrorCode.UNKNOWN_SERVER_ERROR, "ANY and MATCH are for filters."
+    results: list[CreateAclsResponse.AclCreationResult] = []
+    added: dict[str, None] = {}
+    held = services.discovery.topics.newest_entry(ACLS).configs
+    for each in request.creations:
+        rule = Rule(
+            _read(Kind, each.resource_type),
+            _read(Pattern, each.resource_pattern_type),
+            each.resource_name,
+            each.principal,
+            each.host,
+            _read(Operation, each.operation),
+            _read(Permission, each.permission_type),
+        )
+        result = CreateAclsResponse.AclCreationResult(error_message=None)
+        results.append(result)
+        text = rule.text()
+        problem = _problem(rule)
+        if refusal is not None:
+            result.error_code, result.error_message = refusal
+        elif problem is not None:
+            result.error_code, result.error_message = ErrorCode.INVALID_REQUEST, problem
+        elif text not in held and text not in added:
+            if len(held) + len(added) >= RULES_MAX:
+                result.error_code = ErrorCode.POLICY_VIOLATION
+                result.error_message = f"There are at most {RULES_MAX} ACLs."
+            else:
+                added[text] = None
+        yield
+    body = CreateAclsResponse(results=results)
+
+    def answer(outcome: ChangeResult) -> None:
+        if isinstance(outcome, EngineError):
+            for result in results:
+                if not result.error_code:
+                    result.error_code, result.error_message = error_of(outcome), short(str(outcome))
+        call.answer(body)
+
+    if added:
+        change = Change(altered=[Altered(ACLS.topic_id, configs=dict.fromkeys(added, ""))])
+        services.discovery.topics.change(change, in_time(services, call, TIMEOUT_MS, answer))
+    else:
+        call.answer(body)
+
+
+def delete_acls(services: Services, call: Call, request: DeleteAclsRequest) -> Steps:
+    """DeleteAcls: remove the rules that each filter selects. A rule that two filters select is in both answers."""
+    filters = []
+    for each in request.filters:
+        filters.append(_filter(each))
+        yield
+    call.is_kept = True
+    refusal = _refusal(services, call, Operation.ALTER)
+    if refusal is None and len(filters) > FILTERS_MAX:
+        refusal = ErrorCode.POLICY_VIOLATION, f"A request has at most {FILTERS_MAX} filters."
+    results: list[DeleteAclsResponse.DeleteAclsFilterResult] = []
+    removed: dict[str, None] = {}
+    rules = [] if refusal is not None else list(_held(services))
+    for wanted in filters:
+        result = DeleteAclsResponse.DeleteAclsFilterResult(error_message=None)
+        results.append(result)
+        if refusal is not None:
+            result.error_code, result.error_message = refusal
+        elif wanted.is_unknown:
+            result.error_code, result.error_message = ErrorCode.INVALID_REQUEST, "Unknown filter."
+        else:
+            for rule in rules:
+                if wanted.selects(rule):
+                    removed[rule.text()] = None
+                    result.matching_acls.append(_matching(rule))
+                yield
+        yield
+    body = DeleteAclsResponse(filter_results=results)
+
+    def answer(outcome: ChangeResult) -> None:
+        if isinstance(outcome, EngineError):
+            for result in results:
+                result.error_code, result.error_message = error_of(outcome), short(str(outcome))
+                result.matching_acls = []
+        call.answer(body)
+
+    if removed:
+        change = Change(altered=[Altered(ACLS.topic_id, configs=dict.fromkeys(removed))])
+        services.discovery.topics.change(change, in_time(services, call, TIMEOUT_MS, answer))
+    else:
+        call.answer(body)
+
+
+def _held(services: Services) -> Iterable[Rule]:
+    """All rules, with the changes that are not durable yet."""
+    held = services.discovery.topics.newest_entry(ACLS).configs
+    in_effect = {rule.text(): rule for rule in services.access}
+    return (in_effect.get(text) or Rule.of_text(text) for text in held)
+
+
+def _matching(rule: Rule) -> Any:
+    return DeleteAclsResponse.DeleteAclsMatchingAcl(
+        error_message=None,
+        resource_type=rule.kind,
+        resource_name=rule.name,
+        pattern_type=rule.pattern,
+        principal=rule.principal,
+        host=rule.host,
+        operation=rule.operation,
+        permission_type=rule.permission,
+    )

@@ -1,0 +1,148 @@
+"""The rights that each API needs: operations on resources, and what a client without them gets.
+
+RIGHTS is for people and for tests: docs/security-acls.md shows it, and a test compares it with what the handlers ask
+for. A handler asks by `may`, before it looks at anything that the client might not know of.
+
+House rule: who may not describe something doesn't learn whether it exists. Source: Kafka's KafkaApis, AuthHelper,
+ControllerApis and AclApis, release 3.9.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from coordinator.security.acls import CLUSTER_NAME, Kind, Operation
+
+if TYPE_CHECKING:
+    from coordinator.server.wire.call import Call, Services
+
+
+NOT_ALLOWED = "Cluster authorization failed."
+"""The message of an answer to who may not do something to the cluster."""
+
+
+def may(
+    services: Services, call: Call, operation: Operation, kind: Kind, name: str = CLUSTER_NAME, *, is_told: bool = True
+) -> bool:
+    """Whether the client may do `operation`. is_told: whether the authorizer's log may have the decision."""
+    access, client = services.access, call.client
+    if access.is_open:
+        return True
+    return access.allows(client.principal, client.host[1:], operation, kind, name, is_told=is_told)
+
+
+def may_somewhere(services: Services, call: Call, operation: Operation, kind: Kind) -> bool:
+    """Whether the client may do `operation` to some resource of a kind."""
+    access, client = services.access, call.client
+    return access.is_open or access.allows_somewhere(client.principal, client.host[1:], operation, kind)
+
+
+def operations(services: Services, call: Call, kind: Kind, name: str = CLUSTER_NAME) -> int:
+    """The authorized operations of a response: a bit for each."""
+    client = call.client
+    return services.access.operations(client.principal, client.host[1:], kind, name)
+
+
+class Right(NamedTuple):
+    """One right. otherwise: what the client gets without it."""
+
+    operation: Operation
+    kind: Kind
+    otherwise: str
+
+
+READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = (Operation(number) for number in range(3, 9))
+CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = (Operation(number) for number in range(9, 13))
+TOPIC, GROUP, CLUSTER, TRANSACTION = Kind.TOPIC, Kind.GROUP, Kind.CLUSTER, Kind.TRANSACTIONAL_ID
+
+NO_TOPIC, NO_GROUP, NO_CLUSTER, NO_TRANSACTION = (
+    f"`{name}_AUTHORIZATION_FAILED`" for name in ("TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID")
+)
+
+RIGHTS: dict[str, tuple[Right, ...]] = {
+    "Produce": (Right(WRITE, TOPIC, NO_TOPIC),),
+    "Fetch": (Right(READ, TOPIC, NO_TOPIC),),
+    "ListOffsets": (Right(DESCRIBE, TOPIC, NO_TOPIC),),
+    "Metadata": (
+        Right(DESCRIBE, TOPIC, f"{NO_TOPIC}; left out of all topics"),
+        Right(CREATE, CLUSTER, "`CREATE` on the topic is asked for"),
+        Right(CREATE, TOPIC, f"{NO_TOPIC}, for a topic to create"),
+        Right(DESCRIBE, CLUSTER, "authorized operations of the cluster: 0"),
+    ),
+    "OffsetCommit": (Right(READ, GROUP, NO_GROUP), Right(READ, TOPIC, NO_TOPIC)),
+    "OffsetFetch": (
+        Right(DESCRIBE, GROUP, NO_GROUP),
+        Right(DESCRIBE, TOPIC, f"{NO_TOPIC}; left out of all topics"),
+    ),
+    "FindCoordinator": (Right(DESCRIBE, GROUP, NO_GROUP),),
+    "JoinGroup": (Right(READ, GROUP, NO_GROUP),),
+    "Heartbeat": (Right(READ, GROUP, NO_GROUP),),
+    "LeaveGroup": (Right(READ, GROUP, NO_GROUP),),
+    "SyncGroup": (Right(READ, GROUP, NO_GROUP),),
+    "DescribeGroups": (Right(DESCRIBE, GROUP, NO_GROUP),),
+    "ListGroups": (
+        Right(DESCRIBE, CLUSTER, "`DESCRIBE` on each group is asked for"),
+        Right(DESCRIBE, GROUP, "left out"),
+    ),
+    "DeleteGroups": (Right(DELETE, GROUP, NO_GROUP),),
+    "OffsetDelete": (Right(DELETE, GROUP, NO_GROUP), Right(READ, TOPIC, NO_TOPIC)),
+    "CreateTopics": (
+        Right(CREATE, CLUSTER, "`CREATE` on each topic is asked for"),
+        Right(CREATE, TOPIC, NO_TOPIC),
+        Right(DESCRIBE_CONFIGS, TOPIC, "created, its settings are not shown"),
+    ),
+    "DeleteTopics": (
+        Right(DELETE, CLUSTER, "`DELETE` on each topic is asked for"),
+        Right(DESCRIBE, TOPIC, NO_TOPIC),
+        Right(DELETE, TOPIC, NO_TOPIC),
+    ),
+    "CreatePartitions": (Right(ALTER, TOPIC, NO_TOPIC),),
+    "DeleteRecords": (Right(DELETE, TOPIC, NO_TOPIC),),
+    "InitProducerId": (
+        Right(IDEMPOTENT_WRITE, CLUSTER, "`WRITE` on any topic is asked for"),
+        Right(WRITE, TOPIC, NO_CLUSTER),
+    ),
+    "OffsetForLeaderEpoch": (
+        Right(CLUSTER_ACTION, CLUSTER, "`DESCRIBE` on each topic is asked for"),
+        Right(DESCRIBE, TOPIC, NO_TOPIC),
+    ),
+    "TxnOffsetCommit": (),
+    "DescribeConfigs": (
+        Right(DESCRIBE_CONFIGS, CLUSTER, f"{NO_CLUSTER}, for a broker"),
+        Right(DESCRIBE_CONFIGS, TOPIC, NO_TOPIC),
+    ),
+    "AlterConfigs": (
+        Right(ALTER_CONFIGS, CLUSTER, f"{NO_CLUSTER}, for a broker"),
+        Right(ALTER_CONFIGS, TOPIC, NO_TOPIC),
+    ),
+    "IncrementalAlterConfigs": (
+        Right(ALTER_CONFIGS, CLUSTER, f"{NO_CLUSTER}, for a broker"),
+        Right(ALTER_CONFIGS, TOPIC, NO_TOPIC),
+    ),
+    "AlterReplicaLogDirs": (Right(ALTER, CLUSTER, NO_CLUSTER),),
+    "DescribeLogDirs": (Right(DESCRIBE, CLUSTER, NO_CLUSTER),),
+    "ElectLeaders": (Right(ALTER, CLUSTER, NO_CLUSTER),),
+    "AlterPartitionReassignments": (Right(ALTER, CLUSTER, NO_CLUSTER),),
+    "ListPartitionReassignments": (Right(DESCRIBE, CLUSTER, NO_CLUSTER),),
+    "DescribeCluster": (Right(DESCRIBE, CLUSTER, "authorized operations of the cluster: 0"),),
+    "DescribeAcls": (Right(DESCRIBE, CLUSTER, NO_CLUSTER),),
+    "CreateAcls": (Right(ALTER, CLUSTER, NO_CLUSTER),),
+    "DeleteAcls": (Right(ALTER, CLUSTER, NO_CLUSTER),),
+    "DescribeClientQuotas": (Right(DESCRIBE_CONFIGS, CLUSTER, NO_CLUSTER),),
+    "AlterClientQuotas": (Right(ALTER_CONFIGS, CLUSTER, NO_CLUSTER),),
+    "DescribeUserScramCredentials": (Right(DESCRIBE, CLUSTER, NO_CLUSTER),),
+    "AlterUserScramCredentials": (Right(ALTER, CLUSTER, NO_CLUSTER),),
+    "SaslHandshake": (),
+    "SaslAuthenticate": (),
+    "ApiVersions": (),
+}
+"""By API, in the order in which its handler asks."""
+
+
+def table() -> str:
+    """The rows of the table in docs/acls.md."""
+    return "".join(
+        f"| {api} | {right.operation.name.title().replace('_', '')} | {right.kind.name.lower()} | {right.otherwise} |\n"
+        for api, rights in sorted(RIGHTS.items())
+        for right in rights
+    )

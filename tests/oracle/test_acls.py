@@ -1,0 +1,405 @@
+"""Every API under every right, on Apache Kafka and on Tenure: the same error codes, and the same things left out.
+
+Both servers have the same properties file: clients authenticate by PLAIN, and StandardAuthorizer decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
+from itertools import starmap
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from coordinator.security.acls import CLUSTER_NAME, OPERATIONS, Kind, Operation, Pattern, Permission
+from protocol.messages import (
+    CreateAclsRequest,
+    CreateTopicsRequest,
+    DeleteAclsRequest,
+    DescribeAclsRequest,
+    HeartbeatRequest,
+    InitProducerIdRequest,
+    JoinGroupRequest,
+    ListGroupsRequest,
+    Message,
+    MetadataRequest,
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
+    SyncGroupRequest,
+)
+from tests.oracle.acl_table import CASES, GROUP, HIDDEN, TOPIC, unmatched
+from tests.support.apache import AUTHORIZER, ApacheKafka, run_tool
+from tests.support.patience import WITHIN_S
+from tests.support.raw import Closed, Connection
+from tests.support.tenure import Tenure, wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from uuid import UUID
+
+    from protocol.messages import DescribeAclsResponse, MetadataResponse
+
+pytestmark = pytest.mark.oracle
+
+LISTENERS = {"SASL": "SASL_PLAINTEXT"}
+USERS = {name: f"{name}-secret" for name in ("admin", "alice", "bob")}
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+PROPERTIES = f"""\
+listener.name.sasl.sasl.enabled.mechanisms=PLAIN
+listener.name.sasl.plain.sasl.jaas.config={PLAIN} required \\
+    {" ".join(f'user_{name}="{password}"' for name, password in USERS.items())};
+authorizer.class.name={AUTHORIZER}
+super.users=User:admin
+"""
+
+ALICE = "User:alice"
+LITERAL, PREFIXED = Pattern.LITERAL, Pattern.PREFIXED
+ALLOW, DENY = Permission.ALLOW, Permission.DENY
+
+Acl = tuple[Kind, Pattern, str, str, str, Operation, Permission]
+
+
+def acl(
+    kind: Kind,
+    name: str,
+    operation: Operation,
+    permission: Permission = ALLOW,
+    *,
+    pattern: Pattern = LITERAL,
+    principal: str = ALICE,
+    host: str = "*",
+) -> Acl:
+    """An ACL."""
+    return kind, pattern, name, principal, host, operation, permission
+
+
+class Server:
+    """One of the two, and connections to it. topic_id: of TOPIC."""
+
+    topic_id: UUID
+
+    def __init__(self, port: int, stack: ExitStack) -> None:
+        self.port = port
+        self._stack = stack
+        self.admin = self.connect("admin")
+
+    def connect(self, user: str) -> Connection:
+        """An authenticated connection."""
+        connection = Connection(self.port)
+        self._stack.callback(connection.close)
+        handshake: Any = connection.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        assert handshake.error_code == 0
+        token = f"\0{user}\0{USERS[user]}".encode()
+        done: Any = connection.ask(SaslAuthenticateRequest(auth_bytes=token), 2)
+        assert done.error_code == 0
+        return connection
+
+    def held(self) -> list[Acl]:
+        """All ACLs."""
+        everything = DescribeAclsRequest(
+            resource_type_filter=1,
+            resource_name_filter=None,
+            pattern_type_filter=1,
+            principal_filter=None,
+            host_filter=None,
+            operation=1,
+            permission_type=1,
+        )
+        body = cast("DescribeAclsResponse", self.admin.ask(everything, 3))
+        assert body.error_code == 0
+        return sorted(
+            (
+                each.resource_type,
+                each.pattern_type,
+                each.resource_name,
+                one.principal,
+                one.host,
+                one.operation,
+                one.permission_type,
+            )  # type: ignore[misc]
+            for each in body.resources
+            for one in each.acls
+        )
+
+    def set_rules(self, acls: Sequence[Acl]) -> None:
+        """Have exactly these ACLs, in effect."""
+        all_of_them = DeleteAclsRequest.DeleteAclsFilter(
+            resource_type_filter=1,
+            resource_name_filter=None,
+            pattern_type_filter=1,
+            principal_filter=None,
+            host_filter=None,
+            operation=1,
+            permission_type=1,
+        )
+        self.admin.ask(DeleteAclsRequest(filters=[all_of_them]), 3)
+        created: Any = self.admin.ask(CreateAclsRequest(creations=list(starmap(creation, acls))), 3)
+        assert [each.error_code for each in created.results] == [0] * len(acls)
+        wait_until(lambda: self.held() == sorted(acls), "the rules are in effect", WITHIN_S)
+
+    def shapes(self, user: str) -> dict[str, Any]:
+        """What a user gets for each request of the table."""
+        connection = self.connect(user)
+        try:
+            return {case.name: case.shape(connection.ask(case.make(self.topic_id), case.version)) for case in CASES}
+        finally:
+            connection.close()
+
+
+def creation(
+    kind: int, pattern: int, name: str, principal: str, host: str, operation: int, permission: int
+) -> CreateAclsRequest.AclCreation:
+    """An ACL as CreateAcls has it."""
+    return CreateAclsRequest.AclCreation(
+        resource_type=kind,
+        resource_pattern_type=pattern,
+        resource_name=name,
+        principal=principal,
+        host=host,
+        operation=operation,
+        permission_type=permission,
+    )
+
+
+@pytest.fixture(scope="module")
+def servers(kafka_is_here: None) -> Iterator[dict[str, Server]]:
+    """Kafka and Tenure, each with two topics."""
+    with ExitStack() as stack:
+        kafka = stack.enter_context(ApacheKafka(listeners=LISTENERS, properties=PROPERTIES))
+        settings = {"node.id": "1", "group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1"}
+        tenure = stack.enter_context(Tenure(settings, listeners=LISTENERS, properties=PROPERTIES))
+        found = {"Kafka": Server(kafka.ports["SASL"], stack), "Tenure": Server(tenure.ports[0], stack)}
+        for server in found.values():
+            topics = [
+                CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+                for name in (TOPIC, HIDDEN)
+            ]
+            server.admin.ask(CreateTopicsRequest(topics=topics, timeout_ms=5_000), 5)
+            server.topic_id = wait_until(partial(_led, server), "the topic", WITHIN_S)
+            wait_until(partial(_gives_ids, server), "ids for producers", WITHIN_S)
+        yield found
+
+
+def _led(server: Server) -> UUID | None:
+    """The id of the topic once it has a leader."""
+    asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=TOPIC)])
+    (topic,) = cast("MetadataResponse", server.admin.ask(asked, 12)).topics
+    return topic.topic_id if topic.partitions and not topic.partitions[0].error_code else None
+
+
+def _holds(server: Server, count: int) -> bool:
+    """Whether the server has so many ACLs."""
+    return len(server.held()) == count
+
+
+def _gives_ids(server: Server) -> bool:
+    """Whether the server has ids for idempotent producers: Kafka's first one takes a while."""
+    return bool(cast("Any", server.admin.ask(InitProducerIdRequest(transactional_id=None), 1)).error_code == 0)
+
+
+NAMES = {Kind.TOPIC: TOPIC, Kind.GROUP: GROUP, Kind.CLUSTER: CLUSTER_NAME}
+SETS: dict[str, list[Acl]] = {
+    "none": [],
+    "all": [acl(kind, name, Operation.ALL) for kind, name in NAMES.items()],
+    "prefixes": [acl(kind, NAMES[kind][:3], Operation.ALL, pattern=PREFIXED) for kind in (Kind.TOPIC, Kind.GROUP)],
+    "stars": [acl(kind, "*", Operation.ALL) for kind in (Kind.TOPIC, Kind.GROUP)],
+    "everybody": [acl(kind, "*", Operation.ALL, principal="User:*") for kind in (Kind.TOPIC, Kind.GROUP)],
+    "another host": [acl(Kind.TOPIC, TOPIC, Operation.ALL, host="10.0.0.1")],
+    "this host": [acl(Kind.TOPIC, TOPIC, Operation.ALL, host="127.0.0.1")],
+    "a denial": [
+        acl(Kind.TOPIC, "*", Operation.ALL),
+        acl(Kind.GROUP, "*", Operation.ALL),
+        acl(Kind.TOPIC, HIDDEN, Operation.ALL, DENY),
+        acl(Kind.GROUP, GROUP, Operation.DESCRIBE, DENY),
+    ],
+    "a consumer": [
+        acl(Kind.TOPIC, TOPIC, Operation.READ),
+        acl(Kind.GROUP, "w", Operation.READ, pattern=PREFIXED),
+        acl(Kind.GROUP, "joined", Operation.READ),
+    ],
+    "denied writes": [
+        acl(Kind.TOPIC, "ord", Operation.WRITE, pattern=PREFIXED),
+        acl(Kind.TOPIC, "o", Operation.WRITE, DENY, pattern=PREFIXED),
+    ],
+    **{
+        f"{kind.name} {Operation(operation).name}": [acl(kind, name, Operation(operation))]
+        for kind, name in NAMES.items()
+        for operation in OPERATIONS[kind]
+    },
+}
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_each_api_answers_as_kafka(servers: dict[str, Server], name: str) -> None:
+    """Under these rules, for alice: codes, silences and authorized operations."""
+    kafka, tenure = servers.values()
+    for server in servers.values():
+        server.set_rules(SETS[name])
+    assert tenure.shapes("alice") == kafka.shapes("alice")
+
+
+def test_super_users_may_do_everything(servers: dict[str, Server]) -> None:
+    """Whatever denies it."""
+    kafka, tenure = servers.values()
+    for server in servers.values():
+        server.set_rules([acl(Kind.TOPIC, "*", Operation.ALL, DENY, principal="User:*")])
+    assert tenure.shapes("admin") == kafka.shapes("admin")
+
+
+ODD = [
+    creation(4, 3, "another", ALICE, "*", 2, 3),
+    creation(2, 3, "", ALICE, "*", 3, 3),
+    creation(99, 3, TOPIC, ALICE, "*", 3, 3),
+    creation(2, 99, TOPIC, ALICE, "*", 3, 3),
+    creation(2, 3, TOPIC, ALICE, "*", 99, 3),
+    creation(2, 3, TOPIC, ALICE, "*", 3, 99),
+    creation(2, 3, TOPIC, ALICE, "*", 3, 3),
+    creation(2, 3, TOPIC, ALICE, "*", 3, 3),
+    creation(7, 3, ALICE, ALICE, "*", 13, 3),
+]
+FOR_FILTERS = [
+    creation(1, 3, TOPIC, ALICE, "*", 3, 3),
+    creation(2, 1, TOPIC, ALICE, "*", 3, 3),
+    creation(2, 2, TOPIC, ALICE, "*", 3, 3),
+    creation(2, 3, TOPIC, ALICE, "*", 1, 3),
+    creation(2, 3, TOPIC, ALICE, "*", 3, 1),
+]
+
+
+def test_odd_acls(servers: dict[str, Server]) -> None:
+    """Each is created or refused by itself, with Kafka's code; a second time changes nothing."""
+    answers = []
+    for server in servers.values():
+        server.set_rules([])
+        body: Any = server.admin.ask(CreateAclsRequest(creations=ODD), 3)
+        answers.append([each.error_code for each in body.results])
+    assert answers[0] == answers[1]
+    assert answers[0].count(0) == 3
+    for server in servers.values():
+        wait_until(partial(_holds, server, 2), "two rules", WITHIN_S)
+
+
+@pytest.mark.parametrize("odd", FOR_FILTERS)
+def test_what_only_a_filter_may_say(servers: dict[str, Server], odd: CreateAclsRequest.AclCreation) -> None:
+    """It fails a whole CreateAcls, also an ACL that is right."""
+    for server in servers.values():
+        body: Any = server.admin.ask(CreateAclsRequest(creations=[odd, creation(2, 3, "x", ALICE, "*", 3, 3)]), 3)
+        assert [each.error_code for each in body.results] == [-1, -1]
+
+
+@pytest.mark.parametrize(
+    ("request_", "version"),
+    [
+        (CreateAclsRequest(creations=[creation(0, 3, "x", ALICE, "*", 3, 3)]), 3),
+        (CreateAclsRequest(creations=[creation(2, 3, "x", ALICE, "*", 0, 3)]), 2),
+    ],
+)
+def test_a_zero_closes_the_connection(servers: dict[str, Server], request_: Message, version: int) -> None:
+    """As any request that can't be read."""
+    for server in servers.values():
+        connection = server.connect("admin")
+        with pytest.raises(Closed):
+            connection.ask(request_, version)
+
+
+def test_filters_that_select(servers: dict[str, Server]) -> None:
+    """Each filter of a deletion selects the same rules, and MATCH those about a name."""
+    rules = [
+        acl(Kind.TOPIC, TOPIC, Operation.READ),
+        acl(Kind.TOPIC, "*", Operation.WRITE),
+        acl(Kind.TOPIC, "ord", Operation.ALL, pattern=PREFIXED),
+        acl(Kind.GROUP, TOPIC, Operation.READ, DENY, principal="User:bob", host="10.0.0.1"),
+    ]
+    changes: list[dict[str, Any]] = [
+        {"pattern_type_filter": 2, "resource_name_filter": TOPIC},
+        {"pattern_type_filter": 4, "resource_name_filter": None},
+        {"pattern_type_filter": 1, "resource_name_filter": TOPIC},
+        {"resource_type_filter": 3, "resource_name_filter": TOPIC, "host_filter": "10.0.0.1"},
+        {"resource_type_filter": 99, "pattern_type_filter": 1, "resource_name_filter": None},
+        {"operation": 99},
+    ]
+    found = []
+    for server in servers.values():
+        selected = []
+        for change in changes:
+            server.set_rules(rules)
+            asked = unmatched(DeleteAclsRequest.DeleteAclsFilter)
+            asked.pattern_type_filter = 3
+            for field, value in change.items():
+                setattr(asked, field, value)
+            (result,) = cast("Any", server.admin.ask(DeleteAclsRequest(filters=[asked]), 3)).filter_results
+            selected.append(
+                (
+                    result.error_code,
+                    sorted(
+                        (each.resource_type, each.pattern_type, each.resource_name) for each in result.matching_acls
+                    ),
+                )
+            )
+        found.append(selected)
+    assert found[0] == found[1]
+
+
+CONSUMER = "--allow-principal User:alice --consumer --topic orders --group billing- --resource-pattern-type prefixed"
+TOOL = [
+    f"--add {CONSUMER}",
+    "--add --deny-principal User:bob --deny-host 10.0.0.1 --operation Write --topic * --force",
+    "--add --allow-principal User:alice --producer --idempotent --topic orders",
+    "--list",
+    "--list --topic orders --resource-pattern-type match",
+    "--list --principal User:bob",
+    f"--remove --force {CONSUMER}",
+    "--remove --force --topic *",
+    "--list",
+]
+
+
+def test_kafkas_tool(servers: dict[str, Server], tmp_path: Path) -> None:
+    """kafka-acls adds, lists and removes, with the same words."""
+    login = f'{PLAIN} required username="admin" password="{USERS["admin"]}";'
+    file = tmp_path / "admin.properties"
+    file.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={login}\n")
+    printed = []
+    for server in servers.values():
+        server.set_rules([])
+        where = ["--bootstrap-server", f"127.0.0.1:{server.port}", "--command-config", str(file)]
+        done = [run_tool("kafka.admin.AclCommand", *where, *command.split()) for command in TOOL]
+        printed.append([(each.returncode, sorted(map(str.strip, each.stdout.splitlines()))) for each in done])
+    assert printed[0] == printed[1]
+    assert {code for code, _ in printed[0]} == {0}
+
+
+def test_a_rule_that_changes_reaches_a_living_member(servers: dict[str, Server]) -> None:
+    """Its next heartbeat is refused, also one that repeats another; with the rule again it is answered."""
+    may_read = [acl(Kind.GROUP, "living", Operation.READ)]
+    for server in servers.values():
+        server.set_rules(may_read)
+        member = server.connect("alice")
+        join = JoinGroupRequest(
+            group_id="living",
+            session_timeout_ms=60_000,
+            rebalance_timeout_ms=60_000,
+            member_id="",
+            group_instance_id="one",
+            protocol_type="consumer",
+            protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"")],
+        )
+        joined: Any = member.ask(join, 5)
+        assert joined.error_code == 0
+        assigned = SyncGroupRequest.SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"")
+        who = {"group_id": "living", "generation_id": joined.generation_id, "member_id": joined.member_id}
+        member.ask(SyncGroupRequest(**who, group_instance_id="one", assignments=[assigned]), 3)
+        beat = HeartbeatRequest(**who, group_instance_id="one")
+
+        def code(member: Connection = member, beat: Message = beat) -> int:
+            return cast("Any", member.ask(beat, 3)).error_code  # type: ignore[no-any-return]
+
+        assert [code() for _ in range(3)] == [0, 0, 0]
+        server.set_rules([])
+        assert [code() for _ in range(2)] == [30, 30]
+        listed: Any = member.ask(ListGroupsRequest(), 4)
+        assert listed.groups == []
+        server.set_rules(may_read)
+        assert code() == 0

@@ -1,0 +1,205 @@
+"""ACLs in a server: every API asks for the rights of its table, changes last and count at once, denials are logged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from coordinator.group.client import ANONYMOUS
+from coordinator.security.acls import Kind, Operation, Pattern, Permission, Rule
+from coordinator.server.requests.acls import FILTERS_MAX
+from protocol.messages import (
+    CreateAclsRequest,
+    DeleteAclsRequest,
+    DescribeAclsRequest,
+    JoinGroupRequest,
+    MetadataRequest,
+    OffsetCommitRequest,
+)
+from schemas.errors import ErrorCode
+from tests.oracle.acl_table import unmatched
+from tests.server.harness import Peer, Serving, heartbeat_request, seat, serving
+
+STANDARD = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+SUPER = f"super.users={ANONYMOUS}"
+
+
+def rule(
+    operation: Operation, kind: Kind = Kind.GROUP, name: str = "g", permission: Permission = Permission.ALLOW
+) -> CreateAclsRequest.AclCreation:
+    """An ACL for everybody who isn't authenticated."""
+    return CreateAclsRequest.AclCreation(
+        resource_type=kind,
+        resource_name=name,
+        resource_pattern_type=Pattern.LITERAL,
+        principal=ANONYMOUS,
+        host="*",
+        operation=operation,
+        permission_type=permission,
+    )
+
+
+async def create(peer: Peer, *rules: CreateAclsRequest.AclCreation) -> list[int]:
+    """The error codes."""
+    return [each.error_code for each in (await peer.ask(CreateAclsRequest(creations=list(rules)), 3)).results]
+
+
+def everything(request: Any) -> Any:
+    """A filter that selects all ACLs."""
+    return request(
+        resource_type_filter=1,
+        resource_name_filter=None,
+        pattern_type_filter=1,
+        principal_filter=None,
+        host_filter=None,
+        operation=1,
+        permission_type=1,
+    )
+
+
+async def held(peer: Peer) -> list[tuple[int, str, int]]:
+    """All ACLs."""
+    answer = await peer.ask(everything(DescribeAclsRequest), 3)
+    assert answer.error_code == ErrorCode.NONE
+    return sorted(
+        (each.resource_type, each.resource_name, one.operation) for each in answer.resources for one in each.acls
+    )
+
+
+async def test_without_an_authorizer_there_are_no_acls() -> None:
+    """Kafka has a code for that."""
+    async with serving() as server:
+        peer = await server.peer()
+        assert await create(peer, rule(Operation.READ)) == [ErrorCode.SECURITY_DISABLED]
+        assert (await peer.ask(unmatched(DescribeAclsRequest), 1)).error_code == ErrorCode.SECURITY_DISABLED
+        filters = [unmatched(DeleteAclsRequest.DeleteAclsFilter)]
+        (result,) = (await peer.ask(DeleteAclsRequest(filters=filters), 1)).filter_results
+        assert result.error_code == ErrorCode.SECURITY_DISABLED
+
+
+async def test_acls_are_created_described_and_deleted() -> None:
+    """An answer comes when the change is in effect."""
+    async with serving(STANDARD, SUPER) as server:
+        peer = await server.peer()
+        assert (
+            await create(peer, rule(Operation.READ), rule(Operation.READ), rule(Operation.ALL, Kind.TOPIC)) == [0] * 3
+        )
+        assert await held(peer) == [(Kind.TOPIC, "g", Operation.ALL), (Kind.GROUP, "g", Operation.READ)]
+        one = everything(DeleteAclsRequest.DeleteAclsFilter)
+        one.resource_type_filter = Kind.TOPIC
+        both = DeleteAclsRequest(filters=[one, everything(DeleteAclsRequest.DeleteAclsFilter)])
+        assert [len(each.matching_acls) for each in (await peer.ask(both, 3)).filter_results] == [1, 2]
+        assert await held(peer) == []
+
+
+async def test_acls_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rules in all, and filters in one request."""
+    monkeypatch.setattr("coordinator.server.requests.acls.RULES_MAX", 2)
+    async with serving(STANDARD, SUPER) as server:
+        peer = await server.peer()
+        rules = [rule(Operation.READ, name=str(number)) for number in range(3)]
+        assert await create(peer, *rules) == [0, 0, ErrorCode.POLICY_VIOLATION]
+        assert await create(peer, rules[0], rules[2]) == [0, ErrorCode.POLICY_VIOLATION]
+        filters = [unmatched(DeleteAclsRequest.DeleteAclsFilter)] * (FILTERS_MAX + 1)
+        results = (await peer.ask(DeleteAclsRequest(filters=filters), 3)).filter_results
+        assert {each.error_code for each in results} == {ErrorCode.POLICY_VIOLATION}
+
+
+async def change(server: Serving, *rules: tuple[Kind, str, Operation]) -> None:
+    """Have exactly these rules for everybody, as if another client had made them."""
+    texts = [
+        Rule(kind, Pattern.LITERAL, name, ANONYMOUS, "*", operation, Permission.ALLOW).text()
+        for kind, name, operation in rules
+    ]
+    server.server._api._services.access.set_rules(texts)
+    server.server._api.forget()
+    server.server.connections.forget()
+
+
+GROUP = (Kind.GROUP, "g", Operation.READ)
+
+
+async def test_a_remembered_heartbeat_is_refused_as_soon_as_its_rule_is_gone() -> None:
+    """And answered again as soon as there is one."""
+    async with serving(STANDARD) as server:
+        await change(server, GROUP)
+        peer = await server.peer()
+        joined = await seat(peer, "g", "one")
+        beat = heartbeat_request("g", joined, "one")
+        assert [(await peer.ask(beat, 4)).error_code for _ in range(3)] == [0, 0, 0]
+        assert server.server._api._services.measures.repeated_heartbeats > 0
+        await change(server)
+        assert [(await peer.ask(beat, 4)).error_code for _ in range(2)] == [ErrorCode.GROUP_AUTHORIZATION_FAILED] * 2
+        await change(server, GROUP)
+        assert (await peer.ask(beat, 4)).error_code == ErrorCode.NONE
+
+
+async def test_a_refused_heartbeat_does_not_keep_the_session() -> None:
+    """The member expires as if it had been silent."""
+    async with serving(STANDARD, "group.min.session.timeout.ms=1") as server:
+        await change(server, GROUP)
+        peer = await server.peer()
+        joined = await seat(peer, "g", "one")
+        await change(server)
+        for _ in range(7):
+            await server.advance(2_000)
+            refused = await peer.ask(heartbeat_request("g", joined, "one"), 4)
+            assert refused.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+        assert server.events("member_expired")
+
+
+async def test_a_remembered_commit_is_refused_as_soon_as_its_rule_is_gone() -> None:
+    """The right on the topic as well as that on the group."""
+    topic = (Kind.TOPIC, "orders", Operation.READ)
+    async with serving(STANDARD) as server:
+        peer = await server.peer()
+        partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=7)
+        topics = [OffsetCommitRequest.OffsetCommitRequestTopic(name="orders", partitions=[partition])]
+        commit = OffsetCommitRequest(group_id="g", topics=topics)
+
+        async def code() -> int:
+            answer = await peer.ask(commit, 8)
+            return int(answer.topics[0].partitions[0].error_code)
+
+        await change(server, GROUP, topic)
+        assert [await code() for _ in range(4)] == [0] * 4
+        await change(server, GROUP)
+        assert await code() == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        await change(server, topic)
+        assert await code() == ErrorCode.GROUP_AUTHORIZATION_FAILED
+        await change(server, GROUP, topic)
+        assert await code() == ErrorCode.NONE
+
+
+async def test_a_join_that_waits_is_answered_though_its_rule_is_gone() -> None:
+    """Kafka looks at rules when a request comes, not when it is answered."""
+    async with serving(STANDARD, "group.initial.rebalance.delay.ms=1000") as server:
+        await change(server, GROUP)
+        peer = await server.peer()
+        protocols = [JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"")]
+        join = JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=10_000,
+            member_id="",
+            group_instance_id="one",
+            protocol_type="consumer",
+            protocols=protocols,
+        )
+        await peer.send(join, 5)
+        await server.barrier()
+        await change(server)
+        await server.advance(1_000)
+        assert (await peer.receive()).error_code == ErrorCode.NONE
+
+
+async def test_nobody_learns_whether_a_topic_exists() -> None:
+    """Answers about a topic that exists and one that doesn't are the same, but for the name."""
+    async with serving(STANDARD) as server:
+        peer = await server.peer()
+        names = [MetadataRequest.MetadataRequestTopic(name=name) for name in ("orders", "absent")]
+        known, absent = (await peer.ask(MetadataRequest(topics=names), 12)).topics
+        assert known.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        known.name = absent.name
+        assert known == absent

@@ -1,0 +1,63 @@
+"""Every API asks for the rights of its table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from coordinator.group.client import ANONYMOUS
+from coordinator.security.access import Access
+from coordinator.security.acls import Kind, Operation
+from coordinator.server.requests.rights import RIGHTS, table
+from coordinator.server.wire.api import HANDLERS
+from protocol.messages import API_KEYS
+from tests.oracle.acl_table import CASES, NO_ID
+from tests.server.harness import serving
+
+
+class Recording(Access):
+    """Allows everything, or only what is not about the cluster, or nothing, and keeps what it was asked."""
+
+    def __init__(self, *, denied: frozenset[Kind]) -> None:
+        super().__init__(is_open=False)
+        self._denied = denied
+        self.asked: set[tuple[Operation, Kind]] = set()
+
+    def allows(
+        self, principal: str, host: str, operation: Operation, kind: Kind, name: str, *, is_told: bool = True
+    ) -> bool:
+        """See Access."""
+        assert (principal, host) == (ANONYMOUS, "127.0.0.1")
+        self.asked.add((operation, kind))
+        return kind not in self._denied
+
+    def allows_somewhere(self, principal: str, host: str, operation: Operation, kind: Kind) -> bool:
+        """See Access."""
+        return self.allows(principal, host, operation, kind, "x")
+
+    def operations(self, principal: str, host: str, kind: Kind, name: str) -> int:
+        """Asks for nothing here: a client may ask for its operations whatever its rights are."""
+        return 0
+
+
+def test_each_api_is_in_the_table() -> None:
+    """Also those that need no right."""
+    assert {API_KEYS[name] for name in RIGHTS} == HANDLERS.keys()
+
+
+def test_the_document_has_the_table() -> None:
+    """docs/acls.md shows it whole."""
+    assert table() in (Path(__file__).parents[3] / "docs" / "acls.md").read_text()
+
+
+async def test_each_api_asks_for_the_rights_of_its_table() -> None:
+    """No more, and no less, whatever it is allowed."""
+    asked: dict[str, set[tuple[Operation, Kind]]] = {}
+    for denied in (frozenset[Kind](), frozenset({Kind.CLUSTER}), frozenset(Kind)):
+        async with serving("auto.create.topics.enable=true") as server:
+            peer = await server.peer()
+            for case in CASES:
+                access = server.server._api._services.access = Recording(denied=denied)
+                await peer.ask(case.make(NO_ID), case.version)
+                asked.setdefault(case.name.partition(" ")[0], set()).update(access.asked)
+    expected = {name: {(right.operation, right.kind) for right in rights} for name, rights in RIGHTS.items() if rights}
+    assert asked == expected
