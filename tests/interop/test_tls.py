@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer
@@ -162,7 +163,7 @@ def test_librdkafka_says_the_same_as_of_kafka(secured: Secured, certificates: Ce
     """The code of its error, and whether it blames the server's certificate or got an alert about its own."""
     listener, ca, own, expected = WRONG[case]
     said: list[str] = []
-    settings: dict[str, object] = {
+    settings: dict[str, Any] = {
         "bootstrap.servers": secured.of(listener),
         "security.protocol": "SSL",
         "ssl.ca.location": str(getattr(certificates, ca)),

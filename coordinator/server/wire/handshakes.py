@@ -2,8 +2,9 @@
 
 A handshake costs 20 times as much as a heartbeat, and 45 KB from a client's first message on. So:
 
-- `Pace` decides how many steps a turn of the loop takes; heartbeats don't wait for them. A handshake that has begun
-  goes before one that hasn't, so that 1,000 clients who come at once don't all wait for the last of them.
+- A turn of the loop takes few steps: those that `Pace` has time for at once, the others in further turns of TURN_MIN_MS
+  to TURN_MAX_MS each. A handshake that has begun goes before one that hasn't, so that 1,000 clients who come at once
+  don't all wait for the last of them.
 - A connection that has sent nothing yet costs no more than a plain one. Of those that have, STARTED_MAX may wait for
   their client. One more ends the oldest of them: whoever opens handshakes and goes away never keeps others out.
 - WITHIN_MS after the accept an unfinished handshake ends, however busy its client seems.
@@ -16,6 +17,7 @@ House rule: knows neither bytes nor `ssl`.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from coordinator.server.clock import Alarm
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
     from coordinator.server.runtime.pace import Pace
     from coordinator.server.telemetry.lines import Lines
 
+TURN_MIN_MS, TURN_MAX_MS = 2, 10
+"""What queued steps take of a turn: as long as all else took since the last one, within these limits. `Pace.later` has
+no upper limit, and 1,000 clients who connect at once would make heartbeats wait 0.3 s.
+"""
 WITHIN_MS = 30_000
 """How long a handshake may take in all. librdkafka gives a connection as long (socket.connection.setup.timeout.ms); a
 server that 30,000 clients come to at once needs about as long for all of them.
@@ -51,9 +57,10 @@ class Handshake(Protocol):
 class Handshakes:
     """All handshakes of the server. completed, failed: since the start."""
 
-    def __init__(self, clock: Clock, lines: Lines, pace: Pace) -> None:
+    def __init__(self, clock: Clock, lines: Lines, pace: Pace, soon: Callable[[Callable[[], None]], object]) -> None:
         self._clock = clock
         self._pace = pace
+        self._soon = soon
         self._alarm: Alarm[str] = Alarm(clock, self._ring)
         self._failures = Sparing(lines, clock)
         self._deadlines: dict[Handshake, int] = {}
@@ -61,6 +68,8 @@ class Handshakes:
         self._going: deque[Handshake] = deque()
         self._fresh: deque[Handshake] = deque()
         self._queued: set[Handshake] = set()
+        self._has_turn = False
+        self._ended_ms = 0
         self.completed = 0
         self.failed = 0
 
@@ -74,29 +83,39 @@ class Handshakes:
             self._alarm.arm("late", at_ms)
         self._deadlines[handshake] = at_ms
 
-    def proceed(self, handshake: Handshake, *, at_once: bool = False) -> bool:
-        """A client sent something: take a step now, or in one of the next turns; returns whether it is done.
-
-        at_once: don't wait for a turn with time.
-        """
-        assert handshake not in self._queued
+    def proceed(self, handshake: Handshake, *, at_once: bool = False) -> None:
+        """A client sent something: take a step now, or in one of the next turns. at_once: don't wait for one."""
         if at_once or (not self._queued and self._pace.has_time()):
+            self._queued.discard(handshake)
             self._step(handshake)
-            return True
+            return
+        if handshake in self._queued:
+            return
         self._queued.add(handshake)
         (self._going if handshake in self._started else self._fresh).append(handshake)
-        self._pace.has_time()  # `later` asks for it
-        self._pace.later(self._next)
-        return False
+        if not self._has_turn:
+            self._has_turn = True
+            self._ended_ms = self._clock.ms()
+            self._soon(self._turn)
 
-    def _next(self) -> None:
-        """Take the step of the next in line. Called as often as one was queued; some have gone meanwhile."""
-        while self._going or self._fresh:
+    def _turn(self) -> None:
+        """Take queued steps for a while. Some of the handshakes may have gone meanwhile."""
+        now_ms = self._clock.ms()
+        until_ms = now_ms + min(max(now_ms - self._ended_ms, TURN_MIN_MS), TURN_MAX_MS)
+        while self._queued:
             handshake = (self._going or self._fresh).popleft()
             if handshake in self._queued:
                 self._queued.remove(handshake)
                 self._step(handshake)
-                return
+                if self._clock.ms() >= until_ms:
+                    break
+        self._ended_ms = self._clock.ms()
+        self._has_turn = bool(self._queued)
+        if self._has_turn:
+            self._soon(self._turn)
+        else:
+            self._going.clear()
+            self._fresh.clear()
 
     def _step(self, handshake: Handshake) -> None:
         if handshake not in self._started:

@@ -78,7 +78,7 @@ class Connections:
         self._alarm: Alarm[str] = Alarm(clock, self._sweep)
         self._throttled: Alarm[Connection] = Alarm(clock, Connection.end_throttle)
         self._on_empty: Callable[[], None] | None = None
-        self.handshakes = Handshakes(clock, lines, pace)
+        self.handshakes = Handshakes(clock, lines, pace, soon)
         if self._idle_max_ms >= 0:
             self._arm()
 

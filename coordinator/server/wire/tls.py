@@ -6,7 +6,7 @@ would do the same, but it reports a connection only after its handshake, and dro
 Here a connection counts from its accept on (max.connections), and its client learns what is wrong with its certificate,
 as from Kafka.
 
-`handshakes` decides when a step of a handshake is taken. While one waits for its turn, nothing more is read.
+`handshakes` decides when a step of a handshake is taken.
 
 House rule: nothing here knows what a request means, and nothing of TLS is above this module, but for the principal.
 """
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 HANDSHAKE_RECORD = 0x16
 """The first byte of each TLS connection."""
 FLIGHT_BYTES_MAX = 64 * 1024
-"""What a client may send before its turn comes. A ClientHello has 0.5 to 2 KB."""
+"""What a client may send before its turn comes. A ClientHello has 0.5 to 2 KB. Later in a handshake, the turn comes at
+once with so many bytes: they are not kept.
+"""
 RECORD_BYTES = 16 * 1024
 """The plain bytes of the largest record: one read takes a whole record."""
 OWN_BYTES_MAX = 64 * 1024
@@ -77,7 +79,6 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._tls: ssl.SSLObject | None = None
         self._is_open = False
         self._is_closing = False
-        self._waits_for_turn = False
         self._has_begun = False
         self._own_bytes = 0
 
@@ -111,9 +112,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         too_much = self._incoming.pending > FLIGHT_BYTES_MAX
         if too_much and self._tls is None:
             self._fail(f"the client sent more than {FLIGHT_BYTES_MAX} bytes as its first message")
-        elif not self._handshakes.proceed(self, at_once=too_much):
-            self._waits_for_turn = True
-            self._raw.pause_reading()
+        else:
+            self._handshakes.proceed(self, at_once=too_much)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone. One that never sent a byte is no failure: a load balancer looks whether we live."""
@@ -137,9 +137,6 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         """As Handshake.step."""
         if self._tls is None:
             self._tls = self._terms.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
-        if self._waits_for_turn:
-            self._waits_for_turn = False
-            self._raw.resume_reading()
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:

@@ -112,8 +112,8 @@ def _tls_of(config: Config, clock: LoopClock, lines: Lines) -> tuple[Certificate
     except ConfigError as error:
         raise StartFailed(str(error)) from error
     certificates.start(clock, lines)
-    pace = Pace(clock, asyncio.get_running_loop().call_soon)
-    return certificates, certificates.securing(CONTROL, Handshakes(clock, lines, pace))
+    soon = asyncio.get_running_loop().call_soon
+    return certificates, certificates.securing(CONTROL, Handshakes(clock, lines, Pace(clock, soon), soon))
 
 
 def _bound(config: Config) -> socket.socket:

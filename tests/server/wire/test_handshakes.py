@@ -5,20 +5,20 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 
-from coordinator.server.runtime.pace import TURN_MAX_MS, Pace
+from coordinator.server.runtime.pace import Pace
 from coordinator.server.telemetry.lines import Lines
-from coordinator.server.wire.handshakes import WITHIN_MS, Handshakes
+from coordinator.server.wire.handshakes import TURN_MAX_MS, TURN_MIN_MS, WITHIN_MS, Handshakes
 from tests.server.harness import ManualClock
 
 
 class Stage:
-    """A loop whose turns the test takes, and handshakes of which each step takes a whole turn."""
+    """A loop whose turns the test takes, and handshakes of which each step takes TURN_MIN_MS."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.turns: list[Callable[[], None]] = []
         lines = Lines(io.StringIO(), "text", 1, self.clock)
-        self.handshakes = Handshakes(self.clock, lines, Pace(self.clock, self.turns.append))
+        self.handshakes = Handshakes(self.clock, lines, Pace(self.clock, self.turns.append), self.turns.append)
         self.said: list[str] = []
 
     def turn(self) -> None:
@@ -39,7 +39,7 @@ class Step:
     def step(self) -> None:
         """As Handshake.step."""
         self._stage.said.append(self.peer)
-        self._stage.clock.advance(TURN_MAX_MS)
+        self._stage.clock.advance(TURN_MIN_MS)
 
     def give_up(self) -> None:
         """As Handshake.give_up."""
@@ -50,14 +50,31 @@ def test_those_that_have_begun_go_first() -> None:
     """Among those that wait for a turn, new ones stand behind; one that has gone meanwhile is passed over."""
     stage = Stage()
     first, second, third, gone = (Step(stage, name) for name in ("first", "second", "third", "gone"))
-    proceed = stage.handshakes.proceed
-    assert proceed(first)
-    assert not any([proceed(second), proceed(gone), proceed(third), proceed(first)])
+    for handshake in (first, second, gone, third, first, first):
+        stage.handshakes.proceed(handshake)
     stage.handshakes.leave(gone)
     assert stage.said == ["first"]
     for _ in range(4):
         stage.turn()
     assert stage.said == ["first", "first", "second", "third"]
+    stage.turn()
+    stage.handshakes.proceed(second)
+    assert stage.said[4:] == ["second"]
+
+
+def test_a_turn_has_few_steps_however_late_it_is() -> None:
+    """As much as other work took, and never more than TURN_MAX_MS."""
+    stage = Stage()
+    everyone = [Step(stage, str(number)) for number in range(30)]
+    for handshake in everyone:
+        stage.handshakes.proceed(handshake)
+    taken = []
+    for other_work_ms in (0, 3 * TURN_MIN_MS, 10 * TURN_MAX_MS):
+        before = len(stage.said)
+        stage.clock.advance(other_work_ms)
+        stage.turn()
+        taken.append(len(stage.said) - before)
+    assert taken == [1, 3, TURN_MAX_MS // TURN_MIN_MS]
 
 
 def test_each_has_its_own_time() -> None:
