@@ -17,7 +17,6 @@ import asyncio
 import errno
 import socket
 import sys
-from base64 import b64encode
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -36,22 +35,12 @@ from coordinator.server.nodes.broker_settings import Changes, changed_config, ch
 from coordinator.server.nodes.discovery import Discovery, NodeAddresses, node_addresses
 from coordinator.server.nodes.events_topic import into_topic
 from coordinator.server.nodes.topic_data import TopicData
-from coordinator.server.nodes.topics import (
-    ACLS,
-    BROKERS,
-    CREDENTIALS,
-    ENTRIES,
-    QUOTAS,
-    Altered,
-    Change,
-    Topics,
-    changed,
-)
+from coordinator.server.nodes.topics import ACLS, BROKERS, ENTRIES, QUOTAS, Topics, changed
 from coordinator.server.runtime.pace import Pace
 from coordinator.server.runtime.runtime import Runtime
 from coordinator.server.telemetry.authorizer_lines import AuthorizerLines, access_of
 from coordinator.server.telemetry.event_queue import Events
-from coordinator.server.telemetry.lines import Lines, Sparing
+from coordinator.server.telemetry.lines import Lines
 from coordinator.server.telemetry.log_reports import report
 from coordinator.server.telemetry.measures import Measures
 from coordinator.server.telemetry.note_lines import Noted, NoteLines
@@ -65,15 +54,13 @@ if TYPE_CHECKING:
     from coordinator.config import Config
     from coordinator.log.store import OpenStore, Store
     from coordinator.log.topics.list import Topic
-    from coordinator.security.sasl.offer import Offer
-    from coordinator.security.sasl.scram import Credential
     from coordinator.server.clock import Clock
     from coordinator.server.faults.faults import Faults
     from coordinator.server.http.in_process import InProcess
     from coordinator.server.http.site import Site
-    from coordinator.server.nodes.topics import ChangeDone
+    from coordinator.server.nodes.topics import Change, ChangeDone
+    from coordinator.server.sasl import Sasl
     from coordinator.server.telemetry.statsd import Statsd
-    from coordinator.server.wire.authentication import Door
     from coordinator.server.wire.certificates import Certificates
 
 STOP_WITHIN_S = 10.0
@@ -101,11 +88,6 @@ CONNECTIONS_MIN = 16
 FILES_KEPT = 64
 """Files for everything else: listeners, the loop, log lines, modules that are imported late."""
 
-
-NONCE_BYTES = 18
-"""Chance in a nonce of SCRAM, for which no client can have kept an answer."""
-
-FindCredential = Callable[[str, str], "tuple[Credential, bool]"]
 
 Bound = list[tuple[Listener, socket.socket]]
 """Bound sockets, each with its listener."""
@@ -179,6 +161,7 @@ class Server:
         self._site: Site | None = None
         self._statsd: Statsd | None = None
         self.certificates: Certificates | None = None
+        self._sasl: Sasl | None = None
         self._topics: Topics
         self._changes = Changes({}, {})
         self.runtime: Runtime
@@ -246,7 +229,8 @@ class Server:
                 measures,
                 self._connections_max(),
             )
-            self.connections.door = self._door(clients_clock)
+            if has_sasl(config):
+                await self._start_sasl(clients_clock)
             for entry in ENTRIES.values():
                 self._topics.on_entry(self._topics.entry(entry))
             if self._faults is not None:
@@ -266,24 +250,14 @@ class Server:
                 raise StartFailed(reason(error)) from error
             raise
 
-    def _door(self, clock: Clock) -> Door | None:
-        """Where clients authenticate; None without a listener that asks for it. Raises ConfigError."""
-        if not any(
-            self._config.security_protocol(each.name) in SASL_PROTOCOLS for each in served_listeners(self._config)
-        ):
-            return None
-        # A server without SASL doesn't import these.
-        from coordinator.security.credentials import DECOY_KEY, DECOY_KEY_BYTES, Users  # noqa: PLC0415
-        from coordinator.server.wire.authentication import Door  # noqa: PLC0415
+    async def _start_sasl(self, clock: Clock) -> None:
+        """Have clients of listeners with SASL authenticate. Raises ConfigError."""
+        from coordinator.server.sasl import Sasl  # noqa: PLC0415 - a server without it needs none
 
-        secret = urandom(DECOY_KEY_BYTES)
-        if DECOY_KEY not in self._topics.entry(CREDENTIALS).configs:
-            kept = Altered(CREDENTIALS.topic_id, configs={DECOY_KEY: b64encode(secret).decode()})
-            self._topics.change(Change(altered=[kept]), lambda _: None)
-        users = Users(lambda: self._topics.entry(CREDENTIALS).configs, secret)
-        offers = offers_of(self._config, users.find)
-        delay_ms = self._config.connection_failed_authentication_delay_ms
-        return Door(offers, self._api, clock, Sparing(self._lines, clock), delay_ms)
+        hop = self._loop.call_soon_threadsafe
+        self._sasl = Sasl(self._config, self._topics, self._api, clock, self._lines, hop)
+        await self._sasl.start()
+        self.connections.door = self._sasl.door
 
     def _keep_notes(self, noted: Sequence[Noted]) -> None:
         if self._config.events_enable:
@@ -463,6 +437,8 @@ class Server:
             await self._statsd.stop()
         if self.certificates is not None:
             self.certificates.stop()
+        if self._sasl is not None:
+            self._sasl.stop()
         self.connections.stop()
         self._api.forget()
         if self._faults is not None:
@@ -536,7 +512,10 @@ def certificates_of(config: Config) -> Certificates | None:
 
 def bind_all(config: Config) -> Bound:
     """Take the addresses of all listeners. Raises StartFailed."""
-    offers_of(config, _nobody)  # what is wrong with them prevents the start, also before workers are there
+    if has_sasl(config):
+        from coordinator.server.sasl import check  # noqa: PLC0415 - a server without it needs none
+
+        check(config)  # here, since a server of several workers comes along too
     bound: Bound = []
     for listener in (*served_listeners(config), *config.http):
         try:
@@ -549,20 +528,9 @@ def bind_all(config: Config) -> Bound:
     return bound
 
 
-def offers_of(config: Config, find: FindCredential) -> dict[str, Offer]:
-    """The mechanisms of each listener with SASL, by its name. find: see Parts. Raises ConfigError."""
-    offers: dict[str, Offer] = {}
-    for listener in served_listeners(config):
-        if config.security_protocol(listener.name) in SASL_PROTOCOLS:
-            from coordinator.security.sasl.offer import Parts, offer  # noqa: PLC0415 - a server without SASL needs none
-
-            offers[listener.name] = offer(config, listener.name, Parts(find, lambda: urandom(NONCE_BYTES).hex()))
-    return offers
-
-
-def _nobody(mechanism: str, user: str) -> tuple[Credential, bool]:
-    """Find no credential: the settings are looked at before there is a store."""
-    raise AssertionError((mechanism, user))
+def has_sasl(config: Config) -> bool:
+    """Whether clients of a listener authenticate by SASL."""
+    return any(config.security_protocol(each.name) in SASL_PROTOCOLS for each in served_listeners(config))
 
 
 def addresses_of(bound: Bound) -> dict[str, tuple[str, int]]:

@@ -14,7 +14,9 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from hashlib import new
+from typing import Any
 
+import jwt
 import pytest
 
 from coordinator.security.sasl.scram import DIGESTS, salted
@@ -33,10 +35,12 @@ from tests.support.apache import ApacheKafka, run_tool
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Closed, Connection
 from tests.support.tenure import Tenure, wait_until
+from tests.support.tokens import claims, first_message, jwk, jwks, private_key
+from tests.support.tokens import token as signed
 
 pytestmark = pytest.mark.oracle
 
-LISTENERS = {"OPEN": "PLAINTEXT", "SASL": "SASL_PLAINTEXT", "TIMED": "SASL_PLAINTEXT", "SHORT": "SASL_PLAINTEXT"}
+LISTENERS = {"OPEN": "PLAINTEXT", **dict.fromkeys(("SASL", "TIMED", "SHORT", "BEARER"), "SASL_PLAINTEXT")}
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 PROPERTIES = "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512\n" + "".join(
@@ -50,6 +54,13 @@ PROPERTIES += """\
 listener.name.timed.connections.max.reauth.ms=3600000
 listener.name.short.plain.connections.max.reauth.ms=500
 connection.failed.authentication.delay.ms=20
+listener.name.bearer.sasl.enabled.mechanisms=OAUTHBEARER
+listener.name.bearer.oauthbearer.sasl.jaas.config=\
+    org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;
+listener.name.bearer.oauthbearer.sasl.server.callback.handler.class=\
+    org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler
+listener.name.bearer.sasl.oauthbearer.expected.audience=kafka,tenure
+listener.name.bearer.sasl.oauthbearer.expected.issuer=https://idp
 """
 
 CLOSED = "closed"
@@ -58,11 +69,14 @@ SAID = 10
 
 
 @pytest.fixture(scope="module")
-def servers(kafka_is_here: None) -> Iterator[tuple[ApacheKafka, Tenure]]:
+def servers(kafka_is_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ApacheKafka, Tenure]]:
     """Both servers."""
+    keys = tmp_path_factory.mktemp("keys") / "keys.json"
+    keys.write_bytes(jwks(jwk("rsa"), jwk("ec")))
+    text = f"{PROPERTIES}listener.name.bearer.sasl.oauthbearer.jwks.endpoint.url={keys.as_uri()}\n"
     with ExitStack() as stack:
-        kafka = stack.enter_context(ApacheKafka(listeners=LISTENERS, properties=PROPERTIES))
-        yield kafka, stack.enter_context(Tenure(listeners=LISTENERS, properties=PROPERTIES))
+        kafka = stack.enter_context(ApacheKafka(listeners=LISTENERS, properties=text))
+        yield kafka, stack.enter_context(Tenure(listeners=LISTENERS, properties=text))
 
 
 def port_of(server: ApacheKafka | Tenure, listener: str) -> int:
@@ -360,6 +374,58 @@ def test_an_unknown_user_gets_a_salt_on_tenure_alone(servers: tuple[ApacheKafka,
     assert text.encode().hex() in refused
 
 
+# OAUTHBEARER.
+
+GOOD: dict[str, Any] = {"iss": "https://idp", "aud": "kafka", "exp": 4_000_000_000}
+CONFIRMED = token(b"\x01")
+LIFETIME = slice(-18, -2)
+"""Digits of the session's lifetime in the last answer."""
+
+TOKENS: dict[str, bytes] = {
+    "good": first_message(signed(**GOOD)),
+    "an elliptic curve": first_message(signed("ec", "ES256", **GOOD)),
+    "without a kid": first_message(signed(kid=None, **GOOD)),
+    "for oneself": first_message(signed(**GOOD), "n,a=alice,"),
+    "for another": first_message(signed(**GOOD), "n,a=bob,"),
+    "several audiences": first_message(signed(**{**GOOD, "aud": ["x", "tenure"]})),
+    "another audience": first_message(signed(**{**GOOD, "aud": "x"})),
+    "no audience": first_message(signed(**{**GOOD, "aud": None})),
+    "another issuer": first_message(signed(**{**GOOD, "iss": "x"})),
+    "expired": first_message(signed(**{**GOOD, "exp": 1_000})),
+    "no end": first_message(signed(**{**GOOD, "exp": None})),
+    "no beginning": first_message(signed(**{**GOOD, "iat": None})),
+    "not yet": first_message(signed(nbf=3_999_999_999, **GOOD)),
+    "no user": first_message(signed(sub=None, **GOOD)),
+    "an empty user": first_message(signed(sub=" ", **GOOD)),
+    "a user with spaces": first_message(signed(sub=" alice ", **GOOD)),
+    "another key": first_message(signed("another-rsa", kid="rsa", **GOOD)),
+    "an unknown key": first_message(signed("another-rsa", **GOOD)),
+    "unsigned": first_message(jwt.encode(claims(**GOOD), "", "none")),
+    "symmetric": first_message(jwt.encode(claims(**GOOD), "x" * 32, "HS256", headers={"kid": "rsa"})),
+    "an extension of the header": first_message(
+        jwt.encode(claims(**GOOD), private_key("rsa"), "RS256", headers={"kid": "rsa", "crit": ["x"], "x": 1})
+    ),
+    "garbage": first_message("abc"),
+    "an extension": b"n,,\x01auth=Bearer %b\x01traceId=7\x01\x01" % signed(**GOOD).encode(),
+    "no message": b"hello",
+}
+
+
+@pytest.mark.parametrize("name", TOKENS)
+def test_token(servers: tuple[ApacheKafka, Tenure], name: str) -> None:
+    """Tokens count, or not, as on Kafka, with the same words in each step; lifetimes are about equal."""
+    heard = [
+        talk(port_of(server, "BEARER"), [handshake("OAUTHBEARER"), token(TOKENS[name]), CONFIRMED])
+        for server in servers
+    ]
+    lifetimes = [int(said[1][LIFETIME], 16) for said in heard if len(said[1]) > -LIFETIME.start]
+    assert all(abs(each - lifetimes[0]) < WITHIN_S * 1_000 for each in lifetimes)
+    for said in heard:
+        if len(said[1]) > -LIFETIME.start:
+            said[1] = said[1][: LIFETIME.start]
+    assert heard[1] == heard[0]
+
+
 # Kafka's own tool.
 
 
@@ -384,6 +450,8 @@ def test_kafkas_own_tool_sets_and_removes_credentials(servers: tuple[ApacheKafka
     ]
     for step in steps:
         kafka, tenure = (kafka_configs(server, *step, "--entity-name", "frank") for server in servers)
-        assert tenure == kafka
+        assert sorted(re.split(r"\W+", tenure)) == sorted(re.split(r"\W+", kafka)), (
+            "Kafka names mechanisms in any order"
+        )
     for server in servers:
         assert known_to(port_of(server, "SASL"), "SCRAM-SHA-256", "frank", "a secret")

@@ -1,7 +1,8 @@
 """What a listener offers: its SASL mechanisms, with the users of each and the longest time of a session.
 
-`sasl.enabled.mechanisms` names them. The users of PLAIN are in `sasl.jaas.config`, those of SCRAM in `Users`. GSSAPI,
-which isn't served, is passed over as long as another one is left.
+`sasl.enabled.mechanisms` names them. The users of PLAIN are in `sasl.jaas.config`, those of SCRAM in `Users`, those of
+OAUTHBEARER have tokens that an identity provider has signed. GSSAPI, which isn't served, is passed over as long as
+another one is left.
 
 House rule: a fault in the settings is a ConfigError that names the setting and no value: it may hold a password.
 """
@@ -21,8 +22,11 @@ from coordinator.security.sasl.scram import DIGESTS, Credential, Scram
 if TYPE_CHECKING:
     from coordinator.config import Config, ListenerConfig
     from coordinator.security.sasl import Mechanism
+    from coordinator.security.sasl.oauthbearer import Keys
 
-ORDER = {PLAIN: 0, "SCRAM-SHA-512": 0, "GSSAPI": 3, "SCRAM-SHA-256": 6}
+OAUTHBEARER = "OAUTHBEARER"
+
+ORDER = {PLAIN: 0, "SCRAM-SHA-512": 0, "GSSAPI": 3, "SCRAM-SHA-256": 6, OAUTHBEARER: 8}
 """Kafka's mechanisms, each with its place in a handshake's list: there they have the order of a HashSet of Java. Two of
 one place keep the order of the setting.
 """
@@ -46,17 +50,23 @@ class Parts(NamedTuple):
     """What a server adds to its settings.
 
     find: the credential of a SCRAM user by mechanism and name, and whether there is such a user; else a decoy. nonce:
-    makes a nonce of SCRAM.
+    makes a nonce of SCRAM. keys: those of a provider, by the URL of its JWKS and how often to read it (ms). wall_ms:
+    Unix time.
     """
 
     find: Callable[[str, str], tuple[Credential, bool]]
     nonce: Callable[[], str]
+    keys: Callable[[str, int], Keys]
+    wall_ms: Callable[[], int]
 
 
 FRAME_MAX_BYTES = 8 * 1024
 """The largest frame of a client that hasn't authenticated, even if sasl.server.max.receive.size allows more: any
 stranger can have the server hold so much for each connection. Names and passwords have some hundred bytes.
 """
+
+FRAMES_MAX_BYTES = {OAUTHBEARER: 64 * 1024}
+"""The same for a mechanism that needs more: a token with a long list of roles has some ten kilobytes."""
 
 
 def offer(config: Config, listener: str, parts: Parts) -> Offer:
@@ -77,7 +87,10 @@ def offer(config: Config, listener: str, parts: Parts) -> Offer:
         tuple(names),
         {name: MAKERS[name](name, config.of_listener(listener, name), where, parts) for name in names},
         {name: config.of_listener(listener, name).connections_max_reauth_ms for name in names},
-        {name: min(settings.sasl_server_max_receive_size, FRAME_MAX_BYTES) for name in ("", *names)},
+        {
+            name: min(settings.sasl_server_max_receive_size, FRAMES_MAX_BYTES.get(name, FRAME_MAX_BYTES))
+            for name in ("", *names)
+        },
     )
 
 
@@ -94,6 +107,27 @@ def _scram(name: str, settings: ListenerConfig, where: str, parts: Parts) -> Mec
     return Scram(name, partial(parts.find, name), parts.nonce)
 
 
+def _bearer(name: str, settings: ListenerConfig, where: str, parts: Parts) -> Mechanism:
+    if settings.sasl_jaas_config:  # Kafka needs it
+        _users(name, settings.sasl_jaas_config, f"{where}{name.lower()}.sasl.jaas.config")
+    url = settings.sasl_oauthbearer_jwks_endpoint_url
+    setting = f"{where}sasl.oauthbearer.jwks.endpoint.url"
+    if not url:
+        raise ConfigError(f"{setting}: {name} takes signed tokens only, and this says where the keys are")
+    if not url.lower().startswith(("file:", "http://", "https://")):
+        raise ConfigError(f"{setting}: {url!r} is no URL of file, http or https")
+    # A server without it doesn't import what checks signatures.
+    from coordinator.security.sasl.oauthbearer import Bearer, Rules  # noqa: PLC0415
+
+    rules = Rules(
+        frozenset(settings.sasl_oauthbearer_expected_audience),
+        settings.sasl_oauthbearer_expected_issuer,
+        settings.sasl_oauthbearer_clock_skew_seconds * 1_000,
+        settings.sasl_oauthbearer_sub_claim_name,
+    )
+    return Bearer(rules, parts.keys(url, settings.sasl_oauthbearer_jwks_endpoint_refresh_ms), parts.wall_ms)
+
+
 def _users(name: str, text: str, setting: str) -> Mapping[str, str]:
     try:
         return jaas.users(text, name)
@@ -104,5 +138,6 @@ def _users(name: str, text: str, setting: str) -> Mapping[str, str]:
 MAKERS: Mapping[str, Callable[[str, ListenerConfig, str, Parts], Mechanism]] = {
     PLAIN: _plain,
     **dict.fromkeys(DIGESTS, _scram),
+    OAUTHBEARER: _bearer,
 }
 """What makes each mechanism that is served."""

@@ -7,6 +7,7 @@ import pytest
 from coordinator.config import ConfigError, load
 from coordinator.security.sasl.offer import FRAME_MAX_BYTES, Parts, offer
 from coordinator.security.sasl.scram import Credential, decoy
+from coordinator.server.sasl import NoKeys
 
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret";'
 USERS = f"listener.name.sasl.plain.sasl.jaas.config={JAAS}"
@@ -22,7 +23,7 @@ def nobody(mechanism: str, user: str) -> tuple[Credential, bool]:
     return decoy(mechanism, user.encode(), 4_096), False
 
 
-PARTS = Parts(nobody, lambda: "nonce")
+PARTS = Parts(nobody, lambda: "nonce", lambda _, __: NoKeys(), lambda: 0)
 PROTOCOLS = "listener.security.protocol.map=SASL:SASL_PLAINTEXT"
 
 
@@ -87,6 +88,14 @@ def test_frames_have_a_limit_of_ours() -> None:
         (
             ("sasl.enabled.mechanisms=PLAIN", USERS.replace("plain.PlainLogin", "scram.ScramLogin")),
             "listener.name.sasl.plain.sasl.jaas.config: .*ScramLoginModule is not .*PlainLoginModule",
+        ),
+        (
+            ("sasl.enabled.mechanisms=OAUTHBEARER",),
+            "listener.name.sasl.sasl.oauthbearer.jwks.endpoint.url: OAUTHBEARER takes signed tokens only",
+        ),
+        (
+            ("sasl.enabled.mechanisms=OAUTHBEARER", "sasl.oauthbearer.jwks.endpoint.url=ftp://x"),
+            "listener.name.sasl.sasl.oauthbearer.jwks.endpoint.url: 'ftp://x' is no URL of",
         ),
         (
             ("sasl.enabled.mechanisms=SCRAM-SHA-512", USERS.replace("plain.sasl", "scram-sha-512.sasl")),

@@ -1,0 +1,109 @@
+"""SASL of a server, put together: what its listeners offer, the users of SCRAM, the keys of tokens, and the door.
+
+Only a server with a listener of SASL imports this.
+
+House rule: chance enters here. What is wrong with the settings is found before anything listens.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from os import urandom
+from typing import TYPE_CHECKING
+
+from coordinator.config import SASL_PROTOCOLS, ConfigError, served_listeners
+from coordinator.security.credentials import DECOY_KEY, DECOY_KEY_BYTES, Users
+from coordinator.security.sasl.offer import Offer, Parts, offer
+from coordinator.server.nodes.topics import CREDENTIALS, Altered, Change, Topics
+from coordinator.server.telemetry.lines import Lines, Sparing
+from coordinator.server.wire.authentication import Door
+
+if TYPE_CHECKING:
+    from coordinator.config import Config
+    from coordinator.security.sasl.keys import Key
+    from coordinator.security.sasl.oauthbearer import Keys
+    from coordinator.security.sasl.scram import Credential
+    from coordinator.server.clock import Clock
+    from coordinator.server.key_source import KeySource
+    from coordinator.server.wire.authentication import Dispatcher
+
+NONCE_BYTES = 18
+"""Chance in a nonce of SCRAM, so that no client has seen the same one before."""
+
+
+def nonce() -> str:
+    """A nonce of SCRAM."""
+    return urandom(NONCE_BYTES).hex()
+
+
+def offers(config: Config, parts: Parts) -> dict[str, Offer]:
+    """What each listener with SASL offers, by its name. Raises ConfigError."""
+    names = [each.name for each in served_listeners(config) if config.security_protocol(each.name) in SASL_PROTOCOLS]
+    return {name: offer(config, name, parts) for name in names}
+
+
+def check(config: Config) -> None:
+    """Raise ConfigError if a setting is wrong. Nothing is read yet, and nobody can log in."""
+    offers(config, Parts(_no_credential, nonce, lambda _, __: NoKeys(), lambda: 0))
+
+
+def _no_credential(mechanism: str, user: str) -> tuple[Credential, bool]:
+    raise AssertionError((mechanism, user))
+
+
+@dataclass
+class NoKeys:
+    """Keys of a provider that nobody has asked."""
+
+    keys: list[Key] = field(default_factory=list)
+
+    def missed(self) -> None:
+        """See Keys."""
+
+
+class Sasl:
+    """See the module. hop: calls back on the loop's thread."""
+
+    def __init__(
+        self,
+        config: Config,
+        topics: Topics,
+        api: Dispatcher,
+        clock: Clock,
+        lines: Lines,
+        hop: Callable[..., object],
+    ) -> None:
+        self._clock = clock
+        self._lines = Sparing(lines, clock)
+        self._hop = hop
+        self._sources: dict[str, KeySource] = {}
+        secret = urandom(DECOY_KEY_BYTES)
+        if DECOY_KEY not in topics.entry(CREDENTIALS).configs:
+            kept = Altered(CREDENTIALS.topic_id, configs={DECOY_KEY: b64encode(secret).decode()})
+            topics.change(Change(altered=[kept]), lambda _: None)
+        users = Users(lambda: topics.entry(CREDENTIALS).configs, secret)
+        found = offers(config, Parts(users.find, nonce, self._keys, clock.wall_ms))
+        delay_ms = config.connection_failed_authentication_delay_ms
+        self.door = Door(found, api, clock, Sparing(lines, clock), delay_ms)
+
+    def _keys(self, url: str, refresh_ms: int) -> Keys:
+        """The keys of a provider."""
+        from coordinator.server.key_source import KeySource  # noqa: PLC0415 - only OAUTHBEARER needs it
+
+        if url not in self._sources:
+            self._sources[url] = KeySource(url, refresh_ms, self._clock, self._lines, self._hop)
+        return self._sources[url]
+
+    async def start(self) -> None:
+        """Read the keys of tokens. Raises ConfigError if a file has none; a provider may be away for a while."""
+        for url, source in self._sources.items():
+            await source.start()
+            if not source.keys and url.startswith("file:"):
+                raise ConfigError(f"sasl.oauthbearer.jwks.endpoint.url: {url}: {source.problem}")
+
+    def stop(self) -> None:
+        """Read no more keys."""
+        for source in self._sources.values():
+            source.stop()

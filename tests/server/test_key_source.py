@@ -1,0 +1,143 @@
+"""Keys of a provider, from a file and over HTTP: read, read again, and limited."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from coordinator.server.key_source import BYTES_MAX, MISSED_PAUSE_MS, KeySource, fetched
+from coordinator.server.telemetry.lines import Lines, Sparing
+from tests.server.harness import ManualClock
+from tests.support.patience import WITHIN_S
+from tests.support.tokens import jwk, jwks
+
+REFRESH_MS = 60_000
+
+
+class Provider(ThreadingHTTPServer):
+    """An identity provider that counts who asks. content: of its answer."""
+
+    def __init__(self) -> None:
+        self.content = jwks(jwk("ec"))
+        self.asked = 0
+        super().__init__(("127.0.0.1", 0), Handler)
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers with the content."""
+
+    def do_GET(self) -> None:
+        """Any path."""
+        assert isinstance(self.server, Provider)
+        self.server.asked += 1
+        self.send_response(200 if self.server.content else 500)
+        self.end_headers()
+        self.wfile.write(self.server.content)
+
+    def log_message(self, *_: object) -> None:
+        """Write no lines."""
+
+
+@contextmanager
+def provider() -> Iterator[Provider]:
+    """A provider that listens."""
+    with Provider() as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+class Served:
+    """A source, its clock and its lines."""
+
+    def __init__(self, url: str) -> None:
+        self.clock = ManualClock()
+        self.log = io.StringIO()
+        lines = Sparing(Lines(self.log, "text", 1, self.clock), self.clock)
+        self._taken = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def hop(take: object, found: object) -> None:
+            def taken() -> None:
+                assert callable(take)
+                take(found)
+                self._taken.set()
+
+            loop.call_soon_threadsafe(taken)
+
+        self.source = KeySource(url, REFRESH_MS, self.clock, lines, hop)
+
+    async def taken(self) -> None:
+        """Wait until the next reading has ended."""
+        await asyncio.wait_for(self._taken.wait(), WITHIN_S)
+        self._taken.clear()
+
+    def names(self) -> list[str]:
+        """The names of the keys."""
+        return [key.name for key in self.source.keys]
+
+
+async def test_keys_are_read_again() -> None:
+    """Over HTTP: at the start, then each time when the refresh is due. If they can't be read, the last ones stay."""
+    with provider() as server:
+        served = Served(f"http://127.0.0.1:{server.server_port}/keys")
+        await served.source.start()
+        await served.taken()
+        assert served.names() == ["ec"]
+        server.content = jwks(jwk("ed25519"))
+        served.clock.advance(REFRESH_MS)
+        await served.taken()
+        assert served.names() == ["ed25519"]
+        server.content = b""
+        served.clock.advance(REFRESH_MS)
+        await served.taken()
+        assert served.names() == ["ed25519"]
+        assert "can't be read: " in served.log.getvalue()
+        served.source.stop()
+        served.clock.advance(REFRESH_MS)
+        assert server.asked == 3
+
+
+async def test_a_missed_key_is_looked_for_with_a_pause() -> None:
+    """A token with an unknown key has the keys read again; a stranger can't have them read all the time."""
+    with provider() as server:
+        served = Served(f"http://127.0.0.1:{server.server_port}/keys")
+        await served.source.start()
+        await served.taken()
+        for _ in range(5):
+            served.source.missed()
+        served.clock.advance(MISSED_PAUSE_MS)
+        for _ in range(5):
+            served.source.missed()
+        await served.taken()
+        assert server.asked == 2
+        served.source.stop()
+
+
+@pytest.mark.parametrize("content", [None, b"x", bytes(BYTES_MAX + 1)], ids=["missing", "broken", "large"])
+async def test_a_file_without_keys(tmp_path: Path, content: bytes | None) -> None:
+    """The start ends all the same, with no keys and a line."""
+    path = tmp_path / "keys.json"
+    if content is not None:
+        path.write_bytes(content)
+    served = Served(path.as_uri())
+    await served.source.start()
+    assert served.names() == []
+    assert served.source.problem
+    served.source.stop()
+
+
+def test_a_file_has_keys(tmp_path: Path) -> None:
+    """By its URL, whatever its name."""
+    path = tmp_path / "my keys.json"
+    path.write_bytes(jwks(jwk("ec")))
+    assert fetched(path.as_uri()) == path.read_bytes()
