@@ -832,6 +832,13 @@ class Config:
             "tenure.statsd.interval.ms", "How often the server sends metrics to StatsD.", low=100, high=INT32_MAX
         ),
     )
+    statsd_principals: bool = field(
+        default=False,
+        metadata=_spec(
+            "tenure.statsd.principals",
+            "Whether metrics of users go to StatsD with the users' names, which UDP sends readable; else as one sum.",
+        ),
+    )
     statsd_tags: bool = field(
         default=True,
         metadata=_spec(

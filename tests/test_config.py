@@ -99,6 +99,7 @@ def test_every_setting_can_be_given_in_every_way(name: str) -> None:
         "tenure.control.nodes": "3",
         "tenure.statsd": "sink:8125",
         "tenure.statsd.interval.ms": "1000",
+        "tenure.statsd.principals": "true",
         "tenure.statsd.tags": "false",
         "tenure.events.enable": "false",
         "tenure.journal.bytes": "65536",

@@ -406,7 +406,7 @@ class Server:
         from coordinator.server.telemetry.statsd import Sink, Statsd  # noqa: PLC0415
 
         config = self._config
-        sink = Sink(host, port, config.statsd_tags, config.statsd_interval_ms, config.node_id)
+        sink = Sink(host, port, config.statsd_tags, config.statsd_principals, config.statsd_interval_ms, config.node_id)
         self._statsd = Statsd(sink, Metrics(self, measures), self._lines)
         self._statsd.start()
 

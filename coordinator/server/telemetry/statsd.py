@@ -42,16 +42,21 @@ NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 NOT_IN_TAGS = re.compile(r"[\s,|#:@]")
 """Separators are replaced, so that a crafted group id can't inject a metric."""
 
+PRINCIPAL = "principal"
+"""The label with a user's name. StatsD is plain UDP, so names go there only if a setting says so; else users are summed.
+"""
+
 Series = tuple[str, tuple[tuple[str, str], ...]]
 """A sample's name, and its labels."""
 
 
 class Sink(NamedTuple):
-    """Where the metrics of a node go. has_tags: whether the sink knows DogStatsD's tags."""
+    """Where the metrics of a node go. has_tags: whether the sink knows DogStatsD's tags. has_principals: see PRINCIPAL."""
 
     host: str
     port: int
     has_tags: bool
+    has_principals: bool
     interval_ms: int
     node_id: int
 
@@ -59,9 +64,10 @@ class Sink(NamedTuple):
 class Datagrams:
     """Makes datagrams of the metrics of a node."""
 
-    def __init__(self, node_id: int, *, has_tags: bool) -> None:
+    def __init__(self, node_id: int, *, has_tags: bool, has_principals: bool = False) -> None:
         self._node_id = node_id
         self._has_tags = has_tags
+        self._has_principals = has_principals
         self._sent: dict[Series, float] = {}
 
     def of(self, made: list[Metric]) -> list[bytes]:
@@ -79,11 +85,9 @@ class Datagrams:
         # Series that are missing this time, as of deleted groups, start from 0 if they come back.
         sent, self._sent = self._sent, {}
         for family in made:
-            for sample in family.samples:
-                labels = tuple(sample.labels.items())
-                value = sample.value
+            for (name, labels), value in self._values(family).items():
                 if family.type != "gauge":
-                    series = sample.name, labels
+                    series = name, labels
                     self._sent[series] = value
                     before = sent.get(series, 0.0)
                     if value >= before:
@@ -92,7 +96,16 @@ class Datagrams:
                         continue
                 if not isnan(value):
                     number = str(int(value)) if float(value).is_integer() else f"{value:.6f}"
-                    yield self._line(sample.name, labels, f"{number}|{'g' if family.type == 'gauge' else 'c'}")
+                    yield self._line(name, labels, f"{number}|{'g' if family.type == 'gauge' else 'c'}")
+
+    def _values(self, family: Metric) -> dict[Series, float]:
+        """The values of a metric by series, those of all principals together unless they may be named."""
+        values: dict[Series, float] = {}
+        for sample in family.samples:
+            shown = (item for item in sample.labels.items() if self._has_principals or item[0] != PRINCIPAL)
+            series = sample.name, tuple(shown)
+            values[series] = values.get(series, 0) + sample.value
+        return values
 
     def _line(self, name: str, labels: tuple[tuple[str, str], ...], value: str) -> bytes:
         if self._has_tags:
@@ -111,7 +124,7 @@ class Statsd:
         self._sink = sink
         self._metrics = metrics
         self._lines = lines
-        self._datagrams = Datagrams(sink.node_id, has_tags=sink.has_tags)
+        self._datagrams = Datagrams(sink.node_id, has_tags=sink.has_tags, has_principals=sink.has_principals)
         self._trouble = ""
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None

@@ -40,6 +40,25 @@ def test_a_counter_is_sent_by_what_it_grew() -> None:
     assert made.of([answers(7)]) == []
 
 
+def test_no_user_is_named_unless_asked() -> None:
+    """The values of all principals are one sum; a setting lets their names out."""
+
+    def throttled(alice: float) -> Metric:
+        family = CounterMetricFamily("throttled", "", labels=["quota", "principal"])
+        family.add_metric(["request", "User:alice"], alice)
+        family.add_metric(["request", "User:bob"], 2)
+        return family
+
+    made = Datagrams(1, has_tags=True)
+    assert lines(made.of([throttled(1)])) == ["throttled_total:3|c|#node:1,quota:request"]
+    assert lines(made.of([throttled(5)])) == ["throttled_total:4|c|#node:1,quota:request"]
+    named = Datagrams(1, has_tags=True, has_principals=True)
+    assert lines(named.of([throttled(1)])) == [
+        "throttled_total:1|c|#node:1,quota:request,principal:User_alice",
+        "throttled_total:2|c|#node:1,quota:request,principal:User_bob",
+    ]
+
+
 def test_a_counter_that_begins_anew_is_sent_from_0() -> None:
     """The counter of a group that was deleted and came back starts from 0, with or without a send in between."""
     made = Datagrams(1, has_tags=True)
