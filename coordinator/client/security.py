@@ -38,17 +38,17 @@ class Security:
     """How to connect to the servers of a cluster. Raises PropertiesError.
 
     mechanism: of SASL; "" if the client doesn't log in. client_id, timeout_s: None if the file has none.
-    of_kafka: the same for a client of Kafka's own, whatever its working folder is.
+    of_kafka: the same for a client of Kafka's own, whatever its working folder is. context: TLS in place of the file's.
     """
 
-    def __init__(self, properties: Properties) -> None:
+    def __init__(self, properties: Properties, context: ssl.SSLContext | None = None) -> None:
         self.mechanism = properties.mechanism
         self.client_id = properties.client_id
         self.timeout_s = properties.timeout_s
         self.of_kafka = properties.texts | {
             key: str(Path(properties.texts[key]).absolute()) for key in LOCATIONS if properties.texts.get(key)
         }
-        self._context = _tls_context(properties) if properties.protocol.endswith("SSL") else None
+        self._context = _tls_context(properties) if properties.protocol.endswith("SSL") else context
         self._begin = _login(properties) if properties.mechanism else None
 
     def wrap(self, connected: socket, host: str) -> socket:

@@ -23,11 +23,11 @@ READY_WITHIN_S = 30.0
 
 
 @contextmanager
-def server(environment: Mapping[str, str], volume: str | None = None) -> Iterator[str]:
-    """Yield the id of a ready container of the server image, with its data in that volume."""
+def server(environment: Mapping[str, str], volume: str | None = None, *options: str) -> Iterator[str]:
+    """Yield the id of a ready container of the server image, with its data in that volume. options: of docker run."""
     settings = [part for name, value in environment.items() for part in ("--env", f"{name}={value}")]
     mounts = [] if volume is None else ["--volume", f"{volume}:/data"]
-    container = docker("run", "--detach", *settings, *mounts, SERVER).stdout.strip()
+    container = docker("run", "--detach", *options, *settings, *mounts, SERVER).stdout.strip()
     try:
         wait_until(lambda: READY_LINE.search(docker("logs", container).stdout), "ready line", READY_WITHIN_S)
         yield container
@@ -99,6 +99,35 @@ def test_an_environment_for_tests_opens_the_control(images: Project) -> None:
     done = docker("run", "--rm", "--env", "TENURE_CONTROL=:8081", SERVER, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert "set tenure.control.token" in done.stderr
+
+
+HARD = ("--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges")
+
+
+def test_the_root_may_be_read_only(images: Project) -> None:
+    """The server needs no file but those in /data, which it keeps to itself, and no capability."""
+    with server({"TENURE_TOPICS": "orders:1"}, None, *HARD) as container:
+        docker("exec", container, "tenure", "groups", "list")
+        docker("exec", container, "python", "/tenure/health.py")
+        found = docker("exec", container, "find", "/data", "-perm", "/077").stdout
+        assert found == ""
+        assert "data_folder_open" not in docker("logs", container).stderr
+
+
+def test_http_in_a_container_needs_a_token(images: Project) -> None:
+    """A container's address is not of the loopback: one line says what is missing."""
+    done = docker("run", "--rm", "--env", "TENURE_HTTP=:8080", SERVER, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "set tenure.http.token" in done.stderr
+    with server({"TENURE_HTTP": ":8080", "TENURE_HTTP_TOKEN": "not-a-secret"}) as container:
+        ask = (
+            "import sys, urllib.request as r; "
+            "print(r.urlopen(r.Request('http://localhost:8080/groups', headers=dict([sys.argv[1:]]))).read().decode())"
+        )
+        authorized = docker("exec", container, "python", "-c", ask, "Authorization", "Bearer not-a-secret")
+        assert authorized.stdout == "[]\n"
+        refused = docker("exec", container, "python", "-c", ask, "Authorization", "Bearer another", check=False)
+        assert "HTTP Error 401" in refused.stderr
 
 
 def test_the_health_check_says_when_nobody_answers(images: Project) -> None:

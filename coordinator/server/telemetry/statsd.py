@@ -43,15 +43,17 @@ NOT_IN_TAGS = re.compile(r"[\s,|#:@]")
 """Separators are replaced, so that a crafted group id can't inject a metric."""
 
 PRINCIPAL = "principal"
-"""The label with a user's name. StatsD is plain UDP, so names go there only if a setting says so; else users are summed.
-"""
+"""The label with a user's name. Anybody on the way reads UDP, so unless a setting says so all users are summed."""
 
 Series = tuple[str, tuple[tuple[str, str], ...]]
 """A sample's name, and its labels."""
 
 
 class Sink(NamedTuple):
-    """Where the metrics of a node go. has_tags: whether the sink knows DogStatsD's tags. has_principals: see PRINCIPAL."""
+    """Where the metrics of a node go.
+
+    has_tags: whether the sink knows DogStatsD's tags. has_principals: whether it may know the names of users.
+    """
 
     host: str
     port: int
@@ -85,7 +87,8 @@ class Datagrams:
         # Series that are missing this time, as of deleted groups, start from 0 if they come back.
         sent, self._sent = self._sent, {}
         for family in made:
-            for (name, labels), value in self._values(family).items():
+            for (name, labels), total in self._values(family).items():
+                value = total
                 if family.type != "gauge":
                     series = name, labels
                     self._sent[series] = value
