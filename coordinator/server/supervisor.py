@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
-from coordinator.config import ConfigError, configs_of_workers, tls_listeners
+from coordinator.config import HTTP, ConfigError, configs_of_workers, tls_listeners
 from coordinator.log.engine import EngineError
 from coordinator.log.store import check_folder, lock_folder, read_folder, recover_journals
 from coordinator.server.app import (
@@ -294,7 +294,8 @@ class Supervisor:
             self._lines.info("worker_back", text, node=worker.node_id, took_ms=took_ms)
         elif all(each.is_ready for each in self._workers):
             self._was_ready = True
-            addresses = [listening.getsockname()[:2] for each in self._workers for _, listening in each.bound]
+            bound = [place for each in self._workers for place in each.bound if place[0].name != HTTP]
+            addresses = [listening.getsockname()[:2] for _, listening in bound]
             self._on_ready(addresses, [each.node_id for each in self._workers])
 
     # Signals, and the end.

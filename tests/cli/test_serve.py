@@ -117,7 +117,7 @@ def test_settings_come_from_everywhere(tmp_path: Path) -> None:
 
 def test_workers_are_one_server(tmp_path: Path) -> None:
     """One line has the addresses of all workers; SIGTERM to the supervisor ends them all."""
-    with serving(tmp_path, "--workers", "3") as (process, line):
+    with serving(tmp_path, "--workers", "3", "--http", "127.0.0.1:0") as (process, line):
         match = READY_LINE.fullmatch(line.rstrip("\n"))
         assert match is not None
         assert (match["node"], match["data"]) == ("0,1,2", str(tmp_path / "data"))
