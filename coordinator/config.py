@@ -792,6 +792,14 @@ class Config:
             low=1,
         ),
     )
+    http_client_config: str = field(
+        default="",
+        metadata=_spec(
+            "tenure.http.client.config",
+            "A file with client properties, by which HTTP asks the other workers: for tenure.workers without a "
+            "PLAINTEXT listener.",
+        ),
+    )
     control: tuple[Listener, ...] = field(
         default=(),
         metadata=_spec(
@@ -1232,6 +1240,12 @@ def _check_http(config: Config) -> None:
                 f"tenure.http: {listener.address} is not of the loopback: set tenure.http.token "
                 "(or tenure.http.allow.anonymous=true, and everybody may read)"
             )
+    protocols = {config.security_protocol(listener.name) for listener in served_listeners(config)}
+    if config.http and config.workers > 1 and "PLAINTEXT" not in protocols and not config.http_client_config:
+        raise ConfigError(
+            "tenure.http.client.config: with tenure.workers and without a PLAINTEXT listener, HTTP needs this file to "
+            "ask other workers"
+        )
     for listener in config.control:
         if config.workers > 1:
             raise ConfigError("tenure.control: it controls one process, so it excludes tenure.workers")

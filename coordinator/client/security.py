@@ -37,11 +37,13 @@ EXTENSION = "extension_"
 class Security:
     """How to connect to the servers of a cluster. Raises PropertiesError.
 
-    mechanism: of SASL; "" if the client doesn't log in. client_id, timeout_s: None if the file has none.
-    of_kafka: the same for a client of Kafka's own, whatever its working folder is. context: TLS in place of the file's.
+    protocol: Kafka's name of TLS with or without SASL. mechanism: of SASL; "" if the client doesn't log in. client_id,
+    timeout_s: None if the file has none. of_kafka: all of it for a client of Kafka's own, whatever its working folder
+    is. context: TLS in place of the file's.
     """
 
     def __init__(self, properties: Properties, context: ssl.SSLContext | None = None) -> None:
+        self.protocol = properties.protocol
         self.mechanism = properties.mechanism
         self.client_id = properties.client_id
         self.timeout_s = properties.timeout_s

@@ -21,6 +21,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from os import urandom
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 from uuid import UUID
 
@@ -51,6 +52,7 @@ from coordinator.server.wire.throttle import Throttle
 from coordinator.timeline.schema import EVENTS_TOPIC
 
 if TYPE_CHECKING:
+    from coordinator.client.security import Security
     from coordinator.config import Config
     from coordinator.log.store import OpenStore, Store
     from coordinator.log.topics.list import Topic
@@ -396,9 +398,11 @@ class Server:
         """Opens clients of this server that need no socket, for other threads of this process."""
         from coordinator.server.http.in_process import InProcess  # noqa: PLC0415 - as above
 
-        first = served_listeners(self._config)[0].name
+        security = client_security(self._config)
+        listener = listener_for(self._config, "PLAINTEXT" if security is None else security.protocol)
         hop = self._loop.call_soon_threadsafe
-        return InProcess(self._api, self._discovered, self._config.node_id, first, hop, self._lines)
+        node_id, lines = self._config.node_id, self._lines
+        return InProcess(self._api, self._discovered, node_id, listener, hop, lines, security)
 
     def _send_metrics(self, host: str, port: int, measures: Measures) -> None:
         """Start to send metrics to StatsD."""
@@ -500,6 +504,25 @@ async def at_most(event: asyncio.Event, within_s: float) -> bool:
     return event.is_set()
 
 
+def client_security(config: Config) -> Security | None:
+    """How HTTP speaks to other nodes, if a file says so. Raises StartFailed."""
+    if not config.http_client_config:
+        return None
+    from coordinator.client.properties import PropertiesError, read_file  # noqa: PLC0415 - as certificates_of
+    from coordinator.client.security import Security  # noqa: PLC0415
+
+    try:
+        return Security(read_file(Path(config.http_client_config)))
+    except PropertiesError as error:
+        raise StartFailed(f"tenure.http.client.config: {error}") from error
+
+
+def listener_for(config: Config, protocol: str) -> str:
+    """The name of the first listener with that security protocol; of the first one if there is none."""
+    names = [listener.name for listener in served_listeners(config)]
+    return next((name for name in names if config.security_protocol(name) == protocol), names[0])
+
+
 def certificates_of(config: Config) -> Certificates | None:
     """The certificates of all listeners with TLS; None if there is no such listener. Raises ConfigError."""
     if not tls_listeners(config):
@@ -512,10 +535,12 @@ def certificates_of(config: Config) -> Certificates | None:
 
 def bind_all(config: Config) -> Bound:
     """Take the addresses of all listeners. Raises StartFailed."""
+    # Here, since a server of several workers comes along too.
     if has_sasl(config):
         from coordinator.server.sasl import check  # noqa: PLC0415 - a server without it needs none
 
-        check(config)  # here, since a server of several workers comes along too
+        check(config)
+    client_security(config)
     bound: Bound = []
     for listener in (*served_listeners(config), *config.http):
         try:

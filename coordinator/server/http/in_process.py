@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from coordinator.client.connection import Asking, Deadline
+    from coordinator.client.security import Security
     from coordinator.server.nodes.discovery import Discovery
     from coordinator.server.telemetry.lines import Lines
     from coordinator.server.wire.api import Api
@@ -43,7 +44,7 @@ class InProcess:
     """Asks the cluster that a server is part of: its own node in process, other nodes over sockets.
 
     node_id: the server's own. listener: the listener whose addresses lead to the other nodes. hop: calls a function on
-    the loop, from any thread.
+    the loop, from any thread. security: how other nodes are spoken to.
 
     address: the node's own, as clients on that listener get it.
     """
@@ -58,7 +59,9 @@ class InProcess:
         listener: str,
         hop: Callable[[Callable[[], None]], object],
         lines: Lines,
+        security: Security | None = None,
     ) -> None:
+        self._security = security
         self._api = api
         self._hop = hop
         self._lines = lines
@@ -72,7 +75,9 @@ class InProcess:
         return ClusterClient(str(self.address), client_id=CLIENT_ID, connect=self._connect)
 
     def _connect(self, address: Address, client_id: str, deadline: Deadline) -> Asking:
-        return OwnNode(self) if address == self.address else Connection(address, client_id, deadline)
+        if address == self.address:
+            return OwnNode(self)
+        return Connection(address, client_id, deadline, self._security)
 
     # For the thread that asks.
 

@@ -24,7 +24,7 @@ from starlette.middleware import Middleware
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from coordinator.client.errors import Refused, Unreachable
+from coordinator.client.errors import Refused, Unauthenticated, Unreachable
 from coordinator.client.groups import Group, describe_groups, group_json, list_groups, listed_json
 from coordinator.server.http.access import PROBES, RefusedTokens, TokenCheck
 from coordinator.server.http.body import answer_of, pieces_of
@@ -270,6 +270,8 @@ class Site:
         except Refused as refused:
             absent = refused.error_code == ErrorCode.GROUP_ID_NOT_FOUND
             return error(404 if absent else 502, "no such group" if absent else str(refused))
+        except Unauthenticated as refused:
+            return error(502, str(refused))
         except Unreachable as unreachable:
             return error(504, str(unreachable))
 

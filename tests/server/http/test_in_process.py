@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import urllib.error
+import urllib.request
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,12 +15,15 @@ from coordinator.client.client import Client, Node
 from coordinator.client.connection import Address
 from coordinator.client.errors import Unreachable
 from coordinator.client.groups import list_groups
+from coordinator.config import ConfigError, load
 from coordinator.group.client import Client as Caller
 from coordinator.security.access import OWN
+from coordinator.server.app import StartFailed, client_security
 from coordinator.server.http.in_process import CLIENT_ID, InProcess
 from protocol.messages import ListGroupsRequest, ListGroupsResponse
 from tests.server.harness import Serving, seat, serving
 from tests.support.patience import WITHIN_S
+from tests.support.tenure import Tenure
 
 
 class Own:
@@ -155,3 +161,45 @@ async def test_a_server_that_has_ended_says_so(own: Own) -> None:
 
     with pytest.raises(Unreachable, match="has stopped"):
         await own.ask(ask)
+
+
+def test_workers_ask_each_other_as_a_file_says(tmp_path: Path) -> None:
+    """Without a PLAINTEXT listener, the page of a worker logs in at the other one; a wrong password is the answer."""
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    properties = f"""listener.name.sasl.sasl.enabled.mechanisms=PLAIN
+listener.name.sasl.plain.sasl.jaas.config={module} user_alice="secret";
+"""
+    file = tmp_path / "client.properties"
+    settings: dict[str, str | int] = {
+        "tenure.workers": 2,
+        "tenure.http": "127.0.0.1:0",
+        "tenure.http.client.config": str(file),
+    }
+    answers = []
+    for password in ("secret", "wrong"):
+        login = f'sasl.jaas.config={module} username="alice" password="{password}";'
+        file.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n{login}\n")
+        with Tenure(settings, listeners={"SASL": "SASL_PLAINTEXT"}, properties=properties) as server:
+            for line in server.events("http_listening"):
+                answers.append(status_of(f"{line['url']}groups"))
+    assert answers == [200, 200, 502, 502]
+
+
+def status_of(url: str) -> int:
+    """The status of an answer."""
+    try:
+        with urllib.request.urlopen(url, timeout=WITHIN_S) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code
+
+
+def test_workers_without_a_way_to_each_other_do_not_start(tmp_path: Path) -> None:
+    """One line names the setting: no file, and a file that isn't there."""
+    given = ["tenure.http=127.0.0.1:0", "tenure.workers=2", "listeners=SASL_PLAINTEXT://127.0.0.1:0"]
+    with pytest.raises(ConfigError, match=r"^tenure\.http\.client\.config: with tenure\.workers"):
+        load(sets=given)
+    config, _ = load(sets=[*given, f"tenure.http.client.config={tmp_path / 'no'}"])
+    with pytest.raises(StartFailed, match=r"^tenure\.http\.client\.config: .*no: No such file"):
+        client_security(config)
