@@ -10,6 +10,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
+from coordinator.group.client import ANONYMOUS
 from protocol.speed import HashedById
 
 NO_JOIN_REASON = -1
@@ -97,6 +98,7 @@ class Party(NamedTuple):
     group_instance_id: str | None
     client_id: str
     client_host: str
+    principal: str = ANONYMOUS
 
 
 class Cause(NamedTuple):
@@ -107,6 +109,7 @@ class Cause(NamedTuple):
     reason: the client's free-text reason (KIP-800), "" if it sent none.
     join_reason: the number of KIP-423, None if the client sent none.
     api_version: version of the JoinGroup or LeaveGroup that caused it; None for a timer.
+    principal: of the client.
     """
 
     kind: CauseKind
@@ -118,6 +121,7 @@ class Cause(NamedTuple):
     join_reason: int | None = None
     api_version: int | None = None
     members: tuple[Party, ...] = ()
+    principal: str = ANONYMOUS
 
     @property
     def meaning(self) -> Meaning | None:

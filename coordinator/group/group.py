@@ -16,6 +16,7 @@ from itertools import compress, repeat
 from operator import eq, itemgetter
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from coordinator.group.client import ANONYMOUS
 from coordinator.group.state import DEAD, EMPTY, NEXT, PREPARING_REBALANCE, Kind, State
 from coordinator.group.vote import winner
 from protocol.consumer import CONSUMER
@@ -172,6 +173,12 @@ class Member:
         """Client id and host of the client that has the seat; after a load, of the client that first took it."""
         by = self.joined_by
         return (self.client_id, self.client_host) if by is None else by[:2]
+
+    @property
+    def principal(self) -> str:
+        """The principal of the client that has the seat; unknown after a load, as the log has none."""
+        by = self.joined_by
+        return ANONYMOUS if by is None else by.principal
 
     @property
     def is_static(self) -> bool:

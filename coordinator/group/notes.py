@@ -11,6 +11,8 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
 
+from coordinator.group.client import ANONYMOUS
+
 if TYPE_CHECKING:
     from coordinator.group.causes import Cause
     from coordinator.group.client import Client
@@ -163,6 +165,7 @@ class MemberPending(Note):
     client_id: str
     client_host: str
     lapses_ms: int = 0
+    principal: str = ANONYMOUS
 
 
 class PendingExpired(Note):
@@ -179,6 +182,7 @@ class MemberJoined(Note):
     group_instance_id: str | None
     client_id: str
     client_host: str
+    principal: str = ANONYMOUS
 
 
 class MemberReplaced(Note):
@@ -200,6 +204,7 @@ class MemberReplaced(Note):
     subscription_changed: bool = False
     after_load: bool = False
     api_version: int | None = None
+    principal: str = ANONYMOUS
 
 
 class MemberFenced(Note):
@@ -226,6 +231,7 @@ class MemberLeft(Note):
     client_id: str
     client_host: str
     reason: str
+    principal: str = ANONYMOUS
 
 
 class MemberExpired(Note):
@@ -235,6 +241,7 @@ class MemberExpired(Note):
     group_instance_id: str | None
     client_id: str
     client_host: str
+    principal: str = ANONYMOUS
 
 
 class MembersDropped(Note):

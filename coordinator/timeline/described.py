@@ -5,8 +5,9 @@ House rule: plain values. `coordinator.client` asks for the description.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,3 +85,9 @@ class DescribedGroup(Protocol):
     @property
     def waiting(self) -> Waiting | None:
         """The members that it waits for."""
+
+
+def client_text(client: Mapping[str, Any]) -> str:
+    """The sender of a request, its host, and its principal if it authenticated."""
+    who = f" as {client['principal']}" if "principal" in client else ""
+    return f"{client['client_id']} at {client['client_host'].removeprefix('/')}{who}"

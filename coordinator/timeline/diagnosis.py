@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from coordinator.timeline.counts import RETURNS
-from coordinator.timeline.described import DescribedGroup, FailingLog, Member
+from coordinator.timeline.described import DescribedGroup, FailingLog, Member, client_text
 from coordinator.timeline.entries import Entry
 
 
@@ -230,9 +230,7 @@ def worst_first(found: Iterable[Finding]) -> list[Finding]:
 
 
 def _client(client: Mapping[str, Any] | None) -> str:
-    return (
-        "an unknown client" if client is None else f"{client['client_id']} at {client['client_host'].removeprefix('/')}"
-    )
+    return "an unknown client" if client is None else client_text(client)
 
 
 def conflict_text(fencing: Mapping[str, Any]) -> str:

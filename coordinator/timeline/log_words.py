@@ -12,6 +12,7 @@ from typing import Any
 
 from coordinator.group import notes
 from coordinator.group.causes import Cause, CauseKind, JoinReason
+from coordinator.group.client import ANONYMOUS
 from coordinator.group.course import Outcome, Phase, Waited
 
 JOIN_REASONS = {int(reason): reason.name.lower().replace("_", " ") for reason in JoinReason}
@@ -69,6 +70,11 @@ def _waited_text(waited: Waited | None) -> str:
     return f"; waited longest for {waited.member_id} {what}, {waited.ms} ms"
 
 
+def _as(principal: str) -> str:
+    """The principal of a client that authenticated."""
+    return "" if principal == ANONYMOUS else f", {principal}"
+
+
 def _completed_text(note: notes.RebalanceCompleted, _: str) -> str:
     text = (
         f"Assignment received from leader {note.leader} for group {note.group} for generation {note.generation}. "
@@ -78,7 +84,7 @@ def _completed_text(note: notes.RebalanceCompleted, _: str) -> str:
 
 
 def _joined_text(note: notes.MemberJoined, _: str) -> str:
-    client = f"(client {note.client_id}, {note.client_host})"
+    client = f"(client {note.client_id}, {note.client_host}{_as(note.principal)})"
     if note.group_instance_id is None:
         return f"Dynamic member {note.member_id} joins group {note.group}. Adding to the group now {client}"
     return (
@@ -100,7 +106,7 @@ def _expired_text(note: notes.MemberExpired, _: str) -> str:
     static = "" if note.group_instance_id is None else f" with groupInstanceId={note.group_instance_id}"
     return (
         f"Member {note.member_id}{static} in group {note.group} has been removed after session timeout expiration "
-        f"(client {note.client_id}, {note.client_host})"
+        f"(client {note.client_id}, {note.client_host}{_as(note.principal)})"
     )
 
 
@@ -155,14 +161,14 @@ TEXTS: Mapping[type[notes.Note], Callable[[Any, str], str]] = {
     notes.MemberPending: lambda note, _: (
         f"Dynamic member with unknown member id joins group {note.group}. Created a new member id "
         f"{note.member_id}, with which the member has to join again (client {note.client_id}, "
-        f"{note.client_host})"
+        f"{note.client_host}{_as(note.principal)})"
     ),
     notes.PendingExpired: _pending_expired_text,
     notes.MemberJoined: _joined_text,
     notes.MemberReplaced: lambda note, _: (
         f"Static member with groupInstanceId={note.group_instance_id} and unknown member id joins group "
         f"{note.group} in {note.state} state. Replacing previously mapped member {note.old_member_id} with "
-        f"{note.member_id} (client {note.client_id}, {note.client_host})"
+        f"{note.member_id} (client {note.client_id}, {note.client_host}{_as(note.principal)})"
     ),
     notes.MemberFenced: _fenced_text,
     notes.MemberLeft: lambda note, _: (

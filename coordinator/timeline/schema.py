@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from functools import cache, lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from coordinator.group import notes
-from coordinator.group.causes import Cause, CauseKind, Meaning, Source
-from coordinator.group.client import Client
+from coordinator.group.causes import Cause, CauseKind, Meaning, Party, Source
+from coordinator.group.client import ANONYMOUS, Client
 from coordinator.group.course import Outcome, Phase, Snapshot, Waited
 from protocol.consumer import decode_assignment
 from protocol.records.batch import Record
@@ -99,20 +99,26 @@ def event_name(class_name: str) -> str:
 def plain(value: Any) -> Any:
     """A note's field as a JSON value."""
     if isinstance(value, Cause):
-        return {
-            "kind": value.kind.value,
-            "member_ids": value.member_ids,
-            "group_instance_id": value.group_instance_id,
-            "client_id": value.client_id,
-            "client_host": value.client_host,
-            "source": value.source.value,
-            "reason": value.reason,
-            "meaning": None if value.meaning is None else value.meaning.value,
-            "join_reason": value.join_reason,
-            "api_version": value.api_version,
-        } | ({"members": plain(value.members)} if value.members else {})
+        return (
+            {
+                "kind": value.kind.value,
+                "member_ids": value.member_ids,
+                "group_instance_id": value.group_instance_id,
+                "client_id": value.client_id,
+                "client_host": value.client_host,
+                "source": value.source.value,
+                "reason": value.reason,
+                "meaning": None if value.meaning is None else value.meaning.value,
+                "join_reason": value.join_reason,
+                "api_version": value.api_version,
+            }
+            | ({"members": plain(value.members)} if value.members else {})
+            | _known(value.principal)
+        )
     if isinstance(value, Client):
-        return {"client_id": value.id, "client_host": value.host}
+        return {"client_id": value.id, "client_host": value.host} | _known(value.principal)
+    if isinstance(value, Party):
+        return dict(zip(Party._fields[:-1], value[:-1], strict=True)) | _known(value.principal)
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, tuple):
@@ -120,6 +126,19 @@ def plain(value: Any) -> Any:
         parts = [plain(part) for part in value]
         return parts if fields is None else dict(zip(fields, parts, strict=True))
     return value
+
+
+def _known(principal: str) -> dict[str, str]:
+    """A principal as a field; no field for a client that didn't authenticate."""
+    return {} if principal == ANONYMOUS else {"principal": principal}
+
+
+def fields_of(note: notes.Note, names: Iterable[str]) -> dict[str, Any]:
+    """Fields of a note as JSON values."""
+    fields = {name: plain(getattr(note, name)) for name in names}
+    if fields.get("principal") == ANONYMOUS:
+        del fields["principal"]
+    return fields
 
 
 def record_of(event: TimedNote | Gap, node_id: int, written_ms: int) -> Record:
@@ -141,7 +160,7 @@ def record_of(event: TimedNote | Gap, node_id: int, written_ms: int) -> Record:
         "generation": note.generation,
         "node": node_id,
     }
-    body |= {name: plain(getattr(note, name)) for name in note.FIELDS[2:]}
+    body |= fields_of(note, note.FIELDS[2:])
     return _record(note.group, _ENCODE(body | dict(extra)), written_ms)
 
 
@@ -189,9 +208,11 @@ def _ended(at_ms: int, note: notes.RebalanceEnded, node_id: int) -> str:
 
 
 def _cause(cause: Cause) -> str:
-    kind, member_ids, instance_id, client_id, client_host, reason, join_reason, api_version, members = cause
+    kind, member_ids, instance_id, client_id, client_host, reason, join_reason, api_version, members, who = cause
     meaning = cause.meaning if reason else None
     named = f',"members":{_ENCODE(plain(members))}' if members else ""
+    if who != ANONYMOUS:
+        named += f',"principal":{_text(who)}'
     return (
         f'{{"kind":{_ENUMS[kind]},"member_ids":{_array(member_ids, _text)},"group_instance_id":{_name(instance_id)}'
         f',"client_id":{_text(client_id)},"client_host":{_text(client_host)},"source":{_ENUMS[cause.source]}'

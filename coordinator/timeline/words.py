@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from coordinator.group.causes import Cause, CauseKind
+from coordinator.timeline.described import client_text
 from coordinator.timeline.diagnosis import turns
 from coordinator.timeline.folding import folded
 from coordinator.timeline.log_words import reason_of
@@ -78,7 +79,7 @@ def cause_text(cause: dict[str, Any]) -> str:
             cause["api_version"],
         )
     ).removesuffix("; client reason: not provided")
-    client = f" ({_client_text(cause)})" if cause["client_host"] else ""
+    client = f" ({client_text(cause)})" if cause["client_host"] else ""
     return f"{text}{client}" + (" [inferred]" if kind in INFERENCES and cause["source"] != "client" else "")
 
 
@@ -86,7 +87,7 @@ def _who(cause: dict[str, Any]) -> Iterator[str]:
     """The members of a cause; with their clients, if there are several."""
     for member in cause.get("members", ())[:MEMBERS_SHOWN]:
         name = member["group_instance_id"]
-        yield f"{short(member['member_id']) if name is None else name} ({_client_text(member)})"
+        yield f"{short(member['member_id']) if name is None else name} ({client_text(member)})"
     if not cause.get("members"):
         yield from (short(member_id) for member_id in cause["member_ids"][:MEMBERS_SHOWN])
     if len(cause["member_ids"]) > MEMBERS_SHOWN:
@@ -114,17 +115,17 @@ def entry_lines(entry: Entry) -> Iterator[str]:
         case "static_restart":
             yield (
                 f"restart: static member {entry['group_instance_id']} is back as {short(entry['member_id'])} "
-                f"({_client_text(entry)}){_other_topics(entry)}, {_costs(entry)}"
+                f"({client_text(entry)}){_other_topics(entry)}, {_costs(entry)}"
             )
         case "static_rejoin":
             yield (
                 f"rejoin after an outage: static member {entry['group_instance_id']} is back as "
-                f"{short(entry['member_id'])} ({_client_text(entry)}){_other_topics(entry)}, {_costs(entry)}"
+                f"{short(entry['member_id'])} ({client_text(entry)}){_other_topics(entry)}, {_costs(entry)}"
             )
             yield "nobody had heard of it since the group was loaded: it restarted meanwhile, or only joined again"
         case "takeover":
             yield (
-                f"takeover: {short(entry['member_id'])} ({_client_text(entry)}) takes the seat of "
+                f"takeover: {short(entry['member_id'])} ({client_text(entry)}) takes the seat of "
                 f"{entry['group_instance_id']} from {short(entry['old_member_id'])}, which is still there, "
                 f"{_costs(entry)}"
             )
@@ -134,7 +135,7 @@ def entry_lines(entry: Entry) -> Iterator[str]:
             ends = {"joined": "it was used", "left": "it was given back", "lapsed": "it lapsed unused"}
             ends["forgotten"] = "it was forgotten, unused, when the coordinator started anew"
             end = ends.get(entry["outcome"], f"not used yet, lapses {time_text(entry['lapses_ms'])}")
-            yield f"member id given out: {short(entry['member_id'])} ({_client_text(entry)}); {end}"
+            yield f"member id given out: {short(entry['member_id'])} ({client_text(entry)}); {end}"
         case "gap":
             first, last = time_text(entry["first_ms"]), time_text(entry["last_ms"])
             when = f"at {first}" if first == last else f"between {first} and {last}"
@@ -143,14 +144,14 @@ def entry_lines(entry: Entry) -> Iterator[str]:
             yield _loaded_text(entry)
         case "deleted":
             client = entry.get("client")  # null where the group expired
-            yield "the group was deleted" + (f" by {_client_text(client)}" if client else "")
+            yield "the group was deleted" + (f" by {client_text(client)}" if client else "")
 
 
 def restarts_text(restarts: Sequence[Entry]) -> str:
     """Restarts of one instance id, without the time of the first: how many, until when, clients, rebalances."""
     last = restarts[-1]
     seat, member = last["group_instance_id"], short(last["member_id"])
-    clients = Counter(_client_text(entry) for entry in restarts)
+    clients = Counter(client_text(entry) for entry in restarts)
     by = "; ".join(f"{name}: {number}" for name, number in clients.most_common(CLIENTS_SHOWN))
     more = f"; and {len(clients) - CLIENTS_SHOWN} further clients" if len(clients) > CLIENTS_SHOWN else ""
     rebalances = sum(entry["rebalances"] for entry in restarts)
@@ -158,7 +159,7 @@ def restarts_text(restarts: Sequence[Entry]) -> str:
     if in_turn is None:
         what = f"static member {seat} is back as {member} at last"
     else:
-        parties = " and ".join(_client_text({"client_id": name, "client_host": host}) for name, host in in_turn.clients)
+        parties = " and ".join(client_text({"client_id": name, "client_host": host}) for name, host in in_turn.clients)
         what = f"{parties} take the seat of {seat} from each other in turn, {member} at last"
     return (
         f"{len(restarts)} restarts until {time_text(last['at_ms'])}: {what} ({by}{more}), "
@@ -256,7 +257,7 @@ def _other_topics(entry: Entry) -> str:
 def fencing_text(entry: Entry) -> str:
     """A fencing, with both parties."""
     one, other = (
-        "unknown" if client is None else _client_text(client) for client in (entry["client"], entry["current_client"])
+        "unknown" if client is None else client_text(client) for client in (entry["client"], entry["current_client"])
     )
     fenced, current = short(entry["member_id"]), short(entry["current_member_id"])
     if not fenced:
@@ -287,23 +288,18 @@ def waiting_lines(state: str, waiting: dict[str, Any]) -> Iterator[str]:
         leads = member["member_id"] == waiting["leader"]
         what = "to assign" if leads else "to join" if waiting["leader"] is None else "to sync"
         leader = "the leader " if leads else ""
-        yield f"it waits for {leader}{member['member_id']}{static} ({_client_text(member)}) {what}"
+        yield f"it waits for {leader}{member['member_id']}{static} ({client_text(member)}) {what}"
     further = len(waiting["members"]) - AWAITED_SHOWN
     if further > 0:
         yield f"and for {_several(further, 'further member')}"
     for pending in waiting["pending"][:AWAITED_SHOWN]:
         yield (
-            f"it waits for {pending['member_id']} ({_client_text(pending)}), a member id that nobody has used; "
+            f"it waits for {pending['member_id']} ({client_text(pending)}), a member id that nobody has used; "
             f"it lapses {time_text(pending['lapses_ms'])}"
         )
     further = len(waiting["pending"]) - AWAITED_SHOWN
     if further > 0:
         yield f"and for {_several(further, 'further member id')}"
-
-
-def _client_text(client: dict[str, Any]) -> str:
-    """The sender of a request, and its host."""
-    return f"{client['client_id']} at {client['client_host'].removeprefix('/')}"
 
 
 def _some(names: list[str]) -> str:

@@ -48,6 +48,12 @@ def test_a_conflict_names_both_parties_and_a_client_of_its_own_does_not() -> Non
     assert "(unknown)" in fencing_text(FENCED | {"client": None})
 
 
+def test_a_client_that_authenticated_is_named_with_its_principal() -> None:
+    """Behind its host."""
+    two = TWO | {"principal": "User:bob"}
+    assert "is fenced by m-2 (app-2 at 10.0.0.2 as User:bob)" in fencing_text(FENCED | {"current_client": two})
+
+
 def test_a_request_without_a_member_id_names_no_second_program() -> None:
     """The text says what the request had and who has the seat, with no empty name."""
     assert fencing_text(FENCED | {"member_id": "", "kind": "self", "operation": "offset-commit"}) == (

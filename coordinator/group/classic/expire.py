@@ -54,6 +54,7 @@ def session(turn: Turn, group: Group, member_id: str) -> None:
                 member_id,
                 member.group_instance_id,
                 *member.client,
+                member.principal,
             )
         )
         remove_member(turn, group, member, CauseKind.MEMBER_EXPIRED)

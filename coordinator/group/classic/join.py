@@ -120,7 +120,15 @@ def join_as_new(turn: Turn, group: Group, event: JoinGroup) -> None:
         turn.note(
             new(
                 notes.MemberPending,
-                (group.group_id, group.generation, member_id, event.client.id, event.client.host, lapses_ms),
+                (
+                    group.group_id,
+                    group.generation,
+                    member_id,
+                    event.client.id,
+                    event.client.host,
+                    lapses_ms,
+                    event.client.principal,
+                ),
             )
         )
         refuse(turn, event, ErrorCode.MEMBER_ID_REQUIRED, member_id)
@@ -171,6 +179,7 @@ def add_member(turn: Turn, group: Group, event: JoinGroup, member_id: str) -> No
                 member.group_instance_id,
                 member.client_id,
                 member.client_host,
+                event.client.principal,
             ),
         )
     )

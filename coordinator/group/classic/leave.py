@@ -88,6 +88,7 @@ def leave_one(turn: Turn, group: Group, event: LeaveGroup, leaving: LeaveGroupRe
             member.group_instance_id,
             *member.client,
             reason,
+            member.principal,
         )
     )
     # A member names itself by its member id. An instance id alone comes from an operator.

@@ -114,6 +114,7 @@ def by_join(kind: CauseKind, member: Member, event: JoinGroup) -> Cause:
             None if join_reason == NO_JOIN_REASON else join_reason,
             event.version,
             (),
+            event.client.principal,
         ),
     )
 
@@ -123,7 +124,8 @@ def by_members(kind: CauseKind, member_ids: tuple[str, ...], members: Sequence[M
     if len(members) == 1:
         return by_member(kind, members[0])
     parties = tuple(
-        Party(member.member_id, member.group_instance_id, *member.client) for member in members[:PARTIES_MAX]
+        Party(member.member_id, member.group_instance_id, *member.client, member.principal)
+        for member in members[:PARTIES_MAX]
     )
     return Cause(kind, member_ids, members=parties)
 
@@ -137,4 +139,5 @@ def by_member(kind: CauseKind, member: Member, reason: str = "", api_version: in
         *member.client,
         reason,
         api_version=api_version,
+        principal=member.principal,
     )

@@ -172,6 +172,7 @@ def note_replaced(
             is_kept and wants_other_topics(group, before.protocols, member),
             before.is_unheard and join_reason_of(event, leads=False) is not JoinReason.RESTART,
             event.version,
+            event.client.principal,
         )
     )
 

@@ -10,12 +10,12 @@ House rule: a note's name and its fields are an interface (docs/events.md).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from coordinator.group import notes
 from coordinator.server.telemetry.lines import Level, Lines
 from coordinator.timeline.log_words import TEXTS, place_text
-from coordinator.timeline.schema import event_name, plain
+from coordinator.timeline.schema import event_name, fields_of
 
 LEVELS = {
     notes.RebalanceStuck: Level.WARN,
@@ -24,6 +24,9 @@ LEVELS = {
     notes.GroupTooLarge: Level.ERROR,
 }
 """The levels of notes; all other notes are INFO."""
+
+COUNTED = frozenset({"before", "after"})
+"""Fields of which a line has only the length."""
 
 # Before Python 3.12, naming an enum's member is a call.
 INFO = Level.INFO
@@ -71,12 +74,7 @@ class NoteLines:
 
     def _object(self, partition: int, note: notes.Note) -> str:
         kind = type(note)
-        fields = {"partition": partition} | {name: _field(note, name) for name in kind.FIELDS}
+        fields = {"partition": partition} | fields_of(note, (name for name in kind.FIELDS if name not in COUNTED))
+        fields |= {name: len(getattr(note, name)) for name in kind.FIELDS if name in COUNTED}
         text = TEXTS[kind](note, place_text(partition))
         return self._lines.object_line(LEVELS.get(kind, INFO), event_name(kind.__name__), text, fields)
-
-
-def _field(note: notes.Note, name: str) -> Any:
-    """The value of a note's field in a line."""
-    value = getattr(note, name)
-    return len(value) if name in {"before", "after"} else plain(value)

@@ -92,9 +92,23 @@ def test_a_json_line_has_all_fields_of_its_note(name: str) -> None:
     assert line["partition"] == 12
     for field in note.FIELDS:
         value = getattr(note, field)
-        if not isinstance(value, Cause | Client | Outcome | tuple):
+        if field == "principal":
+            assert field not in line
+        elif not isinstance(value, Cause | Client | Outcome | tuple):
             assert line[field] == json.loads(json.dumps(value))
     assert "g" in line["message"]
+
+
+def test_a_json_line_has_the_principal_of_a_client_that_authenticated() -> None:
+    """In the note, in its cause, and in a client of it; so has the text."""
+    joined = notes.MemberJoined("g", 1, "m-1", None, "app", "/10.0.0.1", "User:alice")
+    assert line_of(joined)["principal"] == "User:alice"
+    assert "(client app, /10.0.0.1, User:alice)" in line_of(joined)["message"]
+    cause = Cause(CauseKind.MEMBER_JOINED, ("m-1",), None, "app", "/10.0.0.1", principal="User:alice")
+    started = notes.RebalanceStarted("g", 1, "Stable", cause)
+    assert line_of(started)["cause"]["principal"] == "User:alice"
+    deleted = notes.GroupDeleted("g", 1, 0, client=Client("app", "/10.0.0.1", "User:alice"))
+    assert line_of(deleted)["client"] == {"client_id": "app", "client_host": "/10.0.0.1", "principal": "User:alice"}
 
 
 def test_what_a_note_has_of_others_is_an_object() -> None:
