@@ -577,6 +577,16 @@ class Config:
             low=1_000,
         ),
     )
+    queued_max_request_bytes: int = field(
+        default=268_435_456,
+        metadata=_spec(
+            "queued.max.request.bytes",
+            "The memory for large requests of all connections; above it the server reads no further ones. At least "
+            "socket.request.max.bytes; -1: no limit.",
+            low=-1,
+            high=INT64_MAX,
+        ),
+    )
     quota_window_num: int = field(
         default=11,
         metadata=_spec(
@@ -1210,6 +1220,12 @@ def _check(config: Config) -> None:
         if listener.host in EVERYWHERE and listener.name in opened:
             raise ConfigError(f"advertised.listeners: nobody can connect to {listener}")
     _check_http(config)
+    queued_max = config.queued_max_request_bytes
+    if "queued.max.request.bytes" in config.stated and 0 < queued_max < config.socket_request_max_bytes:
+        raise ConfigError(
+            f"queued.max.request.bytes: {queued_max} is less than socket.request.max.bytes, "
+            f"{config.socket_request_max_bytes}"
+        )
     _check_control_nodes(config)
     if config.workers > config.offsets_topic_num_partitions:
         raise ConfigError(

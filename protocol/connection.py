@@ -52,6 +52,11 @@ class FrameReader:
         self._large: BytesIO | None = None
         self._missing = 0
 
+    @property
+    def collected_bytes(self) -> int:
+        """How many bytes of a large frame have come that isn't whole; 0 if there is none."""
+        return 0 if self._large is None else self._large.tell()
+
     def receive_data(self, data: bytes) -> None:
         """Take the next bytes of the stream."""
         if self._missing:

@@ -110,6 +110,7 @@ def test_every_setting_can_be_given_in_every_way(name: str) -> None:
         "fetch.max.bytes": "1024",
         "tenure.request.max.elements": "2000",
         "tenure.worker.timeout.ms": "2000",
+        "queued.max.request.bytes": "200000000",
     }.get(name, "true" if name.startswith("tenure.fix.") else "42")
     by_set = config_of(sets=[f"{name}={text}"])
     assert by_set.stated == {name}

@@ -9,7 +9,8 @@ An answer of many parts is written piece by piece, as fast as the client takes i
 piece nothing else is written.
 
 A client may send more than can be handled: a request waits, or the client doesn't read its answers. Above
-QUEUED_BYTES_MAX reading stops. Broken bytes cost the client this connection, and the server one log line.
+QUEUED_BYTES_MAX reading stops; `intake` counts the large requests of all connections, and stops reading too. Broken
+bytes cost the client this connection, and the server one log line.
 
 A client that exceeded its quota gets its answer at once; then its connection is throttled: it handles no request until
 the wait is over (`throttle`). Bytes are read up to QUEUED_BYTES_MAX, so a close is seen.
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from coordinator.server.runtime.pace import Pace
     from coordinator.server.wire.call import Outcome
+    from coordinator.server.wire.intake import Intake
     from coordinator.server.wire.repeated_commits import Commit
     from coordinator.server.wire.repeated_heartbeats import Heartbeats
 
@@ -84,6 +86,7 @@ class Host(Protocol):
 
     dispatch: Dispatch
     pace: Pace
+    intake: Intake[Connection]
     soon: Callable[[Callable[[], None]], object]
     frame_size_max: int
 
@@ -119,12 +122,14 @@ class Connection(asyncio.Protocol):
         "_connections",
         "_dispatch",
         "_is_throttled",
+        "_large_bytes",
         "_on_sent",
         "_pace",
         "_reader",
         "_rest",
         "_stopped",
         "_transport",
+        "_waits_for_room",
         "_waits_for_turn",
         "_writable",
         "commit",
@@ -161,6 +166,8 @@ class Connection(asyncio.Protocol):
         self._rest: Iterator[bytes | memoryview] | None = None
         self._clients: dict[str | None, Client] = {}
         self._is_throttled = False
+        self._large_bytes = 0
+        self._waits_for_room = False
         self.queued_bytes = 0
         self.is_reading = True
         self._stopped = False
@@ -317,11 +324,18 @@ class Connection(asyncio.Protocol):
                     break
                 frame = self._reader.next_frame()
                 if frame is None:
+                    if self._reader.collected_bytes != self._large_bytes:
+                        self._large_bytes = self._reader.collected_bytes
+                        self._connections.intake.take(self, self._large_bytes)
                     break
+                if self._large_bytes:
+                    self._connections.intake.is_whole(self)
                 taken += len(frame) + SIZE_BYTES
                 answer = self._dispatch(self, frame)
                 if answer is None:
                     break
+                if self._large_bytes:
+                    self._end_intake()
                 if isinstance(answer, list):
                     self._transport.write(b"".join(answers))
                     answers.clear()
@@ -348,12 +362,29 @@ class Connection(asyncio.Protocol):
         assert self._transport is not None
         stuck = self._call is not None or not self._writable or self._waits_for_turn or self._rest is not None
         reading = not ((stuck or self._is_throttled) and self.queued_bytes > QUEUED_BYTES_MAX)
+        reading = reading and not self._waits_for_room
         if reading != self.is_reading:
             self.is_reading = reading
             if reading:
                 self._transport.resume_reading()
             else:
                 self._transport.pause_reading()
+
+    def pause_intake(self) -> None:
+        """See intake.Source."""
+        self._waits_for_room = True
+        self._read_on()
+
+    def resume_intake(self) -> None:
+        """See intake.Source."""
+        self._waits_for_room = False
+        if self._transport is not None:
+            self._read_on()
+
+    def _end_intake(self) -> None:
+        """A large request is answered."""
+        self._large_bytes = 0
+        self._connections.intake.release(self)
 
     def throttle(self, wait_ms: int) -> None:
         """Handle no request before `wait_ms` have passed. An answer still goes out."""
@@ -394,6 +425,8 @@ class Connection(asyncio.Protocol):
         assert self._call is not None
         assert self._transport is not None
         self._on_sent, self._call = self._call.on_sent, None
+        if self._large_bytes:
+            self._end_intake()
         if isinstance(outcome, Exception):
             self._give_up([], outcome)
             return

@@ -20,6 +20,7 @@ from coordinator.server.clock import Alarm
 from coordinator.server.wire.admission import Admission
 from coordinator.server.wire.connection import Connection
 from coordinator.server.wire.handshakes import Handshakes
+from coordinator.server.wire.intake import Intake
 from coordinator.server.wire.tls import TlsTransport
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class Connections:
     ) -> None:
         self._idle_max_ms = config.connections_max_idle_ms
         self.admission = Admission(config, clock, measures.delayed)
+        self.intake: Intake[Connection] = Intake(config, clock, self._stalled)
         self._open_max = open_max
         self._lines = lines
         self._clock = clock
@@ -132,6 +134,7 @@ class Connections:
             return
         self._open.remove(connection)
         self._throttled.cancel(connection)
+        self.intake.release(connection)
         if connection.guard is not None:
             connection.guard.end()
         self.admission.removed(connection)
@@ -141,6 +144,10 @@ class Connections:
     def end_throttle_in(self, connection: Connection, wait_ms: int) -> None:
         """Call the connection's `end_throttle` after a wait."""
         self._throttled.arm(connection, self._clock.ms() + wait_ms)
+
+    def _stalled(self, connection: Connection, reason: str) -> None:
+        self.closing(connection, reason, ours=False)
+        connection.abort()
 
     def closing(self, connection: Connection, reason: str, *, ours: bool) -> None:
         """A connection closes because of what it received: log why."""
@@ -177,6 +184,7 @@ class Connections:
         self._alarm.stop()
         self._throttled.stop()
         self.admission.stop()
+        self.intake.stop()
         if self.door is not None:
             self.door.alarm.stop()
         self.handshakes.stop()
