@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "groups": "coordinator.cli.groups",
     "members": "coordinator.cli.members",
+    "users": "coordinator.cli.users",
     "explain": "coordinator.cli.explain",
     "watch": "coordinator.cli.watch",
     "doctor": "coordinator.cli.doctor",

@@ -14,9 +14,10 @@ from os import urandom
 from typing import TYPE_CHECKING
 
 from coordinator.config import SASL_PROTOCOLS, ConfigError, served_listeners
+from coordinator.log.topics.list import CREDENTIALS
 from coordinator.security.credentials import DECOY_KEY, DECOY_KEY_BYTES, Users
 from coordinator.security.sasl.offer import Offer, Parts, offer
-from coordinator.server.nodes.topics import CREDENTIALS, Altered, Change, Topics
+from coordinator.server.nodes.topics import Altered, Change, Topics
 from coordinator.server.telemetry.lines import Lines, Sparing
 from coordinator.server.wire.authentication import Door
 

@@ -35,6 +35,10 @@ class Topic:
     configs: dict[str, str] = field(default_factory=dict)
 
 
+CREDENTIALS = Topic("/credentials", UUID(int=2**128 - 2), 0)
+"""Keeps the SCRAM credentials. It is no topic: server/nodes/topics.py has all such entries."""
+
+
 class Declared(NamedTuple):
     """The differences between the topics and the configuration.
 

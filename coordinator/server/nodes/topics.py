@@ -27,7 +27,7 @@ from uuid import UUID
 
 from coordinator.log.engine import EngineError
 from coordinator.log.segments.segment import OFFSETS_TOPIC
-from coordinator.log.topics.list import Topic
+from coordinator.log.topics.list import CREDENTIALS, Topic
 from coordinator.timeline.schema import EVENTS_TOPIC
 
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, EVENTS_TOPIC})
@@ -38,9 +38,6 @@ BROKERS = Topic("/", UUID(int=0), 0)
 
 ACLS = Topic("/acls", UUID(int=2**128 - 1), 0)
 """Keeps the ACLs."""
-
-CREDENTIALS = Topic("/credentials", UUID(int=2**128 - 2), 0)
-"""Keeps the SCRAM credentials."""
 
 QUOTAS = Topic("/quotas", UUID(int=2**128 - 3), 0)
 """Keeps the quotas of clients."""

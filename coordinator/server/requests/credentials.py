@@ -15,10 +15,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.log.engine import EngineError
+from coordinator.log.topics.list import CREDENTIALS
 from coordinator.security.acls import Kind, Operation
 from coordinator.security.credentials import MECHANISMS, iterations_of, name_of, text_of
 from coordinator.security.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, credential, prepared
-from coordinator.server.nodes.topics import CREDENTIALS, Altered, Change
+from coordinator.server.nodes.topics import Altered, Change
 from coordinator.server.requests.rights import NOT_ALLOWED, may
 from coordinator.server.requests.texts import short
 from protocol.messages import (

@@ -1,0 +1,187 @@
+"""`tenure users`: the SCRAM users of a data folder that no server works with.
+
+Somebody has to be the first who may log in. So these commands write into the data folder itself, before a server runs
+or while it is stopped; the folder's lock keeps a server out meanwhile. While a server runs, `kafka-configs.sh` does the
+same over the network.
+
+House rule: a password comes from a prompt or a file, never as an argument, because all users of a machine see those.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from getpass import getpass
+from pathlib import Path
+from typing import Annotated
+from uuid import uuid4
+
+import typer
+
+from coordinator.cli.exit_codes import ExitCode, fail
+from coordinator.cli.options import Command, OutputForm
+from coordinator.cli.output import Output, print_json, print_table
+from coordinator.config import Config, ConfigError, load
+from coordinator.log.engine import EngineError
+from coordinator.log.segments.disk import reason
+from coordinator.log.store import check_folder, lock_folder, read_folder
+from coordinator.log.topics.list import CREDENTIALS, Topic
+from coordinator.security.credentials import BASE_36, FORM_OF_KAFKA, MECHANISMS, iterations_of, name_of, text_of
+from coordinator.security.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, credential, prepared, salted
+
+PASSWORD_BYTES_MAX = 1_024
+"""The longest password file: a larger one is another file by mistake."""
+
+app = typer.Typer(
+    name="users",
+    help="Users that log in by SCRAM, in the data folder of a server that doesn't run.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def users() -> None:
+    """Users that log in by SCRAM, in the data folder of a server that doesn't run."""
+
+
+DataDir = Annotated[
+    str | None, typer.Option("--data-dir", metavar="DIR", help="The server's data folder; made if it isn't there.")
+]
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="The properties file that the server gets.")
+]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The user's name.")]
+Mechanisms = Annotated[
+    list[str] | None,
+    typer.Option("--mechanism", metavar="NAME", help="SCRAM-SHA-256 or SCRAM-SHA-512; may be repeated. Default: both."),
+]
+
+
+@app.command("add", cls=Command)
+def add_command(
+    name: Name,
+    data_dir: DataDir = None,
+    config: ConfigFile = None,
+    password_file: Annotated[
+        Path | None,
+        typer.Option("--password-file", metavar="FILE", help="Has the password in its first line. Default: a prompt."),
+    ] = None,
+    mechanism: Mechanisms = None,
+    iterations: Annotated[
+        int,
+        typer.Option(
+            "--iterations",
+            min=ITERATIONS_MIN,
+            max=ITERATIONS_MAX,
+            help="How often the password is hashed, by clients too.",
+        ),
+    ] = ITERATIONS_MIN,
+) -> None:
+    """Add a user, or give one another password."""
+    kept_name, mechanisms = _kept(name), _mechanisms(mechanism)
+    password = _password(password_file)
+    with _texts(data_dir, config) as texts:
+        for each in mechanisms:
+            salt = bytes(secrets.choice(BASE_36) for _ in range(FORM_OF_KAFKA.salt_bytes))
+            try:
+                made = credential(each, salted(each, password, salt, iterations), salt, iterations)
+            except ValueError as error:
+                fail(ExitCode.USAGE, f"the password: {error}")
+            texts[name_of(each, kept_name)] = text_of(made)
+    print(f"{name} can log in by {' and '.join(mechanisms)}")
+
+
+@app.command("list", cls=Command)
+def list_command(data_dir: DataDir = None, config: ConfigFile = None, output: OutputForm = Output.TABLE) -> None:
+    """List the users, with mechanisms and iterations."""
+    with _texts(data_dir, config) as texts:
+        rows = [
+            (user, MECHANISMS[number], iterations)
+            for user, found in iterations_of(texts).items()
+            for number, iterations in sorted(found.items())
+        ]
+    if output is Output.JSON:
+        print_json([dict(zip(("user", "mechanism", "iterations"), row, strict=True)) for row in rows])
+    else:
+        print_table(("USER", "MECHANISM", "ITERATIONS"), rows)
+
+
+@app.command("remove", cls=Command)
+def remove_command(
+    name: Name, data_dir: DataDir = None, config: ConfigFile = None, mechanism: Mechanisms = None
+) -> None:
+    """Remove a user, or one of its mechanisms."""
+    kept_name, mechanisms = _kept(name), _mechanisms(mechanism)
+    with _texts(data_dir, config) as texts:
+        found = [each for each in mechanisms if texts.pop(name_of(each, kept_name), None) is not None]
+    if not found:
+        fail(ExitCode.NOT_FOUND, f"{name} can't log in by {' or '.join(mechanisms)}")
+    print(f"{name} can no longer log in by {' and '.join(found)}")
+
+
+def _kept(name: str) -> str:
+    try:
+        return prepared(name)
+    except ValueError as error:
+        fail(ExitCode.USAGE, f"the name {name!r}: {error}")
+
+
+def _mechanisms(given: list[str] | None) -> list[str]:
+    known = list(MECHANISMS.values())
+    for each in given or ():
+        if each not in known:
+            fail(ExitCode.USAGE, f"--mechanism: {each!r} is none of {', '.join(known)}")
+    return list(dict.fromkeys(given or known))
+
+
+def _password(file: Path | None) -> str:
+    if file is None:
+        password = getpass("Password: ")
+        if getpass("Again: ") != password:
+            fail(ExitCode.USAGE, "the two passwords differ")
+    else:
+        try:
+            with file.open("rb") as stream:
+                content = stream.read(PASSWORD_BYTES_MAX + 1)
+            password = content.decode().partition("\n")[0].rstrip("\r")
+        except (OSError, UnicodeDecodeError) as error:
+            fail(ExitCode.USAGE, f"--password-file: {file}: {reason(error)}")
+        if len(content) > PASSWORD_BYTES_MAX:
+            fail(ExitCode.USAGE, f"--password-file: {file} has more than {PASSWORD_BYTES_MAX} bytes")
+    if not password:
+        fail(ExitCode.USAGE, "the password is empty")
+    return password
+
+
+@contextmanager
+def _texts(data_dir: str | None, file: Path | None) -> Iterator[dict[str, str]]:
+    """The credentials' texts of a data folder, under its lock; changes of them are kept at the end."""
+    try:
+        config = _config(data_dir, file)
+        check_folder(config)
+        unlock = lock_folder(config)
+        try:
+            contents = read_folder(config, uuid4)
+            entry = contents.topics.get(CREDENTIALS.name, CREDENTIALS)
+            texts = dict(entry.configs)
+            yield texts
+            if texts != entry.configs:
+                changed = Topic(entry.name, entry.topic_id, entry.partition_count, texts)
+                contents.topics[entry.name] = changed
+                if not texts:
+                    del contents.topics[entry.name]
+                contents.file.save(contents.topics.values())
+        finally:
+            unlock()
+    except (ConfigError, EngineError, OSError) as error:
+        fail(ExitCode.USAGE, reason(error))
+
+
+def _config(data_dir: str | None, file: Path | None) -> Config:
+    """The server's configuration, as far as the folder needs it."""
+    flags: Mapping[str, tuple[str, str]] = {} if data_dir is None else {"log.dirs": ("--data-dir", data_dir)}
+    properties = "" if file is None else file.read_text(encoding="utf-8")
+    return load(flags=flags, environment=os.environ, properties=properties, file_name=str(file or ""))[0]
