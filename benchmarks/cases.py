@@ -105,6 +105,10 @@ def _groups(step: int) -> tuple[Row, ...]:
     )
 
 
+def _groups_slow(step: int) -> Row:
+    return Row(f"{{steps[{step}]:,}} groups of one, 2 ms a sync: CPU per group", f"cpu_us_per_group_{step}", "us")
+
+
 def _flat(step: int) -> tuple[Row, ...]:
     title = f"heartbeat of {{steps[{step}]:,}} groups in turn: CPU"
     figure = f"heartbeat_us_{step}"
@@ -244,6 +248,22 @@ CASES = (
         ),
         KAFKAS,
         repeat_max=3,
+    ),
+    Case(
+        "groups-slow",
+        "groups",
+        {"steps": [10, 10_000, 100_000]},
+        {"steps": [10, 100, 200], "seconds": 0.3},
+        (
+            *map(_groups_slow, (1, 2)),
+            *(
+                Row(f"{{steps[{step}]:,}} groups of one, 2 ms a sync: until all are formed", f"forming_s_{step}", "s")
+                for step in (1, 2)
+            ),
+        ),
+        (TENURE,),
+        repeat_max=3,
+        is_slow=True,
     ),
     Case(
         "connections",
