@@ -66,6 +66,11 @@ class History:
         ids = (told.event["group"] for told in self._told[since:])
         return list(dict.fromkeys(group_id for group_id in ids if group_id is not None))
 
+    def newest_groups(self, since: int, most: int) -> list[str]:
+        """The groups with the newest events from this number on, so many at most, that with the newest last."""
+        ids = (told.event["group"] for told in reversed(self._told[since:]))
+        return list(dict.fromkeys(group_id for group_id in ids if group_id is not None))[:most][::-1]
+
     def entries(self, group_id: str) -> list[Entry]:
         """The timeline of a group (coordinator.timeline.entries)."""
         return self.new_entries(group_id, 0)

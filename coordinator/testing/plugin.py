@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 ENTRIES_SHOWN = 50
 """Lines of a timeline in the report of a failed test, the newest."""
 
+GROUPS_SHOWN = 20
+"""Groups with a timeline in the report of a failed test, those with the newest events: a suite may make hundreds."""
+
 SECTION = "Tenure: group {group} ({server})"
+FURTHER = "Tenure: further groups ({server})"
 FAULTS = "Tenure: faults ({server})"
 """Titles of sections in the report."""
 
@@ -145,13 +149,17 @@ def _warn_of_faults(made: Tenure) -> None:
 
 
 def _sections(made: Tenure, since: int) -> Iterator[tuple[str, str]]:
-    """A section for the planned faults, and one for each group with events since the test began."""
+    """A section for the planned faults, and one for each of the newest groups with events since the test began."""
     told = "".join(f"fired {fault.fired}: {fault}\n" for fault in made.faults)
     if told:
         yield FAULTS.format(server=made.bootstrap_servers), told
     if made.is_running:
         made.flush()
-    for group_id in made.history.group_ids(since):
+    groups = made.history.group_ids(since)
+    if len(groups) > GROUPS_SHOWN:
+        left_out = f"{len(groups) - GROUPS_SHOWN} of {len(groups)} groups have no timeline here: the oldest ones\n"
+        yield FURTHER.format(server=made.bootstrap_servers), left_out
+    for group_id in made.history.newest_groups(since, GROUPS_SHOWN):
         group = made.group(group_id)
         text = group.explain(since, last=ENTRIES_SHOWN) or group.explain(last=ENTRIES_SHOWN)
         yield SECTION.format(group=group_id, server=made.bootstrap_servers), text

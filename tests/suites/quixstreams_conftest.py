@@ -1,7 +1,7 @@
 """A conftest.py for quixstreams' tests, in the folder below their own, which starts a server in Docker.
 
 SUITE_SERVER is the HOST:PORT of the server under test, SUITE_SECOND_SERVER that of another one, from which some tests
-copy. Tests that ask no server are left out.
+copy. Tests that ask no server are left out, and so is the one that SUITE_LEFT_OUT names.
 """
 
 from __future__ import annotations
@@ -37,7 +37,12 @@ def kafka_container_factory() -> Callable[[], Iterator[Server]]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave tests out that ask no server."""
-    idle = [item for item in items if "kafka_container" not in getattr(item, "fixturenames", ())]
-    config.hook.pytest_deselected(items=idle)
-    items[:] = [item for item in items if item not in idle]
+    """Leave tests out that ask no server, and the named one: `--deselect` would take all whose names begin so."""
+    out = [
+        item
+        for item in items
+        if "kafka_container" not in getattr(item, "fixturenames", ())
+        or item.nodeid.endswith(f"/{os.environ['SUITE_LEFT_OUT']}")
+    ]
+    config.hook.pytest_deselected(items=out)
+    items[:] = [item for item in items if item not in out]

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from coordinator.testing.plugin import GROUPS_SHOWN
+
 ROOT = Path(__file__).parents[2]
 
 JOIN = '''
@@ -114,6 +116,23 @@ def test_a_failed_test_has_the_timeline_of_each_group_that_it_touched(tmp_path: 
     assert "rebalances already" in output
     assert "contextlib.py" not in output
     assert "coordinator/testing" not in output
+
+
+def test_the_report_has_the_newest_groups_of_many(tmp_path: Path) -> None:
+    """At most GROUPS_SHOWN timelines, those with the newest events, and a line about the others."""
+    output = run(
+        tmp_path,
+        f"""
+        def test_that_fails(tenure):
+            for number in range({GROUPS_SHOWN + 2}):
+                join(tenure, f"g-{{number}}", "one")
+            join(tenure, "g-0", "two")
+            assert False
+        """,
+    )
+    titles = re.findall(r"-+ Tenure: group (\S+) \(127\.0\.0\.1:\d+\) -+", output)
+    assert titles == [*(f"g-{number}" for number in range(3, GROUPS_SHOWN + 2)), "g-0"]
+    assert f"2 of {GROUPS_SHOWN + 2} groups have no timeline here" in output
 
 
 def test_a_fault_that_never_fired_is_told(tmp_path: Path) -> None:
