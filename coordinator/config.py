@@ -375,7 +375,7 @@ class ListenerConfig:
         default=(),
         metadata=_spec(
             "ssl.cipher.suites",
-            "The cipher suites that clients may use, by their IANA names. Empty: those of the TLS library.",
+            "The cipher suites that clients may use, by their IANA names. Empty: those with forward secrecy and AEAD.",
             read=_read_names,
         ),
     )

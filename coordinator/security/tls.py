@@ -23,7 +23,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from coordinator.config import ConfigError
-from coordinator.security.tls_ciphers import set_ciphers
+from coordinator.security.tls_ciphers import TLS_1_2_DEFAULT, set_ciphers
 from coordinator.security.tls_names import Mapping
 from coordinator.security.tls_stores import keystore_of, truststore_of
 
@@ -66,6 +66,7 @@ def terms_of(config: ListenerConfig) -> Terms:
         raise ConfigError("ssl.keystore.location: a listener with TLS needs a private key and its certificate")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
+    context.set_ciphers(TLS_1_2_DEFAULT)
     _set_versions(context, config)
     if config.ssl_cipher_suites:
         set_ciphers(context, config.ssl_cipher_suites)
@@ -90,6 +91,7 @@ def client_context(config: ListenerConfig, *, checks_host: bool) -> ssl.SSLConte
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = checks_host
+    context.set_ciphers(TLS_1_2_DEFAULT)
     _set_versions(context, config)
     if config.ssl_cipher_suites:
         set_ciphers(context, config.ssl_cipher_suites)

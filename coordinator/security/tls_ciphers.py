@@ -42,6 +42,11 @@ TLS_1_3 = (
 """The suites of TLS 1.3. OpenSSL's default has the first three in this order."""
 TLS_1_3_DEFAULT = TLS_1_3[:3]
 
+TLS_1_2_DEFAULT = "ECDHE+AESGCM:ECDHE+CHACHA20"
+"""The suites of TLS 1.2 without `ssl.cipher.suites`, in OpenSSL's words: those that keep what was said secret though
+the key gets known later, and that no attack on padding concerns. Every client of the last ten years has them.
+"""
+
 
 def openssl_name(iana: str) -> str | None:
     """OpenSSL's name of a suite of TLS 1.2; None if it isn't known."""

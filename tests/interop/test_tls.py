@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaConnectionError
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from tests.interop.brokers import ApacheBroker, Broker, TenureBroker, create_topic
 from tests.interop.conftest import SETTINGS
-from tests.support.apache import ApacheKafka
+from tests.support.apache import ApacheKafka, run_tool
 from tests.support.certificates import Certificates, client_context
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import Tenure
@@ -142,6 +142,37 @@ def test_a_static_member_restarts_without_a_rebalance(
     group = f"group-{uuid.uuid4().hex[:8]}"
     for _ in range(2):
         member(secured.of("MUTUAL"), topic, group, certificates.ca, certificates.client)
+        assert secured.broker.rebalances(group, 0) == 1
+    assert secured.broker.replacements(group, 0) == 1
+
+
+@pytest.mark.toolchain
+def test_javas_consumer_restarts_without_a_rebalance(
+    secured: Secured, topic: str, certificates: Certificates, java: None, tmp_path: Path
+) -> None:
+    """The same with Kafka's own consumer, which reads the same PEM files, and names the host that it checks."""
+    producer = Producer({"bootstrap.servers": secured.of("PLAIN"), "log_level": 0})
+    producer.produce(topic, b"once")
+    assert producer.flush(WITHIN_S) == 0
+    (tmp_path / "client.properties").write_text(f"""
+security.protocol=SSL
+ssl.truststore.type=PEM
+ssl.truststore.location={certificates.ca}
+ssl.keystore.type=PEM
+ssl.keystore.location={certificates.client}
+group.instance.id=seat
+enable.auto.commit=false
+""")
+    group = f"group-{uuid.uuid4().hex[:8]}"
+    for _ in range(2):
+        done = run_tool(
+            "org.apache.kafka.tools.consumer.ConsoleConsumer",
+            *("--bootstrap-server", secured.of("MUTUAL")),
+            *("--consumer.config", str(tmp_path / "client.properties")),
+            *("--topic", topic, "--group", group, "--from-beginning", "--max-messages", "1"),
+            timeout_s=WITHIN_S,
+        )
+        assert done.stdout == "once\n", done.stderr
         assert secured.broker.rebalances(group, 0) == 1
     assert secured.broker.replacements(group, 0) == 1
 

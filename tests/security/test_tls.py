@@ -74,6 +74,16 @@ def test_only_enabled_versions_are_spoken(
         assert version(terms(certificates, setting), client) == agreed
 
 
+def test_suites_are_strong_unless_others_are_asked_for(certificates: Certificates) -> None:
+    """Without `ssl.cipher.suites`, each has forward secrecy and an AEAD; a list may have others."""
+    served = [each["name"] for each in terms(certificates).context.get_ciphers()]
+    assert served[:3] == ["TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256"]
+    assert len(served) > 3
+    assert all(name.startswith("ECDHE-") and ("GCM" in name or "CHACHA20" in name) for name in served[3:])
+    asked = terms(certificates, "ssl.cipher.suites=TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA").context
+    assert "ECDHE-ECDSA-AES128-SHA" in [each["name"] for each in asked.get_ciphers()]
+
+
 @pytest.mark.parametrize(
     ("auth", "client", "passes"),
     [

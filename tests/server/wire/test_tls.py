@@ -13,7 +13,7 @@ import pytest
 from coordinator.server.process import allow_files
 from coordinator.server.wire import handshakes as rules
 from coordinator.server.wire.handshakes import WITHIN_MS
-from coordinator.server.wire.tls import FLIGHT_BYTES_MAX
+from coordinator.server.wire.tls import FLIGHT_BYTES_MAX, OWN_BYTES_MAX, TlsTransport
 from protocol.messages import (
     ApiVersionsRequest,
     MetadataRequest,
@@ -340,6 +340,68 @@ async def test_a_hello_may_be_cut_anywhere(certificates: Certificates) -> None:
         found = server.server.connections.handshakes
         assert len(found) == 1  # the one that the size was taken from
         assert (found.completed, found.failed) == (size - 1, size - 1)
+
+
+async def test_a_damaged_hello_costs_its_connection_alone(certificates: Certificates) -> None:
+    """One byte is wrong, each in turn: no mistake of ours, and a client that does it right gets in afterwards."""
+    async with serving_tls(certificates) as server:
+        loop = asyncio.get_running_loop()
+        first = await tls_peer(server, client_context(certificates.ca))
+        hello = first.hello()
+        for position in range(len(hello)):
+            peer = await server.peer(listener=-1)
+            damaged = hello[:position] + bytes([hello[position] ^ 0xFF]) + hello[position + 1 :]
+            await loop.sock_sendall(peer.socket, damaged)
+            await server.barrier()
+            peer.close()
+        await server.until(lambda: len(server.connections()) == 1)
+        assert not server.events("connection_failed")
+        await loop.sock_sendall(first.socket, hello)
+        await first.finish()
+        assert (await first.ask(ApiVersionsRequest(), 0)).api_keys
+
+
+class Sink(asyncio.Transport):
+    """A socket whose client takes nothing. waiting: bytes that were written to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting = 0
+        self.is_closed = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.waiting += len(data)
+
+    def get_write_buffer_size(self) -> int:
+        return self.waiting
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+
+async def test_what_tls_says_by_itself_does_not_pile_up(certificates: Certificates) -> None:
+    """A client that has the server answer, again and again, and reads nothing, is closed at OWN_BYTES_MAX."""
+    async with serving_tls(certificates) as server:
+        peer = await greeted(server, client_context(certificates.ca))
+        await peer.ask(ApiVersionsRequest(), 0)
+        (connection,) = server.connections()
+        transport = connection._transport
+        assert isinstance(transport, TlsTransport)
+        raw, transport._raw = transport._raw, Sink()
+        answer, request = bytes(1_000), peer.frame(ApiVersionsRequest(), 0)
+        for _ in range(OWN_BYTES_MAX // len(answer)):
+            transport._outgoing.write(answer)
+            transport.data_received(peer.encrypted(request))
+        assert not server.events("connection_closed")
+        transport._outgoing.write(answer)
+        transport.data_received(peer.encrypted(request))
+        (line,) = server.events("connection_closed")
+        assert "new keys" in line["reason"]
+        transport._raw = raw
+        raw.abort()
 
 
 HALF_OPEN = 1_000
