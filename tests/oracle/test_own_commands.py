@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import (
-    AdminClient,
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._scram import (
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialUpsertion,
