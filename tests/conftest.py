@@ -10,6 +10,7 @@ House rule: a fixture is in its suite's own conftest.py unless two suites need i
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,11 @@ settings.register_profile(
 )
 settings.register_profile("fuzz", settings.get_profile("nightly"), max_examples=50_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+# A shell that starts the tests in the background lets them ignore SIGINT, and every program that they start as well.
+# Python handles the signal only if nobody ignores it, so Ctrl-C could not be tested.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

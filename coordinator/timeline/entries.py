@@ -65,7 +65,7 @@ class Timeline:
             add = getattr(self, f"_{event['type']}", None)
             if add is not None:
                 add(event)
-            self._node = event["node"]
+            self._node = event.get("node")  # an audit's events have none
 
     def _enter(self, kind: str, event: RebalanceEvent, **fields: Any) -> Entry:
         said = {name: value for name, value in event.items() if name not in COMMON}
@@ -96,7 +96,7 @@ class Timeline:
             self._open = None
         while self._pending:
             self._pending.popitem()[1]["outcome"] = "forgotten"
-        is_moved = self._node is not None and self._node != event["node"]
+        is_moved = self._node is not None and self._node != event.get("node")
         self._enter("loaded", event, **({"node": event["node"], "former_node": self._node} if is_moved else {}))
 
     def _rebalance_started(self, event: RebalanceEvent) -> None:

@@ -113,12 +113,12 @@ def faulty_files(certificates: Certificates, folder: Path) -> dict[str, Path]:
     return paths
 
 
-def test_a_pkcs12_file_may_be_called_jks(files: Certificates) -> None:
+def test_a_pkcs12_file_may_be_called_jks(certificates: Certificates) -> None:
     """Java opens PKCS12 where the type is JKS, Kafka's default, so users of keytool's files set no type."""
-    keystore = settings(keystore_location=files.server_p12, keystore_password=PLAIN_PASSWORD)
-    assert own_certificate(keystore) == certificate_in(files.server)
-    truststore = settings(truststore_location=files.ca_p12, truststore_password=PLAIN_PASSWORD)
-    assert truststore_of(truststore) == [certificate_in(files.ca)]
+    keystore = settings(keystore_location=certificates.server_p12, keystore_password=PLAIN_PASSWORD)
+    assert own_certificate(keystore) == certificate_in(certificates.server)
+    truststore = settings(truststore_location=certificates.ca_p12, truststore_password=PLAIN_PASSWORD)
+    assert truststore_of(truststore) == [certificate_in(certificates.ca)]
 
 
 @pytest.mark.parametrize(

@@ -144,28 +144,34 @@ def alter_user_scram_credentials(services: Services, call: Call, request: AlterU
         outcomes[name] = problem or _upserted(upsertion)
         room -= 1
     answer = AlterUserScramCredentialsResponse()
+    changes: dict[str, str | None] = {}
     for user, outcome in outcomes.items():
         result = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult(user=user, error_message=None)
         if isinstance(outcome, _Refusal):
             result.error_code, result.error_message = outcome
+        else:
+            changes |= outcome
         answer.results.append(result)
         yield
-    changes: dict[str, str | None] = {}
-    for outcome in outcomes.values():
-        changes |= {} if isinstance(outcome, _Refusal) else outcome
     if not changes:
         call.answer(answer)
         return
 
     def written(result: ChangeResult) -> None:
-        if isinstance(result, EngineError):
-            for each in answer.results:
-                if not each.error_code:
-                    each.error_code, each.error_message = ErrorCode.KAFKA_STORAGE_ERROR, short(str(result))
-        call.answer(answer)
+        call.work(_altered(call, answer, result))
 
     change = Change(altered=[Altered(CREDENTIALS.topic_id, configs=changes)])
     services.discovery.topics.change(change, call.reply(written).deliver)
+
+
+def _altered(call: Call, answer: AlterUserScramCredentialsResponse, outcome: ChangeResult) -> Steps:
+    """Answer. outcome: of the changes."""
+    if isinstance(outcome, EngineError):
+        for each in answer.results:
+            if not each.error_code:
+                each.error_code, each.error_message = ErrorCode.KAFKA_STORAGE_ERROR, short(str(outcome))
+            yield
+    call.answer(answer)
 
 
 def _problem(name: str, mechanism: int) -> _Refusal | None:
