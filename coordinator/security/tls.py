@@ -130,7 +130,10 @@ def _set_client_auth(context: ssl.SSLContext, config: ListenerConfig) -> None:
 def _trust(context: ssl.SSLContext, trusted: Sequence[Certificate]) -> None:
     # Java trusts whatever stands in a truststore. OpenSSL by itself wants the chain to end at a root.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    context.load_verify_locations(cadata=b"".join(each.public_bytes(Encoding.DER) for each in trusted))
+    try:
+        context.load_verify_locations(cadata=b"".join(each.public_bytes(Encoding.DER) for each in trusted))
+    except ssl.SSLError as error:
+        raise ConfigError(f"ssl.truststore.location: OpenSSL refuses it: {_words(error)}") from None
 
 
 def _load_keystore(context: ssl.SSLContext, keystore: Keystore) -> None:
@@ -138,8 +141,11 @@ def _load_keystore(context: ssl.SSLContext, keystore: Keystore) -> None:
         with _nameless(keystore.chain_pem()) as chain, _nameless(keystore.key_pem()) as key:
             context.load_cert_chain(chain, key)
     except ssl.SSLError as error:
-        problem = (error.reason or "it can't be used").replace("_", " ").lower()
-        raise ConfigError(f"ssl.keystore.location: OpenSSL refuses key and certificates: {problem}") from None
+        raise ConfigError(f"ssl.keystore.location: OpenSSL refuses key and certificates: {_words(error)}") from None
+
+
+def _words(error: ssl.SSLError) -> str:
+    return (error.reason or "it can't be used").replace("_", " ").lower()
 
 
 @contextmanager

@@ -13,8 +13,9 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from threading import Thread
 from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.config import DOORS, ConfigError, tls_listeners
@@ -58,8 +59,9 @@ class Certificates:
         self._alarm: Alarm[str]
         self._clock: Clock
         self._lines: Lines
-        self._looking: asyncio.Future[list[Read]] | None = None
+        self._is_looking = False
         self._looks_again = False
+        self._has_stopped = False
         for read in self._look(all_of_them=True):
             if isinstance(read.found, ConfigError):
                 where = DOORS.get(read.listener, f"listener {read.listener}").rstrip(".")
@@ -85,19 +87,23 @@ class Certificates:
     def stop(self) -> None:
         """Look no more."""
         self._alarm.stop()
-        self._looks_again = False
-        if self._looking is not None:
-            self._looking.cancel()
+        self._has_stopped = True
 
     def check(self, *, all_of_them: bool = False) -> None:
         """Have a thread look at the files. all_of_them: read also those that haven't changed."""
         self._alarm.arm("check", self._clock.ms() + CHECK_EVERY_MS)
-        if self._looking is not None:
+        if self._is_looking:
             self._looks_again = self._looks_again or all_of_them
             return
-        look: Callable[[], list[Read]] = partial(self._look, all_of_them=all_of_them)
-        self._looking = asyncio.get_running_loop().run_in_executor(None, look)
-        self._looking.add_done_callback(self._looked)
+        self._is_looking = True
+        hop = asyncio.get_running_loop().call_soon_threadsafe
+        # A daemon: a file system that hangs must not keep the process from ending.
+        Thread(target=self._look_aside, args=(hop, all_of_them), name="certificates", daemon=True).start()
+
+    def _look_aside(self, hop: Callable[..., object], all_of_them: bool) -> None:  # noqa: FBT001 - a thread's argument
+        reads = self._look(all_of_them=all_of_them)
+        with suppress(RuntimeError):  # the loop has ended meanwhile
+            hop(self._looked, reads)
 
     def _look(self, *, all_of_them: bool) -> list[Read]:
         """Read the files that have changed. Runs on a thread, except at start."""
@@ -114,11 +120,11 @@ class Certificates:
                     reads.append(Read(listener, signature, error))
         return reads
 
-    def _looked(self, looking: asyncio.Future[list[Read]]) -> None:
-        self._looking = None
-        if looking.cancelled():
+    def _looked(self, reads: list[Read]) -> None:
+        self._is_looking = False
+        if self._has_stopped:
             return
-        for read in looking.result():
+        for read in reads:
             self._seen[read.listener] = read.signature
             self._take(read.listener, read.found)
         if self._looks_again:

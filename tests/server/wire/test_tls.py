@@ -16,6 +16,7 @@ from coordinator.server.wire.handshakes import WITHIN_MS
 from coordinator.server.wire.tls import FLIGHT_BYTES_MAX, OWN_BYTES_MAX, TlsTransport
 from protocol.messages import (
     ApiVersionsRequest,
+    FindCoordinatorRequest,
     MetadataRequest,
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
@@ -126,7 +127,7 @@ async def test_a_certificate_makes_the_principal(
 
 
 async def test_listeners_with_settings_of_their_own_stand_side_by_side(certificates: Certificates) -> None:
-    """Each has its certificate and its rules, and Metadata names the address of the listener that was asked."""
+    """Each has its certificate and its rules; Metadata and FindCoordinator name the address of the listener asked."""
     async with serving(
         "listeners=IN://127.0.0.1:0,OUT://127.0.0.1:0,FAR://127.0.0.1:0",
         "advertised.listeners=IN://in:1,OUT://out:2,FAR://far:3",
@@ -144,6 +145,8 @@ async def test_listeners_with_settings_of_their_own_stand_side_by_side(certifica
         for peer, host in ((plain, "in"), (out, "out"), (far, "far")):
             answer = await peer.ask(MetadataRequest(topics=[]), 9)
             assert [broker.host for broker in answer.brokers] == [host]
+            found = await peer.ask(FindCoordinatorRequest(key="g"), 2)
+            assert found.host == host
         wrong = await tls_peer(server, client_context(certificates.ca), listener=2)
         with pytest.raises(ssl.SSLError, match="unable to get local issuer"):
             await wrong.finish()
