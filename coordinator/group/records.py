@@ -14,6 +14,7 @@ bytes that a member keeps leave out its assignment, because every rebalance chan
 from __future__ import annotations
 
 import struct
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
@@ -247,7 +248,11 @@ class Replay:
                     self._last[group_id].pop(key, None)
 
     def groups(self) -> Iterator[Group]:
-        """Yield each group once: Stable or Empty, no timers armed. Raises ProtocolError for bytes that it can't decode.
+        """Yield each group once: Stable or Empty, no timers armed. Raises ProtocolError for bytes it can't decode."""
+        return (group for group in self.groups_in_steps() if group is not None)
+
+    def groups_in_steps(self) -> Iterator[Group | None]:
+        """As `groups`, and None behind each DECODED_AT_ONCE offsets of a group, which may have very many.
 
         It decodes a group when the caller asks for the next one, and drops its records. So a caller can pause in
         between.
@@ -255,22 +260,28 @@ class Replay:
         for group_id in list(self._last):
             records = self._last.pop(group_id)
             if records:
-                yield _decode_group_records(records)
+                yield from _decode_group_records(records)
 
 
-def _decode_group_records(records: dict[bytes, bytes]) -> Group:
-    """The group of these records. records: value by key, at least one."""
+DECODED_AT_ONCE = 100
+"""Records of one group that are decoded in one step: half a millisecond."""
+
+
+def _decode_group_records(records: dict[bytes, bytes]) -> Iterator[Group | None]:
+    """Yield None behind each step, and the group of these records at last. records: value by key, at least one."""
     found = _Found()
-    for key, value in records.items():
+    keys = deque(records)
+    while keys:
+        # Each record is freed with its step: a million at once take 0.4 s.
+        key = keys.popleft()
         version: int = _int16.unpack_from(key)[0]
-        _READERS[version](found, version, key, value)
-    group = found.group
-    if group is None:
-        # A group that only stores offsets has no record of its own (Kafka: simple group).
-        group = Group(found.offsets[0][0].group, None)
-    for name, committed in found.offsets:
-        group.offsets.setdefault(name.topic, {})[name.partition] = committed
-    return group
+        _READERS[version](found, version, key, records.pop(key))
+        if keys and len(keys) % DECODED_AT_ONCE == 0:
+            yield None
+    # A group that only stores offsets has no record of its own (Kafka: simple group).
+    group = Group(found.group_id, None) if found.group is None else found.group
+    group.offsets = found.offsets
+    yield group
 
 
 class _Found:
@@ -278,7 +289,8 @@ class _Found:
 
     def __init__(self) -> None:
         self.group: Group | None = None
-        self.offsets: list[tuple[OffsetCommitKey, CommittedOffset]] = []
+        self.group_id = ""
+        self.offsets: dict[str, dict[int, CommittedOffset]] = {}
 
     def read_group(self, version: int, key: bytes, value: bytes) -> None:
         """The record of a classic group."""
@@ -286,7 +298,9 @@ class _Found:
 
     def read_offset(self, version: int, key: bytes, value: bytes) -> None:
         """The record of a committed offset; groups of every kind have them."""
-        self.offsets.append((decode(OffsetCommitKey, key, version, _int16.size), decode_offset(value)))
+        name = decode(OffsetCommitKey, key, version, _int16.size)
+        self.group_id = name.group
+        self.offsets.setdefault(name.topic, {})[name.partition] = decode_offset(value)
 
 
 _READERS: dict[int, Callable[[_Found, int, bytes, bytes], None]] = {

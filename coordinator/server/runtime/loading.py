@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from coordinator.group.events import Load
-from coordinator.group.records import NEWER_KINDS, Replay
+from coordinator.group.records import DECODED_AT_ONCE, NEWER_KINDS, Replay
 from coordinator.log.engine import EngineError
 from protocol.errors import ProtocolError
 
@@ -70,7 +70,7 @@ class Loading:
         self._before = before
         self._replay = Replay()
         self._error: ProtocolError | None = None
-        self._groups: Iterator[Group] | None = None
+        self._groups: Iterator[Group | None] | None = None
 
     def start(self, own: Ownership) -> None:
         """Begin to read. own: the ownership of the partition."""
@@ -97,12 +97,13 @@ class Loading:
         if not self._partition.awaits(self):
             return
         try:
-            groups = self._next_groups()
+            groups, is_last = self._next_groups()
         except ProtocolError as error:
             self._partition.can_not_load(Unreadable(f"it holds a record that can't be read: {error}"))
             return
         if groups:
             self._partition.take(Load(groups, is_last=False, write_failed=self._write_failed))
+        if groups or not is_last:
             self._host.hop(self._take_groups)
         else:
             self._say_skipped()
@@ -118,15 +119,20 @@ class Loading:
             name, index = self._partition.name, self._partition.index
             self._host.lines.warn("records_skipped", f"{name}: {text}", partition=index, records=kinds)
 
-    def _next_groups(self) -> dict[str, Group]:
-        """The next groups by id, about LOADED_AT_ONCE parts; empty behind the last. Raises ProtocolError."""
+    def _next_groups(self) -> tuple[dict[str, Group], bool]:
+        """The next groups by id, about LOADED_AT_ONCE parts, and whether there are no more. Raises ProtocolError."""
         if self._error is not None:
             raise self._error
         if self._groups is None:
-            self._groups = self._replay.groups()
+            self._groups = self._replay.groups_in_steps()
         groups: dict[str, Group] = {}
         parts = 0
-        while parts < LOADED_AT_ONCE and (group := next(self._groups, None)) is not None:
-            groups[group.group_id] = group
-            parts += 1 + len(group.members) + sum(map(len, group.offsets.values()))
-        return groups
+        for group in self._groups:
+            if group is None:
+                parts += DECODED_AT_ONCE
+            else:
+                groups[group.group_id] = group
+                parts += 1 + len(group.members) + sum(map(len, group.offsets.values())) % DECODED_AT_ONCE
+            if parts >= LOADED_AT_ONCE:
+                return groups, False
+        return groups, True

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from coordinator.group.group import Group, Member
+from coordinator.group.group import CommittedOffset, Group, Member
 from coordinator.group.partition import partition_for
-from coordinator.group.records import group_record
+from coordinator.group.records import DECODED_AT_ONCE, Replay, group_record, offset_record
 from coordinator.log.engine import Damaged, Done, EngineError, Ownership, Page, Unavailable
 from coordinator.log.memory import MemoryEngine
 from coordinator.server.runtime.partition import Standing
@@ -59,6 +60,45 @@ class Loading(MemoryEngine):
         self._stays = False
         for load in self._waiting:
             load()
+
+
+def test_a_group_with_very_many_offsets_is_decoded_in_steps() -> None:
+    """No step decodes more than DECODED_AT_ONCE of them: a load would hold up other groups' heartbeats otherwise."""
+    count = 50 * DECODED_AT_ONCE
+    offset = CommittedOffset(7, -1, "", 1_000, None)
+    replay = Replay()
+    replay.add([offset_record("g", f"t{number % 3}", number, offset, 1_000) for number in range(count)])
+    replay.add([group_record(Group("h", None), None, 1_000)])
+    steps = list(replay.groups_in_steps())
+    group, other = (step for step in steps if step is not None)
+    assert steps[-2:] == [group, other]
+    assert len(steps) == 1 + count // DECODED_AT_ONCE
+    assert (group.group_id, sum(map(len, group.offsets.values()))) == ("g", count)
+    assert group.offsets["t1"][1] == offset
+
+
+async def test_a_load_of_one_large_group_lets_the_loop_have_its_turns() -> None:
+    """Between the steps of one group other requests are answered; then its offsets are all there."""
+    engine = Loading()
+    offset = CommittedOffset(7, -1, "", 1_000, None)
+    partition = partition_for("g", 4)
+    records = [offset_record("g", "orders", number, offset, 1_000) for number in range(30 * DECODED_AT_ONCE)]
+    engine.records[partition] = records
+    async with serving("tenure.topics=orders:3000", engine=engine) as server:
+        hops = 0
+        hop = server.server.runtime.hop
+
+        def counted(function: Callable[..., None], *arguments: Any) -> None:
+            nonlocal hops
+            hops += 1
+            hop(function, *arguments)
+
+        server.server.runtime.hop = counted  # type: ignore[method-assign]
+        engine.go()
+        await server.loaded()
+        assert hops >= 29
+        group = server.server.runtime.partitions[partition].coordinator.groups["g"]
+        assert len(group.offsets["orders"]) == 30 * DECODED_AT_ONCE
 
 
 async def test_requests_while_loading_are_refused_as_kafka_does() -> None:
