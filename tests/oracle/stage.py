@@ -54,7 +54,8 @@ HAPPENS_WITHIN_S = 10.0
 LOOK_AGAIN_AFTER_S = 0.005
 
 SHORT_MS = 400
-"""A timeout that a script waits for; long enough for the steps before it on a busy machine."""
+"""A timeout that a script waits for; long enough for the steps before it, unless the machine is very busy."""
+SHORT_TIMEOUTS_MS = frozenset({SHORT_MS, 2 * SHORT_MS, 4 * SHORT_MS})
 LONGER_MS = 600
 """Time in which a short timeout has passed for certain."""
 
@@ -145,15 +146,17 @@ def _register(name: str, perform: Performance, written: object, node: str, *, re
     SCRIPTS[name] = Script(name, written.__module__.rpartition(".")[2], perform, node, restarts)
 
 
-def play(script: Script, server: Server) -> Transcript:
-    """Play a script from beginning to end; what happened."""
-    (transcript,) = play_all([script], server, restart=None)
+def play(script: Script, server: Server, slower: int = 1) -> Transcript:
+    """Play a script from beginning to end; what happened. slower: by how much its short timeouts are longer."""
+    (transcript,) = play_all([script], server, restart=None, slower=slower)
     return transcript
 
 
-def play_all(scripts: Sequence[Script], server: Server, restart: Callable[[], None] | None) -> list[Transcript]:
+def play_all(
+    scripts: Sequence[Script], server: Server, restart: Callable[[], None] | None, slower: int = 1
+) -> list[Transcript]:
     """Play scripts that yield: each up to its yield, one `restart`, and then the rest of each."""
-    stages = [Stage(server, script.name) for script in scripts]
+    stages = [Stage(server, script.name, slower) for script in scripts]
     waiting: list[tuple[Stage, Generator[None, None, None]]] = []
     try:
         for script, stage in zip(scripts, stages, strict=True):
@@ -197,7 +200,8 @@ class Stage:
     group: a group id that no other script uses; further ones begin with it and a full stop.
     """
 
-    def __init__(self, server: Server, name: str) -> None:
+    def __init__(self, server: Server, name: str, slower: int = 1) -> None:
+        self._slower = slower
         self.group = name
         self.transcript = Transcript(server.port, name)
         self._server = server
@@ -279,6 +283,8 @@ class Stage:
 
     def pass_time(self, at_least_ms: int) -> None:
         """Let time pass on the server's own clock: until a member of another group, made for this, has expired."""
+        at_least_ms *= self._slower
+        self.transcript.is_timed = True
         clock = Client(self, "clock", group=f"clock.{self.group}", instance="clock", session_timeout_ms=at_least_ms)
         with clock.connection:
             join = JoinGroupRequest(
@@ -295,6 +301,13 @@ class Stage:
             )
             clock.connection.ask(sync, 3)
         self.until_members(0, clock.group)
+
+    def timeout_ms(self, wanted_ms: int) -> int:
+        """A member's timeout: a short one is as long as this stage has it."""
+        if wanted_ms not in SHORT_TIMEOUTS_MS:
+            return wanted_ms
+        self.transcript.is_timed = True
+        return wanted_ms * self._slower
 
     def barrier(self) -> None:
         """Return when what was sent before is being handled."""
@@ -463,8 +476,8 @@ class Client:
         protocols = self.protocols if isinstance(self.protocols, Mapping) else dict.fromkeys(self.protocols, b"")
         fields: dict[str, Any] = {
             "group_id": self.group,
-            "session_timeout_ms": self.session_timeout_ms,
-            "rebalance_timeout_ms": self.rebalance_timeout_ms,
+            "session_timeout_ms": self.stage.timeout_ms(self.session_timeout_ms),
+            "rebalance_timeout_ms": self.stage.timeout_ms(self.rebalance_timeout_ms),
             "member_id": self.member_id,
             "group_instance_id": self.instance,
             "protocol_type": self.protocol_type,

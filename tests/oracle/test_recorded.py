@@ -14,6 +14,9 @@ from tests.oracle.recorded import Recorded, answers
 from tests.oracle.stage import Script, play
 from tests.support.tenure import Tenure
 
+SLOWER = (4, 16)
+"""By how much the short timeouts of a script are longer at its next tries."""
+
 
 @pytest.fixture(scope="module")
 def recorded() -> Recorded:
@@ -31,9 +34,18 @@ def restarted() -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("script", PLAYED_AT_ONCE, ids=str)
 def test_answers_as_recorded(script: Script, recorded: Recorded, request: pytest.FixtureRequest) -> None:
-    """A script's answers are those that Apache Kafka gave."""
-    tenure = cast("Tenure", request.getfixturevalue(f"{script.node}_tenure"))
-    assert answers(play(script, tenure).comparable()) == recorded.answers_to(script)
+    """A script's answers are those that Apache Kafka gave.
+
+    On a busy machine a short timeout may be over before the steps that it has to outlast. Such a script is played once
+    more, on a new server and with longer timeouts.
+    """
+    transcript = play(script, cast("Tenure", request.getfixturevalue(f"{script.node}_tenure")))
+    for slower in SLOWER:
+        if not transcript.is_timed or answers(transcript.comparable()) == recorded.answers_to(script):
+            break
+        with Tenure({**NODES[script.node], **SAME_NAME}) as anew:
+            transcript = play(script, anew, slower)
+    assert answers(transcript.comparable()) == recorded.answers_to(script)
 
 
 @pytest.mark.parametrize("script", RESTART_SCRIPTS, ids=str)

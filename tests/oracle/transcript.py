@@ -94,10 +94,14 @@ class Difference(NamedTuple):
 
 @dataclass
 class Transcript:
-    """All that happened in one run of a script. `port` is the server's, `group` the script's group id."""
+    """All that happened in one run of a script. `port` is the server's, `group` the script's group id.
+
+    is_timed: the script waits for a short timeout of its own.
+    """
 
     port: int
     group: str
+    is_timed: bool = False
     lines: list[tuple[str, str, Message | None]] = field(default_factory=list)
 
     def add(self, who: str, what: str, message: Message | None = None) -> None:
