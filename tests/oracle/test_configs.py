@@ -17,9 +17,12 @@ from protocol.messages import (
     CreateTopicsRequest,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
     MetadataRequest,
     MetadataResponse,
 )
+from schemas.errors import ErrorCode
 from tests.support.apache import ApacheKafka
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure, wait_until
@@ -160,6 +163,27 @@ def create(port: int) -> None:
         connection.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)
         shown = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="orders")])
         wait_until(lambda: cast("MetadataResponse", connection.ask(shown, 4)).topics[0].error_code == 0, "topic", 10.0)
+
+
+def test_no_client_can_shut_everybody_out(ports: tuple[int, int]) -> None:
+    """A limit on connections can't be changed to 0. Kafka takes 0 for one address; Tenure refuses that too."""
+    for name, value in (
+        ("max.connections", "0"),
+        ("max.connections.per.ip", "0"),
+        ("max.connection.creation.rate", "0"),
+        ("max.connections.per.ip.overrides", "10.1.2.3:0"),
+    ):
+        codes = []
+        for port in ports:
+            config = IncrementalAlterConfigsRequest.AlterableConfig(name=name, value=value)
+            resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+                resource_type=BROKER, resource_name="1", configs=[config]
+            )
+            with Connection(port) as connection:
+                answer = connection.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=True), 1)
+            codes.append(cast("IncrementalAlterConfigsResponse", answer).responses[0].error_code)
+        expected = [0, ErrorCode.INVALID_REQUEST] if "overrides" in name else [ErrorCode.INVALID_REQUEST] * 2
+        assert (name, codes) == (name, expected)
 
 
 def test_what_has_nothing_to_change(ports: tuple[int, int]) -> None:

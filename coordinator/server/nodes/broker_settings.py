@@ -122,7 +122,7 @@ CHANGED_MIN = {
     "max.connection.creation.rate": 1,
 }
 """The smallest numbers that a client can change settings to. With 0 nobody could connect any more, not even to undo it.
-(Kafka takes it.)
+Kafka refuses 0 too, but takes it for an address of max.connections.per.ip.overrides.
 """
 
 OF_AUTHORIZER = ("allow.everyone.if.no.acl.found", "super.users")

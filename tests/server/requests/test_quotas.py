@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from coordinator.log.engine import EngineError
 from coordinator.server.requests import quotas
-from protocol.messages import AlterClientQuotasRequest, DescribeClientQuotasRequest
+from protocol.messages import AlterClientQuotasRequest, DescribeClientQuotasRequest, DescribeClientQuotasResponse
 from schemas.errors import ErrorCode
 from tests.server.harness import Serving, serving
+from tests.support.raw import Connection
+from tests.support.tenure import Tenure
 
 Named = Mapping[str, str | None]
 
@@ -121,3 +123,25 @@ async def test_a_change_that_is_not_written_is_refused() -> None:
         topics._write = lambda _, done: done(EngineError("the disk is full"))
         assert await alter(server, entry({"user": "a"}, producer_byte_rate=1.0)) == [ErrorCode.KAFKA_STORAGE_ERROR]
         assert shown(await describe(server)) == []
+
+
+def test_quotas_reach_all_workers_and_last() -> None:
+    """A quota that one worker was told holds on the other, and after a kill of the server on both."""
+    wanted = DescribeClientQuotasRequest(components=[], strict=False)
+    with Tenure(arguments=["--workers", "2"]) as server:
+
+        def shown_by(port: int) -> list[float]:
+            with Connection(port, "slow") as connection:
+                answer = cast("DescribeClientQuotasResponse", connection.ask(wanted, 1))
+            return [each.value for entry in answer.entries or () for each in entry.values]
+
+        with Connection(server.ports[0]) as connection:
+            altered = AlterClientQuotasRequest(entries=[entry({"client-id": "slow"}, request_percentage=0.001)])
+            connection.ask(altered, 1)
+        assert [shown_by(port) for port in server.ports] == [[0.001], [0.001]]
+        for port in server.ports:
+            with Connection(port, "slow") as connection:
+                answer = cast("DescribeClientQuotasResponse", connection.ask(wanted, 1))
+            assert answer.throttle_time_ms > 0
+        server.restart()
+        assert [shown_by(port) for port in server.ports] == [[0.001], [0.001]]
