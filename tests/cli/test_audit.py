@@ -79,6 +79,7 @@ def test_limits_are_options(tmp_path: Path) -> None:
         ["data", "--follow", "--out", "x", "--before", "y"],
         ["data", "--follow", "--out", "x", "--delete-retention-ms", "1"],
         ["--bootstrap-server", "127.0.0.1:1", "--before", "y"],
+        ["data", "--command-config", "client.properties"],
         ["--bootstrap-server", "127.0.0.1:1", "--partitions", "4"],
         ["data", "--master", "local[1]"],
         ["data", "--delete-retention-ms", "1"],
