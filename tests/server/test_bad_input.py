@@ -6,7 +6,8 @@ right or wrong. Then the client closes the connection. After each example this m
 
 - the connection ends;
 - another client's member has its heartbeats answered, and keeps its seat;
-- the server logged no error of its own, and its memory stays within the limit.
+- the server logged no error of its own, and its memory stays within the limit;
+- on a listener where clients have to authenticate, no answer names a topic, a group or a node.
 
 The normal run is short; `make fuzz` uses some ten minutes of CPU.
 """
@@ -25,7 +26,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from protocol.header import encode_request
-from protocol.messages import NAMES, HeartbeatResponse, JoinGroupResponse, definition
+from protocol.messages import (
+    NAMES,
+    ApiVersionsRequest,
+    HeartbeatResponse,
+    JoinGroupResponse,
+    SaslHandshakeRequest,
+    definition,
+)
 from schemas.errors import ErrorCode
 from tests.protocol.strategies import any_message, message_class
 from tests.protocol.test_golden import FILES
@@ -46,6 +54,13 @@ REQUESTS = [
     for versions in (definition(name).versions,)
     for version in range(versions.first, versions.last + 1)
 ]
+
+USERS = """\
+sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256
+listener.name.sasl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_a="b";
+connection.failed.authentication.delay.ms=1
+"""
+"""The second listener is for strangers."""
 
 Edit = tuple[str, int, bytes]
 """A change of a frame: its kind, its position, its bytes."""
@@ -122,7 +137,11 @@ class Witness:
 @pytest.fixture(scope="module")
 def witness() -> Iterator[Witness]:
     """Yield the member that must not notice the damage."""
-    with Tenure({"tenure.topics": "orders:3", "offsets.topic.num.partitions": 4}) as tenure:
+    with Tenure(
+        {"tenure.topics": "orders:3", "offsets.topic.num.partitions": 4},
+        listeners={"OPEN": "PLAINTEXT", "SASL": "SASL_PLAINTEXT"},
+        properties=USERS,
+    ) as tenure:
         found = Witness(tenure)
         yield found
         found.connection.close()
@@ -135,11 +154,60 @@ def witness() -> Iterator[Witness]:
 )
 def test_whatever_a_client_sends_the_others_go_on(witness: Witness, sent: list[tuple[bytes, int]]) -> None:
     """A client may send any bytes: other clients go on, and its connection ends when it closes it."""
-    data = b"".join((len(frame) + more).to_bytes(4, signed=True) + frame for frame, more in sent)
-    client = socket.create_connection(("127.0.0.1", witness.tenure.port), timeout=WITHIN_S)
+    heard(witness.tenure.port, b"".join((len(frame) + more).to_bytes(4, signed=True) + frame for frame, more in sent))
+    witness.look()
+
+
+def heard(port: int, data: bytes) -> bytes:
+    """What a server answers to bytes, until the end of the connection."""
+    answers = bytearray()
+    client = socket.create_connection(("127.0.0.1", port), timeout=WITHIN_S)
     with client, suppress(ConnectionResetError, BrokenPipeError):
         client.sendall(data)
         client.shutdown(socket.SHUT_WR)
-        while client.recv(65_536):
-            pass
+        while answer := client.recv(65_536):
+            answers += answer
+    return bytes(answers)
+
+
+HANDSHAKES = [
+    encode_request(SaslHandshakeRequest(mechanism=mechanism), version, 7, None)
+    for mechanism in ("PLAIN", "SCRAM-SHA-256", "x")
+    for version in (0, 1)
+]
+
+
+@given(
+    ahead=st.lists(st.sampled_from(HANDSHAKES), max_size=2),
+    sent=st.lists(st.tuples(frames() | st.binary(max_size=40), SIZES), min_size=1, max_size=4),
+)
+@settings(
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
+)
+def test_whatever_a_stranger_sends_it_learns_nothing(
+    witness: Witness, ahead: list[bytes], sent: list[tuple[bytes, int]]
+) -> None:
+    """Before a client has authenticated, no bytes get it an answer that has a topic, a group or a node in it."""
+    data = b"".join((len(frame) + more).to_bytes(4, signed=True) + frame for frame, more in sent)
+    answers = heard(witness.tenure.ports[1], b"".join(ahead) + data)
+    assert not [name for name in (b"orders", b"witness", b"127.0.0.1") if name in answers and name not in data]
+    witness.look()
+
+
+ANSWERED = {"ApiVersionsRequest", "SaslHandshakeRequest"}
+"""Requests that a stranger gets an answer to, in whatever order."""
+
+
+def test_no_request_of_a_stranger_is_answered(witness: Witness) -> None:
+    """Each API in each version, as the first request, behind ApiVersions, and behind a handshake of either version."""
+    told = []
+    versions = encode_request(ApiVersionsRequest(), 0, 7, None)
+    for name, version in REQUESTS:
+        request = encode_request(message_class(name)(), version, 7, "fuzz")
+        for ahead in (b"", versions, *HANDSHAKES[:2]):
+            expected = heard(witness.tenure.ports[1], ahead)
+            more = heard(witness.tenure.ports[1], ahead + request)
+            if more != expected and not (name == "SaslAuthenticateRequest" and ahead == HANDSHAKES[1]):
+                told.append(name)
+    assert set(told) == ANSWERED
     witness.look()
