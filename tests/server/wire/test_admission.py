@@ -92,6 +92,8 @@ async def test_an_address_that_is_too_fast_is_slowed_down() -> None:
             assert await speaks(first)
         assert all(peer.is_silent() for peer in slow)
         assert len(server.server.connections) == 3  # with the one that set the quota
+        rate = server.server.connections.admission._ips.get("127.0.0.1", 2.0, server.clock.ms())
+        assert rate.per_second(server.clock.ms()) == 2
         server.clock.advance(1_000)
         for peer in slow:
             assert await peer.is_closed()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.security.quotas import TIME
+from coordinator.security.quotas import FETCHED, TIME
 from coordinator.server.telemetry.measures import PRINCIPALS_MAX, Measures
 from coordinator.server.wire.connection import QUEUED_BYTES_MAX
 from coordinator.server.wire.throttle import Throttle
@@ -131,6 +131,8 @@ async def test_a_consumer_over_its_rate_gets_nothing_until_it_waited() -> None:
         second = await peer.ask(request, 11)
         assert (second.error_code, second.responses) == (0, [])
         assert second.throttle_time_ms > 0
+        rate = throttle_of(server).rates[FETCHED].get((None, "test"), 1_100.0, server.clock.ms())
+        assert rate.per_second(server.clock.ms()) * 10 == len(LARGE)
         await peer.send(request, 11)
         await server.advance(second.throttle_time_ms - 1)
         assert peer.is_silent()
@@ -194,6 +196,7 @@ async def test_remembered_heartbeats_count_from_the_moment_of_a_quota() -> None:
         for _ in range(3):
             assert (await peer.ask(heartbeat_request("g", joined, "a"), 4)).error_code == 0
         assert measures.repeated_heartbeats == before
+        assert not any(connection.may_short_cut for connection in server.connections())
         await alter(server, entry({"user": None}, request_percentage=None))
         for _ in range(3):
             await peer.ask(heartbeat_request("g", joined, "a"), 4)
