@@ -27,6 +27,11 @@ def clients_of_the_page() -> set[tuple[str, str]]:
     return found
 
 
+def blocks_of(page: str) -> list[str]:
+    """The blocks of Python code of a page."""
+    return re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+
+
 @pytest.mark.interop
 def test_all_examples_pass() -> None:
     """They run as a user would run them, without this project's settings of pytest, with the clients of the page."""
@@ -41,9 +46,34 @@ def test_all_examples_pass() -> None:
     assert set(passed) == clients_of_the_page()
 
 
+@pytest.mark.interop
+def test_the_pages_tests_pass_as_they_stand(tmp_path: Path) -> None:
+    """A new user copies the conftest.py and the tests of the pages into an empty folder, and they pass."""
+    blocks = [block for page in ("docs/testing.md", "docs/testing-nodes.md") for block in blocks_of(page)]
+    (conftest,) = (block for block in blocks if "def start_worker" in block)
+    tests = [block for block in blocks if block.startswith("def test_")]
+    (tmp_path / "conftest.py").write_text(conftest)
+    (tmp_path / "test_it.py").write_text("\n\n".join(tests))
+    plugin = ("-p", "no:tenure", "-p", "coordinator.testing.plugin", "-p", "no:cacheprovider")
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-c",
+        os.devnull,
+        "--rootdir",
+        str(tmp_path),
+        *plugin,
+        str(tmp_path),
+    ]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert "2 passed" in done.stdout, done.stdout
+
+
 @pytest.mark.parametrize("page", ["README.md", "docs/testing.md"])
 def test_a_page_shows_the_first_example_as_it_runs(page: str) -> None:
     """The test of a rolling restart stands there, line by line."""
     code = (ROOT / "examples/test_rolling_restart.py").read_text(encoding="utf-8")
-    shown = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
-    assert code[code.index("def test_") :] in shown
+    assert code[code.index("def test_") :] in blocks_of(page)

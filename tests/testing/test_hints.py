@@ -45,5 +45,5 @@ def test_a_wait_on_the_thread_of_a_loop_says_so(server: Tenure) -> None:
 
     for run, is_told in ((wait, True), (lambda: asyncio.to_thread(group.wait_until_stable, timeout=0), False)):
         with pytest.raises(AssertionError) as caught:
-            asyncio.run(run())  # type: ignore[arg-type]
+            asyncio.run(run())
         assert ("await asyncio.to_thread(" in str(caught.value)) == is_told
