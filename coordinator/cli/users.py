@@ -74,6 +74,7 @@ def add_command(
         int,
         typer.Option(
             "--iterations",
+            metavar="NUMBER",
             min=ITERATIONS_MIN,
             max=ITERATIONS_MAX,
             help="How often the password is hashed, by clients too.",

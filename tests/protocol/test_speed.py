@@ -12,6 +12,6 @@ def test_it_is_the_same() -> None:
     client = new(Client, ("c", "/h", "", "", ""))
     assert client == Client("c", "/h", "", "", "")
     assert (type(client), client.host) == (Client, "/h")
-    pending = new(MemberPending, ("g", 1, "m", "c", "/h", 5))
-    assert pending == MemberPending("g", 1, "m", "c", "/h", 5)
+    pending = new(MemberPending, ("g", 1, "m", "c", "/h", 5, "User:a"))
+    assert pending == MemberPending("g", 1, "m", "c", "/h", 5, "User:a")
     assert (type(pending), pending.client_host) == (MemberPending, "/h")
