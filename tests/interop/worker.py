@@ -40,8 +40,21 @@ REPORT_INTERVAL_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
+class Login:
+    """How a consumer logs in over TLS. ca: the file of the CA. mechanism: of SASL."""
+
+    ca: str
+    mechanism: str
+    user: str
+    password: str
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
-    """A worker's settings; times in milliseconds. records: whether to report each consumed record."""
+    """A worker's settings; times in milliseconds.
+
+    records: whether to report each consumed record. login: None for a listener without security.
+    """
 
     bootstrap: str
     group: str
@@ -52,6 +65,13 @@ class Settings:
     heartbeat_interval_ms: int = 500
     rebalance_timeout_ms: int = 20_000
     records: bool = False
+    login: Login | None = None
+
+    @classmethod
+    def from_json(cls, text: str) -> Settings:
+        """The settings of a command line."""
+        fields = json.loads(text)
+        return cls(**fields | {"login": Login(**fields["login"]) if fields["login"] else None})
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +147,19 @@ class Consumer(Protocol):
         """Close as the client does: a static member sends no LeaveGroup."""
 
 
+def librdkafka_login(login: Login | None) -> dict[str, str]:
+    """The properties with which librdkafka logs in."""
+    if login is None:
+        return {}
+    return {
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": login.ca,
+        "sasl.mechanism": login.mechanism,
+        "sasl.username": login.user,
+        "sasl.password": login.password,
+    }
+
+
 class Reporter:
     """Events as JSON lines on standard output, one write each; `at` is the machine's monotonic clock in seconds."""
 
@@ -168,7 +201,7 @@ def read_commands() -> queue.SimpleQueue[dict[str, Any]]:
 
 def settings_from_command_line() -> Settings:
     """The worker's only argument."""
-    return Settings(**json.loads(sys.argv[1]))
+    return Settings.from_json(sys.argv[1])
 
 
 async def run(consumer: Consumer, reporter: Reporter, settings: Settings, client: str, version: str) -> None:

@@ -9,6 +9,7 @@ House rule: worker.py's.
 from __future__ import annotations
 
 import logging
+import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from tests.interop.worker import (
     POLL_MS,
     ClientError,
     Consumed,
+    Login,
     Membership,
     NoticeHandler,
     Record,
@@ -36,6 +38,19 @@ ASSIGNORS = {
     assignor.name: assignor
     for assignor in (RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor)
 }
+
+
+def _login(login: Login | None) -> dict[str, Any]:
+    """The arguments with which the client logs in."""
+    if login is None:
+        return {}
+    return {
+        "security_protocol": "SASL_SSL",
+        "ssl_context": ssl.create_default_context(cafile=login.ca),
+        "sasl_mechanism": login.mechanism,
+        "sasl_plain_username": login.user,
+        "sasl_plain_password": login.password,
+    }
 
 
 class AiokafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -59,6 +74,7 @@ class AiokafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
             partition_assignment_strategy=(ASSIGNORS[settings.assignor],),
             enable_auto_commit=False,
             auto_offset_reset="earliest",
+            **_login(settings.login),
         )
         self._consumer.subscribe([settings.topic], listener=self)
         try:

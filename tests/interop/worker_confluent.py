@@ -23,6 +23,7 @@ from tests.interop.worker import (
     Record,
     Reporter,
     Settings,
+    librdkafka_login,
     main,
     settings_from_command_line,
 )
@@ -52,6 +53,7 @@ class ConfluentConsumer:
             "reconnect.backoff.max.ms": 500,
             "log_level": 0,
             "error_cb": self._on_error,
+            **librdkafka_login(settings.login),
         }
         if settings.group_instance_id is not None:
             configuration["group.instance.id"] = settings.group_instance_id

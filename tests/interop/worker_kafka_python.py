@@ -23,6 +23,7 @@ from kafka.errors import KafkaError
 from tests.interop.worker import (
     ClientError,
     Consumed,
+    Login,
     Membership,
     NoticeHandler,
     Record,
@@ -46,6 +47,19 @@ ASSIGNORS = {
 }
 
 
+def _login(login: Login | None) -> dict[str, str]:
+    """The arguments with which the client logs in."""
+    if login is None:
+        return {}
+    return {
+        "security_protocol": "SASL_SSL",
+        "ssl_cafile": login.ca,
+        "sasl_mechanism": login.mechanism,
+        "sasl_plain_username": login.user,
+        "sasl_plain_password": login.password,
+    }
+
+
 class KafkaPythonConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
     """kafka.KafkaConsumer, and its listener."""
 
@@ -63,6 +77,7 @@ class KafkaPythonConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             reconnect_backoff_max_ms=500,
+            **_login(settings.login),
         )
 
     async def start(self) -> None:

@@ -25,6 +25,7 @@ from tests.interop.worker import (
     Record,
     Reporter,
     Settings,
+    librdkafka_login,
     main,
     settings_from_command_line,
 )
@@ -66,6 +67,7 @@ class KcatConsumer:
             "auto.commit.interval.ms": 500,
             "reconnect.backoff.max.ms": 500,
             "debug": "cgrp",
+            **librdkafka_login(settings.login),
         }
         if settings.group_instance_id is not None:
             properties["group.instance.id"] = settings.group_instance_id

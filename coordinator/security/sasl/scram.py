@@ -144,9 +144,9 @@ class ScramExchange:
             raise Refused("the client asks for another user's name", ANOTHER_NAME)
         self._header = f"{flag},{'' if wanted is None else f'a={wanted}'},".encode()
         self._credential, self._is_known = self._mechanism.find(self._user)
-        self._nonce = nonce + self._mechanism.nonce()
+        self._nonce = self._mechanism.nonce()
         salt = b64encode(self._credential.salt).decode()
-        answer = f"r={self._nonce},s={salt},i={self._credential.iterations}"
+        answer = f"r={nonce}{self._nonce},s={salt},i={self._credential.iterations}"
         self._first = f"{text[len(self._header.decode()) :]},{answer}"
         self._state = State.FINAL
         return Step(answer.encode())
@@ -158,7 +158,8 @@ class ScramExchange:
         binding, nonce, extensions, proof = found.groups()
         if ",m=" in extensions:
             raise Refused("the client demands an extension")
-        if nonce != self._nonce:
+        # Only the server's own part is compared, as in Kafka: librdkafka 2.0 sends the client's part twice.
+        if not nonce.endswith(self._nonce):
             raise Refused("another nonce than the server's")
         if _from_base64(binding) != self._header:
             raise Refused("another channel binding than in the first message")

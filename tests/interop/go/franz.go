@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
 const (
@@ -48,12 +49,17 @@ func startFranz(told settings) (consumer, *clientError) {
 		kgo.Balancers(balancers[told.Assignor]),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.DisableAutoCommit(),
-		kgo.Dialer(dial),
 		kgo.RetryTimeout(retryTimeout), // of heartbeats, too: else a session timeout, and then it joins again
 		kgo.OnPartitionsAssigned(f.assigned),
 		kgo.OnPartitionsRevoked(f.revoked),
 		kgo.OnPartitionsLost(f.lost),
 		kgo.WithHooks(f),
+	}
+	if told.Login == nil {
+		options = append(options, kgo.Dialer(dial))
+	} else {
+		user := scram.Auth{User: told.Login.User, Pass: told.Login.Password}
+		options = append(options, kgo.DialTLSConfig(told.Login.tls()), kgo.SASL(user.AsSha512Mechanism()))
 	}
 	if told.GroupInstanceID != nil {
 		options = append(options, kgo.InstanceID(*told.GroupInstanceID))

@@ -61,6 +61,15 @@ func startSarama(told settings) (consumer, *clientError) {
 	if told.GroupInstanceID != nil {
 		config.Consumer.Group.InstanceId = *told.GroupInstanceID
 	}
+	if told.Login != nil {
+		config.Net.TLS.Enable = true
+		config.Net.TLS.Config = told.Login.tls()
+		// For SCRAM, sarama needs a further package from its user.
+		config.Net.SASL.Enable = true
+		config.Net.SASL.Mechanism = sarama.SASLTypePlaintext
+		config.Net.SASL.User = told.Login.User
+		config.Net.SASL.Password = told.Login.Password
+	}
 	client, err := sarama.NewClient([]string{told.Bootstrap}, config)
 	if err != nil {
 		return nil, saramaError(err)

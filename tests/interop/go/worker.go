@@ -8,6 +8,8 @@ package main
 
 import (
 	"bufio"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -38,6 +40,26 @@ type settings struct {
 	HeartbeatInterval int     `json:"heartbeat_interval_ms"`
 	RebalanceTimeout  int     `json:"rebalance_timeout_ms"`
 	Records           bool    `json:"records"`
+	Login             *login  `json:"login"`
+}
+
+// login is how a consumer logs in over TLS; CA is the file of the CA.
+type login struct {
+	CA        string `json:"ca"`
+	Mechanism string `json:"mechanism"`
+	User      string `json:"user"`
+	Password  string `json:"password"`
+}
+
+// tls trusts the CA alone.
+func (l *login) tls() *tls.Config {
+	text, err := os.ReadFile(l.CA)
+	if err != nil {
+		panic(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(text)
+	return &tls.Config{RootCAs: pool}
 }
 
 func milliseconds(count int) time.Duration { return time.Duration(count) * time.Millisecond }

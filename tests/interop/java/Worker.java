@@ -88,6 +88,16 @@ public final class Worker implements ConsumerRebalanceListener {
         // From release 4 on a consumer that finds no server forgets the topics it knew (KIP-899, KIP-1102): where the
         // one server restarts, the leader sees them change, and the group rebalances.
         properties.put("metadata.recovery.strategy", "none");
+        JsonNode login = settings.get("login");
+        if (!login.isNull()) {
+            properties.put("security.protocol", "SASL_SSL");
+            properties.put("ssl.truststore.type", "PEM");
+            properties.put("ssl.truststore.location", login.get("ca").asText());
+            properties.put("sasl.mechanism", login.get("mechanism").asText());
+            properties.put("sasl.jaas.config", "org.apache.kafka.common.security.scram.ScramLoginModule required "
+                    + "username=\"" + login.get("user").asText() + "\" "
+                    + "password=\"" + login.get("password").asText() + "\";");
+        }
         consumer = new KafkaConsumer<>(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer());
     }
 

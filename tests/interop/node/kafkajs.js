@@ -1,9 +1,17 @@
+import { readFileSync } from 'node:fs'
 import kafkajs from 'kafkajs'
 import { ClientError, decoded, emit, encoded, main, now, versionOf } from './worker.js'
 
 const { CompressionTypes, Kafka, logLevel } = kafkajs
 const RETRY = { initialRetryTime: 100, maxRetryTime: 500, retries: 100 }
 const CODECS = { none: CompressionTypes.None, gzip: CompressionTypes.GZIP }
+
+function login({ ca, mechanism, user, password }) {
+  return {
+    ssl: { ca: [readFileSync(ca)] },
+    sasl: { mechanism: mechanism.toLowerCase(), username: user, password },
+  }
+}
 
 /**
  * kafkajs has one assignor, round robin, under a name of its own, and no instance ids. Its generation it tells with its
@@ -24,6 +32,7 @@ class Consumer {
     this.#settings = settings
     this.#kafka = new Kafka({
       brokers: [settings.bootstrap],
+      ...(settings.login === null ? {} : login(settings.login)),
       retry: RETRY,
       logLevel: logLevel.WARN,
       logCreator: () => ({ log }) => emit('notice', { text: `${log.message} ${log.error ?? ''}`, logger: 'kafkajs' }),

@@ -1,7 +1,12 @@
+import { readFileSync } from 'node:fs'
 import { Consumer, ProduceAcks, Producer } from '@platformatic/kafka'
 import { ClientError, decoded, emit, encoded, main, versionOf } from './worker.js'
 
 const RETRY = { retries: 100, retryDelay: 250, connectTimeout: 5000 }
+
+function login({ ca, mechanism, user, password }) {
+  return { tls: { ca: [readFileSync(ca)] }, sasl: { mechanism, username: user, password } }
+}
 
 /**
  * @platformatic/kafka has one assignor, round robin. It leaves its group when it closes, with an instance id or not, and
@@ -25,6 +30,7 @@ class Worker {
       heartbeatInterval: settings.heartbeat_interval_ms,
       rebalanceTimeout: settings.rebalance_timeout_ms,
       autocommit: false,
+      ...(settings.login === null ? {} : login(settings.login)),
       ...RETRY,
     })
     this.#consumer.on('consumer:group:join', ({ assignments }) => {
