@@ -345,16 +345,27 @@ class Api:
     def _remember(
         self, connection: Connection, frame: bytes, offset: int, call: Call, request: OffsetCommitRequest
     ) -> None:
-        """Keep a commit for the next one, unless this connection's commits always differ."""
+        """Keep a commit for the next one, unless a right is missing or this connection's commits always differ."""
         last = connection.commit
         if last is not None and last.is_used:
             connection.unlike_commits = 0
         connection.commit = None
-        if connection.unlike_commits < UNLIKE_MAX:
+        if connection.unlike_commits < UNLIKE_MAX and self._may_commit(connection, request):
             connection.unlike_commits += 1
             connection.commit = commit_of(
                 self._services, frame, offset, call.api_version, call.client, request, connection.send
             )
+
+    def _may_commit(self, connection: Connection, request: OffsetCommitRequest) -> bool:
+        """Whether nothing of a commit will be refused for want of a right: a kept one is taken without a question."""
+        access = self._services.access
+        if access.is_open:
+            return True
+        asked = [(Kind.GROUP, request.group_id), *((Kind.TOPIC, topic.name) for topic in request.topics)]
+        return all(
+            access.allows(connection.principal, connection.ip, Operation.READ, kind, name, is_told=False)
+            for kind, name in asked
+        )
 
     def heartbeats_of(self, owner: str) -> Heartbeats:
         """The kept heartbeats of clients with the same rights."""

@@ -172,6 +172,26 @@ async def test_a_remembered_commit_is_refused_as_soon_as_its_rule_is_gone() -> N
         assert await code() == ErrorCode.NONE
 
 
+async def test_a_refused_commit_is_refused_again_when_it_is_repeated() -> None:
+    """Without the right on the group, the topic, or both: nothing is kept of it that would take the next one."""
+    topic = (Kind.TOPIC, "orders", Operation.READ)
+    async with serving(STANDARD) as server:
+        partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=7)
+        topics = [OffsetCommitRequest.OffsetCommitRequestTopic(name="orders", partitions=[partition])]
+        commit = OffsetCommitRequest(group_id="g", topics=topics)
+        for allowed, error in (
+            ((), ErrorCode.GROUP_AUTHORIZATION_FAILED),
+            ((topic,), ErrorCode.GROUP_AUTHORIZATION_FAILED),
+            ((GROUP,), ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        ):
+            await change(server, *allowed)
+            peer = await server.peer()
+            answers = [await peer.ask(commit, 8) for _ in range(4)]
+            assert [answer.topics[0].partitions[0].error_code for answer in answers] == [error] * 4
+        assert not server.events("group_created")
+        assert not any("g" in partition.coordinator.groups for partition in server.server.runtime.partitions)
+
+
 async def test_a_join_that_waits_is_answered_though_its_rule_is_gone() -> None:
     """Kafka looks at rules when a request comes, not when it is answered."""
     async with serving(STANDARD, "group.initial.rebalance.delay.ms=1000") as server:
