@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,12 @@ async def shown(server: Serving, certificates: Certificates) -> bytes:
 
 
 async def line(server: Serving, event: str, count: int = 1) -> str:
-    """The message of the last such line, once there are so many; the clock moves on to the next look."""
+    """The message of the last such line, once there are so many; the clock moves on to the next look.
+
+    The look before has ended: a clock that moves on during a look begins no other.
+    """
+    await server.until(lambda: all(each.name != "certificates" for each in threading.enumerate()))
+    await server.barrier()
     await server.advance(CHECK_EVERY_MS)
     await server.until(lambda: len(server.events(event)) >= count)
     return str(server.events(event)[-1]["message"])
