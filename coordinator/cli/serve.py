@@ -126,9 +126,9 @@ def _configure(options: Namespace, flags: Flags) -> tuple[Config, list[str]]:
     properties = ""
     if options.config is not None:
         try:
-            properties = options.config.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"--config: {options.config}: {getattr(error, 'strerror', None) or error}") from error
+            properties = options.config.read_text(encoding="latin-1")  # as Java does
+        except OSError as error:
+            raise ConfigError(f"--config: {options.config}: {error.strerror}") from error
     return load(
         flags=flags,
         sets=options.set,

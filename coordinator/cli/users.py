@@ -184,5 +184,5 @@ def _texts(data_dir: str | None, file: Path | None) -> Iterator[dict[str, str]]:
 def _config(data_dir: str | None, file: Path | None) -> Config:
     """The server's configuration, as far as the folder needs it."""
     flags: Mapping[str, tuple[str, str]] = {} if data_dir is None else {"log.dirs": ("--data-dir", data_dir)}
-    properties = "" if file is None else file.read_text(encoding="utf-8")
+    properties = "" if file is None else file.read_text(encoding="latin-1")
     return load(flags=flags, environment=os.environ, properties=properties, file_name=str(file or ""))[0]

@@ -58,8 +58,8 @@ def credential(mechanism: str, salted_password: bytes, salt: bytes, iterations: 
 
 
 def salted(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
-    """The salted password. Raises ValueError if SASLprep (RFC 4013) forbids a character of it."""
-    return pbkdf2_hmac(DIGESTS[mechanism], prepared(password).encode(), salt, iterations)
+    """The salted password. As in Kafka and its clients, SASLprep changes nothing of a password."""
+    return pbkdf2_hmac(DIGESTS[mechanism], password.encode(), salt, iterations)
 
 
 def prepared(text: str) -> str:

@@ -4,8 +4,8 @@
 connections that were silent for connections.max.idle.ms. A request under way keeps its connection open, however long it
 waits.
 
-House rule: a client that is turned away, or closed for a fault, costs one log line. A limit that is hit many times in a
-row costs one line.
+House rule: a client that is turned away, or closed for a fault, costs one log line at most. A limit that is hit many
+times in a row costs one line, and so many faults in a short time that lines are left out are counted.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from coordinator.config import EVERYWHERE
 from coordinator.server.clock import Alarm
+from coordinator.server.telemetry.lines import Sparing
 from coordinator.server.wire.admission import Admission
 from coordinator.server.wire.connection import Connection
 from coordinator.server.wire.handshakes import Handshakes
@@ -69,6 +70,7 @@ class Connections:
         self.intake: Intake[Connection] = Intake(config, clock, self._stalled)
         self._open_max = open_max
         self._lines = lines
+        self._closed = Sparing(lines, clock)
         self._clock = clock
         self.dispatch = dispatch
         self.soon = soon
@@ -156,7 +158,7 @@ class Connections:
             self._lines.error("connection_failed", text, peer=connection.peer, reason=reason)
         else:
             text = f"Closing the connection of {connection.peer}: {reason}"
-            self._lines.warn("connection_closed", text, peer=connection.peer, reason=reason)
+            self._closed.warn("connection_closed", text, peer=connection.peer, reason=reason)
 
     def forget(self) -> None:
         """Drop what connections answer by themselves: dispatch has to decide about each request once more."""
