@@ -94,7 +94,12 @@ class Access:
         """Whether a client may do `operation` to some resource of a kind."""
         if self.allows(principal, host, operation, kind, A_NAME, is_told=False):
             return True
-        return self._acls.decide_somewhere(principal, host, operation, kind)
+        # No resource has the empty name, so the decision about all names is kept under it.
+        asked = Asked(principal, host, operation, kind, "")
+        decision = self._decisions.get(asked)
+        if decision is None:
+            decision = self._decisions[asked] = self._acls.decide_somewhere(principal, host, operation, kind)
+        return decision
 
     def operations(self, principal: str, host: str, kind: Kind, name: str) -> int:
         """The operations on a resource that a client may do, as the bits of a response."""

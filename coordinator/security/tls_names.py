@@ -133,6 +133,12 @@ class Rule(NamedTuple):
         return "".join(each if isinstance(each, str) else found[each] or "" for each in self.replacement)
 
 
+NAME_MAX = 1_000
+"""Characters of a name that rules are tried on. A pattern with several `.*` takes longer than in proportion, and the
+loop waits meanwhile; names in certificates have about a hundred characters.
+"""
+
+
 class Mapping:
     """The rules of a listener, from the text of the setting. Raises ValueError."""
 
@@ -140,7 +146,12 @@ class Mapping:
         self._rules = list(_rules(text))
 
     def user(self, name: str) -> str | None:
-        """The user's name that the first fitting rule makes of a distinguished name; None if no rule fits."""
+        """The user's name that the first fitting rule makes of a distinguished name.
+
+        None if no rule fits, or if there are rules and the name is too long for them.
+        """
+        if len(name) > NAME_MAX and self._rules != [None]:
+            return None
         for rule in self._rules:
             found = name if rule is None else rule.apply(name)
             if found is not None:

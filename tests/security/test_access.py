@@ -83,3 +83,12 @@ def test_authorized_operations() -> None:
     access.set_rules([rule()])
     assert access.operations(ALICE, HOST, Kind.GROUP, "workers") == 1 << 3 | 1 << 8
     assert access.operations(ALICE, HOST, Kind.CLUSTER, "kafka-cluster") == 0
+
+
+def test_the_decision_about_some_resource_is_kept_until_a_rule_changes() -> None:
+    """A client may ask for it as often as it likes: the rules are gone through once."""
+    access = Access(is_open=False)
+    assert not access.allows_somewhere(ALICE, HOST, Operation.READ, Kind.GROUP)
+    access.set_rules([rule()])
+    assert access.allows_somewhere(ALICE, HOST, Operation.READ, Kind.GROUP)
+    assert not access.allows_somewhere(ALICE, HOST, Operation.DELETE, Kind.GROUP)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from coordinator.security.tls_names import Mapping, distinguished_name, subject_of
+from coordinator.security.tls_names import NAME_MAX, Mapping, distinguished_name, subject_of
 from tests.support.certificates import Authority, client_name
 
 IN_JAVA = (
@@ -185,3 +185,10 @@ def test_a_wrong_rule_is_an_error(rules: str, words: str) -> None:
     """What can't be read, or is Java's alone, is said before any client comes."""
     with pytest.raises(ValueError, match=words):
         Mapping(rules)
+
+
+def test_a_very_long_name_gets_no_user_by_rules() -> None:
+    """A pattern could keep the loop busy with it. Without rules it is the user, however long it is."""
+    name = f"CN={'a' * NAME_MAX}"
+    assert Mapping("RULE:^CN=(.*)$/$1/,DEFAULT").user(name) is None
+    assert Mapping("DEFAULT").user(name) == name

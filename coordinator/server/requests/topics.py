@@ -630,7 +630,7 @@ def delete_topics(services: Services, call: Call, request: DeleteTopicsRequest) 
             error, message = ErrorCode.INVALID_REQUEST, "A topic is named either by its name or by its id."
         elif counts[name, topic_id] > 1:
             error, message = ErrorCode.INVALID_REQUEST, "Duplicate topic name." if name else "Duplicate topic id."
-        elif not may_all and (denied := _may_not_delete(services, call, name, found, result)):
+        elif not may_all and (denied := _may_not_delete(services, call, name, found or known, result)):
             error, message = denied, "Topic authorization failed."
         elif found is not None and found.name in INTERNAL_TOPICS:
             error, message = ErrorCode.INVALID_REQUEST, f"{found.name} can't be deleted: it is the server's own."
