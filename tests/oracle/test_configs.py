@@ -66,7 +66,7 @@ FIXED = {
     "ssl.truststore.password",
     "ssl.truststore.type",
 }
-"""Settings of a broker's listeners that differ in being read-only: Tenure reads them when it starts."""
+"""Settings of a broker's listeners that differ in being read-only: Tenure reads again only the files that they name."""
 
 NOT_SHOWN = {
     r"(sasl|ssl|password\.encoder|delegation|security|principal|connections\.max\.reauth)\..*": (
