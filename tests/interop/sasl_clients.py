@@ -64,6 +64,10 @@ def confluent(bootstrap: str, mechanism: str, secret: str, group: str) -> str:
     return "nothing"
 
 
+POLL_MS = 2_000
+"""kafka-python forgets a join in which a poll ends."""
+
+
 def kafka_python(bootstrap: str, mechanism: str, secret: str, group: str) -> str:
     """kafka-python: JOINED, or its exception."""
     from kafka import KafkaConsumer  # noqa: PLC0415 - see the house rule
@@ -89,7 +93,7 @@ def kafka_python(bootstrap: str, mechanism: str, secret: str, group: str) -> str
         try:
             end_s = time.monotonic() + WITHIN_S
             while time.monotonic() < end_s:
-                consumer.poll(100)
+                consumer.poll(POLL_MS)
                 if consumer.assignment():
                     return JOINED
         finally:

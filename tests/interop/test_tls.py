@@ -89,6 +89,10 @@ def confluent_member(bootstrap: str, topic: str, group: str, ca: Path, own: Path
     consumer.close()
 
 
+POLL_MS = 2_000
+"""kafka-python forgets a join in which a poll ends."""
+
+
 def kafka_python_member(bootstrap: str, topic: str, group: str, ca: Path, own: Path) -> None:
     """With kafka-python, whose modules warn when they are imported."""
     from kafka import KafkaConsumer  # noqa: PLC0415 - see above
@@ -103,7 +107,7 @@ def kafka_python_member(bootstrap: str, topic: str, group: str, ca: Path, own: P
         ssl_certfile=str(own),
         ssl_keyfile=str(own),
     )
-    until(lambda: bool(consumer.poll(100)) or len(consumer.assignment()) == 4)
+    until(lambda: bool(consumer.poll(POLL_MS)) or len(consumer.assignment()) == 4)
     consumer.close()
 
 
