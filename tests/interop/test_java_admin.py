@@ -25,8 +25,8 @@ pytestmark = pytest.mark.oracle
 SEATS = ("seat-0", "seat-1", "seat-2")
 PHASES = ("topics", "settings", "live", "gone")
 
-SMALLER = {"offsets.topic.segment.bytes"}
-"""Settings with a smaller default than Kafka's: see docs/settings.md."""
+SMALLER = {"offsets.topic.segment.bytes", "queued.max.request.bytes"}
+"""Settings with a smaller default than Kafka's: see docs/decisions/defaults.md."""
 
 Said = dict[str, Any]
 
