@@ -119,7 +119,7 @@ def _login(properties: Properties) -> Callable[[], Dialogue]:
     except ValueError as error:
         raise properties.wrong(JAAS, error) from None
     if login.module != wanted:
-        raise properties.wrong(JAAS, f"{login.module} is not {wanted}, the module of {mechanism}")
+        raise properties.wrong(JAAS, f"{jaas.shown(login.module)} is not {wanted}, the module of {mechanism}")
     if mechanism == "OAUTHBEARER":
         return _token_login(properties, login.options)
     for option in ("username", "password"):

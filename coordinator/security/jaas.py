@@ -21,6 +21,8 @@ MODULES = {
 }
 """The login module of each mechanism."""
 
+KAFKAS = "org.apache.kafka."
+
 FLAGS = frozenset({"required", "requisite", "sufficient", "optional"})
 USER = "user_"
 
@@ -34,6 +36,11 @@ class Login(NamedTuple):
     options: dict[str, str]
 
 
+def shown(module: str) -> str:
+    """A login module as an error may name it: someone may have put a password in its place."""
+    return module if module.startswith(KAFKAS) else "the login module"
+
+
 def read(text: str) -> Login:
     """The one login module of a text. Raises ValueError."""
     words = _words(text)
@@ -41,21 +48,21 @@ def read(text: str) -> Login:
         raise ValueError("a login module and its flag are missing")
     module, flag = words[0][0], words[1][0]
     if flag.lower() not in FLAGS:
-        raise ValueError(f"behind {module} stands none of {', '.join(sorted(FLAGS))}")
+        raise ValueError(f"behind {shown(module)} stands none of {', '.join(sorted(FLAGS))}")
     options: dict[str, str] = {}
     at = 2
     while at < len(words) and words[at] != (";", True):
         one = words[at : at + 3]
         if len(one) < 3 or one[0][1] or one[1] != ("=", True) or one[2][1]:
-            raise ValueError(f"option {len(options) + 1} of {module} is not NAME=VALUE")
+            raise ValueError(f"option {len(options) + 1} of {shown(module)} is not NAME=VALUE")
         if one[0][0] in options:
-            raise ValueError(f"{module} has the option {one[0][0]} twice")
+            raise ValueError(f"{shown(module)} has the option {one[0][0]} twice")
         options[one[0][0]] = one[2][0]
         at += 3
     if at == len(words):
-        raise ValueError(f"no semicolon ends the options of {module}")
+        raise ValueError(f"no semicolon ends the options of {shown(module)}")
     if at + 1 != len(words):
-        raise ValueError(f"something stands behind the semicolon of {module}")
+        raise ValueError(f"something stands behind the semicolon of {shown(module)}")
     return Login(module, options)
 
 
@@ -63,7 +70,7 @@ def users(text: str, mechanism: str) -> dict[str, str]:
     """The passwords by name that the text has, for a mechanism. Raises ValueError if it names another's module."""
     login = read(text)
     if login.module != MODULES[mechanism]:
-        raise ValueError(f"{login.module} is not {MODULES[mechanism]}, the module of {mechanism}")
+        raise ValueError(f"{shown(login.module)} is not {MODULES[mechanism]}, the module of {mechanism}")
     found = {name.removeprefix(USER): value for name, value in login.options.items() if name.startswith(USER)}
     if "" in found:
         raise ValueError(f"{USER} has no name")

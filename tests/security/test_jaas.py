@@ -49,3 +49,11 @@ def test_a_wrong_text_is_refused_without_its_secrets(text: str) -> None:
     with pytest.raises(ValueError, match=r".") as raised:
         users(text, "PLAIN")
     assert "hidden" not in str(raised.value)
+
+
+def test_a_password_in_the_place_of_the_module_is_not_shown() -> None:
+    """Only names of Kafka's own modules are."""
+    for text in ('S3CRET required user_a="b";', 'S3CRET user_a="b";', "S3CRET required x"):
+        with pytest.raises(ValueError) as raised:  # noqa: PT011 - the text is looked at
+            users(text, "PLAIN")
+        assert "S3CRET" not in str(raised.value)

@@ -50,7 +50,7 @@ def held(folder: Path) -> Iterator[None]:
         raise NotADirectoryError(errno.ENOTDIR, "No such folder", str(folder))
     path = folder / LOCK_FILE
     existed = path.exists()
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         if not _lock(descriptor, fcntl.LOCK_EX):
             raise FolderInUse(folder)
