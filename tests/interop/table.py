@@ -60,7 +60,7 @@ SCENARIOS = {
     "test_admin_client_sees_the_group_as_its_members_do": "Admin client: list and describe",
     "test_static_members_are_removed_and_the_group_is_deleted": "Admin client: remove by instance id, delete the group",
 }
-FILES = ("admin", "dynamic", "offsets", "produce", "restart", "static", "subscribe")
+FILES = ("admin", "dynamic", "offsets", "produce", "restart", "sasl_ssl", "static", "subscribe")
 """The test files of the scenarios, in tests/interop."""
 NO_TESTS = 5
 """How pytest ends when it had none to run."""
