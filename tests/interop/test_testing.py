@@ -140,6 +140,7 @@ def test_confluent_kafka_follows_the_coordinator() -> None:
             consumer.subscribe(["orders"])
             stack.enter_context(polled(partial(work, consumer)))
         group = tenure.group("workers").wait_until_stable(members=3)
+        group.wait_until(all_beat)  # a client whose SyncGroup meets the move joins again
         generation, first = group.generation, tenure.coordinator_of("workers")
         changes: list[Callable[[], None]] = [
             lambda: tenure.move("workers", (first + 1) % 3),
