@@ -61,6 +61,10 @@ class Access:
     def __len__(self) -> int:
         return len(self._acls)
 
+    def rule_of(self, text: str) -> Rule:
+        """The rule of a text, whether it is in effect or not."""
+        return self._acls.rule_of(text)
+
     def set_rules(self, texts: Collection[str]) -> None:
         """Decide by exactly the rules of these texts (`Rule.text`)."""
         self._acls.set(texts)

@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.group.client import ANONYMOUS
 from coordinator.security.acls import Kind, Operation, Pattern, Permission, Rule
-from coordinator.server.requests.acls import FILTERS_MAX
+from coordinator.server.requests.acls import CREATIONS_MAX, FILTERS_MAX
 from protocol.messages import (
     CreateAclsRequest,
     DeleteAclsRequest,
@@ -94,13 +94,15 @@ async def test_acls_are_created_described_and_deleted() -> None:
 
 
 async def test_acls_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rules in all, and filters in one request."""
+    """Rules in all, and rules and filters in one request."""
     monkeypatch.setattr("coordinator.server.requests.acls.RULES_MAX", 2)
     async with serving(STANDARD, SUPER) as server:
         peer = await server.peer()
         rules = [rule(Operation.READ, name=str(number)) for number in range(3)]
         assert await create(peer, *rules) == [0, 0, ErrorCode.POLICY_VIOLATION]
         assert await create(peer, rules[0], rules[2]) == [0, ErrorCode.POLICY_VIOLATION]
+        many = [rule(Operation.READ)] * (CREATIONS_MAX + 1)
+        assert set(await create(peer, *many)) == {ErrorCode.POLICY_VIOLATION}
         filters = [unmatched(DeleteAclsRequest.DeleteAclsFilter)] * (FILTERS_MAX + 1)
         results = (await peer.ask(DeleteAclsRequest(filters=filters), 3)).filter_results
         assert {each.error_code for each in results} == {ErrorCode.POLICY_VIOLATION}
