@@ -53,7 +53,7 @@ CONTROL = "(control)"
 
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-"""What a listener may ask for: TLS or not, authentication by SASL or not."""
+"""The ways in which a listener may speak: TLS or not, authentication by SASL or not."""
 
 SASL_PROTOCOLS = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
 """Those of listeners whose clients authenticate by SASL."""

@@ -49,7 +49,7 @@ class PropertiesError(ValueError):
 
 @dataclass(frozen=True)
 class Properties:
-    """What a file says. Without a file: a client without security.
+    """The settings of a file. Without a file: a client without security.
 
     name: of the file. texts: what the file says for the keys of NAMES and OF_JAVA. ignored: its other keys.
     """

@@ -68,7 +68,7 @@ class Security:
             raise _refusal(error) or error from None
 
     def refusal(self, error: OSError, connected: socket) -> Unauthenticated | None:
-        """What an error of a connection says about trust; None if the connection is only lost.
+        """The refusal behind an error of a connection; None if the connection is only lost.
 
         If a server refuses the client and closes the connection, a request that comes too late fails to be sent. The
         refusal can still be read then.

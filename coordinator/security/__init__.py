@@ -1,1 +1,1 @@
-"""Who may connect: login modules, SASL mechanisms and their credentials. No sockets and no loop."""
+"""Access: login modules, SASL mechanisms, credentials, TLS contexts, ACLs, quotas. No sockets and no loop."""

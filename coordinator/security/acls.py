@@ -47,7 +47,7 @@ class Pattern(IntEnum):
 
 
 class Operation(IntEnum):
-    """What a client may do."""
+    """The operations that a rule allows or denies."""
 
     UNKNOWN = 0
     ANY = 1
@@ -180,6 +180,10 @@ class Acls:
 
     def __iter__(self) -> Iterator[Rule]:
         return iter(list(self._rules.values()))
+
+    def rule_of(self, text: str) -> Rule:
+        """The rule of a text, which may be one of these."""
+        return self._rules.get(text) or Rule.of_text(text)
 
     def set(self, texts: Collection[str]) -> None:
         """Have exactly the rules of these texts. Only the difference to the present ones costs time."""

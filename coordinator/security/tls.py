@@ -43,7 +43,7 @@ CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required"
 
 
 class Terms(NamedTuple):
-    """What a listener asks of a TLS connection.
+    """The demands of a listener on a TLS connection.
 
     context: what handshakes are made with. names: makes a user of a client's certificate; None if none is asked for.
     ends: when the server's own certificate ends.
@@ -60,7 +60,7 @@ class Terms(NamedTuple):
 
 
 def terms_of(config: ListenerConfig) -> Terms:
-    """What these settings ask for, with all files read. Raises ConfigError."""
+    """The demands of these settings, with all files read. Raises ConfigError."""
     keystore = keystore_of(config)
     if keystore is None:
         raise ConfigError("ssl.keystore.location: a listener with TLS needs a private key and its certificate")
@@ -84,7 +84,7 @@ def terms_of(config: ListenerConfig) -> Terms:
 
 
 def client_context(config: ListenerConfig, *, checks_host: bool) -> ssl.SSLContext:
-    """What a client of our own makes handshakes with. Raises ConfigError.
+    """The context with which a client of our own makes handshakes. Raises ConfigError.
 
     It trusts the truststore, or the CAs of this machine if there is none, and shows the certificate of the keystore, if
     there is one. checks_host: whether the server's certificate has to name the server's host.

@@ -2,7 +2,7 @@
 
 Only a server with a listener of SASL imports this.
 
-House rule: chance enters here. What is wrong with the settings is found before anything listens.
+House rule: chance enters here. A mistake in the settings is found before anything listens.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def nonce() -> str:
 
 
 def offers(config: Config, parts: Parts) -> dict[str, Offer]:
-    """What each listener with SASL offers, by its name. Raises ConfigError."""
+    """The offer of each listener with SASL, by its name. Raises ConfigError."""
     names = [each.name for each in served_listeners(config) if config.security_protocol(each.name) in SASL_PROTOCOLS]
     return {name: offer(config, name, parts) for name in names}
 

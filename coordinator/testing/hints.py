@@ -1,4 +1,4 @@
-"""What an error adds to a wait in vain, where the mistake is usually another one than the wait's words suggest.
+"""Hints of an error about a wait in vain, where the mistake is usually another one than the wait's words suggest.
 
     no member in the group    a wrong group id, a topic that isn't there, a client that asks another server
     a loop that stood still   an async test that waited on the thread of its own consumers
@@ -29,7 +29,7 @@ def of_server(
     other_groups: Iterable[str],
     requests: Mapping[str, Mapping[str, int]],
 ) -> list[str]:
-    """What the server has besides a group without members. requests: see `Requests.by_client`."""
+    """The things that the server has besides a group without members. requests: see `Requests.by_client`."""
     groups = list(other_groups)
     clients = [
         f"{client_id!r} ({', '.join(f'{api} {number}' for api, number in apis.items())})"

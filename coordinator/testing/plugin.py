@@ -37,7 +37,7 @@ FAULTS = "Tenure: faults ({server})"
 """Titles of sections in the report."""
 
 EXAMPLES = {"topics": '{"orders": 12}', "settings": '{"group.max.size": 5}'}
-"""What the arguments of the marker look like, for an error."""
+"""The form of the marker's arguments, for an error."""
 
 OF_TEST = pytest.StashKey[list[tuple["Tenure", int]]]()
 """The servers that a test uses, each with the number of its events before the test."""

@@ -149,7 +149,7 @@ CLIENTS: dict[str, Callable[[str, str, str, str], str]] = {
 
 
 def outcome(client: str, bootstrap: str, mechanism: str, secret: str, group: str) -> str:
-    """What a client says, in a process of its own."""
+    """A client's words, in a process of its own."""
     command = [sys.executable, "-m", "tests.interop.sasl_clients", client, bootstrap, mechanism, secret, group]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=2 * WITHIN_S)
     return done.stdout.splitlines()[-1]

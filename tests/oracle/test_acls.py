@@ -140,7 +140,7 @@ class Server:
         wait_until(lambda: self.held() == sorted(acls), "the rules are in effect", WITHIN_S)
 
     def shapes(self, user: str) -> dict[str, Any]:
-        """What a user gets for each request of the table."""
+        """The shape that a user gets for each request of the table."""
         connection = self.connect(user)
         try:
             return {case.name: case.shape(connection.ask(case.make(self.topic_id), case.version)) for case in CASES}

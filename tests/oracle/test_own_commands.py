@@ -42,7 +42,7 @@ SCRAM_PASSWORD = "pass,word=1"
 
 
 def server_properties(files: Certificates) -> str:
-    """What a node needs for all listeners."""
+    """The settings that a node needs for all listeners."""
     mechanisms = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
     lines = [
         "ssl.keystore.type=PEM",
@@ -64,7 +64,7 @@ def server_properties(files: Certificates) -> str:
 
 
 def token_properties(keys: Path) -> str:
-    """What a node needs for tokens that `keys` can check."""
+    """The settings that a node needs for tokens that `keys` can check."""
     where = "listener.name.oauth"
     handler = f"{SECURITY}.oauthbearer.OAuthBearerValidatorCallbackHandler"
     return f"""{where}.sasl.enabled.mechanisms=OAUTHBEARER

@@ -322,7 +322,7 @@ def test_a_client_learns_of_its_wait(ports: tuple[int, int]) -> None:
 
 
 def kafkas_arithmetic(commands: list[str]) -> list[tuple[float, int]]:
-    """What Kafka's own classes answer to commands: see Quotas.java."""
+    """The answers of Kafka's own classes to commands: see Quotas.java."""
     program = Path(__file__).with_name("Quotas.java")
     done = subprocess.run(
         ["java", *JVM_FLAGS, "-cp", f"{jars()}/*", str(program)],

@@ -430,7 +430,7 @@ def test_token(servers: tuple[ApacheKafka, Tenure], name: str) -> None:
 
 
 def kafka_configs(server: ApacheKafka | Tenure, *arguments: str) -> str:
-    """What kafka-configs says about the credentials of users."""
+    """The words of kafka-configs about the credentials of users."""
     done = run_tool(
         "kafka.admin.ConfigCommand",
         *("--bootstrap-server", server.bootstrap_of("OPEN"), "--entity-type", "users", *arguments),

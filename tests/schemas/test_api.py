@@ -96,7 +96,7 @@ def test_tables_can_be_read(api: str) -> None:
     """Both tables of an API follow the rules of definitions."""
     schema = schema_of(api)
     for table in (schema.REQUEST, schema.RESPONSE):
-        define(api, table, schema.VERSIONS, schema.FLEXIBLE, schema.API_KEY)
+        assert define(api, table, schema.VERSIONS, schema.FLEXIBLE, schema.API_KEY).api_key == schema.API_KEY
 
 
 @EACH_API

@@ -58,7 +58,7 @@ def test_nothing_is_decided_about_a_name_without_rules() -> None:
 
 
 def test_a_rule_for_others_denies() -> None:
-    """Who isn't named by any rule about a name is denied, even if the rule denies somebody else."""
+    """A client that no rule about a name names is denied, even if the rule denies somebody else."""
     assert decide(acls(rule(principal="User:bob"))) is False
     assert decide(acls(rule(ANYTHING, principal="User:bob", permission=DENY))) is False
 

@@ -1,4 +1,4 @@
-"""What a listener's settings make of a TLS handshake, with Python's own client at the other end."""
+"""TLS handshakes with a listener's settings, with Python's own client at the other end."""
 
 from __future__ import annotations
 

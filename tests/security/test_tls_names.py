@@ -182,7 +182,7 @@ def test_rules_make_users_as_in_kafka(rules: str, name: str, user: str | None) -
     ],
 )
 def test_a_wrong_rule_is_an_error(rules: str, words: str) -> None:
-    """What can't be read, or is Java's alone, is said before any client comes."""
+    """A pattern that can't be read, or is Java's alone, is refused before any client comes."""
     with pytest.raises(ValueError, match=words):
         Mapping(rules)
 

@@ -159,7 +159,7 @@ def test_whatever_a_client_sends_the_others_go_on(witness: Witness, sent: list[t
 
 
 def heard(port: int, data: bytes) -> bytes:
-    """What a server answers to bytes, until the end of the connection."""
+    """The server's answers to bytes, until the end of the connection."""
     answers = bytearray()
     client = socket.create_connection(("127.0.0.1", port), timeout=WITHIN_S)
     with client, suppress(ConnectionResetError, BrokenPipeError):

@@ -235,7 +235,7 @@ def handshake(server_context: ssl.SSLContext, client_context: ssl.SSLContext) ->
 
 
 def client_context(trusted: Path, own: Path | None = None) -> ssl.SSLContext:
-    """What a client's handshakes are made with. own: its key and certificate."""
+    """The context of a client's handshakes. own: its key and certificate."""
     context = ssl.create_default_context(cafile=trusted)
     if own is not None:
         context.load_cert_chain(own)

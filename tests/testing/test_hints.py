@@ -1,4 +1,4 @@
-"""What an error adds to a wait in vain."""
+"""The hints that an error adds to a wait in vain."""
 
 from __future__ import annotations
 

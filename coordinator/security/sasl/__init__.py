@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 ANOTHER_NAME = "Authentication failed: Client requested an authorization id that is different from username"
-"""What a client is told that authenticates and asks to be somebody else."""
+"""The message to a client that authenticates and asks to be somebody else."""
 
 
 class Refused(Exception):

@@ -94,7 +94,7 @@ def _key_of(row: Mapping[str, Any]) -> Key | None:
 
 
 def payload(token: str, keys: list[Key]) -> bytes:
-    """What a token says, once one of the keys has checked its signature. Raises WrongSignature."""
+    """The claims of a token, once one of the keys has checked its signature. Raises WrongSignature."""
     try:
         header = PyJWS().get_unverified_header(token)
     except (PyJWTError, ValueError, RecursionError) as error:

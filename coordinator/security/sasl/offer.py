@@ -1,4 +1,4 @@
-"""What a listener offers: its SASL mechanisms, with the users of each and the longest time of a session.
+"""The offer of a listener: its SASL mechanisms, with the users of each and the longest time of a session.
 
 `sasl.enabled.mechanisms` names them. The users of PLAIN are in `sasl.jaas.config`, those of SCRAM in `Users`, those of
 OAUTHBEARER have tokens that an identity provider has signed. GSSAPI, which isn't served, is passed over as long as
@@ -47,7 +47,7 @@ class Offer(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """What a server adds to its settings.
+    """The things that a server adds to its settings.
 
     find: the credential of a SCRAM user by mechanism and name, and whether there is such a user; else a decoy. nonce:
     makes a nonce of SCRAM. keys: those of a provider, by the URL of its JWKS and how often to read it (ms). wall_ms:
@@ -140,4 +140,4 @@ MAKERS: Mapping[str, Callable[[str, ListenerConfig, str, Parts], Mechanism]] = {
     **dict.fromkeys(DIGESTS, _scram),
     OAUTHBEARER: _bearer,
 }
-"""What makes each mechanism that is served."""
+"""The function that makes each mechanism that is served."""

@@ -38,7 +38,7 @@ FINAL = re.compile(r"c=([A-Za-z0-9+/=]+),r=([!-+\--~]+)((?:,[a-zA-Z]=[^,]*)*),p=
 
 
 class Credential(NamedTuple):
-    """What the server keeps of a password."""
+    """The keys that the server keeps of a password."""
 
     salt: bytes
     stored_key: bytes
@@ -99,7 +99,7 @@ class Scram:
 
 
 class State(Enum):
-    """What comes next."""
+    """The message that comes next."""
 
     FIRST = "client-first"
     FINAL = "client-final"

@@ -36,7 +36,7 @@ PROBES = frozenset({"/healthz", "/readyz"})
 """Open without a token."""
 
 CHALLENGES = (b'Basic realm="Tenure", charset="UTF-8"', b"Bearer")
-"""What a client may send. Basic comes first, because browsers ask their users only for that."""
+"""The ways in which a client may send the token. Basic comes first, because browsers ask their users only for that."""
 
 
 class RefusedTokens:

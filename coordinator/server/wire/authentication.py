@@ -79,7 +79,7 @@ as Kafka refuses it.
 
 
 class Stage(Enum):
-    """What may come next: see the module."""
+    """The requests that may come next: see the module."""
 
     ANY = "ApiVersions or a handshake"
     HANDSHAKE = "a handshake"

@@ -35,11 +35,11 @@ CHECK_EVERY_MS = 5_000
 """How soon a changed file is noticed. A look costs a stat per file."""
 
 Signature = tuple[tuple[int, ...] | None, ...]
-"""What tells that files have changed; None for a file that isn't there."""
+"""Facts that tell whether files have changed; None for a file that isn't there."""
 
 
 class Read(NamedTuple):
-    """What a listener's files say now. found: a ConfigError if something is wrong with them."""
+    """The present content of a listener's files. found: a ConfigError if something is wrong with them."""
 
     listener: str
     signature: Signature
@@ -163,7 +163,7 @@ def settings_of(config: Config, listener: str) -> ListenerConfig:
 
 
 def signature_of(path: str) -> tuple[int, ...] | None:
-    """What changes when a file is written or replaced, also behind a symbolic link; None if it isn't there."""
+    """Facts that change when a file is written or replaced, also behind a symbolic link; None if it isn't there."""
     try:
         found = os.stat(path)  # noqa: PTH116 - the path is a text
     except OSError:

@@ -62,7 +62,7 @@ class Waiting(Protocol):
 
 
 class Guard(Protocol):
-    """What stands before a client that has to authenticate: see `authentication`. frame_max_bytes: before it has."""
+    """The step before a client that has to authenticate: see `authentication`. frame_max_bytes: before it has."""
 
     @property
     def frame_max_bytes(self) -> int:

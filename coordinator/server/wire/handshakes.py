@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from coordinator.server.telemetry.lines import Lines
 
 TURN_MIN_MS, TURN_MAX_MS = 2, 10
-"""What queued steps take of a turn: as long as all else took since the last one, within these limits. `Pace.later` has
-no upper limit, and 1,000 clients who connect at once would make heartbeats wait 0.3 s.
+"""The time that queued steps take of a turn: as long as all else took since the last one, within these limits.
+
+`Pace.later` has no upper limit, and 1,000 clients who connect at once would make heartbeats wait 0.3 s.
 """
 WITHIN_MS = 30_000
 """How long a handshake may take in all. librdkafka gives a connection as long (socket.connection.setup.timeout.ms); a

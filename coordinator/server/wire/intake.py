@@ -30,7 +30,7 @@ COUNTED_MAX_MS = 30_000
 """Far longer than the server works at a request."""
 
 READ_BYTES = 256 * 1024
-"""What a connection brings in one read at most."""
+"""Bytes that a connection brings in one read at most."""
 
 
 class Source(Protocol):

@@ -83,7 +83,7 @@ class Throttle:
 
 
 class Meter:
-    """What one request takes, and how long its client waits for that.
+    """The time that one request takes, and how long its client waits for that.
 
     limits: the quotas of its client, by key. fetched: bytes that a Fetch has read. mute: mutes the connection for so
     many ms.

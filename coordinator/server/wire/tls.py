@@ -27,17 +27,18 @@ if TYPE_CHECKING:
 HANDSHAKE_RECORD = 0x16
 """The first byte of each TLS connection."""
 FLIGHT_BYTES_MAX = 64 * 1024
-"""What a client may send before its turn comes. A ClientHello has 0.5 to 2 KB. Later in a handshake, the turn comes at
-once with so many bytes: they are not kept.
+"""Bytes that a client may send before its turn comes. A ClientHello has 0.5 to 2 KB.
+
+Later in a handshake, the turn comes at once with so many bytes: they are not kept.
 """
 RECORD_BYTES = 16 * 1024
 """The plain bytes of the largest record: one read takes a whole record."""
 OWN_BYTES_MAX = 64 * 1024
-"""What TLS itself may have to say (answers to new keys) while the client takes nothing."""
+"""Bytes that TLS itself may have to send (answers to new keys) while the client takes nothing."""
 
 
 class Plain(Protocol):
-    """What is above TLS: a Connection, or one of HTTP. principal: who the client's certificate says it is."""
+    """The protocol above TLS: a Connection, or one of HTTP. principal: who the client's certificate says it is."""
 
     principal: str
 
@@ -278,12 +279,12 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._protocol = cast("Plain", protocol)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """What the socket knows."""
+        """A fact that the socket knows."""
         return self._raw.get_extra_info(name, default)
 
 
 def reason(error: ssl.SSLError) -> str:
-    """What went wrong, for a log line."""
+    """The reason of a failure, for a log line."""
     words = (error.reason or str(error)).replace("_", " ").lower()
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the client's certificate is wrong: {error.verify_message}"

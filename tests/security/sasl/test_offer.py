@@ -1,4 +1,4 @@
-"""What a listener offers, and the settings that prevent it."""
+"""The offer of a listener, and the settings that prevent it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ USERS = f"listener.name.sasl.plain.sasl.jaas.config={JAAS}"
 
 
 def offered(*settings: str) -> object:
-    """What the listener SASL offers."""
+    """The offer of the listener SASL."""
     return offer(load(sets=["listeners=SASL://:0", PROTOCOLS, *settings])[0], "SASL", PARTS)
 
 

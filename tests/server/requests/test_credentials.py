@@ -71,7 +71,7 @@ async def alter(peer: Peer, *changes: object) -> dict[str, tuple[int, str | None
 
 
 async def described(peer: Peer, *users: str) -> dict[str, object]:
-    """What is known of users: their iterations by mechanism, or an error."""
+    """The known users: their iterations by mechanism, or an error."""
     names = [DescribeUserScramCredentialsRequest.UserName(name=name) for name in users]
     answer = await peer.ask(DescribeUserScramCredentialsRequest(users=names or None), 0)
     return {

@@ -98,7 +98,7 @@ async def test_a_producer_without_answers_waits_too() -> None:
 
 
 async def test_a_throttled_connection_is_still_read_and_its_end_seen() -> None:
-    """What comes ahead is kept, up to a limit; a close takes effect at once; no heartbeat is answered by its bytes."""
+    """Early bytes are kept, up to a limit. A close takes effect at once. No heartbeat is answered by its bytes."""
     async with serving() as server:
         await alter(server, entry(ME, producer_byte_rate=10.0))
         peer = await server.peer()
