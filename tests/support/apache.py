@@ -41,6 +41,8 @@ VERSION = "3.9.1"
 """The release that Tenure is compared with."""
 VERSION_4 = "4.2.0"
 """A release of Kafka 4, whose coordinator is a new implementation."""
+VERSION_43 = "4.3.1"
+"""The release that the consumer protocol (KIP-848) is compared with."""
 
 POM = Path(__file__).with_name("apache-kafka.pom.xml")
 BUILD = Path(__file__).resolve().parents[2] / "build" / "oracle"
@@ -66,6 +68,13 @@ DEFAULT_SETTINGS = {
     # With one node no other can take over partitions, so a stop needs no negotiation.
     "controlled.shutdown.enable": "false",
 }
+
+AT_ONCE = {
+    "group.consumer.assignment.interval.ms": "0",
+    "group.consumer.min.assignment.interval.ms": "0",
+    "group.consumer.assignor.offload.enable": "false",
+}
+"""Settings of VERSION_43 with which a heartbeat is answered with the target that it causes itself."""
 
 LOG4J = """\
 log4j.rootLogger=INFO, console
