@@ -6,6 +6,8 @@ its seat back. After the first consumer it kills the coordinator with SIGKILL. I
 last consumer is stopped, and starts that consumer before the coordinator. At the end it waits longer than a session
 timeout, so that the coordinator expires members that are gone.
 
+COMMAND_CONFIG names a client properties file, for a coordinator that asks for TLS and a login.
+
 Each step is a line of JSON. If the group isn't whole in time, the exit code is 1 and standard error has a line.
 
 House rule: it does harm and waits. The coordinator's log and the audit say whether partitions moved.
@@ -19,12 +21,15 @@ import socket
 import sys
 import time
 from http.client import HTTPConnection
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused, Unreachable
 from coordinator.client.groups import Group, describe_groups
+from coordinator.client.properties import Properties, read_file
+from coordinator.client.security import Security
 
 COORDINATOR = "coordinator"
 DOCKER_SOCKET = "/var/run/docker.sock"
@@ -72,6 +77,8 @@ class Chaos:
     def __init__(self) -> None:
         self._engine = Engine()
         self._bootstrap = os.environ["BOOTSTRAP_SERVERS"]
+        config = os.environ.get("COMMAND_CONFIG")
+        self._security = Security(read_file(Path(config)) if config else Properties())
         self._group_id = os.environ["GROUP_ID"]
         self._session_timeout_s = int(os.environ["SESSION_TIMEOUT_MS"]) / 1_000
         self._services = self._engine.services()
@@ -126,7 +133,7 @@ class Chaos:
 
     def _look(self) -> Group | Refused | Unreachable:
         try:
-            with Client(self._bootstrap, POLL_S * 5) as client:
+            with Client(self._bootstrap, POLL_S * 5, security=self._security) as client:
                 return describe_groups(client, [self._group_id])[self._group_id]
         except (Refused, Unreachable) as error:
             return error

@@ -3,6 +3,8 @@
 It prints JSON lines: `assigned`, `revoked` and `lost` with partitions, `consumed` with partition and offset for each
 message, `error` with the client's message. SIGTERM closes it. As a static member it doesn't leave its group (KIP-345).
 
+CLIENT_SETTINGS names a JSON file with more settings of the client: TLS and a login.
+
 House rule: this program knows nothing about the other services.
 """
 
@@ -12,6 +14,7 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -46,6 +49,7 @@ def main() -> None:
         stopping = True
 
     signal.signal(signal.SIGTERM, stop)
+    settings = os.environ.get("CLIENT_SETTINGS")
     consumer = Consumer(
         {
             "bootstrap.servers": os.environ["BOOTSTRAP_SERVERS"],
@@ -58,6 +62,7 @@ def main() -> None:
             "reconnect.backoff.max.ms": 500,
             "log_level": 0,
             "error_cb": complain,
+            **(json.loads(Path(settings).read_bytes()) if settings else {}),
         }
     )
     consumer.subscribe(

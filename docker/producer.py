@@ -3,6 +3,8 @@
 For each message that the server acknowledges it prints `acknowledged` with partition and offset, as a line of JSON.
 SIGTERM ends it after the server has answered all messages under way.
 
+CLIENT_SETTINGS names a JSON file with more settings of the client: TLS and a login.
+
 House rule: this program knows nothing about the other services.
 """
 
@@ -13,6 +15,7 @@ import json
 import os
 import signal
 import sys
+from pathlib import Path
 from types import FrameType
 
 from confluent_kafka import KafkaError, Message, Producer
@@ -36,8 +39,14 @@ def main() -> None:
         stopping = True
 
     signal.signal(signal.SIGTERM, stop)
+    settings = os.environ.get("CLIENT_SETTINGS")
     producer = Producer(
-        {"bootstrap.servers": os.environ["BOOTSTRAP_SERVERS"], "enable.idempotence": True, "log_level": 0}
+        {
+            "bootstrap.servers": os.environ["BOOTSTRAP_SERVERS"],
+            "enable.idempotence": True,
+            "log_level": 0,
+            **(json.loads(Path(settings).read_bytes()) if settings else {}),
+        }
     )
     pause_s = 1 / float(os.environ["MESSAGES_PER_SECOND"])
     for number in itertools.count():

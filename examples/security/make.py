@@ -2,8 +2,9 @@
 
     python examples/security/make.py secure --host localhost --host kafka.example.org
 
-The folder gets a CA with its key, the server's key and certificate, the server's properties file, and a file for each
-user that Kafka's tools and `tenure --command-config` take. Passwords are random. Only its owner can read the folder.
+The folder gets a CA with its key, the server's key and certificate, the server's properties file, and two files for
+each user: NAME.properties for Kafka's tools and `tenure --command-config`, NAME.json for librdkafka (confluent-kafka).
+Passwords are random. Only its owner can read the folder.
 
 House rule: an existing folder is left alone, because others may already trust its CA.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
+import json
 import secrets
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -82,6 +84,23 @@ def host_name(host: str) -> x509.GeneralName:
         return x509.DNSName(host)
 
 
+def of_user(folder: Path, user: str, password: str, mechanism: str, module: str) -> dict[str, str]:
+    """The files with which a user's clients connect: name -> text."""
+    librdkafka = {
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": f"{folder}/ca.pem",
+        "sasl.mechanism": mechanism,
+        "sasl.username": user,
+        "sasl.password": password,
+    }
+    return {
+        f"{user}.properties": CLIENT.format(
+            folder=folder, mechanism=mechanism, modules=MODULES, module=module, user=user, password=password
+        ),
+        f"{user}.json": json.dumps(librdkafka, indent=4) + "\n",
+    }
+
+
 def make(folder: Path, hosts: list[str], port: int, users: list[str]) -> None:
     """Make the folder and everything in it."""
     folder.mkdir(0o700, parents=True)
@@ -99,18 +118,12 @@ def make(folder: Path, hosts: list[str], port: int, users: list[str]) -> None:
         "ca-key.pem": key_pem(ca_key),
         "server.pem": key_pem(server_key) + pem(server),
         "server.properties": SERVER.format(folder=folder, host=hosts[0], port=port, password=admin, modules=MODULES),
-        "admin.properties": CLIENT.format(
-            folder=folder, mechanism="PLAIN", modules=MODULES, module="plain.PlainLoginModule", user="admin",
-            password=admin,
-        ),
-    }  # fmt: skip
+        **of_user(folder, "admin", admin, "PLAIN", "plain.PlainLoginModule"),
+    }
     for user in users:
         password = secrets.token_urlsafe(PASSWORD_BYTES)
         texts[f"{user}.password"] = password
-        texts[f"{user}.properties"] = CLIENT.format(
-            folder=folder, mechanism="SCRAM-SHA-512", modules=MODULES, module="scram.ScramLoginModule", user=user,
-            password=password,
-        )  # fmt: skip
+        texts |= of_user(folder, user, password, "SCRAM-SHA-512", "scram.ScramLoginModule")
     for name, text in texts.items():
         path = folder / name
         path.touch(0o600)

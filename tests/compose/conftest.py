@@ -1,4 +1,4 @@
-"""Builds the images, and runs the story of docker/docker-compose.yml once for all tests.
+"""Builds the images, and runs the story of each compose file once for all tests.
 
 The images have a tag of their own and stay for the next run; containers, volumes and network are removed.
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.compose.project import BASE_IMAGE, Project, Story, docker, image, image_size, live_through
+from tests.compose.project import BASE_IMAGE, Project, Story, audit, docker, image, image_size, live_through
 
 SIZES: list[str] = []
 """Lines about the images, for the end of the run."""
@@ -54,9 +54,28 @@ def story(project: Project) -> Iterator[Story]:
     """Yield the story: up, chaos, audit, down."""
     try:
         project.compose("up", "--detach")
-        yield live_through(project)
+        yield audit(live_through(project))
     finally:
         project.compose("down", "--volumes", "--timeout", "2", "--remove-orphans", check=False)
+
+
+@pytest.fixture(scope="session")
+def secure_story(project: Project) -> Iterator[Story]:
+    """Yield the story with TLS, users and ACLs: up, chaos, down. The images are those of `project`."""
+    secure = Project(secure=True)
+    try:
+        secure.compose("up", "--detach")
+        yield live_through(secure)
+    finally:
+        secure.compose("down", "--volumes", "--timeout", "2", "--remove-orphans", check=False)
+
+
+@pytest.fixture(params=["story", "secure_story"])
+def each_story(request: pytest.FixtureRequest) -> Story:
+    """Return each of the stories in turn."""
+    lived = request.getfixturevalue(request.param)
+    assert isinstance(lived, Story)
+    return lived
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

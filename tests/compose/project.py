@@ -1,4 +1,4 @@
-"""docker/docker-compose.yml for the tests: commands, a compose project of its own, and the `Story` of one run.
+"""The compose files for the tests: commands, a compose project of its own, and the `Story` of one run.
 
 House rule: this module touches only containers and volumes of its run, and every command has a time limit.
 """
@@ -9,7 +9,7 @@ import json
 import os
 import subprocess
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,10 @@ from tests.support.tenure import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "docker" / "docker-compose.yml"
+SECURE = ROOT / "docker" / "docker-compose.secure.yml"
+MADE = "/secrets/made"
+"""The folder of a service's secrets, in its container."""
+
 BASE_IMAGE = os.environ.get("BASE_IMAGE", "python:3.11-slim-bookworm")
 TAG = "test"
 GROUP = "workers"
@@ -68,12 +72,18 @@ def json_lines(text: str) -> list[JsonLine]:
 
 
 class Project:
-    """The compose project of this run."""
+    """A compose project of this run.
 
-    def __init__(self) -> None:
-        self.name = f"tenure-test-{os.getpid()}"
+    secure: with TLS, users and ACLs.
+    """
+
+    def __init__(self, *, secure: bool = False) -> None:
+        self.name = f"tenure-test-{os.getpid()}{'-secure' if secure else ''}"
+        files = [f"--file={file}" for file in ((FILE, SECURE) if secure else (FILE,))]
         plugin = run("docker", "compose", "version", check=False).returncode == 0
-        self._command = [*(["docker", "compose"] if plugin else ["docker-compose"]), "-p", self.name, "-f", str(FILE)]
+        self._command = [*(["docker", "compose"] if plugin else ["docker-compose"]), "-p", self.name, *files]
+        at = ("--bootstrap-server", "coordinator:9093", "--command-config", f"{MADE}/admin.properties")
+        self._as_admin = at if secure else ()
         self._builder = ThreadPoolExecutor()
         self._builds: list[Future[None]] = []
 
@@ -107,7 +117,7 @@ class Project:
 
     def seats(self) -> dict[str, str] | None:
         """Return member ids by instance id, once the group is stable and every consumer is in it."""
-        asked = ("tenure", "groups", "describe", GROUP, "--members", "--output", "json")
+        asked = ("tenure", "groups", "describe", GROUP, "--members", "--output", "json", *self._as_admin)
         found = self.compose("exec", "-T", "coordinator", *asked, check=False)
         if found.returncode != 0:
             return None
@@ -122,8 +132,7 @@ class Story:
 
     before, after: the coordinator's log lines until the first harm, and from then on. harm: chaos's lines.
     acknowledged, consumed: (partition, offset) of messages, once for each line about them. audited: the audit of the
-    log.
-    found: its summary, empty without one.
+    log, if there was one. found: its summary, empty without one.
     """
 
     project: Project
@@ -133,12 +142,12 @@ class Story:
     harm: list[JsonLine]
     acknowledged: list[Place]
     consumed: list[Place]
-    audited: subprocess.CompletedProcess[str]
-    found: JsonLine
+    audited: subprocess.CompletedProcess[str] | None = None
+    found: JsonLine = field(default_factory=dict)
 
 
 def live_through(project: Project) -> Story:
-    """Run everything from a complete group to the audit; the project is up."""
+    """Run everything from a complete group to the last message; the project is up."""
     wait_until(project.seats, "three consumers share the topic", WHOLE_WITHIN_S)
     health = docker("inspect", "--format", "{{.State.Health.Status}}", project.container("coordinator")).stdout.strip()
     mark = len(project.output("coordinator"))
@@ -153,22 +162,18 @@ def live_through(project: Project) -> Story:
 
     wait_until(lambda: set(acknowledged) <= set(consumed()), "what was acknowledged is consumed", WHOLE_WITHIN_S)
     events = project.output("coordinator")
+    return Story(project, health, events[:mark], events[mark:], harm, acknowledged, consumed())
+
+
+def audit(story: Story) -> Story:
+    """Audit the log; the coordinator still runs."""
+    project = story.project
     project.wait_until_built()
     audited = project.compose("run", "--rm", "audit", within_s=AUDITED_WITHIN_S, check=False)
     volume = f"{project.name}_found:/found:ro"
     cat = ("--entrypoint", "cat", image("tenure-audit"), "/found/summary.json")
     summary = docker("run", "--rm", "-v", volume, *cat, check=False).stdout
-    return Story(
-        project,
-        health,
-        events[:mark],
-        events[mark:],
-        harm,
-        acknowledged,
-        consumed(),
-        audited,
-        json.loads(summary or "{}"),
-    )
+    return replace(story, audited=audited, found=json.loads(summary or "{}"))
 
 
 def _places(lines: list[JsonLine], event: str) -> list[Place]:
