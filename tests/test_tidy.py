@@ -197,11 +197,11 @@ def test_core_and_codec_never_wait_and_touch_nothing() -> None:
     assert not found, as_lines(found)
 
 
-def test_codec_knows_uuid_as_a_type_only() -> None:
-    """The codec reads and writes ids but makes none; a random id comes with an event."""
+def test_codec_and_core_know_uuid_as_a_type_only() -> None:
+    """The codec reads and writes ids and the core keeps them. Neither makes one; a random id comes with an event."""
     found = [
         f"{name}:{line}: {module}"
-        for name in python_files("protocol", "schemas")
+        for name in python_files("protocol", "schemas", "coordinator/group")
         for line, module in imports(name)
         if module.startswith("uuid") and module != "uuid.UUID"
     ]
