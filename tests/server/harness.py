@@ -181,10 +181,11 @@ class Serving:
 
     async def peer(self, client_id: str | None = "test", *, listener: int = 0) -> Peer:
         """A new connection, to the listener with this index."""
-        sock = socket.socket()
+        address = self.server.addresses[listener]
+        sock = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
         sock.setblocking(False)
         try:
-            await asyncio.get_running_loop().sock_connect(sock, self.server.addresses[listener])
+            await asyncio.get_running_loop().sock_connect(sock, address)
         except OSError:
             sock.close()
             raise

@@ -230,7 +230,7 @@ class Api:
                 return found
         meter = self._meter(connection, api_key, client_id, len(frame) - offset)
         if api_key == HEARTBEAT and meter is None:
-            answer = self._heartbeat(connection, frame, version, offset)
+            answer = self._heartbeat(connection, frame, version, client_id, offset)
             if answer is not None:
                 return answer
         call = self._call(connection, api_key, version, correlation_id, client_id)
@@ -350,20 +350,20 @@ class Api:
         if last is not None and last.is_used:
             connection.unlike_commits = 0
         connection.commit = None
-        if connection.unlike_commits < UNLIKE_MAX and self._may_commit(connection, request):
+        if connection.unlike_commits < UNLIKE_MAX and self._may_commit(call.client, request):
             connection.unlike_commits += 1
             connection.commit = commit_of(
                 self._services, frame, offset, call.api_version, call.client, request, connection.send
             )
 
-    def _may_commit(self, connection: Connection, request: OffsetCommitRequest) -> bool:
+    def _may_commit(self, client: Client, request: OffsetCommitRequest) -> bool:
         """Whether nothing of a commit will be refused for want of a right: a kept one is taken without a question."""
         access = self._services.access
         if access.is_open:
             return True
         asked = [(Kind.GROUP, request.group_id), *((Kind.TOPIC, topic.name) for topic in request.topics)]
         return all(
-            access.allows(connection.principal, connection.ip, Operation.READ, kind, name, is_told=False)
+            access.allows(client.principal, client.host[1:], Operation.READ, kind, name, is_told=False)
             for kind, name in asked
         )
 
@@ -381,15 +381,19 @@ class Api:
         while self._heartbeats:
             self._heartbeats.popitem()[1].forget()
 
-    def _heartbeat(self, connection: Connection, frame: bytes, version: int, offset: int) -> bytes | None:
+    def _heartbeat(
+        self, connection: Connection, frame: bytes, version: int, client_id: str | None, offset: int
+    ) -> bytes | None:
         """The answer to a heartbeat; None if it needs an event, or its client may not read the group."""
         request = decode(HeartbeatRequest, frame, version, offset)
         group_id = request.group_id
         access = self._services.access
-        if not access.is_open and not access.allows(
-            connection.principal, connection.ip, Operation.READ, Kind.GROUP, group_id, is_told=False
-        ):
-            return None
+        if not access.is_open:
+            client = connection.client(client_id)
+            if not access.allows(
+                client.principal, client.host[1:], Operation.READ, Kind.GROUP, group_id, is_told=False
+            ):
+                return None
         partition = self._services.runtime.partition_of(group_id)
         error = partition.heartbeat(group_id, request.member_id, request.group_instance_id, request.generation_id)
         if error is None:

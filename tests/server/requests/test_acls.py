@@ -194,6 +194,28 @@ async def test_a_refused_commit_is_refused_again_when_it_is_repeated() -> None:
         assert not any("g" in partition.coordinator.groups for partition in server.server.runtime.partitions)
 
 
+async def test_a_rule_for_an_ipv6_address_counts_on_the_short_ways_too() -> None:
+    """A rule has the address in Kafka's long form; a denial refuses heartbeats and repeated commits as any request."""
+    settings = ("listeners=PLAINTEXT://127.0.0.1:0,SIX://[::1]:0", "listener.security.protocol.map=SIX:PLAINTEXT")
+    everybody = "allow.everyone.if.no.acl.found=true"
+    async with serving(*settings, STANDARD, everybody) as server:
+        admin, member = await server.peer(), await server.peer(listener=1)
+        joined = await seat(member, "g", "one")
+        beat = heartbeat_request("g", joined, "one")
+        partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=7)
+        topics = [OffsetCommitRequest.OffsetCommitRequestTopic(name="orders", partitions=[partition])]
+        commit = OffsetCommitRequest(group_id="h", topics=topics)
+        denied = [rule(Operation.READ, name=name, permission=Permission.DENY) for name in "gh"]
+        for each in denied:
+            each.host = "0:0:0:0:0:0:0:1"
+        for error in (ErrorCode.NONE, ErrorCode.GROUP_AUTHORIZATION_FAILED):
+            for _ in range(3):
+                assert (await member.ask(beat, 4)).error_code == error
+                (topic,) = (await member.ask(commit, 8)).topics
+                assert [each.error_code for each in topic.partitions] == [error]
+            await create(admin, *(rule(Operation.ALL, name=name) for name in "gh"), *denied)
+
+
 async def test_a_join_that_waits_is_answered_though_its_rule_is_gone() -> None:
     """Kafka looks at rules when a request comes, not when it is answered."""
     async with serving(STANDARD, "group.initial.rebalance.delay.ms=1000") as server:
