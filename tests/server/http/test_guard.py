@@ -85,9 +85,11 @@ async def serving(folder: Path, *sets: str, events: bool = False) -> AsyncIterat
     with (folder / "lines").open("w") as log:
         server = Server(config, log=log) if events else Server(config, opened=memory(config), log=log)
         await server.start()
-        await server.loaded.wait()
-        yield Web(server, folder / "lines")
-        await server.stop()
+        try:
+            await server.loaded.wait()
+            yield Web(server, folder / "lines")
+        finally:
+            await server.stop()
 
 
 async def ended(sock: socket.socket) -> bool:
@@ -104,6 +106,15 @@ async def ended(sock: socket.socket) -> bool:
         return True
 
     return await asyncio.to_thread(read)
+
+
+async def test_a_test_that_fails_leaves_no_server(tmp_path: Path) -> None:
+    """Otherwise its connections stay open, and the test run hangs in place of a report."""
+    with pytest.raises(ZeroDivisionError):
+        async with serving(tmp_path) as web:
+            raise ZeroDivisionError
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", web.port), WITHIN_S)
 
 
 async def test_connections_above_the_limit_are_closed(tmp_path: Path) -> None:
