@@ -3,22 +3,9 @@
 from __future__ import annotations
 
 from coordinator.group.consumer.assignors import Subscriber
-from coordinator.group.consumer.assignors.mixed import Topic
 from tests.group.consumer.assignors.groups import targets_of, topic
 
 T1, T2 = topic(1), topic(2)
-
-
-def test_taker_gets_its_own_partition_first() -> None:
-    """A member gives the taker's own, then one that is not its own, then its last."""
-    mine = Topic(T1, 4)
-    for partition in range(4):
-        mine.give(partition, 0)
-    mine.owner = [0, 1, 2, 0]
-    assert mine.cheapest(giver=0, taker=2) == 2
-    assert mine.cheapest(giver=0, taker=3) == 2
-    mine.owner = [0, 0, 0, 0]
-    assert mine.cheapest(giver=0, taker=2) == 3
 
 
 def test_owner_keeps_what_balance_does_not_need() -> None:
