@@ -232,7 +232,7 @@ class Server:
                 self._connections_max(),
             )
             if has_sasl(config):
-                await self._start_sasl(clients_clock)
+                await self._start_sasl(clients_clock, measures)
             for entry in ENTRIES.values():
                 self._topics.on_entry(self._topics.entry(entry))
             if self._faults is not None:
@@ -252,12 +252,12 @@ class Server:
                 raise StartFailed(reason(error)) from error
             raise
 
-    async def _start_sasl(self, clock: Clock) -> None:
+    async def _start_sasl(self, clock: Clock, measures: Measures) -> None:
         """Have clients of listeners with SASL authenticate. Raises ConfigError."""
         from coordinator.server.sasl import Sasl  # noqa: PLC0415 - a server without it needs none
 
         hop = self._loop.call_soon_threadsafe
-        self._sasl = Sasl(self._config, self._topics, self._api, clock, self._lines, hop)
+        self._sasl = Sasl(self._config, self._topics, self._api, clock, self._lines, measures, hop)
         await self._sasl.start()
         self.connections.door = self._sasl.door
 

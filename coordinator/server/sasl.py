@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from coordinator.security.sasl.scram import Credential
     from coordinator.server.clock import Clock
     from coordinator.server.key_source import KeySource
+    from coordinator.server.telemetry.measures import Measures
     from coordinator.server.wire.authentication import Dispatcher
 
 NONCE_BYTES = 18
@@ -74,6 +75,7 @@ class Sasl:
         api: Dispatcher,
         clock: Clock,
         lines: Lines,
+        measures: Measures,
         hop: Callable[..., object],
     ) -> None:
         self._clock = clock
@@ -87,7 +89,7 @@ class Sasl:
         users = Users(lambda: topics.entry(CREDENTIALS).configs, secret)
         found = offers(config, Parts(users.find, nonce, self._keys, clock.wall_ms))
         delay_ms = config.connection_failed_authentication_delay_ms
-        self.door = Door(found, api, clock, Sparing(lines, clock), delay_ms)
+        self.door = Door(found, api, clock, Sparing(lines, clock), measures, delay_ms)
 
     def _keys(self, url: str, refresh_ms: int) -> Keys:
         """The keys of a provider."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from coordinator.group import notes
@@ -57,6 +58,15 @@ INSIDE: Mapping[int, Callable[[Any], int]] = {
 first topic partition, because nearly always all have the same."""
 
 
+class Login(Enum):
+    """The ways a login ends; the first one of a connection, or another one (KIP-368)."""
+
+    SUCCEEDED = "successful_authentication"
+    FAILED = "failed_authentication"
+    SUCCEEDED_AGAIN = "successful_reauthentication"
+    FAILED_AGAIN = "failed_reauthentication"
+
+
 class Loads:
     """How long partitions took to load: from the wish to load one until it serves its groups."""
 
@@ -88,7 +98,8 @@ class Measures:
     item of a Counter takes four times as long to increase. by_group: rebalances that began, by group id; OTHER_GROUPS
     has those of all other groups. throttles, throttled_ms: answers that muted their client, and for how long together,
     by the quota's key and the principal; OTHER_PRINCIPALS has those of all others. delays:
-    connections that had to wait, by the limit. logs: counts of the logs of groups and of topics.
+    connections that had to wait, by the limit. logins: logins by listener, mechanism and Login; the mechanism is empty
+    if the client had named none that its listener has. logs: counts of the logs of groups and of topics.
     """
 
     def __init__(self) -> None:
@@ -107,6 +118,7 @@ class Measures:
         self.throttled_ms: Counter[tuple[str, str]] = Counter()
         self._throttled: set[str] = set()
         self.delays: Counter[str] = Counter()
+        self.logins: Counter[tuple[str, str, Login]] = Counter()
         self.logs = {"groups": Counts(), "topics": Counts()}
 
     def take(self, happened: Sequence[notes.Note]) -> None:

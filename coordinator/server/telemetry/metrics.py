@@ -22,7 +22,7 @@ from prometheus_client.registry import Collector
 
 from coordinator.group import notes
 from coordinator.group.state import State
-from coordinator.server.telemetry.measures import census
+from coordinator.server.telemetry.measures import Login, census
 from protocol.messages import API_KEYS
 from schemas.errors import ErrorCode
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 KAFKA_GROUPS = "kafka_coordinator_group_groupmetadatamanager_"
 KAFKA_COORDINATOR = "kafka_server_group_coordinator_metrics_"
+KAFKA_SOCKETS = "kafka_server_socket_server_metrics_"
 KAFKA_CLEANER = "kafka_log_logcleanermanager_"
 
 STATES = {
@@ -161,7 +162,8 @@ class Metrics:
             recent_loads_ms=runtime.loads.recent(runtime.ms()),
         )
         own = *families(self._measures, found), *server_families(numbers)
-        return [*own, *log_families(self._measures.logs), *quota_families(self._measures)]
+        rest = *login_families(self._measures), *quota_families(self._measures)
+        return [*own, *log_families(self._measures.logs), *rest]
 
 
 def exposition(made: list[Metric], accept: str) -> tuple[bytes, str]:
@@ -299,6 +301,24 @@ def log_families(logs: Mapping[str, Counts]) -> Iterator[Metric]:
     yield counters("tenure_compaction_after_bytes", "Bytes of compacted logs, after.", lambda of: of.bytes_after)
     dirtiest = 100 * max(of.dirty_ratio for of in logs.values())
     yield _gauge(KAFKA_CLEANER + "max_dirty_percent", "Percent of the dirtiest log that isn't compacted.", dirtiest)
+
+
+LOGINS = {
+    Login.SUCCEEDED: "Clients that logged in.",
+    Login.FAILED: "Clients that could not log in.",
+    Login.SUCCEEDED_AGAIN: "Sessions that were renewed.",
+    Login.FAILED_AGAIN: "Sessions that ended because their client could not log in again.",
+}
+
+
+def login_families(measures: Measures) -> Iterator[Metric]:
+    """The metrics of SASL. Only names of the settings are labels, so that no client makes series."""
+    for way, text in LOGINS.items():
+        family = CounterMetricFamily(KAFKA_SOCKETS + way.value, text, labels=["listener", "mechanism"])
+        for (listener, mechanism, ended), count in sorted(measures.logins.items(), key=lambda item: item[0][:2]):
+            if ended is way:
+                family.add_metric([listener, mechanism], count)
+        yield family
 
 
 def quota_families(measures: Measures) -> Iterator[Metric]:

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from coordinator.security.sasl import Refused
 from coordinator.server.clock import Alarm
+from coordinator.server.telemetry.measures import Login
 from protocol.connection import SIZE_BYTES
 from protocol.errors import ProtocolError
 from protocol.header import decode_request_header, encode_response
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from coordinator.security.sasl.offer import Offer
     from coordinator.server.clock import Clock
     from coordinator.server.telemetry.lines import Sparing
+    from coordinator.server.telemetry.measures import Measures
     from coordinator.server.wire.connection import Connection
     from protocol.header import RequestHeader
 
@@ -109,12 +111,23 @@ class Dispatcher(Protocol):
 class Door:
     """The clients of all listeners with SASL. offers: by the listener's name.
 
-    delay_ms: connection.failed.authentication.delay.ms. lines: takes a line for each client that is refused.
+    delay_ms: connection.failed.authentication.delay.ms. lines: takes a line for each client that is refused. measures:
+    counts logins. It has each mechanism of each listener from the start, so that a first failure is an increase.
     """
 
     def __init__(
-        self, offers: Mapping[str, Offer], api: Dispatcher, clock: Clock, lines: Sparing, delay_ms: int
+        self,
+        offers: Mapping[str, Offer],
+        api: Dispatcher,
+        clock: Clock,
+        lines: Sparing,
+        measures: Measures,
+        delay_ms: int,
     ) -> None:
+        self.logins = measures.logins
+        for listener, each in offers.items():
+            for mechanism in each.names:
+                self.logins.update({(listener, mechanism, way): 0 for way in Login})
         self.api = api
         self.clock = clock
         self.lines = lines
@@ -183,7 +196,7 @@ class Authentication:
         elif self._stage is Stage.OVER:
             self._connection.finish(self._answer)
         else:
-            self._log(f"it didn't authenticate within {AUTHENTICATE_WITHIN_MS // 1_000} s")
+            self._fail(f"it didn't authenticate within {AUTHENTICATE_WITHIN_MS // 1_000} s")
             self._connection.finish(b"")
 
     # Requests.
@@ -297,6 +310,7 @@ class Authentication:
         """Let the client in; returns how long its session lasts, 0 if it doesn't end."""
         self._exchange = None
         self._stage = Stage.SESSION
+        self._count(Login.SUCCEEDED_AGAIN if self._principal else Login.SUCCEEDED)
         self._principal = f"User:{user}"
         self._connection.authenticated(self._principal)
         left = [self._offer.session_max_ms[self._mechanism]] if self._offer.session_max_ms[self._mechanism] else []
@@ -314,14 +328,18 @@ class Authentication:
 
     def _refuse(self, reason: str, answer: bytes = b"") -> None:
         """Read nothing more, and close the connection after the pause, behind `answer`."""
-        self._log(reason)
+        self._fail(reason)
         self._stage = Stage.OVER
         self._exchange = None
         self._answer = answer
         self._connection.hold()
         self._door.alarm.arm(self, self._door.clock.ms() + self._door.delay_ms)
 
-    def _log(self, reason: str) -> None:
+    def _count(self, way: Login) -> None:
+        self._door.logins[self._connection.listener, self._mechanism, way] += 1
+
+    def _fail(self, reason: str) -> None:
+        self._count(Login.FAILED_AGAIN if self._principal else Login.FAILED)
         peer = self._connection.peer
         text = f"Failed authentication with {peer}: {reason}"
         self._door.lines.warn("authentication_failed", text, peer=peer, reason=reason)

@@ -15,12 +15,13 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from coordinator.group import notes
 from coordinator.group.state import State
 from coordinator.log.segments.counts import Histogram
-from coordinator.server.telemetry.measures import SECONDS, Census, Measures
+from coordinator.server.telemetry.measures import SECONDS, Census, Login, Measures
 from coordinator.server.telemetry.metrics import (
     ServerNumbers,
     exposition,
     families,
     log_families,
+    login_families,
     quota_families,
     server_families,
 )
@@ -51,7 +52,7 @@ Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 def made(measures: Measures) -> list[Metric]:
     """Return all metrics."""
     own = *families(measures, NOW), *server_families(SERVER)
-    return [*own, *log_families(measures.logs), *quota_families(measures)]
+    return [*own, *log_families(measures.logs), *login_families(measures), *quota_families(measures)]
 
 
 def samples(measures: Measures, accept: str = "") -> Samples:
@@ -162,6 +163,22 @@ def test_a_principal_that_was_throttled_has_a_series() -> None:
         assert found["tenure_throttled_answers_total", labels] == 1
         assert found["tenure_throttled_seconds_total", labels] == 1.5
         assert not any(sample.startswith("tenure_fake") for sample, _ in found)
+
+
+def test_logins_have_kafkas_names() -> None:
+    """Each way a login ends is a metric of Kafka's listeners, by listener and mechanism."""
+    measures = Measures()
+    for number, way in enumerate(Login, 1):
+        measures.logins["SASL", "PLAIN", way] = number
+    found = samples(measures)
+    labels = (("listener", "SASL"), ("mechanism", "PLAIN"))
+    for name, count in (
+        ("successful_authentication", 1),
+        ("failed_authentication", 2),
+        ("successful_reauthentication", 3),
+        ("failed_reauthentication", 4),
+    ):
+        assert found[f"kafka_server_socket_server_metrics_{name}_total", labels] == count
 
 
 def test_a_scrape_has_the_process_too() -> None:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from coordinator.security.sasl.offer import FRAME_MAX_BYTES
+from coordinator.server.telemetry.measures import Login
 from coordinator.server.wire.authentication import AUTHENTICATE_WITHIN_MS, REAUTHENTICATION_PAUSE_MS, VERSIONS_MAX
 from protocol.messages import (
     ApiVersionsRequest,
@@ -340,6 +341,39 @@ async def test_renewals_have_a_pause() -> None:
         assert (await peer.ask(HANDSHAKE, 1)).error_code == ErrorCode.ILLEGAL_SASL_STATE
         await server.advance(REAUTHENTICATION_PAUSE_MS)
         await log_in(peer)
+
+
+async def test_logins_are_counted_by_listener_and_mechanism() -> None:
+    """Each login counts once, first ones and renewals apart; names that a client makes up become no series."""
+    async with guarded() as server:
+        assert server.server.connections.door is not None
+        counts = server.server.connections.door.logins
+        assert set(counts.values()) == {0}
+        assert {key[:2] for key in counts} == {("SASL", "PLAIN"), ("TIMED", "PLAIN")}
+        for text in ("\0alice\0secret", "\0alice\0wrong", "\0nobody\0wrong"):
+            peer = await server.peer(listener=SASL)
+            await peer.ask(HANDSHAKE, 1)
+            await peer.send(token(text), 2)
+            await server.at_rest()
+        for number in range(3):
+            peer = await server.peer(listener=SASL)
+            await peer.send(SaslHandshakeRequest(mechanism=f"MADE-UP-{number}"), 1)
+            await server.at_rest()
+        peer = await server.peer(listener=TIMED)
+        await log_in(peer)
+        await log_in(peer)
+        await server.advance(REAUTHENTICATION_PAUSE_MS)
+        await peer.ask(HANDSHAKE, 1)
+        await peer.send(WRONG, 2)
+        await server.at_rest()
+        assert {key: count for key, count in counts.items() if count} == {
+            ("SASL", "PLAIN", Login.SUCCEEDED): 1,
+            ("SASL", "PLAIN", Login.FAILED): 2,
+            ("SASL", "", Login.FAILED): 3,
+            ("TIMED", "PLAIN", Login.SUCCEEDED): 1,
+            ("TIMED", "PLAIN", Login.SUCCEEDED_AGAIN): 1,
+            ("TIMED", "PLAIN", Login.FAILED_AGAIN): 1,
+        }
 
 
 async def test_nothing_is_kept_of_connections_that_are_gone() -> None:
