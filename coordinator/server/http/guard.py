@@ -129,9 +129,10 @@ class Guard:
 
 
 class GuardedProtocol(H11Protocol):
-    """A connection under a Guard. principal: not used; a token says who may read."""
+    """A connection under a Guard. principal: not used; a token says who may read. is_held: as of Plain."""
 
     principal = ""
+    is_held = False
 
     def __init__(self, guard: Guard, **arguments: Any) -> None:
         super().__init__(**arguments)

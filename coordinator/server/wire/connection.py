@@ -254,6 +254,11 @@ class Connection(asyncio.Protocol):
     # Requests.
 
     @property
+    def is_held(self) -> bool:
+        """Whether it may not do anything for a while."""
+        return self._is_throttled
+
+    @property
     def waits(self) -> bool:
         """Whether a request waits for its answer."""
         return self._call is not None
@@ -400,6 +405,8 @@ class Connection(asyncio.Protocol):
         """The wait is over."""
         self._is_throttled = False
         if self._transport is not None:
+            if self.is_reading and not self._stopped:
+                self._transport.resume_reading()  # TLS has waited with its handshake
             self._process()
 
     def _give_up(self, answers: list[bytes], error: Exception) -> None:
@@ -517,6 +524,8 @@ class Connection(asyncio.Protocol):
 
 class Mute(asyncio.Protocol):
     """The place of a connection that is muted."""
+
+    is_held = True
 
     def __init__(self, connection: Connection, on_lost: Callable[[], object]) -> None:
         self._connection = connection

@@ -6,7 +6,8 @@ would do the same, but it reports a connection only after its handshake, and dro
 Here a connection counts from its accept on (max.connections), and its client learns what is wrong with its certificate,
 as from Kafka.
 
-`handshakes` decides when a step of a handshake is taken.
+`handshakes` decides when a step of a handshake is taken. A connection that isn't let in yet (`admission`) has none: its
+first message waits, and its time for the handshake begins when it is let in.
 
 House rule: nothing here knows what a request means, and nothing of TLS is above this module, but for the principal.
 """
@@ -41,6 +42,10 @@ class Plain(Protocol):
     """The protocol above TLS: a Connection, or one of HTTP. principal: who the client's certificate says it is."""
 
     principal: str
+
+    @property
+    def is_held(self) -> bool:
+        """Whether nothing may be done for the client yet; `resume_reading` says when that is over."""
 
     @property
     def peer(self) -> str:
@@ -81,6 +86,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._is_open = False
         self._is_closing = False
         self._has_begun = False
+        self._is_let_in = False
         self._own_bytes = 0
 
     @property
@@ -93,8 +99,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client connected: it counts from here on."""
         self._raw = cast("asyncio.Transport", transport)
-        self._handshakes.begin(self)
         self._connection.connection_made(self)
+        self._let_in()
 
     def data_received(self, data: bytes) -> None:
         """Bytes came."""
@@ -102,7 +108,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._incoming.write(data)
             self._decrypt()
             return
-        if self._is_closing:
+        if self._is_closing or self._protocol is not self._connection:  # the other one reads nothing
             return
         if not self._has_begun:
             self._has_begun = True
@@ -113,12 +119,12 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         too_much = self._incoming.pending > FLIGHT_BYTES_MAX
         if too_much and self._tls is None:
             self._fail(f"the client sent more than {FLIGHT_BYTES_MAX} bytes as its first message")
-        else:
+        elif self._is_let_in:
             self._handshakes.proceed(self, at_once=too_much)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone. One that never sent a byte is no failure: a load balancer looks whether we live."""
-        if self._has_begun and not self._is_open and not self._is_closing:
+        if self._has_begun and self._is_let_in and not self._is_open and not self._is_closing:
             self._handshakes.fail(self, "the client closed the connection")
         self._handshakes.leave(self)
         self._is_closing = True
@@ -133,6 +139,15 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._protocol.resume_writing()
 
     # The handshake.
+
+    def _let_in(self) -> None:
+        """Begin with the handshake, unless the connection is held."""
+        if self._is_let_in or self._is_closing or self._protocol.is_held:
+            return
+        self._is_let_in = True
+        self._handshakes.begin(self)
+        if self._incoming.pending:
+            self._handshakes.proceed(self)
 
     def step(self) -> None:
         """As Handshake.step."""
@@ -273,6 +288,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     def resume_reading(self) -> None:
         """Read on."""
         self._raw.resume_reading()
+        self._let_in()
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """Hand everything to another protocol from here on."""

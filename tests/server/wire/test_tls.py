@@ -23,7 +23,8 @@ from protocol.messages import (
     SaslHandshakeRequest,
 )
 from schemas.errors import ErrorCode
-from tests.server.harness import Serving, heartbeat_request, seat, serving
+from tests.server.harness import Peer, Serving, heartbeat_request, seat, serving
+from tests.server.requests.test_quotas import alter, entry
 from tests.server.tls_peer import greeted, tls_peer
 from tests.support.certificates import Certificates, client_context
 
@@ -439,3 +440,60 @@ async def test_half_open_handshakes_hold_nobody_up(certificates: Certificates, t
         assert server.server.connections.handshakes.failed == (ended and ended + 1)
         for sock in sockets:
             sock.close()
+
+
+# Connections that come too fast.
+
+
+async def test_a_connection_that_is_held_has_its_handshake_when_its_time_has_come(certificates: Certificates) -> None:
+    """Before, the server spends nothing on it; its 30 s begin with the handshake."""
+    rate = "listener.name.ssl.max.connection.creation.rate=1"
+    async with serving_tls(certificates, rate, "quota.window.num=2") as server:
+        context = client_context(certificates.ca)
+        await greeted(server, context)
+        handshakes = server.server.connections.handshakes
+        held = await tls_peer(server, context)
+        await Peer.send_bytes(held, held.hello())
+        await server.until(lambda: len(server.connections()) == 2)
+        await server.advance(999)
+        assert held.is_silent()
+        assert len(handshakes) == 0
+        await server.advance(1)
+        assert len(handshakes) == 1
+        await held.finish()
+        assert (await held.ask(ApiVersionsRequest(), 0)).api_keys
+
+
+async def test_a_held_connection_that_goes_is_no_failed_handshake(certificates: Certificates) -> None:
+    """Nor does what it sent hold up the next one."""
+    rate = "listener.name.ssl.max.connection.creation.rate=1"
+    async with serving_tls(certificates, rate, "quota.window.num=2") as server:
+        context = client_context(certificates.ca)
+        await greeted(server, context)
+        gone = await tls_peer(server, context)
+        await Peer.send_bytes(gone, gone.hello())
+        await server.until(lambda: len(server.connections()) == 2)
+        gone.close()
+        await server.until(lambda: len(server.connections()) == 1)
+        assert server.server.connections.handshakes.failed == 0
+
+
+async def test_a_connection_above_the_rate_of_its_address_gets_no_handshake(certificates: Certificates) -> None:
+    """A quota of connections bounds the handshakes, too: they are what a connection costs the server most."""
+    async with serving_tls(certificates, "quota.window.num=2") as server:
+        context = client_context(certificates.ca)
+        assert await alter(server, entry({"ip": "127.0.0.1"}, connection_creation_rate=2.0)) == [0]
+        await server.barrier()
+        first = await greeted(server, context)
+        handshakes, delays = server.server.connections.handshakes, server.server._api._services.measures.delays
+        slow = [await tls_peer(server, context) for _ in range(3)]
+        for peer in slow:
+            await Peer.send_bytes(peer, peer.hello())
+        await server.until(lambda: delays["ip"] == 3)
+        for _ in range(3):
+            assert (await first.ask(ApiVersionsRequest(), 0)).api_keys
+        assert all(peer.is_silent() for peer in slow)
+        assert (len(handshakes), handshakes.completed, handshakes.failed) == (0, 1, 0)
+        server.clock.advance(1_000)
+        for peer in slow:
+            assert await Peer.is_closed(peer)
