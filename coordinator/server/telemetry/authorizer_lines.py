@@ -1,13 +1,15 @@
 """The authorizer's log: a line for each denied request, and for each allowed one if `tenure.authorizer.log.allowed`.
 
 A line has the event `authorizer_denied` or `authorizer_allowed`, and the words of Kafka's authorizer log. A client can
-be denied as fast as it can send, so lines have a limit for each second. The next line says how many are missing.
+be denied as fast as it can send, so lines have a limit for each second. The next line says how many are missing. Users
+have a limit each, and allowed requests one of their own, so that nobody can hide a denial behind many others.
 
 House rule: a line follows a decision, and no decision waits for a line.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from coordinator.security.access import Access, Asked
@@ -19,9 +21,37 @@ if TYPE_CHECKING:
     from coordinator.server.telemetry.lines import Lines
 
 LINES_PER_SECOND = 50
-"""Lines of the authorizer in a second at most, so that a client can't fill the disk with them."""
+"""Lines about denied requests in a second at most, and as many about allowed ones, so that clients can't fill the disk.
+"""
+
+LINES_OF_ONE = 10
+"""The same for the requests of one principal."""
+
+NAME_MAX = 300
+"""Characters of a resource's name in a line. A topic's name has at most 249, a group's id 32,767."""
 
 MS_PER_SECOND = 1_000
+
+
+class _Room:
+    """The lines that one kind of decision may still have in this second. left_out: those that had none."""
+
+    def __init__(self) -> None:
+        self.left_out = 0
+        self._second = 0
+        self._written: Counter[str] = Counter()
+
+    def take(self, principal: str, now_ms: int) -> bool:
+        """Whether there is room for a line about this principal; it is taken then."""
+        second = now_ms // MS_PER_SECOND
+        if second != self._second:
+            self._second = second
+            self._written.clear()
+        if self._written[principal] >= LINES_OF_ONE or self._written.total() >= LINES_PER_SECOND:
+            self.left_out += 1
+            return False
+        self._written[principal] += 1
+        return True
 
 
 class AuthorizerLines:
@@ -30,9 +60,7 @@ class AuthorizerLines:
     def __init__(self, lines: Lines, clock: Clock) -> None:
         self._lines = lines
         self._clock = clock
-        self._second = 0
-        self._written = 0
-        self._left_out = 0
+        self._rooms = {Level.WARN: _Room(), Level.INFO: _Room()}
 
     def denied(self, asked: Asked) -> None:
         """Write that a client was denied something."""
@@ -43,18 +71,15 @@ class AuthorizerLines:
         self._write(Level.INFO, "authorizer_allowed", "Allowed", asked)
 
     def _write(self, level: Level, event: str, word: str, asked: Asked) -> None:
-        second = self._clock.ms() // MS_PER_SECOND
-        if second != self._second:
-            self._second, self._written = second, 0
-        if self._written >= LINES_PER_SECOND:
-            self._left_out += 1
+        room = self._rooms[level]
+        if not room.take(asked.principal, self._clock.ms()):
             return
-        self._written += 1
-        missing, self._left_out = self._left_out, 0
+        missing, room.left_out = room.left_out, 0
+        name = asked.name if len(asked.name) <= NAME_MAX else f"{asked.name[:NAME_MAX]} ..."
         kind = asked.kind.name.title().replace("_", "")
         text = (
             f"Principal = {asked.principal} is {word} operation = {asked.operation.name} from host = {asked.host} "
-            f"on resource = {kind}:LITERAL:{asked.name}"
+            f"on resource = {kind}:LITERAL:{name}"
         )
         if missing:
             text += f" ({missing} more in the seconds before)"
@@ -66,7 +91,7 @@ class AuthorizerLines:
             host=asked.host,
             operation=asked.operation.name,
             resource_type=asked.kind.name,
-            resource_name=asked.name,
+            resource_name=name,
             left_out=missing,
         )
 
