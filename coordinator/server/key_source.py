@@ -13,14 +13,17 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 from urllib.error import URLError
-from urllib.request import urlopen
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from coordinator.security.sasl.keys import keys_of
 from coordinator.server.clock import Alarm, SystemClock
 
 if TYPE_CHECKING:
+    from http.client import HTTPMessage
+
     from coordinator.security.sasl.keys import Key
     from coordinator.server.clock import Clock
     from coordinator.server.telemetry.lines import Sparing
@@ -96,12 +99,25 @@ class KeySource:
             self._alarm.arm("read", self._clock.ms() + self._refresh_ms)
 
 
+class Redirects(HTTPRedirectHandler):
+    """Follows no redirection from https to anything else, as Java doesn't: TLS is what the keys are trusted for."""
+
+    def redirect_request(
+        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> Request | None:
+        """As HTTPRedirectHandler."""
+        scheme = urlsplit(newurl).scheme
+        if req.type == "https" and scheme != "https":
+            raise URLError(f"it redirects to {scheme}")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
 def fetched(url: str) -> bytes:
     """The bytes behind a URL of http, https or file. Raises OSError, ValueError."""
     clock = SystemClock()
     end_ms = clock.ms() + FETCH_WITHIN_S * 1_000
     found = bytearray()
-    with urlopen(url, timeout=FETCH_WITHIN_S) as response:  # noqa: S310 - the settings allow these three schemes only
+    with build_opener(Redirects).open(url, timeout=FETCH_WITHIN_S) as response:  # the settings allow no other scheme
         while chunk := response.read1(CHUNK_BYTES):
             found += chunk
             if len(found) > BYTES_MAX:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ import pytest
 from coordinator.server.key_source import BYTES_MAX, MISSED_PAUSE_MS, KeySource, fetched
 from coordinator.server.telemetry.lines import Lines, Sparing
 from tests.server.harness import ManualClock
+from tests.support.certificates import Certificates
 from tests.support.patience import WITHIN_S
 from tests.support.tokens import jwk, jwks
 
@@ -22,11 +24,12 @@ REFRESH_MS = 60_000
 
 
 class Provider(ThreadingHTTPServer):
-    """An identity provider that counts who asks. content: of its answer."""
+    """An identity provider that counts who asks. content: of its answer. elsewhere: where it sends clients instead."""
 
     def __init__(self) -> None:
         self.content = jwks(jwk("ec"))
         self.asked = 0
+        self.elsewhere = ""
         super().__init__(("127.0.0.1", 0), Handler)
 
 
@@ -37,6 +40,11 @@ class Handler(BaseHTTPRequestHandler):
         """Any path."""
         assert isinstance(self.server, Provider)
         self.server.asked += 1
+        if self.server.elsewhere:
+            self.send_response(302)
+            self.send_header("Location", self.server.elsewhere)
+            self.end_headers()
+            return
         self.send_response(200 if self.server.content else 500)
         self.end_headers()
         self.wfile.write(self.server.content)
@@ -46,9 +54,13 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def provider() -> Iterator[Provider]:
-    """A provider that listens."""
+def provider(certificate: Path | None = None) -> Iterator[Provider]:
+    """A provider that listens. certificate: with TLS, as this server."""
     with Provider() as server:
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         yield server
@@ -134,6 +146,20 @@ async def test_a_file_without_keys(tmp_path: Path, content: bytes | None) -> Non
     assert served.names() == []
     assert served.source.problem
     served.source.stop()
+
+
+def test_no_redirection_leads_out_of_tls(certificates: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The keys of an https URL come by https alone, as with Java: else whoever is on the way could replace them."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificates.ca))
+    with provider(certificates.server) as secure, provider(certificates.server) as other, provider() as plain:
+        url = f"https://localhost:{secure.server_port}/keys"
+        assert fetched(url) == secure.content
+        secure.elsewhere = f"https://localhost:{other.server_port}/keys"
+        assert fetched(url) == other.content
+        secure.elsewhere = f"http://127.0.0.1:{plain.server_port}/keys"
+        with pytest.raises(OSError, match="it redirects to http"):
+            fetched(url)
+        assert plain.asked == 0
 
 
 def test_a_file_has_keys(tmp_path: Path) -> None:
