@@ -35,15 +35,11 @@ class Asked(NamedTuple):
     name: str
 
 
-def _tell_nobody(_: Asked) -> None:
-    pass
-
-
 class Access:
     """Decides.
 
     is_open: there is no authorizer. everyone: allow.everyone.if.no.acl.found. supers: `super.users`.
-    on_denied, on_allowed: called with decisions, for the log.
+    on_denied, on_allowed: called with decisions, for the log; None if nobody wants to know.
     """
 
     def __init__(self, *, is_open: bool, everyone: bool = False, supers: Collection[str] = ()) -> None:
@@ -51,9 +47,9 @@ class Access:
         self._everyone = everyone
         self._supers = frozenset([*supers, OWN])
         self._acls = Acls()
-        self._decisions: dict[Asked, bool] = {}
-        self.on_denied: Callable[[Asked], None] = _tell_nobody
-        self.on_allowed: Callable[[Asked], None] = _tell_nobody
+        self._decisions: dict[tuple[str, str, Operation, Kind, str], bool] = {}
+        self.on_denied: Callable[[Asked], None] | None = None
+        self.on_allowed: Callable[[Asked], None] | None = None
 
     def __iter__(self) -> Iterator[Rule]:
         return iter(self._acls)
@@ -76,16 +72,19 @@ class Access:
         """Whether a client may do `operation`. host: its address. is_told: whether the log may have the decision."""
         if self.is_open:
             return True
-        asked = Asked(principal, host, operation, kind, name)
+        # Nearly every decision is a kept one that nobody logs. A plain tuple finds it in half the time of an Asked.
+        asked = (principal, host, operation, kind, name)
         decision = self._decisions.get(asked)
         if decision is None:
-            decision = self._decide(asked)
+            decision = self._decide(Asked(*asked))
             if len(name) <= NAME_MAX:
                 if len(self._decisions) >= DECISIONS_MAX:
                     self._decisions.clear()
                 self._decisions[asked] = decision
         if is_told:
-            (self.on_allowed if decision else self.on_denied)(asked)
+            tell = self.on_allowed if decision else self.on_denied
+            if tell is not None:
+                tell(Asked(*asked))
         return decision
 
     def _decide(self, asked: Asked) -> bool:
@@ -99,7 +98,7 @@ class Access:
         if self.allows(principal, host, operation, kind, A_NAME, is_told=False):
             return True
         # No resource has the empty name, so the decision about all names is kept under it.
-        asked = Asked(principal, host, operation, kind, "")
+        asked = (principal, host, operation, kind, "")
         decision = self._decisions.get(asked)
         if decision is None:
             decision = self._decisions[asked] = self._acls.decide_somewhere(principal, host, operation, kind)

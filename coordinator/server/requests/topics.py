@@ -19,7 +19,7 @@ from coordinator.server.nodes.discovery import LEADER_EPOCH, NO_NODE, Node
 from coordinator.server.nodes.topic_settings import TOPIC_CONFIGS, config_problem, trimmed
 from coordinator.server.nodes.topics import INTERNAL_TOPICS, Altered, Change, ChangeResult, plain
 from coordinator.server.requests.configs import CreatedConfigs
-from coordinator.server.requests.rights import may, operations
+from coordinator.server.requests.rights import CLUSTER, CREATE, DESCRIBE, TOPIC, may, operations
 from coordinator.server.requests.texts import short
 from coordinator.server.runtime.partition import Standing
 from coordinator.server.wire.call import count
@@ -89,20 +89,20 @@ def metadata(services: Services, call: Call, request: MetadataRequest) -> Steps:
     shown = _Shown(discovery, version)
     if asked is None or (version == 0 and not asked):
         for known in list(discovery.all_topics()):
-            if may(services, call, Operation.DESCRIBE, Kind.TOPIC, known.name, is_told=False):
+            if may(services, call, DESCRIBE, TOPIC, known.name, is_told=False):
                 topics.append((yield from shown.topic(known)))
             yield
     elif ids:
         for topic_id in ids:
             found = discovery.topic_by_id(topic_id)
-            if found is None or may(services, call, Operation.DESCRIBE, Kind.TOPIC, found.name):
+            if found is None or may(services, call, DESCRIBE, TOPIC, found.name):
                 topics.append((yield from shown.by_id(topic_id)))
             else:
                 topics.append(_hidden(None, topic_id))
             yield
     else:
         for name in names:
-            if may(services, call, Operation.DESCRIBE, Kind.TOPIC, name):
+            if may(services, call, DESCRIBE, TOPIC, name):
                 topics.append((yield from shown.by_name(name)))
             else:
                 topics.append(_hidden(name))
@@ -201,12 +201,14 @@ def _create_missing(services: Services, call: Call, topics: list[MetadataRespons
     """
     store, partitions = services.discovery.topics, services.config.num_partitions
     missing: dict[str, Topic] = {}
-    may_all = may(services, call, Operation.CREATE, Kind.CLUSTER, is_told=False)
+    may_all: bool | None = None
     for topic in topics:
         yield
         name = topic.name
         if topic.error_code not in ABSENT or name is None:
             continue
+        if may_all is None:
+            may_all = may(services, call, CREATE, CLUSTER, is_told=False)
         if not (may_all or may(services, call, Operation.CREATE, Kind.TOPIC, name)):
             topic.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             topic.is_internal = name in INTERNAL_TOPICS
