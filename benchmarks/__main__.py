@@ -30,7 +30,10 @@ from tests.support.apache import available
 app = typer.Typer(add_completion=False, pretty_exceptions_show_locals=False)
 
 
-OFFERED = sorted({case.work for case in CASES})
+SECURITY = "security"
+"""A name for all cases of secured servers. They have a page of their own, and are left out where no name is given."""
+
+OFFERED = sorted({case.work for case in CASES} | {SECURITY})
 """The works that can be chosen by name."""
 
 
@@ -71,13 +74,14 @@ def defaults(work: str) -> dict[str, Any]:
 
 
 def chosen(works: list[str], changes: dict[str, Any], *, quick: bool) -> list[Case]:
-    """Return the cases of these works, by the name of the work or of the case; without names, all cases."""
+    """Return the cases of these works, by the name of the work or of the case; without names, all but SECURITY."""
     unknown = set(works) - set(OFFERED) - {case.name for case in CASES}
     if unknown:
         raise typer.BadParameter(f"no such work: {', '.join(sorted(unknown))}; there are {', '.join(OFFERED)}")
     found, taken = [], set()
     for case in CASES:
-        if not works or case.work in works or case.name in works:
+        names = {case.work, case.name, *([SECURITY] if case.listener else [])}
+        if names & set(works) if works else not case.listener:
             takes = defaults(case.work)
             mine = {name: value for name, value in changes.items() if name in takes}
             for name, value in mine.items():

@@ -45,7 +45,8 @@ class Case(NamedTuple):
     settings of a second Tenure, which the work compares with the one that has `settings`; None if the work needs only
     one. fresh: it needs a new Apache Kafka too. repeat_max: the most repetitions, for a work that takes minutes.
     beside: the case before this one, whose repetitions alternate with these because the two are compared. hangs: the
-    disk of Tenure's events hangs. is_slow: each sync of its disk takes 2 ms longer.
+    disk of Tenure's events hangs. is_slow: each sync of its disk takes 2 ms longer. listener: clients come through this
+    one of `entry.LISTENERS`, and the servers are secured; empty without security.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Case(NamedTuple):
     beside: str = ""
     hangs: bool = False
     is_slow: bool = False
+    listener: str = ""
 
 
 CPU = "cpu_us_per_request"
@@ -124,6 +126,36 @@ def _latency(name: str, title: str, parameters: dict[str, Any], quick: dict[str,
     return Case(
         f"latency-{name}", "latency", parameters, {"parameters": quick, "before_s": 0.2}, (row, quiet), KAFKAS, **more
     )
+
+
+def _crowd(listener: str, way: str) -> tuple[Case, Case]:
+    """Clients that all connect at once, and a group's heartbeats meanwhile."""
+    title = "{size:,} clients connect at once over " + way
+    alone = Case(
+        f"crowd-{listener.lower()}",
+        "crowd",
+        {"size": 1_000},
+        {"size": 50},
+        (
+            Row(title + ": until all have an answer", "crowd_s", "s"),
+            Row(title + ": CPU of each", "cpu_us_per_client", "us"),
+        ),
+        KAFKAS,
+        listener=listener,
+    )
+    beside = _latency(
+        f"crowd-{listener.lower()}",
+        "{parameters[size]:,} clients connect at once over " + way,
+        {"beside": "crowd", "parameters": {"size": 1_000}},
+        {"size": 50},
+        listener=listener,
+    )
+    longest = "heartbeat latency while {parameters[size]:,} clients connect at once over " + way + ": longest"
+    rows = (
+        Row(longest, "latency_max_ms", "ms"),
+        Row("heartbeat latency before that: longest", "quiet_max_us", "ms", scale=1000),
+    )
+    return alone, beside._replace(rows=rows)
 
 
 def _records(size: int) -> Case:
@@ -339,4 +371,38 @@ CASES = (
         hangs=True,
         beside="latency-restarts",
     )._replace(servers=(TENURE,)),
+    Case(
+        "heartbeat-tls",
+        "heartbeat",
+        {"connections": 64},
+        {"connections": 6, **SHORT},
+        (
+            Row(
+                "heartbeat over TLS, {connections} connections: CPU, ratio to the echo",
+                CPU,
+                "",
+                floor=1.25,
+                to=To(server=ECHO),
+            ),
+            Row(
+                "heartbeat over TLS, {connections} connections: CPU, ratio to Apache Kafka",
+                CPU,
+                "",
+                to=To(server=KAFKA),
+            ),
+            Row("heartbeat over TLS, {connections} connections: CPU", CPU, "us"),
+        ),
+        listener="SSL",
+    ),
+    Case(
+        "handshakes-tls",
+        "handshakes",
+        {"total": 2_000, "at_once": 8},
+        {"total": 40, "at_once": 4},
+        (Row("new connection, TLS 1.3, ApiVersions, close: CPU", "cpu_us_per_handshake", "us"),),
+        listener="SSL",
+    ),
+    *_crowd("SSL", "TLS"),
+    *_crowd("SCRAM", "TLS, log in by SCRAM-SHA-512"),
+    *_crowd("PLAIN", "TLS, log in by PLAIN"),
 )

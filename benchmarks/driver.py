@@ -8,6 +8,9 @@ connection is its pipelining depth.
 The loop is bare epoll with one read and one write per connection and round: on an event loop the generator would cost
 as much as the cheapest server that it measures.
 
+With a context, connections are encrypted. `connect` makes one handshake after the other; `arrive` and `enter` make many
+at once.
+
 House rule: this module knows nothing of Kafka but the four bytes of a frame's size.
 """
 
@@ -17,6 +20,7 @@ import heapq
 import os
 import select
 import socket
+import ssl
 import struct
 import time
 from collections import deque
@@ -52,9 +56,10 @@ class Link:
     """A connection: scripts that wait for answers, the incomplete frame, and bytes that the kernel didn't take yet.
 
     received: pieces of an incomplete frame. lacks: at least as many bytes must come until it is complete.
+    first: the script that waits for the end of the handshake; None without one.
     """
 
-    __slots__ = ("due", "fd", "lacks", "received", "sock", "unsent")
+    __slots__ = ("due", "fd", "first", "lacks", "received", "sock", "unsent")
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -63,13 +68,49 @@ class Link:
         self.received: list[bytes] = []
         self.lacks = 0
         self.unsent = b""
+        self.first: Script | None = None
+
+    def read(self) -> bytes | None:
+        """Return what has come; None if that is no whole record of TLS."""
+        return os.read(self.fd, READ_BYTES)
+
+    def write(self, data: bytes) -> int:
+        """Return how many bytes the kernel took."""
+        return os.write(self.fd, data)
+
+
+class SecureLink(Link):
+    """An encrypted connection."""
+
+    __slots__ = ("tls",)
+
+    def __init__(self, sock: socket.socket, context: ssl.SSLContext, host: str) -> None:
+        self.tls = context.wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
+        super().__init__(self.tls)
+
+    def read(self) -> bytes | None:
+        """See Link. A record of TLS has at most READ_BYTES, so none of it stays behind where epoll doesn't see it."""
+        try:
+            return self.tls.recv(READ_BYTES)
+        except ssl.SSLWantReadError:
+            return None
+        except ssl.SSLError as error:
+            raise ConnectionResetError(str(error)) from None
+
+    def write(self, data: bytes) -> int:
+        """See Link."""
+        try:
+            return self.tls.send(data)
+        except ssl.SSLWantWriteError:
+            raise BlockingIOError from None
 
 
 class Driver:
-    """Connections to one server, and the scripts on them."""
+    """Connections to one server, and the scripts on them. context: of TLS, if they are encrypted."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, context: ssl.SSLContext | None = None) -> None:
         self.address = (host, port)
+        self.context = context
         self.links: list[Link] = []
         self._by_fd: dict[int, Link] = {}
         self._epoll = select.epoll()
@@ -93,13 +134,44 @@ class Driver:
                 address or self.address, CONNECT_TIMEOUT_S, source_address=None if source is None else (source, 0)
             )
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setblocking(False)
-            link = Link(sock)
-            self._by_fd[link.fd] = link
-            self._epoll.register(link.fd, select.EPOLLIN)
+            if self.context is None:
+                link = Link(sock)
+            else:
+                link = SecureLink(sock, self.context, self.address[0])
+                link.tls.do_handshake()
+            self._add(link)
             opened.append(link)
-        self.links += opened
         return opened
+
+    def _add(self, link: Link) -> None:
+        link.sock.setblocking(False)
+        self.links.append(link)
+        self._by_fd[link.fd] = link
+        self._epoll.register(link.fd, select.EPOLLIN)
+
+    def arrive(self, connection_count: int) -> list[Link]:
+        """Open connections, one after the other, but leave their handshakes to `enter`."""
+        arrived: list[Link] = []
+        for _ in range(connection_count):
+            sock = socket.create_connection(self.address, CONNECT_TIMEOUT_S)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            link = Link(sock) if self.context is None else SecureLink(sock, self.context, self.address[0])
+            self._add(link)
+            arrived.append(link)
+        return arrived
+
+    def enter(self, link: Link, script: Script) -> None:
+        """Begin a connection's handshake, behind which it starts with this script."""
+        self.active += 1
+        link.first = script
+        self._shake(link, script)
+
+    def leave(self, link: Link) -> None:
+        """Close a connection; for its last script, after its last answer."""
+        self._epoll.unregister(link.fd)
+        del self._by_fd[link.fd]
+        self.links.remove(link)
+        link.sock.close()
 
     def close(self) -> None:
         """Close all connections; scripts that wait get no answer."""
@@ -143,6 +215,9 @@ class Driver:
         links = self._by_fd
         for fd, event in events:
             link = links[fd]
+            if link.first is not None:
+                self._shake(link, link.first)
+                continue
             if event & select.EPOLLOUT:
                 self._epoll.modify(fd, select.EPOLLIN)
                 unsent, link.unsent = link.unsent, b""
@@ -150,9 +225,11 @@ class Driver:
                 if event == select.EPOLLOUT:
                     continue
             try:
-                data = os.read(fd, READ_BYTES)
+                data = link.read()
             except ConnectionError as error:
                 raise Stuck(f"a connection is lost: {error}") from None
+            if data is None:
+                continue
             if not data:
                 raise Stuck("the server closed a connection")
             if link.received:
@@ -175,6 +252,19 @@ class Driver:
                 link.lacks = _lacking(data, position)
             if out:
                 self._write(link, out[0] if len(out) == 1 else b"".join(out))
+
+    def _shake(self, link: Link, script: Script) -> None:
+        """Take a step of a handshake; behind the last one the script starts."""
+        if isinstance(link, SecureLink):
+            try:
+                link.tls.do_handshake()
+            except ssl.SSLWantReadError:
+                return
+            except OSError as error:
+                raise Stuck(f"a handshake fails: {error}") from None
+        link.first = None
+        self.active -= 1
+        self.start(link, script)
 
     def _advance(self, link: Link, script: Script, answer: bytes | None, out: list[bytes]) -> None:
         """Pass an answer to a script, and take its next request or time."""
@@ -205,7 +295,7 @@ class Driver:
             link.unsent += data
             return
         try:
-            sent = os.write(link.fd, data)
+            sent = link.write(data)
         except BlockingIOError:
             sent = 0
         except ConnectionError as error:

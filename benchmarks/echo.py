@@ -1,9 +1,9 @@
 """The lower limit of cost: a server on uvloop that only cuts frames, and answers each like a real server.
 
-    python -m benchmarks.echo ANSWER
+    python -m benchmarks.echo ANSWER [PEM]
 
 prints `ready PORT`. ANSWER, in hex, follows the correlation id in each answer, and is the same for every request. One
-write answers all requests of one read.
+write answers all requests of one read. PEM: a file with private key and certificate, for TLS as uvloop has it.
 
 House rule: it does nothing that a Python server can leave out.
 """
@@ -11,6 +11,7 @@ House rule: it does nothing that a Python server can leave out.
 from __future__ import annotations
 
 import asyncio
+import ssl
 import struct
 import sys
 from typing import cast
@@ -56,14 +57,18 @@ class Echo(asyncio.Protocol):
             self._transport.write(b"".join(answers))
 
 
-async def serve(answer: bytes) -> None:
+async def serve(answer: bytes, pem: str | None) -> None:
     """Serve until killed."""
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Echo(answer), "127.0.0.1", 0, backlog=1024)
+    context = None
+    if pem is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(pem)
+    server = await loop.create_server(lambda: Echo(answer), "127.0.0.1", 0, backlog=1024, ssl=context)
     print("ready", server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 
 
 if __name__ == "__main__":
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(bytes.fromhex(sys.argv[1])))
+        runner.run(serve(bytes.fromhex(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else None))

@@ -11,22 +11,27 @@ from __future__ import annotations
 
 import functools
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.header import encode_request
 from protocol.messages import (
+    ApiVersionsRequest,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
+    CreateAclsRequest,
     CreateTopicsRequest,
     HeartbeatRequest,
     JoinGroupRequest,
+    MetadataRequest,
     OffsetCommitRequest,
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
     SyncGroupRequest,
     encode,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from protocol.compile import Message
 
@@ -42,6 +47,12 @@ SYNC = 3
 HEARTBEAT = 3
 COMMIT = 7
 CREATE_TOPICS = 2
+METADATA = 8
+CREATE_ACLS = 1
+API_VERSIONS = 2
+SASL_HANDSHAKE = 1
+SASL_AUTHENTICATE = 1
+ALLOW = 3
 
 SIZE_BYTES = 4
 pack_id = struct.Struct(">i").pack
@@ -185,6 +196,56 @@ def create_topic(name: str, partition_count: int) -> bytes:
     return encode_request(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), CREATE_TOPICS, 0, CLIENT_ID)
 
 
+def metadata(names: Sequence[str]) -> Template:
+    """Return Metadata of topics, as a consumer asks for them; nothing is filled in."""
+    topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+    return Template(MetadataRequest(topics=topics, allow_auto_topic_creation=True), METADATA)
+
+
+class Acl(NamedTuple):
+    """A rule that allows an operation from everywhere; numbers as on the wire."""
+
+    kind: int
+    pattern: int
+    name: str
+    principal: str
+    operation: int
+
+
+def create_acls(rules: Sequence[Acl]) -> bytes:
+    """Return CreateAcls of these rules."""
+    creations = [
+        CreateAclsRequest.AclCreation(
+            resource_type=rule.kind,
+            resource_pattern_type=rule.pattern,
+            resource_name=rule.name,
+            principal=rule.principal,
+            host="*",
+            operation=rule.operation,
+            permission_type=ALLOW,
+        )
+        for rule in rules
+    ]
+    return encode_request(CreateAclsRequest(creations=creations), CREATE_ACLS, 0, CLIENT_ID)
+
+
+@functools.cache
+def api_versions() -> bytes:
+    """Return ApiVersions."""
+    return encode_request(ApiVersionsRequest(), API_VERSIONS, 0, CLIENT_ID)
+
+
+@functools.cache
+def sasl_handshake(mechanism: str) -> bytes:
+    """Return SaslHandshake."""
+    return encode_request(SaslHandshakeRequest(mechanism=mechanism), SASL_HANDSHAKE, 0, CLIENT_ID)
+
+
+def sasl_authenticate(token: bytes) -> bytes:
+    """Return SaslAuthenticate."""
+    return encode_request(SaslAuthenticateRequest(auth_bytes=token), SASL_AUTHENTICATE, 0, CLIENT_ID)
+
+
 # Answers: size (4), correlation id (4), throttle time (4), and the rest.
 
 
@@ -216,6 +277,12 @@ def commit_done(partition_count: int) -> bytes:
     """Return the bytes behind the correlation id in an answer to `commit` without an error."""
     head = bytes(4) + generation(1) + string(TOPIC) + generation(partition_count)
     return head + b"".join(generation(number) + b"\0\0" for number in range(partition_count))
+
+
+def sasl_token(answer: bytes) -> bytes:
+    """Return the server's token in an answer to SaslAuthenticate without an error and so without a message."""
+    size = int.from_bytes(answer[12:16])
+    return answer[16 : 16 + size]
 
 
 HEARTBEAT_DONE = bytes(6)

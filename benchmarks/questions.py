@@ -8,12 +8,16 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from benchmarks import frames
 from benchmarks.members import NOT_YET, Group, accept
 from protocol.header import decode_response, encode_request, encode_response
 from protocol.messages import API_KEYS, FindCoordinatorRequest, FindCoordinatorResponse
 from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from protocol.messages import Message
 
 RETRY_S = 0.002
 TIMEOUT_S = 60.0
@@ -57,6 +61,15 @@ def coordinator(host: str, port: int, group_id: str) -> tuple[str, int]:
     assert isinstance(found, FindCoordinatorResponse)
     accept(found.error_code, "FindCoordinator")
     return found.host, found.port
+
+
+def ask(port: int, request: Message, version: int) -> Message:
+    """Return the answer of a server on 127.0.0.1 to any request. Raises ConnectionError."""
+    with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as connection:
+        connection.sendall(encode_request(request, version, 0, frames.CLIENT_ID))
+        answer = _frame(connection)
+    assert request.API_KEY is not None
+    return decode_response(request.API_KEY, version, answer[frames.SIZE_BYTES :])[1]
 
 
 def _answer(connection: socket.socket, request: bytes) -> bytes:

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks import entry
 from benchmarks.meter import children, listens
 from benchmarks.questions import prepare, until_joined
 from tests.support.apache import ApacheKafka
@@ -50,6 +51,7 @@ class Running(NamedTuple):
 
     folder: its log's folder, if it has one. start_s: from exec to the answer to its first JoinGroup; 0 if not measured.
     workers: the processes below its own that are part of it. http: HOST:PORT of its metrics, if it has any.
+    ports: of each of `entry.LISTENERS`, if it is secured.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Running(NamedTuple):
     start_s: float = 0.0
     workers: tuple[int, ...] = ()
     http: str = ""
+    ports: Mapping[str, int] = {}
 
 
 @contextmanager
@@ -85,14 +88,14 @@ def given(name: str) -> Running:
 
 
 @contextmanager
-def echo(answer: bytes, cpus: set[int]) -> Iterator[Running]:
-    """Run the echo server; see `benchmarks.echo`."""
+def echo(answer: bytes, cpus: set[int], identity: Path | None = None) -> Iterator[Running]:
+    """Run the echo server; see `benchmarks.echo`. identity: private key and certificate, for TLS."""
+    command = [sys.executable, "-m", "benchmarks.echo", answer.hex(), *([] if identity is None else [str(identity)])]
     with pinned(cpus):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.echo", answer.hex()], stdout=subprocess.PIPE, text=True
-        )
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
-        yield Running("echo", int(_ready(process).split()[1]), process.pid)
+        port = int(_ready(process).split()[1])
+        yield Running("echo", port, process.pid, ports=dict.fromkeys(entry.LISTENERS, port))
     finally:
         process.kill()
         process.communicate()
@@ -100,33 +103,47 @@ def echo(answer: bytes, cpus: set[int]) -> Iterator[Running]:
 
 @contextmanager
 def tenure(
-    settings: Mapping[str, str], cpus: set[int], *, hangs: bool = False, is_slow: bool = False
+    settings: Mapping[str, str],
+    cpus: set[int],
+    *,
+    hangs: bool = False,
+    is_slow: bool = False,
+    program: Path | None = None,
+    identity: Path | None = None,
 ) -> Iterator[Running]:
     """Run Tenure from this tree, with its default logging, to a file.
 
-    hangs: the disk of its events hangs. is_slow: each sync of its disk takes 2 ms longer.
+    hangs: the disk of its events hangs. is_slow: each sync of its disk takes 2 ms longer. program: another version's
+    `tenure`. identity: private key and certificate; with them it has all of `entry.LISTENERS`.
     """
     prepare()
     folder = Path(tempfile.mkdtemp(prefix="tenure-bench-"))
-    program = [str(Path(sys.executable).parent / "tenure")]
+    command = [str(program or Path(sys.executable).parent / "tenure")]
     if hangs or is_slow:
-        program = [sys.executable, "-m", "tests.support.hanging" if hangs else "benchmarks.slow"]
-    command = [*program, "serve", "--listen", "127.0.0.1:0"]
-    command += ["--data-dir", str(folder / "data")]
-    for name, value in {**SETTINGS, **settings}.items():
+        command = [sys.executable, "-m", "tests.support.hanging" if hangs else "benchmarks.slow"]
+    command += ["serve", "--data-dir", str(folder / "data")]
+    command += ["--listen", "127.0.0.1:0"] if identity is None else []
+    for name, value in {**SETTINGS, **_secured(identity), **settings}.items():
         command += ["--set", f"{name}={value}"]
     with (folder / "log").open("w") as log, pinned(cpus):
         began = time.perf_counter()
         process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+            command,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env={**os.environ, "PYTHONPATH": "" if program else str(ROOT)},
         )
     try:
         line = _ready(process)
         if not line.startswith("ready "):
             raise ChildProcessError((folder / "log").read_text())
-        port = int(line.split()[1].split(",")[0].rpartition(":")[2])
+        ports = [int(address.rpartition(":")[2]) for address in line.split()[1].removeprefix("listen=").split(",")]
+        port = ports[0]
         until_joined(port)
         start_s = time.perf_counter() - began
+        if identity is not None:
+            entry.add_user(port)
         shown = re.search(r"HTTP: http://(\S+)/", (folder / "log").read_text())
         if "tenure.http" in settings and not shown:
             raise ChildProcessError("its log doesn't say where its HTTP is")
@@ -138,6 +155,7 @@ def tenure(
             start_s,
             tuple(children(process.pid)),
             shown[1] if shown else "",
+            dict(zip(entry.LISTENERS, ports, strict=False)),
         )
     finally:
         (process.kill if hangs else process.terminate)()
@@ -149,6 +167,17 @@ def tenure(
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _secured(identity: Path | None) -> dict[str, str]:
+    """Return the settings of Tenure's listeners, if it is secured."""
+    if identity is None:
+        return {}
+    return {
+        "listeners": ",".join(f"{name}://127.0.0.1:0" for name in entry.LISTENERS),
+        "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in entry.LISTENERS.items()),
+        **entry.properties(identity),
+    }
+
+
 def _ready(process: subprocess.Popen[str]) -> str:
     """Return the line with which a server reports that it is ready."""
     assert process.stdout is not None
@@ -156,10 +185,13 @@ def _ready(process: subprocess.Popen[str]) -> str:
 
 
 @contextmanager
-def kafka(cpus: set[int]) -> Iterator[Running]:
-    """Start one node of Apache Kafka. Raises ApacheKafkaError."""
+def kafka(cpus: set[int], identity: Path | None = None) -> Iterator[Running]:
+    """Start one node of Apache Kafka. identity: as of `tenure`. Raises ApacheKafkaError."""
     prepare()
-    node = ApacheKafka(KAFKA_SETTINGS, JVM_FLAGS)
+    if identity is None:
+        node = ApacheKafka(KAFKA_SETTINGS, JVM_FLAGS)
+    else:
+        node = ApacheKafka({**KAFKA_SETTINGS, **entry.properties(identity)}, JVM_FLAGS, listeners=dict(entry.LISTENERS))
     failed: list[BaseException] = []
 
     def start() -> None:
@@ -178,6 +210,8 @@ def kafka(cpus: set[int]) -> Iterator[Running]:
         starter.join()
         if failed:
             raise failed[0]
-        yield Running("kafka", node.port, node.pid, str(node.log_dir), start_s)
+        if identity is not None:
+            entry.add_user(node.port)
+        yield Running("kafka", node.port, node.pid, str(node.log_dir), start_s, ports=node.ports)
     finally:
         node.close()

@@ -13,14 +13,16 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from benchmarks import servers
+from benchmarks import entry, servers
 from benchmarks.cases import ECHO, KAFKA, TENURE, Case
 from benchmarks.frames import SESSION_TIMEOUT_MS
 from benchmarks.members import UnexpectedAnswer
@@ -28,6 +30,7 @@ from benchmarks.meter import Meter
 from benchmarks.report import Failed, Runs
 from benchmarks.works import Bench, Figures, answer
 from tests.support.apache import ApacheKafkaError
+from tests.support.certificates import HOSTS, Authority
 
 JOB_TIMEOUT_S = 600
 
@@ -54,6 +57,8 @@ WARM_UP: dict[str, dict[str, Any]] = {
     "bounce": {"size": 100, "restarts": 200},
     "storm": {"size": 200},
     "groups": {"steps": [100, 1_000], "seconds": 0.5},
+    "handshakes": {"total": 500},
+    "crowd": {"size": 200},
 }
 
 
@@ -69,8 +74,8 @@ def cpus() -> tuple[set[int], set[int]]:
 class Kafka:
     """Apache Kafka: one node for all measurements, and a new one before it is too old, or too full.
 
-    start: makes a node. clock: in seconds. cold: works for which the node isn't warm yet, by work. groups: about how
-    many groups it holds.
+    start: makes a node. clock: in seconds. warm: works, and their listeners, for which the node is warm. groups: about
+    how many groups it holds.
     """
 
     def __init__(
@@ -81,7 +86,7 @@ class Kafka:
         self._node = ExitStack()
         self._running: servers.Running | None = None
         self._since_s = 0.0
-        self.cold = dict(WARM_UP)
+        self.warm: set[tuple[str, str]] = set()
         self.groups = 0
 
     def running(self) -> servers.Running:
@@ -101,7 +106,7 @@ class Kafka:
     def close(self) -> None:
         """End the node. The next one must be warmed up anew."""
         self._running = None
-        self.cold = dict(WARM_UP)
+        self.warm.clear()
         self.groups = 0
         self._node.close()
 
@@ -112,22 +117,36 @@ class Stage:
     def __init__(self, settings: Mapping[str, str], stack: ExitStack) -> None:
         self.settings = settings
         self.server_cpus, self.generator_cpus = cpus()
-        self._kafka = Kafka(lambda: servers.kafka(self.server_cpus))
-        stack.callback(self._kafka.close)
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tenure-bench-")))
+        self._ca, self._identity = certified(folder)
+        self._open = Kafka(lambda: servers.kafka(self.server_cpus))
+        self._secured = Kafka(lambda: servers.kafka(self.server_cpus, self._identity))
+        self._kafka = self._open
+        for kafka in (self._open, self._secured):
+            stack.callback(kafka.close)
 
     def measure(self, case: Case, name: str, tag: str) -> Figures:
         """Measure one repetition of a case with one server."""
+        kafka = self._secured if case.listener else self._open
+        if kafka is not self._kafka:
+            self._kafka.close()
+            self._kafka = kafka
         self._kafka.age()
         with self._server(case, name) as server, self._without(case) as without:
             started = {"start_s": server.start_s} if server.start_s else {}
-            return {**started, **self._load(server, case.work, case.parameters, tag, without)}
+            return {**started, **self._load(server, case.work, case.parameters, tag, without, case.listener)}
 
     def _server(self, case: Case, name: str) -> AbstractContextManager[servers.Running]:
+        identity = self._identity if case.listener else None
         if name == ECHO:
-            return servers.echo(answer(case.work, case.parameters), self.server_cpus)
+            return servers.echo(answer(case.work, case.parameters), self.server_cpus, identity)
         if name == TENURE:
             return servers.tenure(
-                {**case.settings, **self.settings}, self.server_cpus, hangs=case.hangs, is_slow=case.is_slow
+                {**case.settings, **self.settings},
+                self.server_cpus,
+                hangs=case.hangs,
+                is_slow=case.is_slow,
+                identity=identity,
             )
         if ":" in name:
             return nullcontext(servers.given(name))
@@ -135,7 +154,7 @@ class Stage:
             return servers.kafka(self.server_cpus)
         kafka = self._kafka.running()
         for work in needed(case):
-            self._warm_up(kafka, work)
+            self._warm_up(kafka, work, case.listener)
         return nullcontext(kafka)
 
     def _without(self, case: Case) -> AbstractContextManager[servers.Running | None]:
@@ -143,17 +162,17 @@ class Stage:
             return nullcontext()
         return servers.tenure({**case.without, **self.settings}, self.server_cpus)
 
-    def _warm_up(self, server: servers.Running, work: str) -> None:
+    def _warm_up(self, server: servers.Running, work: str, listener: str) -> None:
         """Do a work for a while before its first measurement, so that its code is compiled."""
-        if work not in self._kafka.cold:
+        if (work, listener) in self._kafka.warm or work not in WARM_UP:
             return
-        progress.print(f"warming up {server.name} for {WARM_UP_S} s: {work}")
+        progress.print(f"warming up {server.name} for {WARM_UP_S} s: {work} {listener}")
         end = time.monotonic() + WARM_UP_S
         for number in itertools.count():
             if time.monotonic() > end:
                 break
-            self._load(server, work, self._kafka.cold[work], f"warm-up-{work}-{number}")
-        del self._kafka.cold[work]
+            self._load(server, work, WARM_UP[work], f"warm-up-{work}-{number}", listener=listener)
+        self._kafka.warm.add((work, listener))
 
     def _load(
         self,
@@ -162,9 +181,12 @@ class Stage:
         parameters: Mapping[str, Any],
         tag: str,
         without: servers.Running | None = None,
+        listener: str = "",
     ) -> Figures:
         """Run a generator; returns its figures."""
         bench = _bench(server, tag)._replace(without=without and _bench(without, tag))
+        if listener:
+            bench = bench._replace(port=server.ports[listener], entry=entry.Entry(listener, str(self._ca)))
         if server.name == KAFKA:
             self._kafka.groups += left_behind(work, parameters)  # also if it fails
         with servers.pinned(self.generator_cpus):
@@ -177,6 +199,18 @@ class Stage:
             )
         figures: Figures = json.loads(done.stdout)
         return figures
+
+
+def certified(folder: Path) -> tuple[Path, Path]:
+    """Make a CA and a server's identity; returns the files of the CA, and of the server's private key and certificate.
+
+    The key is of the curve P-256, as docs/security-guide.md makes it.
+    """
+    authority = Authority("CA of the benchmark")
+    ca, identity = folder / "ca.pem", folder / "server.pem"
+    ca.write_text(authority.pem())
+    identity.write_text(authority.issue("localhost", hosts=HOSTS).pem())
+    return ca, identity
 
 
 def _bench(server: servers.Running, tag: str) -> Bench:

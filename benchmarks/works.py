@@ -30,6 +30,7 @@ from urllib.request import urlopen
 
 from benchmarks import frames
 from benchmarks.driver import Driver, Link, Script, clock
+from benchmarks.entry import PLAINTEXT, Entry, log_in
 from benchmarks.members import Group, Member, UnexpectedAnswer, accept
 from benchmarks.meter import Meter, cpu_s, surroundings
 from benchmarks.questions import coordinator
@@ -68,7 +69,8 @@ class Bench(NamedTuple):
     """A server to load.
 
     tag: makes the names of this run's groups its own. plain: the server only echoes and isn't Kafka. http: HOST:PORT of
-    its metrics. without: another server, for a work that compares the two.
+    its metrics. without: another server, for a work that compares the two. entry: how clients come in, if the server
+    is secured.
     """
 
     host: str
@@ -78,14 +80,17 @@ class Bench(NamedTuple):
     plain: bool
     http: str = ""
     without: Bench | None = None
+    entry: Entry = Entry(PLAINTEXT, "")
 
     def driver(self) -> Driver:
         """Return a driver without connections to it."""
-        return Driver(self.host, self.port)
+        return Driver(self.host, self.port, self.entry.context())
 
     def coordinator(self, group_id: str) -> tuple[str, int]:
-        """Return the address for the requests of a group."""
-        return (self.host, self.port) if self.plain else coordinator(self.host, self.port, group_id)
+        """Return the address for the requests of a group. A secured server is the only one of its cluster."""
+        if self.plain or self.entry.listener != PLAINTEXT:
+            return self.host, self.port
+        return coordinator(self.host, self.port, group_id)
 
     def job(self, work: str, parameters: Mapping[str, Any], tag: str) -> str:
         """Return a job with a work on this server, for a generator of its own (`benchmarks.load`)."""
@@ -104,6 +109,7 @@ class Bench(NamedTuple):
             "plain": self.plain,
             "http": self.http,
             "without": self.without and self.without.said(),
+            "entry": self.entry._asdict(),
         }
 
     @classmethod
@@ -117,6 +123,7 @@ class Bench(NamedTuple):
             plain=job["plain"],
             http=job["http"],
             without=job["without"] and cls.of(job["without"]),
+            entry=Entry(**job["entry"]),
         )
 
 
@@ -159,13 +166,22 @@ def form_many(bench: Bench, driver: Driver, first: int, end: int) -> list[Group]
     return groups
 
 
+def connected(bench: Bench, driver: Driver, count: int, address: tuple[str, int] | None = None) -> list[Link]:
+    """Return connections of clients that have logged in, if they must."""
+    links = driver.connect(count, address=address)
+    if not bench.plain:
+        for link in links:
+            driver.start(link, log_in(bench.entry.listener))
+        driver.run()
+    return links
+
+
 def seats(
     bench: Bench, driver: Driver, connections: int, members: int, groups: int
 ) -> list[tuple[Link, list[tuple[Group, Member]]]]:
     """Return connections, each to the coordinator of its members, with these members; create the topic of commits."""
     if not bench.plain:
-        driver.connect(1)
-        driver.start(driver.links[0], create_topic())
+        driver.start(connected(bench, driver, 1)[0], create_topic())
         driver.run()
     found: list[tuple[Link, list[tuple[Group, Member]]]] = []
     numbers = itertools.count()
@@ -179,7 +195,7 @@ def seats(
             where = bench.coordinator(group.group_id)
             if address is None:
                 address = where
-                links = driver.connect(size, address=address)
+                links = connected(bench, driver, size, address)
             if where == address:
                 form(bench, driver, links, group)
                 mine.append(group)
@@ -661,6 +677,69 @@ def records(
     return {**figures, "peak_mib": bench.meter.peak_bytes() / MIB}
 
 
+def newcomer(bench: Bench) -> Script:
+    """Do what a new client does behind its handshake: log in, if need be, and ask for the versions of APIs."""
+    if not bench.plain:
+        yield from log_in(bench.entry.listener)
+    answer = yield frames.api_versions()
+    if not bench.plain and answer[8:10] != bytes(2):
+        raise UnexpectedAnswer(f"ApiVersions: {answer.hex(' ')}")
+
+
+def handshakes(bench: Bench, *, total: int = 2_000, at_once: int = 8) -> Figures:
+    """Open a connection, ask for the versions of APIs, and close it; so many clients at once do this again and again.
+
+    Each connection has a full handshake.
+    """
+    left = itertools.count(total - at_once, -1)
+    with bench.driver() as driver:
+
+        def come_and_go(link: Link) -> Script:
+            yield from newcomer(bench)
+            driver.leave(link)
+            if next(left) > 0:
+                begin()
+
+        def begin() -> None:
+            for link in driver.arrive(1):
+                driver.enter(link, come_and_go(link))
+
+        began = bench.meter.sample()
+        for _ in range(at_once):
+            begin()
+        driver.run()
+        used = bench.meter.since(began)
+    return {
+        "cpu_us_per_handshake": used.server_s / total * US,
+        "handshakes_per_s": total / used.wall_s,
+        **surroundings(began, used),
+    }
+
+
+def crowd(bench: Bench, *, size: int = 1_000) -> Figures:
+    """Let clients that have connected make their handshakes and log in at once, until each has an answer."""
+    took: list[float] = []
+    with bench.driver() as driver:
+
+        def come_in() -> Script:
+            yield from newcomer(bench)
+            took.append(clock() - first)
+
+        arrived = driver.arrive(size)
+        began = bench.meter.sample()
+        first = clock()
+        for link in arrived:
+            driver.enter(link, come_in())
+        driver.run()
+        used = bench.meter.since(began)
+    return {
+        "crowd_s": max(took),
+        "cpu_us_per_client": used.server_s / size * US,
+        **percentiles(took),
+        **surroundings(began, used),
+    }
+
+
 def idle(bench: Bench, *, seconds: float = 2.0) -> Figures:
     """Measure a server after its start, without clients."""
     began = bench.meter.sample()
@@ -695,7 +774,7 @@ def latency(
     first, job = (bench.job(beside, parameters or {}, tag=f"{bench.tag}-{turn}") for turn in ("first", "beside"))
     took: list[Timed] = []
     with bench.driver() as driver:
-        group = form(bench, driver, driver.connect(CONNECTIONS), Group(bench.tag, CONNECTIONS, static=True))
+        group = form(bench, driver, connected(bench, driver, CONNECTIONS), Group(bench.tag, CONNECTIONS, static=True))
         start = clock() + SOON_S
         for number, (link, member) in enumerate(zip(driver.links, group.members, strict=True)):
             due = start + pause_s * number / CONNECTIONS
@@ -722,7 +801,9 @@ def latency(
         **percentiles(meanwhile),
         "samples": len(meanwhile),
         "quiet_p99_us": quiet["latency_p99_us"],
+        "quiet_max_us": quiet["latency_max_us"],
         "latency_p99_ms": percentiles(meanwhile)["latency_p99_us"] / MS,
+        "latency_max_ms": percentiles(meanwhile)["latency_max_us"] / MS,
         "other_share": max(figures["other_share"] - my_share, 0.0),
         "server_share": figures["server_share"],
         "children_share": figures["children_share"],
@@ -745,7 +826,21 @@ def _beside(driver: Driver, job: str) -> Figures:
 
 WORKS: dict[str, Callable[..., Figures]] = {
     work.__name__: work
-    for work in (heartbeat, setting, commit, bounce, sinks, storm, groups, connections, records, idle, latency)
+    for work in (
+        heartbeat,
+        setting,
+        commit,
+        bounce,
+        sinks,
+        storm,
+        groups,
+        connections,
+        records,
+        handshakes,
+        crowd,
+        idle,
+        latency,
+    )
 }
 
 

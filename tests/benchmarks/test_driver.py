@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
-from benchmarks.driver import Driver, Script, Stuck, clock
+from benchmarks.driver import READ_BYTES, Driver, Link, Script, Stuck, clock
+from benchmarks.stage import certified
+from tests.support.certificates import client_context
 
 
 def frame(text: bytes) -> bytes:
@@ -124,4 +128,74 @@ def test_a_closed_connection_is_told() -> None:
     with server(serve) as port, Driver("127.0.0.1", port) as driver:
         driver.start(driver.connect(1)[0], asks(b"one", []))
         with pytest.raises(Stuck):
+            driver.run()
+
+
+@contextmanager
+def secure_server(folder: Path, serve: Callable[[socket.socket], None]) -> Iterator[tuple[int, ssl.SSLContext]]:
+    """The port of a server with TLS for one connection, and the context of its client."""
+    ca, identity = certified(folder)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(identity)
+
+    def shaken(connection: socket.socket) -> None:
+        with context.wrap_socket(connection, server_side=True) as secured:
+            serve(secured)
+
+    with server(shaken) as port:
+        yield port, client_context(ca)
+
+
+def test_an_encrypted_answer_of_many_records_is_put_together(tmp_path: Path) -> None:
+    """No byte stays behind in TLS where epoll doesn't see it, with a handshake made at once or later."""
+    answer = frame(b"x" * (3 * READ_BYTES + 1))
+
+    def serve(connection: socket.socket) -> None:
+        assert receive(connection, 7) == frame(b"one")
+        connection.sendall(answer)
+
+    heard: list[bytes] = []
+    with secure_server(tmp_path, serve) as (port, context), Driver("127.0.0.1", port, context) as driver:
+        (link,) = driver.connect(1)
+        driver.start(link, asks(b"one", heard))
+        driver.run()
+    with secure_server(tmp_path, serve) as (port, context), Driver("127.0.0.1", port, context) as driver:
+        (link,) = driver.arrive(1)
+        driver.enter(link, asks(b"one", heard))
+        driver.run()
+    assert heard == [answer, answer]
+
+
+def test_a_client_that_leaves_closes_its_connection_and_another_can_come() -> None:
+    """The last script of a connection closes it: the server hears the end, and the driver forgets the connection."""
+    ends: list[bytes] = []
+
+    def serve(connection: socket.socket) -> None:
+        receive(connection, 7)
+        connection.sendall(frame(b"yes"))
+        ends.append(connection.recv(1))
+
+    def last(driver: Driver, link: Link) -> Script:
+        yield frame(b"one")
+        driver.leave(link)
+
+    with server(serve) as port, Driver("127.0.0.1", port) as driver:
+        (link,) = driver.arrive(1)
+        driver.enter(link, last(driver, link))
+        driver.run()
+        assert driver.links == []
+    assert ends == [b""]
+
+
+def test_a_handshake_that_fails_ends_the_work(tmp_path: Path) -> None:
+    """A server that hangs up in a handshake isn't measured."""
+    ca, _ = certified(tmp_path)
+
+    def hang_up(connection: socket.socket) -> None:
+        connection.recv(READ_BYTES)
+
+    with server(hang_up) as port, Driver("127.0.0.1", port, client_context(ca)) as driver:
+        (link,) = driver.arrive(1)
+        driver.enter(link, asks(b"one", []))
+        with pytest.raises(Stuck, match="handshake"):
             driver.run()

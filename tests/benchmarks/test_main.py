@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks import servers
-from benchmarks.__main__ import asked
+from benchmarks.__main__ import SECURITY, asked, chosen
 from benchmarks.cases import CASES, ECHO, TENURE, Case
 from benchmarks.report import Runs
-from benchmarks.stage import AGE_MAX_S, GROUPS_MAX, WARM_UP, Kafka, Stage, cpus, left_behind, measured, turns
+from benchmarks.stage import AGE_MAX_S, GROUPS_MAX, Kafka, Stage, cpus, left_behind, measured, turns
 from tests.support.patience import WITHIN_S
 
 ROOT = Path(__file__).parent.parent.parent
@@ -54,8 +54,9 @@ def mute() -> Iterator[str]:
         thread.join()
 
 
-DIFFERENT = [case for case in CASES if case.name not in {"heartbeat-1000", "storm-5000"}]
-"""Those two are others with larger numbers."""
+ALIKE = {"heartbeat-1000", "storm-5000", "crowd-plain", "latency-crowd-plain"}
+"""Others with larger numbers, and another mechanism."""
+DIFFERENT = [case for case in CASES if case.name not in ALIKE]
 
 
 @pytest.mark.parametrize("case", DIFFERENT, ids=lambda case: case.name)
@@ -71,6 +72,14 @@ def test_each_case_runs_and_has_its_figures(case: Case, tmp_path: Path) -> None:
         assert {row.figure for row in case.rows} <= set(figures)
         assert figures["wall_s"] > 0
     assert "Tenure" in done.stdout
+
+
+def test_secured_servers_are_chosen_by_name() -> None:
+    """Without a name, the cases are those of the page's table; with `security`, those of the other page's."""
+    assert [case.listener for case in chosen([], {}, quick=True)].count("") == len(chosen([], {}, quick=True))
+    secured = chosen([SECURITY], {}, quick=True)
+    assert {case.listener for case in secured} == {"SSL", "SCRAM", "PLAIN"}
+    assert len(secured) + len(chosen([], {}, quick=True)) == len(CASES)
 
 
 def test_a_page_is_written_when_asked(tmp_path: Path) -> None:
@@ -252,7 +261,7 @@ def test_apache_kafka_is_started_anew_before_it_is_too_old() -> None:
     try:
         kafka.age()
         first = kafka.running()
-        kafka.cold.clear()
+        kafka.warm.add(("storm", ""))
         now_s[0] = AGE_MAX_S
         kafka.age()
         assert kafka.running() is first
@@ -263,7 +272,7 @@ def test_apache_kafka_is_started_anew_before_it_is_too_old() -> None:
             os.kill(first.pid, 0)
         second = kafka.running()
         assert second.pid != first.pid
-        assert kafka.cold == WARM_UP
+        assert not kafka.warm
         now_s[0] += AGE_MAX_S
         kafka.groups = GROUPS_MAX - 1
         kafka.age()
