@@ -100,7 +100,7 @@ class Share(NamedTuple):
 
     bound: the sockets of this worker. nodes: all workers, in their order. topics: the list that the supervisor keeps.
     silent_nodes: the ids of nodes whose workers don't answer the supervisor, as it changes. present, leading: as in
-    Discovery.
+    Discovery. certificates, on_certificates: see `Certificates`, `last` and `on_loaded`.
     """
 
     bound: Bound
@@ -109,6 +109,8 @@ class Share(NamedTuple):
     silent_nodes: Collection[int]
     present: Sequence[int] | None = None
     leading: Sequence[int] | None = None
+    certificates: Certificates | None = None
+    on_certificates: Callable[[], object] = lambda: None
 
 
 class Server:
@@ -196,7 +198,7 @@ class Server:
         self.events = Events(clients_clock, self._lines)
         measures = Measures()
         try:
-            self.certificates = certificates_of(config)
+            self.certificates = certificates_of(config, share=self._share)
             if self._share is None:
                 self._sockets = bind_all(config)
             self._store = store = self._open_store(config, self._fresh_uuid, self._report, measures.logs["groups"])
@@ -523,14 +525,14 @@ def listener_for(config: Config, protocol: str) -> str:
     return next((name for name in names if config.security_protocol(name) == protocol), names[0])
 
 
-def certificates_of(config: Config) -> Certificates | None:
+def certificates_of(config: Config, share: Share | None = None) -> Certificates | None:
     """The certificates of all listeners with TLS; None if there is no such listener. Raises ConfigError."""
     if not tls_listeners(config):
         return None
     # A server without TLS doesn't import this: cryptography takes as long as the rest of a start.
     from coordinator.server.wire.certificates import Certificates  # noqa: PLC0415
 
-    return Certificates(config)
+    return Certificates(config) if share is None else Certificates(config, share.certificates, share.on_certificates)
 
 
 def bind_all(config: Config) -> Bound:

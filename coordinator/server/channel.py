@@ -4,6 +4,7 @@
                             start_failed      reason                 the worker can't start, and ends
                             change_request    number, (change)       asks for a change of the list of topics
                             applied           number                 the worker has made the change of this `apply`
+                            certificates_read                        the worker has read new, right certificates
                             pong                                     answers `ping`: the worker's event loop turns
     supervisor to worker    apply             number, (change)       this change is durable; make it too
                             change_result     number, taken, error   ends the worker's `change_request` of this number
@@ -31,6 +32,7 @@ from coordinator.log.topics.list import Topic
 from coordinator.server.nodes.topics import Altered, Change
 
 READY, START_FAILED, CHANGE_REQUEST, APPLIED, PONG = "ready", "start_failed", "change_request", "applied", "pong"
+CERTIFICATES_READ = "certificates_read"
 APPLY, CHANGE_RESULT, PING, SILENT_NODES = "apply", "change_result", "ping", "silent_nodes"
 
 

@@ -14,8 +14,8 @@ lock on the folder. If the supervisor is killed, each worker stops as soon as it
 after the last of them. An Apache Kafka broker on the same folder respects the supervisor's lock, but doesn't see the
 workers that a killed supervisor leaves.
 
-House rule: only `select` waits, and the writing of a changed list of topics, which is short and rare. Signals come as
-bytes on a socket.
+House rule: only `select` waits, and the disk when the list of topics or a certificate has changed, which is short and
+rare. Signals come as bytes on a socket.
 """
 
 from __future__ import annotations
@@ -42,10 +42,12 @@ from coordinator.server.app import (
     StartFailed,
     addresses_of,
     bind_all,
+    certificates_of,
     reason,
 )
 from coordinator.server.channel import (
     APPLIED,
+    CERTIFICATES_READ,
     CHANGE_REQUEST,
     PING,
     PONG,
@@ -66,6 +68,7 @@ from coordinator.server.worker import work
 
 if TYPE_CHECKING:
     from coordinator.config import Config
+    from coordinator.server.wire.certificates import Certificates
 
 STEADY_MS = 60_000
 """After a run of this length, a worker's count of failures starts again from one."""
@@ -146,6 +149,7 @@ class Supervisor:
         self._workers: list[Worker] = []
         self._topics: SharedTopics[Worker]
         self._cluster_id = ""
+        self._certificates: Certificates | None = None
         self._liveness: Liveness[Worker] = Liveness(config.worker_timeout_ms)
         self._silent_nodes: set[int] = set()
         self._was_ready = False
@@ -175,6 +179,7 @@ class Supervisor:
         try:
             check_folder(config)
             self._workers.extend(Worker(each, bind_all(each)) for each in configs_of_workers(config))
+            self._certificates = certificates_of(config)
             lock_folder(config)  # the lock holds until the last process has ended
             self._cluster_id, topics, file, notices = read_folder(config, uuid4)
             notices += recover_journals(config)  # another number of workers may have written them
@@ -239,7 +244,9 @@ class Supervisor:
                     other.channel.close()
                 if other is not worker:
                     close_all(other.bound)
-            code = work(worker.config, worker.bound, self._nodes, self._cluster_id, self._topics.list.kept(), theirs)
+            topics = self._topics.list.kept()
+            known = self._nodes, self._cluster_id, topics, theirs, self._certificates
+            code = work(worker.config, worker.bound, *known)
         except BaseException:  # noqa: BLE001 - the child must not go on with the parent's code
             traceback.print_exc()
         finally:
@@ -316,6 +323,8 @@ class Supervisor:
                 else:
                     self._stop()
             elif number == signal.SIGHUP:
+                if self._certificates is not None:
+                    self._certificates.keep_up()
                 for worker in self._workers:
                     if worker.process_id is not None:
                         os.kill(worker.process_id, signal.SIGHUP)
@@ -417,6 +426,9 @@ class Supervisor:
         elif kind == CHANGE_REQUEST:
             peers = [each for each in self._workers if each.channel is not None]
             self._topics.change(worker, message["number"], change_from_fields(message), peers)
+        elif kind == CERTIFICATES_READ:
+            assert self._certificates is not None
+            self._certificates.keep_up()
         elif kind != PONG:
             assert kind == APPLIED
             self._topics.applied(worker, message["number"])

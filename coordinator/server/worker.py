@@ -26,6 +26,7 @@ from coordinator.server.app import Bound, Server, Share, StartFailed
 from coordinator.server.channel import (
     APPLIED,
     APPLY,
+    CERTIFICATES_READ,
     CHANGE_REQUEST,
     CHANGE_RESULT,
     PING,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from coordinator.log.topics.list import Topic
     from coordinator.server.nodes.discovery import NodeAddresses
     from coordinator.server.nodes.topics import Change, ChangeDone
+    from coordinator.server.wire.certificates import Certificates
 
 DONE, BROKE, NOT_STARTED = 0, 1, 2
 """Exit codes: it stopped in order; its log can't be written any more; it could not start, and said why."""
@@ -126,10 +128,11 @@ def work(
     cluster_id: str,
     topics: Iterable[Topic],
     channel: socket.socket,
+    certificates: Certificates | None = None,
 ) -> int:
-    """Serve until SIGTERM or the end of the channel; the exit code."""
+    """Serve until SIGTERM or the end of the channel; the exit code. certificates: those that the supervisor has."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_work(config, bound, nodes, cluster_id, topics, channel))
+        return runner.run(_work(config, bound, nodes, cluster_id, topics, channel, certificates))
 
 
 async def _work(
@@ -139,11 +142,19 @@ async def _work(
     cluster_id: str,
     topics: Iterable[Topic],
     channel: socket.socket,
+    certificates: Certificates | None = None,
 ) -> int:
     ended = asyncio.Event()
     link = Link(topics, ended.set)
     await asyncio.get_running_loop().create_unix_connection(lambda: link, sock=channel)
-    share = Share(bound, nodes, link.topics, link.silent_nodes)
+    share = Share(
+        bound,
+        nodes,
+        link.topics,
+        link.silent_nodes,
+        certificates=certificates,
+        on_certificates=partial(link.send, CERTIFICATES_READ),
+    )
     opened = partial(open_share, [node.node_id for node in nodes], cluster_id)
     server = Server(config, opened=opened, share=share, on_loaded=settle, files_max=allow_files())
     try:

@@ -5,7 +5,10 @@ renews certificates, replaces them. SIGHUP has all files read at once. New conne
 open keep what they have. If something is wrong with a new file, an ERROR line says so and the old one stays in use. The
 same failure is said once.
 
-House rule: no file is read on the loop's thread, except at start.
+A supervisor keeps what its workers have read (`keep_up`). So a worker that starts while a file is wrong serves with the
+last good one.
+
+House rule: no file is read on the loop's thread, except at start. A supervisor has no loop.
 """
 
 from __future__ import annotations
@@ -38,6 +41,9 @@ Signature = tuple[tuple[int, ...] | None, ...]
 """Facts that tell whether files have changed; None for a file that isn't there."""
 
 
+OnLoaded = Callable[[], object]
+
+
 class Read(NamedTuple):
     """The present content of a listener's files. found: a ConfigError if something is wrong with them."""
 
@@ -47,9 +53,12 @@ class Read(NamedTuple):
 
 
 class Certificates:
-    """The terms of all listeners with TLS. Raises ConfigError, which names the listener too."""
+    """The terms of all listeners with TLS. Raises ConfigError, which names the listener too.
 
-    def __init__(self, config: Config) -> None:
+    last: what counts for a listener whose files are wrong. on_loaded: called when new files have been read.
+    """
+
+    def __init__(self, config: Config, last: Certificates | None = None, on_loaded: OnLoaded = lambda: None) -> None:
         names = tls_listeners(config)
         self._settings = {name: settings_of(config, name) for name in names}
         # With SASL it is the mechanism that says who a client is.
@@ -62,11 +71,18 @@ class Certificates:
         self._is_looking = False
         self._looks_again = False
         self._has_stopped = False
+        self._on_loaded = on_loaded
+        self._wrong: dict[str, ConfigError] = {}
         for read in self._look(all_of_them=True):
-            if isinstance(read.found, ConfigError):
+            self._seen[read.listener] = read.signature
+            if not isinstance(read.found, ConfigError):
+                self._terms[read.listener] = read.found
+            elif last is not None:
+                self._terms[read.listener] = last.of(read.listener)
+                self._wrong[read.listener] = read.found
+            else:
                 where = DOORS.get(read.listener, f"listener {read.listener}").rstrip(".")
                 raise ConfigError(f"{read.found} ({where})")
-            self._terms[read.listener], self._seen[read.listener] = read.found, read.signature
 
     def of(self, listener: str) -> Terms:
         """The terms for a connection that comes now."""
@@ -82,7 +98,16 @@ class Certificates:
         self._alarm = Alarm(clock, lambda _: self.check())
         self._alarm.arm("check", clock.ms() + CHECK_EVERY_MS)
         for listener, terms in self._terms.items():
+            if listener in self._wrong:
+                self._take(listener, self._wrong[listener])
             self._warn(listener, terms)
+
+    def keep_up(self) -> None:
+        """Read the files that have changed, at once; wrong ones change nothing. In place of `start`."""
+        for read in self._look(all_of_them=False):
+            self._seen[read.listener] = read.signature
+            if not isinstance(read.found, ConfigError):
+                self._terms[read.listener] = read.found
 
     def stop(self) -> None:
         """Look no more."""
@@ -141,6 +166,7 @@ class Certificates:
         text = f"Listener {listener} has read its certificates again, its own ends at {ends}"
         self._lines.info("certificates_loaded", text, listener=listener, ends=ends)
         self._warn(listener, found)
+        self._on_loaded()
 
     def _warn(self, listener: str, terms: Terms) -> None:
         if terms.has_ended:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import socket
@@ -172,4 +173,37 @@ def test_sighup_has_certificates_read_at_once(certificates: Certificates, tmp_pa
         assert len(set(before)) == 1
         assert len(set(after)) == 1
         assert before != after
+        assert tenure.stop() == 0
+
+
+def test_a_worker_that_dies_beside_a_broken_file_has_the_last_good_certificate(
+    certificates: Certificates, tmp_path: Path
+) -> None:
+    """It serves again at its first start, with the certificate that was read last, and says so in one ERROR line."""
+    settings = dict(each.split("=", 1) for each in listener(certificates, tmp_path / "files"))
+    del settings["listeners"]
+    with Tenure(
+        {**settings, "listener.security.protocol.map": "PLAINTEXT:SSL"},
+        directory=tmp_path / "server",
+        arguments=["--workers", "2"],
+    ) as tenure:
+        replaced(tmp_path / "files" / "server.pem", certificates.authority.issue("localhost", hosts=HOSTS).pem())
+        tenure.send_signal(signal.SIGHUP)
+        tenure.wait_for_event("certificates_loaded", count=2)
+        last = seen_by(tenure.ports[0], certificates)
+        replaced(tmp_path / "files" / "server.pem", "broken")
+        tenure.send_signal(signal.SIGHUP)
+        tenure.wait_for_event("certificates_not_loaded", count=2)
+        mark = tenure.mark()
+        os.kill(tenure.worker_pid(1), signal.SIGKILL)
+        tenure.wait_for_event("worker_back", since=mark)
+        assert seen_by(tenure.ports[1], certificates) == last
+        (said,) = tenure.events("certificates_not_loaded", since=mark)
+        assert (said["level"], said["listener"]) == ("error", "PLAINTEXT")
+        (ended,) = tenure.events("worker_ended", since=mark)
+        assert ended["exit_code"] == -signal.SIGKILL
+        replaced(tmp_path / "files" / "server.pem", certificates.authority.issue("localhost", hosts=HOSTS).pem())
+        tenure.send_signal(signal.SIGHUP)
+        tenure.wait_for_event("certificates_loaded", count=2, since=mark)
+        assert seen_by(tenure.ports[0], certificates) == seen_by(tenure.ports[1], certificates) != last
         assert tenure.stop() == 0
