@@ -78,6 +78,10 @@ dist: .venv/.dev ## build the wheel and the sdist into dist/, and try them in ne
 bench: .venv/.dev ## measure beside a bare echo and Apache Kafka; without ARGS, docs/performance.md gets the table
 	$(BIN)/python -m benchmarks $(or $(ARGS),--page docs/performance.md)
 
+.PHONY: bench-security
+bench-security: .venv/.dev ## what TLS and logins cost; without ARGS, docs/performance-security.md gets the table
+	$(BIN)/python -m benchmarks security $(or $(ARGS),--page docs/performance-security.md)
+
 .PHONY: bench-worst
 bench-worst: .venv/.dev ## what the worst request of each API costs the other clients; ARGS="DescribeGroups --sizes 1024"
 	$(BIN)/python -m benchmarks.worst $(ARGS)
