@@ -1,8 +1,8 @@
-"""`tenure users`: the SCRAM users of a data folder that no server works with.
+"""`tenure users`: the SCRAM users of a running server, or of a data folder that no server works with.
 
-Somebody has to be the first who may log in. So these commands write into the data folder itself, before a server runs
-or while it is stopped; the folder's lock keeps a server out meanwhile. While a server runs, `kafka-configs.sh` does the
-same over the network.
+Somebody has to be the first who may log in. So without `--bootstrap-server` these commands write into the data folder
+itself, before a server runs or while it is stopped; the folder's lock keeps a server out meanwhile. With it they ask a
+server, Tenure or Apache Kafka, as `kafka-configs.sh` does.
 
 House rule: a password comes from a prompt or a file, never as an argument, because all users of a machine see those.
 """
@@ -20,9 +20,11 @@ from uuid import uuid4
 
 import typer
 
+from coordinator.cli.cluster import CommandConfig, Timeout, cluster
 from coordinator.cli.exit_codes import ExitCode, fail
 from coordinator.cli.options import Command, OutputForm
 from coordinator.cli.output import Output, print_json, print_table
+from coordinator.client.users import remove_credential, set_credential, users_of
 from coordinator.config import Config, ConfigError, load
 from coordinator.log.engine import EngineError
 from coordinator.log.segments.disk import reason
@@ -31,12 +33,15 @@ from coordinator.log.topics.list import CREDENTIALS, Topic
 from coordinator.security.credentials import BASE_36, FORM_OF_KAFKA, MECHANISMS, iterations_of, name_of, text_of
 from coordinator.security.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, credential, prepared, salted
 
+NUMBERS = {name: number for number, name in MECHANISMS.items()}
+"""The number of each mechanism on the wire."""
+
 PASSWORD_BYTES_MAX = 1_024
 """The longest password file: a larger one is another file by mistake."""
 
 app = typer.Typer(
     name="users",
-    help="Users that log in by SCRAM, in the data folder of a server that doesn't run.",
+    help="Users that log in by SCRAM: of a running server, or in the data folder of one that doesn't run.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -44,7 +49,17 @@ app = typer.Typer(
 
 @app.callback()
 def users() -> None:
-    """Users that log in by SCRAM, in the data folder of a server that doesn't run."""
+    """Users that log in by SCRAM: of a running server, or in the data folder of one that doesn't run."""
+
+
+Server = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-server",
+        metavar="HOST:PORT",
+        help="A running server, Tenure or Apache Kafka, in place of a data folder.",
+    ),
+]
 
 
 DataDir = Annotated[
@@ -80,30 +95,50 @@ def add_command(
             help="How often the password is hashed, by clients too.",
         ),
     ] = ITERATIONS_MIN,
+    bootstrap_server: Server = None,
+    command_config: CommandConfig = None,
+    timeout: Timeout = None,
 ) -> None:
     """Add a user, or give one another password."""
     kept_name, mechanisms = _kept(name), _mechanisms(mechanism)
+    _check_place(bootstrap_server, command_config, data_dir, config)
     password = _password(password_file)
-    with _texts(data_dir, config) as texts:
-        for each in mechanisms:
-            salt = bytes(secrets.choice(BASE_36) for _ in range(FORM_OF_KAFKA.salt_bytes))
-            try:
-                made = credential(each, salted(each, password, salt, iterations), salt, iterations)
-            except ValueError as error:
-                fail(ExitCode.USAGE, f"the password: {error}")
-            texts[name_of(each, kept_name)] = text_of(made)
+    made = {each: _salted(each, password, iterations) for each in mechanisms}
+    if bootstrap_server is not None:
+        with cluster(bootstrap_server, timeout, command_config) as client:
+            for each, (salt, salted_password) in made.items():
+                set_credential(
+                    client, kept_name, NUMBERS[each], salt=salt, salted_password=salted_password, iterations=iterations
+                )
+    else:
+        with _texts(data_dir, config) as texts:
+            for each, (salt, salted_password) in made.items():
+                texts[name_of(each, kept_name)] = text_of(credential(each, salted_password, salt, iterations))
     print(f"{name} can log in by {' and '.join(mechanisms)}")
 
 
 @app.command("list", cls=Command)
-def list_command(data_dir: DataDir = None, config: ConfigFile = None, output: OutputForm = Output.TABLE) -> None:
+def list_command(
+    data_dir: DataDir = None,
+    config: ConfigFile = None,
+    bootstrap_server: Server = None,
+    command_config: CommandConfig = None,
+    timeout: Timeout = None,
+    output: OutputForm = Output.TABLE,
+) -> None:
     """List the users, with mechanisms and iterations."""
-    with _texts(data_dir, config) as texts:
-        rows = [
-            (user, MECHANISMS[number], iterations)
-            for user, found in iterations_of(texts).items()
-            for number, iterations in sorted(found.items())
-        ]
+    _check_place(bootstrap_server, command_config, data_dir, config)
+    if bootstrap_server is not None:
+        with cluster(bootstrap_server, timeout, command_config) as client:
+            found = users_of(client)
+    else:
+        with _texts(data_dir, config) as texts:
+            found = iterations_of(texts)
+    rows = [
+        (user, MECHANISMS.get(number, str(number)), iterations)
+        for user, mechanisms in found.items()
+        for number, iterations in sorted(mechanisms.items())
+    ]
     if output is Output.JSON:
         print_json([dict(zip(("user", "mechanism", "iterations"), row, strict=True)) for row in rows])
     else:
@@ -112,15 +147,43 @@ def list_command(data_dir: DataDir = None, config: ConfigFile = None, output: Ou
 
 @app.command("remove", cls=Command)
 def remove_command(
-    name: Name, data_dir: DataDir = None, config: ConfigFile = None, mechanism: Mechanisms = None
+    name: Name,
+    data_dir: DataDir = None,
+    config: ConfigFile = None,
+    mechanism: Mechanisms = None,
+    bootstrap_server: Server = None,
+    command_config: CommandConfig = None,
+    timeout: Timeout = None,
 ) -> None:
     """Remove a user, or one of its mechanisms."""
     kept_name, mechanisms = _kept(name), _mechanisms(mechanism)
-    with _texts(data_dir, config) as texts:
-        found = [each for each in mechanisms if texts.pop(name_of(each, kept_name), None) is not None]
+    _check_place(bootstrap_server, command_config, data_dir, config)
+    if bootstrap_server is not None:
+        with cluster(bootstrap_server, timeout, command_config) as client:
+            found = [each for each in mechanisms if remove_credential(client, kept_name, NUMBERS[each])]
+    else:
+        with _texts(data_dir, config) as texts:
+            found = [each for each in mechanisms if texts.pop(name_of(each, kept_name), None) is not None]
     if not found:
         fail(ExitCode.NOT_FOUND, f"{name} can't log in by {' or '.join(mechanisms)}")
     print(f"{name} can no longer log in by {' and '.join(found)}")
+
+
+def _check_place(server: str | None, command_config: Path | None, data_dir: str | None, config: Path | None) -> None:
+    """Refuse options of the one place beside those of the other."""
+    if server is not None and (data_dir is not None or config is not None):
+        fail(ExitCode.USAGE, "--bootstrap-server: a running server has its own folder: leave out --data-dir, --config")
+    if server is None and command_config is not None:
+        fail(ExitCode.USAGE, "--command-config: it needs --bootstrap-server")
+
+
+def _salted(mechanism: str, password: str, iterations: int) -> tuple[bytes, bytes]:
+    """A fresh salt, and the password that is salted with it."""
+    salt = bytes(secrets.choice(BASE_36) for _ in range(FORM_OF_KAFKA.salt_bytes))
+    try:
+        return salt, salted(mechanism, password, salt, iterations)
+    except ValueError as error:
+        fail(ExitCode.USAGE, f"the password: {error}")
 
 
 def _kept(name: str) -> str:

@@ -11,7 +11,10 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from coordinator.cli.exit_codes import ExitCode
-from tests.support.tenure import Tenure, tenure_command
+from coordinator.cli.users import app
+from tests.cli.conftest import Run, run_app
+from tests.support.patience import WITHIN_S
+from tests.support.tenure import Tenure, tenure_command, wait_until
 
 LISTENERS = {"SASL": "SASL_PLAINTEXT"}
 PROPERTIES = "sasl.enabled.mechanisms=SCRAM-SHA-256,SCRAM-SHA-512\n"
@@ -79,6 +82,51 @@ def test_the_first_user_logs_in(tmp_path: Path, password: str) -> None:
         tenure.start()
         assert not logs_in(tenure, "alice", "SCRAM-SHA-256")
         assert logs_in(tenure, "bob", "SCRAM-SHA-512")
+
+
+def test_users_of_a_running_server(run: Run, bootstrap: str, password: str) -> None:
+    """Added, listed and removed over the network, on Tenure and on Apache Kafka alike."""
+
+    def listed() -> list[list[str]]:
+        rows = [line.split() for line in run(app, "list").out.splitlines()[1:]]
+        return [row for row in rows if row[0] in {"carol", "dave"}]
+
+    added = run(app, "add", "carol", "--password-file", password)
+    assert (added.code, added.out) == (0, "carol can log in by SCRAM-SHA-256 and SCRAM-SHA-512\n")
+    one = ("--password-file", password, "--mechanism", "SCRAM-SHA-512", "--iterations", "8192")
+    assert run(app, "add", "dave", *one).code == 0
+    all_of_them = [
+        ["carol", "SCRAM-SHA-256", "4096"],
+        ["carol", "SCRAM-SHA-512", "4096"],
+        ["dave", "SCRAM-SHA-512", "8192"],
+    ]
+    wait_until(lambda: listed() == all_of_them, "all are listed", WITHIN_S)
+    assert run(app, "remove", "carol", "--mechanism", "SCRAM-SHA-256").code == ExitCode.DONE
+    removed = run(app, "remove", "carol")
+    assert removed.out == "carol can no longer log in by SCRAM-SHA-512\n"
+    assert run(app, "remove", "dave").code == ExitCode.DONE
+    wait_until(lambda: listed() == [], "none is listed", WITHIN_S)
+    gone = run(app, "remove", "carol")
+    assert (gone.code, gone.out) == (ExitCode.NOT_FOUND, "")
+    assert run_app(app, "list", "--bootstrap-server", bootstrap, "--data-dir", "x").code == ExitCode.USAGE
+
+
+def test_a_user_that_is_added_while_the_server_runs_logs_in(tmp_path: Path, password: str) -> None:
+    """The first user adds another over its own login, and no password is on the disk."""
+    assert users(tmp_path / "data", "add", "admin", "--password-file", password).returncode == ExitCode.DONE
+    properties = tmp_path / "client.properties"
+    properties.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\n"
+        "sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required "
+        'username="admin" password="a long secret";\n'
+    )
+    with Tenure(directory=tmp_path, listeners=LISTENERS, properties=PROPERTIES) as tenure:
+        place = ("--bootstrap-server", tenure.bootstrap, "--timeout", str(WITHIN_S))
+        add = ("add", "erin", "--password-file", password, *place)
+        assert not logs_in(tenure, "erin", "SCRAM-SHA-256")
+        assert run_app(app, *add, "--command-config", str(properties)).code == ExitCode.DONE
+        assert logs_in(tenure, "erin", "SCRAM-SHA-256")
+        assert "a long secret" not in (tmp_path / "data" / "topics.json").read_text()
 
 
 @pytest.mark.parametrize(
