@@ -59,6 +59,8 @@ class Browser:
         )  # fmt: skip
         self._session: str | None = None
         self._rest = b""
+        self._login: tuple[str, str] | None = None
+        self._asked: set[str] = set()
         try:
             self._attach()
         except BaseException:
@@ -91,6 +93,14 @@ class Browser:
             self._process.wait()
         self._process.stdout.close()
         self._folder.cleanup()
+
+    def log_in_as(self, login: tuple[str, str] | None) -> None:
+        """Set the name and password that the person types when a server asks; None: the person cancels.
+
+        If the server asks for the same request again, the person cancels.
+        """
+        self._login = login
+        self._call("Fetch.enable", handleAuthRequests=True)
 
     def open(self, path: Path | str) -> None:
         """Open a file, or an address, and wait until it is loaded."""
@@ -141,13 +151,27 @@ class Browser:
             if not node["ignored"] and node.get("role", {}).get("value") == role
         ]
 
-    def _call(self, method: str, **parameters: Any) -> dict[str, Any]:
+    def _answer_login(self, request: str) -> None:
+        """Type name and password, or cancel."""
+        answer = {"response": "CancelAuth"}
+        if self._login is not None and request not in self._asked:
+            self._asked.add(request)
+            name, password = self._login
+            answer = {"response": "ProvideCredentials", "username": name, "password": password}
+        self._say("Fetch.continueWithAuth", requestId=request, authChallengeResponse=answer)
+
+    def _say(self, method: str, **parameters: Any) -> int:
+        """Send a command; returns its number, which the answer has."""
         number = next(self._numbers)
         message: dict[str, Any] = {"id": number, "method": method, "params": parameters}
         if self._session is not None:
             message["sessionId"] = self._session
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(message).encode() + b"\0")
+        return number
+
+    def _call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        number = self._say(method, **parameters)
         while True:
             answer = self._take()
             if answer.get("id") == number:
@@ -173,6 +197,10 @@ class Browser:
         match message.get("method"):
             case "Page.loadEventFired":
                 self._loaded = True
+            case "Fetch.requestPaused":
+                self._say("Fetch.continueRequest", requestId=parameters["requestId"])
+            case "Fetch.authRequired":
+                self._answer_login(parameters["requestId"])
             case "Network.requestWillBeSent":
                 self.requests.append(parameters["request"]["url"])
             case "Log.entryAdded":

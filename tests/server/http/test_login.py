@@ -1,0 +1,78 @@
+"""The page of a server with a token, in a real browser: the token opens all of it, and nothing opens without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.browser import Browser, find_browser
+from tests.support.patience import WITHIN_S
+from tests.support.scripted import Member, hang_up, settle
+from tests.support.tenure import Tenure, wait_until
+
+pytestmark = pytest.mark.browser
+
+TOKEN = "not-a-secret"
+GROUP, LATE = "a-group", "a-late-group"
+PATHS = ("groups", "overview", f"groups/{GROUP}/events", "events", "metrics")
+STATUSES = f"Promise.all({list(PATHS)}.map((each) => fetch('/' + each).then((answer) => answer.status)))"
+STREAM = (
+    "new Promise((done) => { const source = new EventSource('/events');"
+    " source.onopen = () => done('open'); source.onerror = () => done('refused'); })"
+)
+
+
+@pytest.fixture
+def person() -> Iterator[Browser]:
+    """Yield a browser that knows no password of any other test."""
+    if find_browser() is None:
+        pytest.skip("no Chromium is installed (Debian: apt-get install chromium)")
+    with Browser() as browser:
+        yield browser
+
+
+@pytest.fixture
+def server() -> Iterator[Tenure]:
+    """Yield a server with a token, and a group of one member."""
+    with Tenure({"tenure.http.token": TOKEN}, arguments=["--http", "127.0.0.1:0"]) as server:
+        settle(Member(server.port, GROUP, "one", 5))
+        yield server
+        hang_up()
+
+
+def url(server: Tenure) -> str:
+    """The page's address."""
+    (line,) = wait_until(lambda: server.events("http_listening"), "HTTP is there", WITHIN_S)
+    return str(line["url"])
+
+
+def listed(browser: Browser) -> str:
+    """The text of the list of groups."""
+    return str(browser.evaluate("document.querySelector('#groups')?.innerText ?? ''"))
+
+
+def test_the_page_with_the_token(person: Browser, server: Tenure) -> None:
+    """A person logs in once, under any name; page and live events work, and neither address nor page has the token."""
+    person.log_in_as(("anybody", TOKEN))
+    person.open(url(server))
+    wait_until(lambda: GROUP in listed(person), "the group is listed", WITHIN_S)
+    wait_until(lambda: person.evaluate("document.querySelector('#live').innerText") == "live", "events", WITHIN_S)
+    settle(Member(server.port, LATE, "one", 5))
+    wait_until(lambda: LATE in listed(person), "a group that came later is listed", WITHIN_S)
+    assert person.evaluate(STATUSES.replace("'events', ", "")) == [200] * (len(PATHS) - 1)
+    assert not any(TOKEN in address for address in person.requests)
+    assert TOKEN not in person.evaluate("document.documentElement.outerHTML + document.cookie + location.href")
+    assert person.errors == []
+
+
+@pytest.mark.parametrize("login", [None, ("anybody", "wrong"), (TOKEN, "")])
+def test_the_page_without_the_token(person: Browser, server: Tenure, login: tuple[str, str] | None) -> None:
+    """Without the token, or with another, there is neither page nor data, and no event."""
+    person.log_in_as(login)
+    person.open(url(server))
+    said = person.evaluate("document.documentElement.innerText")
+    assert "Authorization: Bearer TOKEN is missing or wrong" in said
+    assert person.evaluate("document.querySelector('#groups') === null")
+    assert person.evaluate(STATUSES) == [401] * len(PATHS)
+    assert person.evaluate(STREAM) == "refused"
