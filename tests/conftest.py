@@ -68,10 +68,21 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return make_certificates(tmp_path_factory.mktemp("certificates"))
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Yield a headless Chromium."""
+def started_browser() -> Iterator[Browser]:
+    """Yield a headless Chromium; a test is left out with a line where there is none."""
     if find_browser() is None:
         pytest.skip("no Chromium is installed (Debian: apt-get install chromium)")
     with Browser() as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Yield a browser that the tests of a module share."""
+    yield from started_browser()
+
+
+@pytest.fixture
+def own_browser() -> Iterator[Browser]:
+    """Yield a browser that knows no password of another test."""
+    yield from started_browser()

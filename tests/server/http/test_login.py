@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.browser import Browser, find_browser
+from tests.support.browser import Browser
 from tests.support.patience import WITHIN_S
 from tests.support.scripted import Member, hang_up, settle
 from tests.support.tenure import Tenure, wait_until
@@ -21,15 +21,6 @@ STREAM = (
     "new Promise((done) => { const source = new EventSource('/events');"
     " source.onopen = () => done('open'); source.onerror = () => done('refused'); })"
 )
-
-
-@pytest.fixture
-def person() -> Iterator[Browser]:
-    """Yield a browser that knows no password of any other test."""
-    if find_browser() is None:
-        pytest.skip("no Chromium is installed (Debian: apt-get install chromium)")
-    with Browser() as browser:
-        yield browser
 
 
 @pytest.fixture
@@ -52,27 +43,27 @@ def listed(browser: Browser) -> str:
     return str(browser.evaluate("document.querySelector('#groups')?.innerText ?? ''"))
 
 
-def test_the_page_with_the_token(person: Browser, server: Tenure) -> None:
+def test_the_page_with_the_token(own_browser: Browser, server: Tenure) -> None:
     """A person logs in once, under any name; page and live events work, and neither address nor page has the token."""
-    person.log_in_as(("anybody", TOKEN))
-    person.open(url(server))
-    wait_until(lambda: GROUP in listed(person), "the group is listed", WITHIN_S)
-    wait_until(lambda: person.evaluate("document.querySelector('#live').innerText") == "live", "events", WITHIN_S)
+    own_browser.log_in_as(("anybody", TOKEN))
+    own_browser.open(url(server))
+    wait_until(lambda: GROUP in listed(own_browser), "the group is listed", WITHIN_S)
+    wait_until(lambda: own_browser.evaluate("document.querySelector('#live').innerText") == "live", "events", WITHIN_S)
     settle(Member(server.port, LATE, "one", 5))
-    wait_until(lambda: LATE in listed(person), "a group that came later is listed", WITHIN_S)
-    assert person.evaluate(STATUSES.replace("'events', ", "")) == [200] * (len(PATHS) - 1)
-    assert not any(TOKEN in address for address in person.requests)
-    assert TOKEN not in person.evaluate("document.documentElement.outerHTML + document.cookie + location.href")
-    assert person.errors == []
+    wait_until(lambda: LATE in listed(own_browser), "a group that came later is listed", WITHIN_S)
+    assert own_browser.evaluate(STATUSES.replace("'events', ", "")) == [200] * (len(PATHS) - 1)
+    assert not any(TOKEN in address for address in own_browser.requests)
+    assert TOKEN not in own_browser.evaluate("document.documentElement.outerHTML + document.cookie + location.href")
+    assert own_browser.errors == []
 
 
 @pytest.mark.parametrize("login", [None, ("anybody", "wrong"), (TOKEN, "")])
-def test_the_page_without_the_token(person: Browser, server: Tenure, login: tuple[str, str] | None) -> None:
+def test_the_page_without_the_token(own_browser: Browser, server: Tenure, login: tuple[str, str] | None) -> None:
     """Without the token, or with another, there is neither page nor data, and no event."""
-    person.log_in_as(login)
-    person.open(url(server))
-    said = person.evaluate("document.documentElement.innerText")
+    own_browser.log_in_as(login)
+    own_browser.open(url(server))
+    said = own_browser.evaluate("document.documentElement.innerText")
     assert "Authorization: Bearer TOKEN is missing or wrong" in said
-    assert person.evaluate("document.querySelector('#groups') === null")
-    assert person.evaluate(STATUSES) == [401] * len(PATHS)
-    assert person.evaluate(STREAM) == "refused"
+    assert own_browser.evaluate("document.querySelector('#groups') === null")
+    assert own_browser.evaluate(STATUSES) == [401] * len(PATHS)
+    assert own_browser.evaluate(STREAM) == "refused"
