@@ -12,7 +12,8 @@ A schema table has a line per field, in the order of the wire:
 - type: bool, int8, int16, uint16, int32, uint32, int64, float64, string, bytes, uuid, records, or the name of a struct
   whose fields follow indented; `[]` in front makes it an array of that.
 - versions: `0+`, `2-4` or `1`; the field is on the wire in these only.
-- null: the versions in which the field may be null; without `=` all that have it.
+- null: the versions in which the field may be null; without `=` all that have it. A struct that may be null is null by
+  default, in all versions that have it.
 - default: the field's value in a message that gives none, or whose version lacks the field. Without this option: 0,
   false, "", empty or the zero UUID by type (records: null).
 - ignorable: encoding drops the field's value in a version that lacks it. Without this option it drops only the default.
@@ -62,7 +63,8 @@ class Field(NamedTuple):
 
     type: the element's type if `array`. struct: the struct that the type names; None for other types. nullable: the
     versions in which it may be null; None if there are none. default: a number, bool or str; None for null; `()` for an
-    empty array; b"" for bytes. A uuid's default is always the zero UUID, a struct's always a struct of defaults.
+    empty array; b"" for bytes. A uuid's default is always the zero UUID. A struct's is null if it may be null, else a
+    struct of defaults.
     """
 
     name: str
@@ -112,13 +114,14 @@ def define(
 
 
 def structs(struct: Struct) -> list[Struct]:
-    """The structs nested in one, at every depth, in the order of the wire."""
-    found = []
+    """The structs nested in one, at every depth, in the order of the wire. One that several fields have comes once."""
+    found: dict[str, Struct] = {}
     for field in struct.fields:
         if field.struct is not None:
-            found.append(field.struct)
-            found += structs(field.struct)
-    return found
+            for each in (field.struct, *structs(field.struct)):
+                if found.setdefault(each.name, each) != each:
+                    raise DefinitionError(f"{struct.name}: two structs {each.name} with other fields")
+    return list(found.values())
 
 
 def _fields(
@@ -176,7 +179,10 @@ def _field(
         else:
             raise DefinitionError(f"{where}: {option} is no option")
     if nullable is not None and not (array or type_name in VARIABLE):
-        raise DefinitionError(f"{where}: {type_name} is never null")
+        if type_name in FIXED:
+            raise DefinitionError(f"{where}: {type_name} is never null")
+        if nullable != present or given != "null":
+            raise DefinitionError(f"{where}: a struct that may be null is so in all versions, and by default")
     if tag is not None and (flexible is None or present.first < flexible):
         raise DefinitionError(f"{where}: a tagged field in a version that isn't flexible")
     default = _default(where, type_name, array, given, nullable == present)

@@ -3086,6 +3086,191 @@ class DescribeClusterResponse(Message):
         unknown_tagged_fields: dict[int, bytes] = ...,
     ) -> None: ...
 
+class ConsumerGroupHeartbeatRequest(Message):
+    API_KEY: ClassVar[int]
+
+    class TopicPartitions(Message):
+        topic_id: UUID
+        partitions: list[int]
+        def __init__(
+            self,
+            *,
+            topic_id: UUID = ...,
+            partitions: list[int] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    instance_id: str | None
+    rack_id: str | None
+    rebalance_timeout_ms: int
+    subscribed_topic_names: list[str] | None
+    subscribed_topic_regex: str | None
+    server_assignor: str | None
+    topic_partitions: list[ConsumerGroupHeartbeatRequest.TopicPartitions] | None
+    def __init__(
+        self,
+        *,
+        group_id: str = ...,
+        member_id: str = ...,
+        member_epoch: int = ...,
+        instance_id: str | None = ...,
+        rack_id: str | None = ...,
+        rebalance_timeout_ms: int = ...,
+        subscribed_topic_names: list[str] | None = ...,
+        subscribed_topic_regex: str | None = ...,
+        server_assignor: str | None = ...,
+        topic_partitions: list[ConsumerGroupHeartbeatRequest.TopicPartitions] | None = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class ConsumerGroupHeartbeatResponse(Message):
+    API_KEY: ClassVar[int]
+
+    class Assignment(Message):
+        topic_partitions: list[ConsumerGroupHeartbeatResponse.TopicPartitions]
+        def __init__(
+            self,
+            *,
+            topic_partitions: list[ConsumerGroupHeartbeatResponse.TopicPartitions] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class TopicPartitions(Message):
+        topic_id: UUID
+        partitions: list[int]
+        def __init__(
+            self,
+            *,
+            topic_id: UUID = ...,
+            partitions: list[int] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    member_id: str | None
+    member_epoch: int
+    heartbeat_interval_ms: int
+    assignment: ConsumerGroupHeartbeatResponse.Assignment | None
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        member_id: str | None = ...,
+        member_epoch: int = ...,
+        heartbeat_interval_ms: int = ...,
+        assignment: ConsumerGroupHeartbeatResponse.Assignment | None = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class ConsumerGroupDescribeRequest(Message):
+    API_KEY: ClassVar[int]
+
+    group_ids: list[str]
+    include_authorized_operations: bool
+    def __init__(
+        self,
+        *,
+        group_ids: list[str] = ...,
+        include_authorized_operations: bool = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class ConsumerGroupDescribeResponse(Message):
+    API_KEY: ClassVar[int]
+
+    class DescribedGroup(Message):
+        error_code: int
+        error_message: str | None
+        group_id: str
+        group_state: str
+        group_epoch: int
+        assignment_epoch: int
+        assignor_name: str
+        members: list[ConsumerGroupDescribeResponse.Member]
+        authorized_operations: int
+        def __init__(
+            self,
+            *,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            group_id: str = ...,
+            group_state: str = ...,
+            group_epoch: int = ...,
+            assignment_epoch: int = ...,
+            assignor_name: str = ...,
+            members: list[ConsumerGroupDescribeResponse.Member] = ...,
+            authorized_operations: int = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class Member(Message):
+        member_id: str
+        instance_id: str | None
+        rack_id: str | None
+        member_epoch: int
+        client_id: str
+        client_host: str
+        subscribed_topic_names: list[str]
+        subscribed_topic_regex: str | None
+        assignment: ConsumerGroupDescribeResponse.Assignment
+        target_assignment: ConsumerGroupDescribeResponse.Assignment
+        member_type: int
+        def __init__(
+            self,
+            *,
+            member_id: str = ...,
+            instance_id: str | None = ...,
+            rack_id: str | None = ...,
+            member_epoch: int = ...,
+            client_id: str = ...,
+            client_host: str = ...,
+            subscribed_topic_names: list[str] = ...,
+            subscribed_topic_regex: str | None = ...,
+            assignment: ConsumerGroupDescribeResponse.Assignment = ...,
+            target_assignment: ConsumerGroupDescribeResponse.Assignment = ...,
+            member_type: int = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class Assignment(Message):
+        topic_partitions: list[ConsumerGroupDescribeResponse.TopicPartitions]
+        def __init__(
+            self,
+            *,
+            topic_partitions: list[ConsumerGroupDescribeResponse.TopicPartitions] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class TopicPartitions(Message):
+        topic_id: UUID
+        topic_name: str
+        partitions: list[int]
+        def __init__(
+            self,
+            *,
+            topic_id: UUID = ...,
+            topic_name: str = ...,
+            partitions: list[int] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    groups: list[ConsumerGroupDescribeResponse.DescribedGroup]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        groups: list[ConsumerGroupDescribeResponse.DescribedGroup] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
 class GroupMetadataKey(Message):
     group: str
     def __init__(
@@ -3166,6 +3351,244 @@ class OffsetCommitValue(Message):
         commit_timestamp: int = ...,
         expire_timestamp: int = ...,
         topic_id: UUID = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class ConsumerGroupMetadataKey(Message):
+    group_id: str
+    def __init__(
+        self,
+        *,
+        group_id: str = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class ConsumerGroupMetadataValue(Message):
+    epoch: int
+    metadata_hash: int
+    def __init__(
+        self,
+        *,
+        epoch: int = ...,
+        metadata_hash: int = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class ConsumerGroupPartitionMetadataKey(Message):
+    group_id: str
+    def __init__(
+        self,
+        *,
+        group_id: str = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class ConsumerGroupPartitionMetadataValue(Message):
+    class TopicMetadata(Message):
+        topic_id: UUID
+        topic_name: str
+        num_partitions: int
+        partition_metadata: list[ConsumerGroupPartitionMetadataValue.PartitionMetadata]
+        def __init__(
+            self,
+            *,
+            topic_id: UUID = ...,
+            topic_name: str = ...,
+            num_partitions: int = ...,
+            partition_metadata: list[ConsumerGroupPartitionMetadataValue.PartitionMetadata] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class PartitionMetadata(Message):
+        partition: int
+        racks: list[str]
+        def __init__(
+            self,
+            *,
+            partition: int = ...,
+            racks: list[str] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    topics: list[ConsumerGroupPartitionMetadataValue.TopicMetadata]
+    def __init__(
+        self,
+        *,
+        topics: list[ConsumerGroupPartitionMetadataValue.TopicMetadata] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class ConsumerGroupMemberMetadataKey(Message):
+    group_id: str
+    member_id: str
+    def __init__(
+        self,
+        *,
+        group_id: str = ...,
+        member_id: str = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class ConsumerGroupMemberMetadataValue(Message):
+    class ClassicMemberMetadata(Message):
+        session_timeout_ms: int
+        supported_protocols: list[ConsumerGroupMemberMetadataValue.ClassicProtocol]
+        def __init__(
+            self,
+            *,
+            session_timeout_ms: int = ...,
+            supported_protocols: list[ConsumerGroupMemberMetadataValue.ClassicProtocol] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class ClassicProtocol(Message):
+        name: str
+        metadata: bytes
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            metadata: bytes = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    subscribed_topic_names: list[str]
+    subscribed_topic_regex: str | None
+    rebalance_timeout_ms: int
+    server_assignor: str | None
+    classic_member_metadata: ConsumerGroupMemberMetadataValue.ClassicMemberMetadata | None
+    def __init__(
+        self,
+        *,
+        instance_id: str | None = ...,
+        rack_id: str | None = ...,
+        client_id: str = ...,
+        client_host: str = ...,
+        subscribed_topic_names: list[str] = ...,
+        subscribed_topic_regex: str | None = ...,
+        rebalance_timeout_ms: int = ...,
+        server_assignor: str | None = ...,
+        classic_member_metadata: ConsumerGroupMemberMetadataValue.ClassicMemberMetadata | None = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class ConsumerGroupTargetAssignmentMetadataKey(Message):
+    group_id: str
+    def __init__(
+        self,
+        *,
+        group_id: str = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class ConsumerGroupTargetAssignmentMetadataValue(Message):
+    assignment_epoch: int
+    assignment_timestamp: int
+    def __init__(
+        self,
+        *,
+        assignment_epoch: int = ...,
+        assignment_timestamp: int = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class ConsumerGroupTargetAssignmentMemberKey(Message):
+    group_id: str
+    member_id: str
+    def __init__(
+        self,
+        *,
+        group_id: str = ...,
+        member_id: str = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class ConsumerGroupTargetAssignmentMemberValue(Message):
+    class TopicPartition(Message):
+        topic_id: UUID
+        partitions: list[int]
+        def __init__(
+            self,
+            *,
+            topic_id: UUID = ...,
+            partitions: list[int] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    topic_partitions: list[ConsumerGroupTargetAssignmentMemberValue.TopicPartition]
+    def __init__(
+        self,
+        *,
+        topic_partitions: list[ConsumerGroupTargetAssignmentMemberValue.TopicPartition] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class ConsumerGroupCurrentMemberAssignmentKey(Message):
+    group_id: str
+    member_id: str
+    def __init__(
+        self,
+        *,
+        group_id: str = ...,
+        member_id: str = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class ConsumerGroupCurrentMemberAssignmentValue(Message):
+    class TopicPartitions(Message):
+        topic_id: UUID
+        partitions: list[int]
+        assignment_epochs: list[int] | None
+        def __init__(
+            self,
+            *,
+            topic_id: UUID = ...,
+            partitions: list[int] = ...,
+            assignment_epochs: list[int] | None = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    member_epoch: int
+    previous_member_epoch: int
+    state: int
+    assigned_partitions: list[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions]
+    partitions_pending_revocation: list[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions]
+    def __init__(
+        self,
+        *,
+        member_epoch: int = ...,
+        previous_member_epoch: int = ...,
+        state: int = ...,
+        assigned_partitions: list[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions] = ...,
+        partitions_pending_revocation: list[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class ConsumerGroupRegularExpressionKey(Message):
+    group_id: str
+    regular_expression: str
+    def __init__(
+        self,
+        *,
+        group_id: str = ...,
+        regular_expression: str = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class ConsumerGroupRegularExpressionValue(Message):
+    topics: list[str]
+    version: int
+    timestamp: int
+    def __init__(
+        self,
+        *,
+        topics: list[str] = ...,
+        version: int = ...,
+        timestamp: int = ...,
         unknown_tagged_fields: dict[int, bytes] = ...,
     ) -> None: ...
 

@@ -180,6 +180,16 @@ class _Decoder(_Lines):
         """Read a field of any type into `target`."""
         if field.array:
             self.array(field, target)
+        elif field.struct is not None and field.nullable is not None:
+            n = self.name("n")
+            self.run.append(("b", n))
+            self.flush()
+            self.line(f"if {n} < 0:")
+            self.line(f"    {target} = None")
+            self.line("else:")
+            self.indent += 1
+            self.nested(field.struct, target)
+            self.indent -= 1
         elif field.struct is not None:
             self.flush()
             self.nested(field.struct, target)
@@ -303,7 +313,7 @@ class _Decoder(_Lines):
         """An expression of the default; lists and structs are new each time, for a message may be changed."""
         if field.default == ():
             return "[]"
-        if field.struct is not None and not field.array:
+        if field.struct is not None and not field.array and field.nullable is None:
             return f"{self.use('default', self.owner.default)}({field.type!r})"
         if field.type == "uuid" and not field.array:
             return self.use("ZERO_UUID", zero_uuid())
@@ -417,7 +427,7 @@ class _Encoder(_Lines):
         """The condition under which a field differs from its default."""
         if field.default == ():
             return f"{value} != []"
-        if field.struct is not None and not field.array:
+        if field.struct is not None and not field.array and field.nullable is None:
             return f"{value} != {self.use(f'DEFAULT_{field.type}', self.owner.default(field.type))}"
         if field.type == "uuid" and not field.array:
             return f"{value} != {self.use('ZERO_UUID', zero_uuid())}"
@@ -429,6 +439,9 @@ class _Encoder(_Lines):
         """A field of any type."""
         if field.array:
             self.array(field, value)
+        elif field.struct is not None and field.nullable is not None:
+            null, present = self.use("NULL_STRUCT", b"\xff"), self.use("STRUCT", b"\1")
+            self.parts.append(("", f"({null} if {value} is None else {present} + {self.codec(field.struct)}({value}))"))
         elif field.struct is not None:
             self.parts.append(("", f"{self.codec(field.struct)}({value})"))
         elif field.type == "uuid":

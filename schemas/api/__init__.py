@@ -60,6 +60,8 @@ API_KEYS = {
     "DescribeUserScramCredentials": 50,
     "AlterUserScramCredentials": 51,
     "DescribeCluster": 60,
+    "ConsumerGroupHeartbeat": 68,
+    "ConsumerGroupDescribe": 69,
 }
 """The key of each API that has a file here, by its name."""
 

@@ -94,6 +94,7 @@ def test_versions(text: str, versions: tuple[int, int]) -> None:
         ("a int32 0+ default", "default is no option"),
         ("a string 6+ tag=x", "tag=x is no option"),
         ("a int32 0+ null", "int32 is never null"),
+        ("s S 0+ null\n  a int32 0+", "a struct that may be null is so in all versions, and by default"),
         ("a string 1+ null=0+", "not within 1-9"),
         ("a int32 5+ tag=0", "isn't flexible"),
         ("a string 0+ default=null", "null isn't allowed"),

@@ -65,6 +65,20 @@ WITHOUT_KIO = {
     "DescribeAclsResponse": ((0,), DROPPED),
     "GroupMetadataKey": ((2,), SERVER),
     "GroupMetadataValue": ((0, 1, 2, 3, 4), SERVER),
+    "ConsumerGroupMetadataKey": ((3,), SERVER),
+    "ConsumerGroupMetadataValue": ((0,), SERVER),
+    "ConsumerGroupPartitionMetadataKey": ((4,), SERVER),
+    "ConsumerGroupPartitionMetadataValue": ((0,), SERVER),
+    "ConsumerGroupMemberMetadataKey": ((5,), SERVER),
+    "ConsumerGroupMemberMetadataValue": ((0,), SERVER),
+    "ConsumerGroupTargetAssignmentMetadataKey": ((6,), SERVER),
+    "ConsumerGroupTargetAssignmentMetadataValue": ((0,), SERVER),
+    "ConsumerGroupTargetAssignmentMemberKey": ((7,), SERVER),
+    "ConsumerGroupTargetAssignmentMemberValue": ((0,), SERVER),
+    "ConsumerGroupCurrentMemberAssignmentKey": ((8,), SERVER),
+    "ConsumerGroupCurrentMemberAssignmentValue": ((0,), SERVER),
+    "ConsumerGroupRegularExpressionKey": ((16,), SERVER),
+    "ConsumerGroupRegularExpressionValue": ((0,), SERVER),
     "OffsetCommitKey": ((0, 1), SERVER),
     "OffsetCommitValue": ((0, 1, 2, 3, 4), SERVER),
 }
@@ -104,12 +118,13 @@ def pair(message: Any, struct: Struct, version: int, module: Any) -> Any:
     kio can't hold some values: error codes that Kafka doesn't have, 64-bit times, our own fields. The function changes
     them in `message`.
     """
-    for name in OURS_ALONE.get(struct.name, set()):
+    ours_alone = OURS_ALONE.get(struct.name, set()) & {field.name for field in struct.fields}
+    for name in ours_alone:
         setattr(message, name, getattr(type(message)(), name))
     cls = getattr(module, struct.name)
     ours = {field.name: field for field in struct.fields if version in field.versions}
     theirs = {our_name(field): field for field in dataclasses.fields(cls)}
-    assert set(theirs) == set(ours) - OURS_ALONE.get(struct.name, set())
+    assert set(theirs) == set(ours) - ours_alone
     values: dict[str, Any] = {}
     for name, field in theirs.items():
         value = getattr(message, name)

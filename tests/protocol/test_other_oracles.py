@@ -30,6 +30,7 @@ from protocol.messages import (
     definition,
     encode,
 )
+from tests.protocol.consumer_group_records import RECORDS
 from tests.protocol.strategies import any_message, message_class, share
 from tests.protocol.test_kio import WITHOUT_KIO
 
@@ -260,6 +261,7 @@ MOVED_RESULT = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult(
     partitions=[AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult(partition_index=5, error_code=57)],
 )
 BY_HAND = [
+    *RECORDS,
     ("GroupMetadataKey", 2, (GroupMetadataKey(group="g-1"), text("g-1"))),
     *(("GroupMetadataValue", version, group(version)) for version in range(5)),
     *(

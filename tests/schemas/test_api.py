@@ -31,6 +31,8 @@ VERSIONS = {
     "DescribeAcls": (0, 3),
     "DescribeClientQuotas": (0, 1),
     "DescribeCluster": (0, 1),
+    "ConsumerGroupHeartbeat": (0, 1),
+    "ConsumerGroupDescribe": (0, 1),
     "DescribeConfigs": (0, 4),
     "DescribeGroups": (0, 6),
     "DescribeLogDirs": (0, 4),

@@ -1,0 +1,50 @@
+"""ConsumerGroupDescribe: groups of the consumer protocol with epochs, members and assignments (KIP-848)."""
+
+from __future__ import annotations
+
+NAME = "ConsumerGroupDescribe"
+API_KEY = 69
+VERSIONS = (0, 1)
+FLEXIBLE = 0
+
+CHANGES = {
+    1: "A member's `member_type` says which protocol it speaks (KIP-1099).",
+}
+
+REQUEST = """
+group_ids                      []string  0+
+include_authorized_operations  bool      0+
+"""
+
+RESPONSE = """
+throttle_time_ms                   int32                    0+
+groups                             []DescribedGroup         0+
+    error_code                     int16                    0+
+    error_message                  string                   0+  null default=null
+    group_id                       string                   0+
+    group_state                    string                   0+
+    group_epoch                    int32                    0+
+    assignment_epoch               int32                    0+
+    assignor_name                  string                   0+
+    members                        []Member                 0+
+        member_id                  string                   0+
+        instance_id                string                   0+  null default=null
+        rack_id                    string                   0+  null default=null
+        member_epoch               int32                    0+
+        client_id                  string                   0+
+        client_host                string                   0+
+        subscribed_topic_names     []string                 0+
+        subscribed_topic_regex     string                   0+  null default=null
+        assignment                 Assignment               0+
+            topic_partitions       []TopicPartitions        0+
+                topic_id           uuid                     0+
+                topic_name         string                   0+
+                partitions         []int32                  0+
+        target_assignment          Assignment               0+
+            topic_partitions       []TopicPartitions        0+
+                topic_id           uuid                     0+
+                topic_name         string                   0+
+                partitions         []int32                  0+
+        member_type                int8                     1+  default=-1 ignorable  # 0 classic, 1 consumer protocol
+    authorized_operations          int32                    0+  default=-2147483648
+"""

@@ -1,0 +1,139 @@
+"""Records of groups of the consumer protocol with their bytes, which a person wrote from Kafka's definitions."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from protocol.messages import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupPartitionMetadataValue,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
+
+TOPIC_ID = UUID(bytes=bytes(range(16)))
+GROUP = b"\0\1g"
+MEMBER = b"\0\1g\0\1m"
+PARTITIONS = bytes(range(16)) + b"\3\0\0\0\4\0\0\0\5"
+"""A topic id and partitions 4 and 5, without tagged fields."""
+
+RECORDS: list[tuple[str, int, tuple[Any, bytes]]] = [
+    ("ConsumerGroupMetadataKey", 3, (ConsumerGroupMetadataKey(group_id="g"), GROUP)),
+    ("ConsumerGroupPartitionMetadataKey", 4, (ConsumerGroupPartitionMetadataKey(group_id="g"), GROUP)),
+    ("ConsumerGroupMemberMetadataKey", 5, (ConsumerGroupMemberMetadataKey(group_id="g", member_id="m"), MEMBER)),
+    ("ConsumerGroupTargetAssignmentMetadataKey", 6, (ConsumerGroupTargetAssignmentMetadataKey(group_id="g"), GROUP)),
+    (
+        "ConsumerGroupTargetAssignmentMemberKey",
+        7,
+        (ConsumerGroupTargetAssignmentMemberKey(group_id="g", member_id="m"), MEMBER),
+    ),
+    (
+        "ConsumerGroupCurrentMemberAssignmentKey",
+        8,
+        (ConsumerGroupCurrentMemberAssignmentKey(group_id="g", member_id="m"), MEMBER),
+    ),
+    (
+        "ConsumerGroupRegularExpressionKey",
+        16,
+        (ConsumerGroupRegularExpressionKey(group_id="g", regular_expression="t.*"), GROUP + b"\0\3t.*"),
+    ),
+    (
+        "ConsumerGroupMetadataValue",
+        0,
+        (ConsumerGroupMetadataValue(epoch=3, metadata_hash=7), b"\0\0\0\3" + b"\1\0\x08" + b"\0\0\0\0\0\0\0\7"),
+    ),
+    (
+        "ConsumerGroupPartitionMetadataValue",
+        0,
+        (
+            ConsumerGroupPartitionMetadataValue(
+                topics=[
+                    ConsumerGroupPartitionMetadataValue.TopicMetadata(
+                        topic_id=TOPIC_ID, topic_name="t", num_partitions=6
+                    )
+                ]
+            ),
+            b"\2" + bytes(range(16)) + b"\2t" + b"\0\0\0\6" + b"\1" + b"\0" + b"\0",
+        ),
+    ),
+    (
+        "ConsumerGroupMemberMetadataValue",
+        0,
+        (
+            ConsumerGroupMemberMetadataValue(
+                instance_id="i",
+                rack_id=None,
+                client_id="c",
+                client_host="/h",
+                subscribed_topic_names=["t"],
+                subscribed_topic_regex=None,
+                rebalance_timeout_ms=256,
+                server_assignor="uniform",
+                classic_member_metadata=ConsumerGroupMemberMetadataValue.ClassicMemberMetadata(
+                    session_timeout_ms=9,
+                    supported_protocols=[ConsumerGroupMemberMetadataValue.ClassicProtocol(name="p", metadata=b"\xaa")],
+                ),
+            ),
+            b"\2i\0\2c\3/h\2\2t\0\0\0\1\0\x08uniform"
+            b"\1\0\x0c" + (b"\1" + b"\0\0\0\x09" + b"\2" + b"\2p" + b"\2\xaa" + b"\0" + b"\0"),
+        ),
+    ),
+    (
+        "ConsumerGroupTargetAssignmentMetadataValue",
+        0,
+        (
+            ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=3, assignment_timestamp=1_000),
+            b"\0\0\0\3" + b"\1\0\x08" + b"\0\0\0\0\0\0\3\xe8",
+        ),
+    ),
+    (
+        "ConsumerGroupTargetAssignmentMemberValue",
+        0,
+        (
+            ConsumerGroupTargetAssignmentMemberValue(
+                topic_partitions=[
+                    ConsumerGroupTargetAssignmentMemberValue.TopicPartition(topic_id=TOPIC_ID, partitions=[4, 5])
+                ]
+            ),
+            b"\2" + PARTITIONS + b"\0" + b"\0",
+        ),
+    ),
+    (
+        "ConsumerGroupCurrentMemberAssignmentValue",
+        0,
+        (
+            ConsumerGroupCurrentMemberAssignmentValue(
+                member_epoch=3,
+                previous_member_epoch=2,
+                state=1,
+                assigned_partitions=[
+                    ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions(
+                        topic_id=TOPIC_ID, partitions=[4, 5], assignment_epochs=[2, 3]
+                    )
+                ],
+                partitions_pending_revocation=[],
+            ),
+            b"\0\0\0\3\0\0\0\2\1\2" + PARTITIONS + b"\1\0\x09" + b"\3\0\0\0\2\0\0\0\3" + b"\1" + b"\0",
+        ),
+    ),
+    (
+        "ConsumerGroupRegularExpressionValue",
+        0,
+        (
+            ConsumerGroupRegularExpressionValue(topics=["t1", "t2"], version=5, timestamp=1_000),
+            b"\3\3t1\3t2" + b"\0\0\0\0\0\0\0\5" + b"\0\0\0\0\0\0\3\xe8" + b"\0",
+        ),
+    ),
+]
+"""Name, version, and the message with its bytes."""
