@@ -100,6 +100,10 @@ def topic_name_problem(name: str) -> str | None:
 # Readers make a value of a text. They raise ValueError; a user sees its message behind the setting's name.
 
 
+ASSIGNORS = ("uniform", "range")
+"""The server-side assignors of the consumer protocol (KIP-848)."""
+
+
 def _read_bool(text: str) -> bool:
     if text.lower() not in {"true", "false"}:
         raise ValueError(f"{text!r} is neither true nor false")
@@ -108,6 +112,14 @@ def _read_bool(text: str) -> bool:
 
 def _read_names(text: str) -> tuple[str, ...]:
     return tuple(name for name in (part.strip() for part in text.split(",")) if name)
+
+
+def _read_assignors(text: str) -> tuple[str, ...]:
+    names = _read_names(text)
+    unknown = sorted(set(names) - set(ASSIGNORS))
+    if not names or unknown:
+        raise ConfigError(f"{text!r} is not a list of {', '.join(ASSIGNORS)}")
+    return names
 
 
 def _read_principals(text: str) -> tuple[str, ...]:
@@ -290,10 +302,123 @@ class GroupConfig:
             factor=MS_PER_MINUTE,
         ),
     )
+    group_consumer_session_timeout_ms: int = field(
+        default=45_000,
+        metadata=_spec(
+            "group.consumer.session.timeout.ms",
+            "How long a member of the consumer protocol may be silent (KIP-848).",
+            low=1,
+        ),
+    )
+    group_consumer_min_session_timeout_ms: int = field(
+        default=45_000,
+        metadata=_spec(
+            "group.consumer.min.session.timeout.ms",
+            "The shortest session timeout that a group of the consumer protocol may have.",
+            low=1,
+        ),
+    )
+    group_consumer_max_session_timeout_ms: int = field(
+        default=60_000,
+        metadata=_spec(
+            "group.consumer.max.session.timeout.ms",
+            "The longest session timeout that a group of the consumer protocol may have.",
+            low=1,
+        ),
+    )
+    group_consumer_heartbeat_interval_ms: int = field(
+        default=5_000,
+        metadata=_spec(
+            "group.consumer.heartbeat.interval.ms",
+            "The interval at which members of the consumer protocol are told to send heartbeats.",
+            low=1,
+        ),
+    )
+    group_consumer_min_heartbeat_interval_ms: int = field(
+        default=5_000,
+        metadata=_spec(
+            "group.consumer.min.heartbeat.interval.ms",
+            "The shortest heartbeat interval that a group of the consumer protocol may have.",
+            low=1,
+        ),
+    )
+    group_consumer_max_heartbeat_interval_ms: int = field(
+        default=15_000,
+        metadata=_spec(
+            "group.consumer.max.heartbeat.interval.ms",
+            "The longest heartbeat interval that a group of the consumer protocol may have.",
+            low=1,
+        ),
+    )
+    group_consumer_max_size: int = field(
+        default=INT32_MAX,
+        metadata=_spec(
+            "group.consumer.max.size",
+            "How many members a group of the consumer protocol may have.",
+            low=1,
+        ),
+    )
+    group_consumer_assignment_interval_ms: int = field(
+        default=1_000,
+        metadata=_spec(
+            "group.consumer.assignment.interval.ms",
+            "The least time between two target assignments of a group of the consumer protocol (KIP-1263).",
+            low=0,
+        ),
+    )
+    group_consumer_min_assignment_interval_ms: int = field(
+        default=0,
+        metadata=_spec(
+            "group.consumer.min.assignment.interval.ms",
+            "The shortest assignment interval that a group may have.",
+            low=0,
+        ),
+    )
+    group_consumer_max_assignment_interval_ms: int = field(
+        default=15_000,
+        metadata=_spec(
+            "group.consumer.max.assignment.interval.ms",
+            "The longest assignment interval that a group may have.",
+            low=0,
+        ),
+    )
+    group_consumer_regex_refresh_interval_ms: int = field(
+        default=600_000,
+        metadata=_spec(
+            "group.consumer.regex.refresh.interval.ms",
+            "How often the topics of regular expressions are looked up anew.",
+            low=10_000,
+        ),
+    )
+    group_consumer_assignors: tuple[str, ...] = field(
+        default=("uniform", "range"),
+        metadata=_spec(
+            "group.consumer.assignors",
+            "The assignors that members of the consumer protocol may choose; the first is the default.",
+            read=_read_assignors,
+        ),
+    )
     message_max_bytes: int = field(
         default=1_048_588, metadata=_spec("message.max.bytes", "The largest record batch of the log.", low=0)
     )
     fixes: frozenset[str] = frozenset()
+
+    @property
+    def consumer_settings(self) -> ConsumerSettings:
+        """The settings of a group of the consumer protocol that has none of its own."""
+        return ConsumerSettings(
+            self.group_consumer_session_timeout_ms,
+            self.group_consumer_heartbeat_interval_ms,
+            self.group_consumer_assignment_interval_ms,
+        )
+
+
+class ConsumerSettings(NamedTuple):
+    """What can be set for one group of the consumer protocol (Kafka: GroupConfig)."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    assignment_interval_ms: int
 
 
 @dataclass(frozen=True, slots=True)

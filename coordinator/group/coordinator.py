@@ -20,20 +20,28 @@ same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from coordinator.group import describe, notes, offsets
+from coordinator.group import describe, leaving, notes, offsets
 from coordinator.group.classic import join as joins
-from coordinator.group.classic import leave
 from coordinator.group.classic.rules import CLASSIC
+from coordinator.group.consumer import describe as consumer_describe
+from coordinator.group.consumer import heartbeat as consumer_heartbeat
+from coordinator.group.consumer import regex
+from coordinator.group.consumer.group import ConsumerGroup
+from coordinator.group.consumer.offsets import EPOCH_SINCE
+from coordinator.group.consumer.refused import Refused
+from coordinator.group.consumer.rules import CONSUMER
 from coordinator.group.effects import Effects, Response
 from coordinator.group.events import (
     CommitOffsets,
     CommitPrepared,
+    ConsumerHeartbeat,
     DeleteGroup,
     DeleteOffsets,
+    DescribeConsumerGroup,
     DescribeGroup,
     EraseOffsets,
     Event,
@@ -43,28 +51,33 @@ from coordinator.group.events import (
     LeaveGroup,
     ListGroups,
     Load,
+    RegexResolved,
     RemoveOffsets,
     RequestEvent,
     SyncGroup,
     TimerFired,
+    TopicsChanged,
     Unload,
 )
 from coordinator.group.group import Group
 from coordinator.group.refuse import refuse
+from coordinator.group.rules import Rules
 from coordinator.group.state import DEAD, EMPTY, Kind
+from coordinator.group.topics import NO_TOPICS, Topics
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
 from protocol.messages import DeleteGroupsResponse, HeartbeatResponse, LeaveGroupResponse
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.config import GroupConfig
+    from coordinator.config import ConsumerSettings, GroupConfig
+    from coordinator.group.any_group import AnyGroup
     from coordinator.group.client import Now
-    from coordinator.group.offsets import Repeat
+    from coordinator.group.offsets import Admit, Repeat
 
 E = TypeVar("E", bound="RequestEvent")
 C = TypeVar("C", CommitOffsets, CommitPrepared)
 
-RULES = {Kind.CLASSIC: CLASSIC}
+RULES: dict[Kind, Rules[Any]] = {Kind.CLASSIC: CLASSIC, Kind.CONSUMER: CONSUMER}
 """The rules of each kind of groups."""
 
 
@@ -72,16 +85,20 @@ class Coordinator:
     """The state machine of one partition.
 
     partition: its number. groups: its groups by id; after an unload all are Dead, before it none.
+    topics: as of the last TopicsChanged. group_configs: the settings of groups that have their own.
     """
 
     def __init__(self, partition: int, config: GroupConfig) -> None:
         self.partition = partition
         self.config = config
-        self.groups: dict[str, Group] = {}
+        # Each is an AnyGroup; who knows the kind of one reads its own fields.
+        self.groups: dict[str, Any] = {}
+        self.topics: Topics = NO_TOPICS
+        self.group_configs: Mapping[str, ConsumerSettings] = {}
 
     def handle(self, event: Event, now: Now) -> Effects:
         """Handle one event. The event's group must live on this partition."""
-        turn = Turn(self.config, now)
+        turn = Turn(self.config, now, self.topics, self.group_configs)
         self._HANDLERS[type(event)](self, turn, event)
         return turn.effects
 
@@ -156,6 +173,8 @@ class Coordinator:
                     self._refuse(turn, event, ErrorCode.UNKNOWN_MEMBER_ID)
                     return
                 group = self.groups[body.group_id] = Group(body.group_id, turn.now.wall_ms)
+            elif group.kind is Kind.CONSUMER and not group.size:
+                group = self._change_kind(turn, group, Group(body.group_id, turn.now.wall_ms))
             RULES[group.kind].join(turn, group, event)
 
     def _sync(self, turn: Turn, event: SyncGroup) -> None:
@@ -167,6 +186,7 @@ class Coordinator:
         if error == ErrorCode.FENCED_INSTANCE_ID:
             # The fast path takes no notes. The check repeats the decision and notes who fenced whom.
             group = self.groups[body.group_id]
+            assert isinstance(group, Group)
             turn.validate_member(group, body.member_id, body.group_instance_id, "heartbeat", event.client)
         turn.effects.responses.append(Response(event.request, HeartbeatResponse(error_code=error)))
 
@@ -176,11 +196,63 @@ class Coordinator:
         if not body.group_id:
             self._refuse(turn, event, ErrorCode.INVALID_GROUP_ID)
         elif group is None:
-            errors = [ErrorCode.UNKNOWN_MEMBER_ID] * len(leave.leaving_members(event))
-            answer: LeaveGroupResponse = leave.answer(event, errors)
+            errors = [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving.leaving_members(event))
+            answer: LeaveGroupResponse = leaving.answer(event, errors)
             turn.effects.responses.append(Response(event.request, answer))
         else:
             RULES[group.kind].leave(turn, group, event)
+
+    def _consumer_heartbeat(self, turn: Turn, event: ConsumerHeartbeat) -> None:
+        body = event.body
+        group = self.groups.get(body.group_id)
+        try:
+            refused = consumer_heartbeat.validate(event, self.config.group_consumer_assignors)
+            if refused is not None:
+                raise refused
+            if isinstance(group, ConsumerGroup):
+                consumer_heartbeat.heartbeat(turn, group, event)
+            elif body.member_epoch != consumer_heartbeat.JOINING or (group is not None and group.state is not EMPTY):
+                words = "not found." if group is None else "is not a consumer group."
+                raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {body.group_id[:100]} {words}")
+            else:
+                # Effects of a group that is refused its first member would have to be taken back.
+                begun = Turn(self.config, turn.now, self.topics, self.group_configs)
+                new = ConsumerGroup(body.group_id)
+                consumer_heartbeat.heartbeat(begun, new, event)
+                if group is not None:
+                    self._change_kind(turn, group, new)
+                self.groups[body.group_id] = new
+                turn.effects.extend(begun.effects)
+        except Refused as error:
+            turn.answer(event.request, consumer_heartbeat.refusal(error.error, error.message))
+
+    def _change_kind(self, turn: Turn, group: AnyGroup, new: AnyGroup) -> AnyGroup:
+        """Put a group of another kind in the place of an empty one; it keeps the offsets (KIP-848)."""
+        RULES[group.kind].bury(turn, group)
+        new.offsets = group.offsets
+        self.groups[group.group_id] = new
+        return new
+
+    def _describe_consumer_group(self, turn: Turn, event: DescribeConsumerGroup) -> None:
+        group = self.groups.get(event.group_id)
+        if isinstance(group, ConsumerGroup):
+            body = consumer_describe.describe(turn, group)
+        else:
+            body = consumer_describe.not_found(event.group_id, is_classic=group is not None)
+        turn.answer(event.request, body)
+
+    def _topics_changed(self, turn: Turn, event: TopicsChanged) -> None:
+        turn.topics = self.topics = event.topics
+        for group in self.groups.values():
+            if isinstance(group, ConsumerGroup) and (
+                event.changed is None or any(group.is_subscribed(name) for name in event.changed)
+            ):
+                group.is_stale = True
+
+    def _regex_resolved(self, turn: Turn, event: RegexResolved) -> None:
+        group = self.groups.get(event.group_id)
+        if isinstance(group, ConsumerGroup):
+            regex.resolved(turn, group, event)
 
     def _commit(self, turn: Turn, event: CommitOffsets) -> None:
         self._with_committing_group(turn, event, offsets.commit)
@@ -188,17 +260,22 @@ class Coordinator:
     def _commit_prepared(self, turn: Turn, event: CommitPrepared) -> None:
         self._with_committing_group(turn, event, offsets.commit_prepared)
 
-    def _with_committing_group(self, turn: Turn, event: C, rule: Callable[[Turn, Group, C], None]) -> None:
+    def _with_committing_group(self, turn: Turn, event: C, rule: Callable[[Turn, AnyGroup, C, Admit], None]) -> None:
         body = event.body
         if body.group_id not in self.groups and body.generation_id_or_member_epoch < 0:
             self.groups[body.group_id] = Group(body.group_id, turn.now.wall_ms)
             turn.note(notes.OffsetsCreatedGroup(body.group_id, 0))
-        self._with_group(turn, event, body.group_id, ErrorCode.ILLEGAL_GENERATION, rule, may_be_empty=True)
+        absent = ErrorCode.GROUP_ID_NOT_FOUND if event.version >= EPOCH_SINCE else ErrorCode.ILLEGAL_GENERATION
+        group = self.groups.get(body.group_id)
+        if group is None:
+            self._refuse(turn, event, absent)
+        else:
+            rule(turn, group, event, RULES[group.kind].admit)
 
     def _fetch(self, turn: Turn, event: FetchOffsets) -> None:
         # A group that doesn't exist has no committed offsets; Kafka answers the same.
         group = self.groups.get(event.group_id) or Group(event.group_id, None)
-        offsets.fetch(turn, group, event)
+        offsets.fetch(turn, group, event, RULES[group.kind].fetch_error)
 
     def _delete_offsets(self, turn: Turn, event: DeleteOffsets) -> None:
         group_id = event.body.group_id
@@ -209,9 +286,12 @@ class Coordinator:
 
     def _describe(self, turn: Turn, event: DescribeGroup) -> None:
         group = self.groups.get(event.group_id)
-        body = describe.describe_absent(event.group_id, event.version) if group is None else describe.describe(group)
-        if event.waiting and group is not None and group.course is not None:
-            body.waiting = describe.describe_waiting(group, group.course)
+        if isinstance(group, Group):
+            body = describe.describe(group)
+            if event.waiting and group.course is not None:
+                body.waiting = describe.describe_waiting(group, group.course)
+        else:
+            body = describe.describe_absent(event.group_id, event.version)
         turn.effects.responses.append(Response(event.request, body))
 
     def _delete(self, turn: Turn, event: DeleteGroup) -> None:
@@ -219,7 +299,7 @@ class Coordinator:
         if group is None:
             self._refuse(turn, event, ErrorCode.GROUP_ID_NOT_FOUND)
             return
-        turn.answer(event.request, describe.delete(turn, group, event.client))
+        turn.answer(event.request, describe.delete(turn, group, event.client, RULES[group.kind].bury))
         self._forget_if_dead(group)
 
     def _erase(self, turn: Turn, event: EraseOffsets) -> None:
@@ -255,7 +335,7 @@ class Coordinator:
         assert not self.groups.keys() & event.groups.keys()
         self.groups |= event.groups
         for group in event.groups.values():
-            state, members = group.state.value, len(group.members)
+            state, members = group.state.value, group.size
             turn.note(notes.GroupLoaded(group.group_id, group.generation, state, members, event.write_failed))
             RULES[group.kind].load(turn, group)
         if not event.is_last:
@@ -278,7 +358,7 @@ class Coordinator:
         event: E,
         group_id: str,
         absent: ErrorCode,
-        rule: Callable[[Turn, Group, E], None],
+        rule: Callable[[Turn, AnyGroup, E], None],
         *,
         may_be_empty: bool = False,
     ) -> None:
@@ -297,13 +377,14 @@ class Coordinator:
     def _refuse(self, turn: Turn, event: RequestEvent, error: ErrorCode) -> None:
         turn.effects.responses.append(Response(event.request, refuse(event, error)))
 
-    def _delete_if_unused(self, turn: Turn, group: Group) -> None:
+    def _delete_if_unused(self, turn: Turn, group: AnyGroup) -> None:
         """Delete a group without members and offsets (Kafka: cleanupGroupMetadata)."""
         if group.state is EMPTY and not group.offsets:
-            describe.make_dead(turn, group, notes.GroupDeleted(group.group_id, group.generation, 0, expired=True))
+            RULES[group.kind].bury(turn, group)
+            turn.note(notes.GroupDeleted(group.group_id, group.generation, 0, expired=True))
         self._forget_if_dead(group)
 
-    def _forget_if_dead(self, group: Group) -> None:
+    def _forget_if_dead(self, group: AnyGroup) -> None:
         if group.state is DEAD:
             del self.groups[group.group_id]
 
@@ -312,6 +393,10 @@ class Coordinator:
         SyncGroup: _sync,
         Heartbeat: _heartbeat,
         LeaveGroup: _leave,
+        ConsumerHeartbeat: _consumer_heartbeat,
+        DescribeConsumerGroup: _describe_consumer_group,
+        TopicsChanged: _topics_changed,
+        RegexResolved: _regex_resolved,
         CommitOffsets: _commit,
         CommitPrepared: _commit_prepared,
         FetchOffsets: _fetch,
@@ -327,5 +412,5 @@ class Coordinator:
     }
 
 
-def _sync(turn: Turn, group: Group, event: SyncGroup) -> None:
+def _sync(turn: Turn, group: AnyGroup, event: SyncGroup) -> None:
     RULES[group.kind].sync(turn, group, event)

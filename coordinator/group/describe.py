@@ -5,13 +5,12 @@ Outside Stable a description has no protocol name, metadata or assignments, beca
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from coordinator.group import notes, offsets, records
-from coordinator.group.effects import PENDING
+from coordinator.group import notes, offsets
 from coordinator.group.events import Remainder
 from coordinator.group.state import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE
 from protocol.messages import DeleteGroupsResponse, DescribeGroupsResponse, ListGroupsResponse, alike
@@ -19,6 +18,7 @@ from protocol.primitives import STRING_SIZE_MAX
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from coordinator.group.any_group import AnyGroup
     from coordinator.group.client import Client
     from coordinator.group.course import Course
     from coordinator.group.group import Group, Member
@@ -129,7 +129,9 @@ def _nobody() -> DescribeGroupsResponse.GroupWaiting:
     return DescribeGroupsResponse.GroupWaiting()
 
 
-def list_groups(groups: Iterable[Group], states: list[str], types: list[str]) -> list[ListGroupsResponse.ListedGroup]:
+def list_groups(
+    groups: Iterable[AnyGroup], states: list[str], types: list[str]
+) -> list[ListGroupsResponse.ListedGroup]:
     """The groups that pass both filters, in any letter case; an empty filter lets all pass (KIP-518)."""
     kinds = {kind.lower() for kind in types}
     wanted = {state.lower() for state in states}
@@ -140,8 +142,13 @@ def list_groups(groups: Iterable[Group], states: list[str], types: list[str]) ->
     ]
 
 
-def delete(turn: Turn, group: Group, client: Client) -> DeleteGroupsResponse.DeletableGroupResult | Remainder:
-    """Delete a group without members, with its offsets or some of them. client: the one that asks."""
+def delete(
+    turn: Turn, group: AnyGroup, client: Client, bury: Callable[[Turn, Any], None]
+) -> DeleteGroupsResponse.DeletableGroupResult | Remainder:
+    """Delete a group without members, with its offsets or some of them.
+
+    client: the one that asks. bury: the rule of the group's kind that makes it Dead.
+    """
     if group.state is DEAD:
         error = ErrorCode.GROUP_ID_NOT_FOUND
     elif group.state is EMPTY:
@@ -149,25 +156,11 @@ def delete(turn: Turn, group: Group, client: Client) -> DeleteGroupsResponse.Del
         held = ((topic, index) for topic, partitions in group.offsets.items() for index in partitions)
         removed = list(islice(held, offsets.REMOVED_AT_ONCE))
         offsets.remove(turn, group, removed, client)
-        make_dead(turn, group, notes.GroupDeleted(group.group_id, group.generation, len(removed), client=client))
+        bury(turn, group)
+        turn.note(notes.GroupDeleted(group.group_id, group.generation, len(removed), client=client))
         if group.offsets:
             remainder, group.offsets = Remainder(group.offsets), {}
             return remainder
     else:
         error = ErrorCode.NON_EMPTY_GROUP
     return DeleteGroupsResponse.DeletableGroupResult(group_id=group.group_id, error_code=error)
-
-
-def make_dead(turn: Turn, group: Group, note: notes.GroupDeleted) -> None:
-    """Make an empty group Dead; then the coordinator forgets it.
-
-    The log has no record of a group of generation 0, so it needs no tombstone.
-    """
-    assert not group.members
-    for member_id in group.pending:
-        turn.arm(PENDING, group, None, member_id)
-    group.pending.clear()
-    group.transition_to(DEAD, turn.now.wall_ms)
-    if group.generation > 0:
-        turn.append(records.group_tombstone(group.group_id, turn.now.wall_ms))
-    turn.note(note)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from protocol.speed import HashedById
 
 if TYPE_CHECKING:
+    from coordinator.group.client import Client
     from coordinator.group.notes import Note
     from protocol.records.batch import Record
 
@@ -28,7 +29,9 @@ class TimerKind(HashedById):
     PENDING = "pending"
     """The join with a member id that the coordinator gave out (KIP-394)."""
     REBALANCE = "rebalance"
-    """The members that rejoin, or the end of the initial delay (KIP-134)."""
+    """The members that rejoin, or the end of the initial delay (KIP-134). With a member id: the partitions that this
+    member of the consumer protocol gives up (KIP-848).
+    """
     SYNC = "sync"
     """The members that sync (KAFKA-12890)."""
 
@@ -56,6 +59,14 @@ class Timer(NamedTuple):
     at_ms: int | None
 
 
+class Resolution(NamedTuple):
+    """Find the topics that regular expressions match and `client` may see; an event `RegexResolved` brings them."""
+
+    group_id: str
+    regexes: frozenset[str]
+    client: Client
+
+
 class Response(NamedTuple):
     """Answer the `request` of an event.
 
@@ -74,15 +85,26 @@ class Effects:
     records: for the partition, in this order, as one atomic batch.
     timers: in order; a later one for the same key wins.
     notes: what happened, for people.
+    resolutions: regular expressions to resolve.
     """
 
     responses: list[Response]
     records: list[Record]
     timers: list[Timer]
     notes: list[Note]
+    resolutions: list[Resolution]
 
     def __init__(self) -> None:
         self.responses = []
         self.records = []
         self.timers = []
         self.notes = []
+        self.resolutions = []
+
+    def extend(self, other: Effects) -> None:
+        """Add the effects of another turn behind these."""
+        self.responses += other.responses
+        self.records += other.records
+        self.timers += other.timers
+        self.notes += other.notes
+        self.resolutions += other.resolutions

@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from coordinator.group.client import NOBODY, Client
 
 if TYPE_CHECKING:
+    from coordinator.group.any_group import AnyGroup, CommittedOffset, Prepared
     from coordinator.group.effects import TimerKey
-    from coordinator.group.group import CommittedOffset, Group, Prepared
+    from coordinator.group.topics import Topics
     from protocol.messages import (
+        ConsumerGroupHeartbeatRequest,
         HeartbeatRequest,
         JoinGroupRequest,
         LeaveGroupRequest,
@@ -81,6 +83,31 @@ class LeaveGroup:
 
 
 @dataclass(slots=True)
+class ConsumerHeartbeat:
+    """ConsumerGroupHeartbeat v0-1. The answer is a `ConsumerGroupHeartbeatResponse`.
+
+    fresh_id: a member id for a newcomer whose version leaves it to the coordinator.
+    regex_error: what is wrong with the regular expression; None if it can be read, or there is none.
+    """
+
+    request: Hashable
+    version: int
+    client: Client
+    body: ConsumerGroupHeartbeatRequest
+    fresh_id: str
+    regex_error: str | None = None
+
+
+@dataclass(slots=True)
+class DescribeConsumerGroup:
+    """One group of a ConsumerGroupDescribe. The answer is a `ConsumerGroupDescribeResponse.DescribedGroup`."""
+
+    request: Hashable
+    group_id: str
+    client: Client = NOBODY
+
+
+@dataclass(slots=True)
 class CommitOffsets:
     """OffsetCommit v1-9, with topic partitions that exist only. The answer is an `OffsetCommitResponse`."""
 
@@ -101,6 +128,7 @@ class CommitPrepared:
     client: Client
     body: OffsetCommitRequest
     prepared: Prepared
+    version: int = 9
 
 
 @dataclass(slots=True)
@@ -108,6 +136,7 @@ class FetchOffsets:
     """One group of an OffsetFetch. The answer is an `OffsetFetchResponse.OffsetFetchResponseGroup`.
 
     topics: topics with partition indexes, [] for none, None for all.
+    member_id, member_epoch: of a member of the consumer protocol; None and -1 from outside (KIP-848).
     """
 
     request: Hashable
@@ -115,6 +144,8 @@ class FetchOffsets:
     topics: list[OffsetFetchRequest.OffsetFetchRequestTopics] | None
     require_stable: bool
     client: Client = NOBODY
+    member_id: str | None = None
+    member_epoch: int = -1
 
 
 @dataclass(slots=True)
@@ -218,10 +249,31 @@ class Load:
     before: with the last groups, the ids of the groups that were in memory when that write failed.
     """
 
-    groups: dict[str, Group]
+    groups: Mapping[str, AnyGroup]
     is_last: bool = True
     write_failed: bool = False
     before: Collection[str] = ()
+
+
+@dataclass(slots=True)
+class TopicsChanged:
+    """Topics were created, grew or were deleted. changed: their names; None if any may have changed."""
+
+    topics: Topics
+    changed: Collection[str] | None
+
+
+@dataclass(slots=True)
+class RegexResolved:
+    """The result of a `Resolution`: the topics that each regular expression matches.
+
+    version: of the topics that were searched. since_ms: when the search began, Unix time in ms.
+    """
+
+    group_id: str
+    topics: Mapping[str, frozenset[str]]
+    version: int
+    since_ms: int
 
 
 @dataclass(slots=True)
@@ -234,6 +286,8 @@ RequestEvent = (
     | SyncGroup
     | Heartbeat
     | LeaveGroup
+    | ConsumerHeartbeat
+    | DescribeConsumerGroup
     | CommitOffsets
     | CommitPrepared
     | FetchOffsets
@@ -245,4 +299,4 @@ RequestEvent = (
 )
 """Events of clients. Each has a `request` to answer."""
 
-Event = RequestEvent | TimerFired | RemoveOffsets | Load | Unload
+Event = RequestEvent | TimerFired | RemoveOffsets | Load | TopicsChanged | RegexResolved | Unload

@@ -16,6 +16,7 @@ from itertools import compress, repeat
 from operator import eq, itemgetter
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from coordinator.group.any_group import AnyGroup
 from coordinator.group.client import ANONYMOUS
 from coordinator.group.state import DEAD, EMPTY, NEXT, PREPARING_REBALANCE, Kind, State
 from coordinator.group.vote import winner
@@ -26,7 +27,6 @@ from protocol.messages import ConsumerProtocolSubscription, decode
 if TYPE_CHECKING:
     from coordinator.group.client import Client
     from coordinator.group.course import Course, Pending
-    from protocol.records.batch import Record
 
 NEVER = 2**63 - 1
 """A deadline that never comes."""
@@ -53,34 +53,6 @@ class Waiting(NamedTuple):
 
     request: Hashable
     version: int
-
-
-class CommittedOffset(NamedTuple):
-    """A committed offset of a topic partition (Kafka: OffsetAndMetadata).
-
-    leader_epoch: -1 if the client gave none.
-    commit_ms, expire_ms: Unix time in ms. expire_ms is None unless the client asked for a retention (OffsetCommit
-    v2-4).
-    """
-
-    offset: int
-    leader_epoch: int
-    metadata: str
-    commit_ms: int
-    expire_ms: int | None
-
-
-class Prepared(NamedTuple):
-    """The content of a commit: offsets by topic partition, and their records.
-
-    too_large: topic partitions whose metadata is too large; nothing of them is stored. fits: whether one batch can have
-    all records; if not, `offsets` and `records` are not complete.
-    """
-
-    offsets: dict[tuple[str, int], CommittedOffset]
-    records: list[Record]
-    too_large: set[tuple[str, int]]
-    fits: bool
 
 
 class Block:
@@ -196,23 +168,19 @@ class Member:
         return f"Member({self.member_id!r}, group_instance_id={self.group_instance_id!r})"
 
 
-class Group:
-    """A group (Kafka: GroupMetadata).
+class Group(AnyGroup):
+    """A group of the classic protocol (Kafka: GroupMetadata).
 
-    kind: its protocol, which decides its rules.
-    protocol_type: None until a first member joined. protocol_name: None while there are no members.
+    protocol_name: None while there are no members.
     generation: 0 until the first rebalance completed.
-    state_since_ms: Unix time of the last transition in ms, None if the log doesn't say.
     leader: a member id, None while there are no members.
     blocks: the members in their order, some at a time.
-    static_members: instance id -> member id.
     pending: member ids that no client has used yet (KIP-394), and the clients that got them.
     pending_sync: member ids that joined this generation and have not synced.
     joined_count: how many members wait in JoinGroup.
     preferences: protocol names in a member's order -> number of such members.
     support: protocol name -> number of preferences that list it.
-    offsets: topic -> partition -> committed offset.
-    subscribed_topics: of a group of consumers, as of its last generation; None if unknown.
+    subscribed_topics: as of the last generation.
     initial_delay: while an empty group holds its first rebalance open (KIP-134), else None.
     served_ms: when it was served first after a load, on the clock of `Now.ms`; None if it was never loaded.
     course: facts about the open rebalance, for notes; no rule reads it.
@@ -223,24 +191,16 @@ class Group:
     __slots__ = (
         "blocks",
         "course",
-        "generation",
-        "group_id",
         "initial_delay",
         "joined_count",
         "leader",
         "members",
         "new_member_added",
-        "offsets",
         "pending",
         "pending_sync",
         "preferences",
         "protocol_name",
-        "protocol_type",
         "served_ms",
-        "state",
-        "state_since_ms",
-        "static_members",
-        "subscribed_topics",
         "support",
     )
 
@@ -254,18 +214,28 @@ class Group:
         self.leader: str | None = None
         self.members: dict[str, Member] = {}
         self.blocks: list[Block] = []
-        self.static_members: dict[str, str] = {}
+        self.static_members = {}
         self.pending: dict[str, Pending] = {}
         self.pending_sync: set[str] = set()
         self.joined_count = 0
         self.preferences: dict[tuple[str, ...], int] = {}
         self.support: Counter[str] = Counter()
-        self.offsets: dict[str, dict[int, CommittedOffset]] = {}
-        self.subscribed_topics: frozenset[str] | None = None
+        self.offsets = {}
+        self.subscribed_topics = None
         self.initial_delay: InitialDelay | None = None
         self.new_member_added = False
         self.course: Course | None = None
         self.served_ms: int | None = None
+
+    @property
+    def size(self) -> int:
+        """The number of its members."""
+        return len(self.members)
+
+    @property
+    def pending_size(self) -> int:
+        """See AnyGroup."""
+        return len(self.pending)
 
     def transition_to(self, state: State, wall_ms: int) -> None:
         """Change the state. No other code does."""
@@ -494,10 +464,6 @@ class Group:
                 return None
             topics |= subscribed
         return frozenset(topics)
-
-    def is_subscribed(self, topic: str) -> bool:
-        """Whether a member may consume `topic`; True if the subscriptions are unknown."""
-        return self.subscribed_topics is None or topic in self.subscribed_topics
 
     def __repr__(self) -> str:
         return (

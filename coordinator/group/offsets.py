@@ -15,11 +15,12 @@ then the event has little to do, and still stores all of them or none.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from coordinator.config import INT64_MAX
 from coordinator.group import notes, records
-from coordinator.group.group import CommittedOffset, Group, Prepared
+from coordinator.group.any_group import AnyGroup, CommittedOffset, Prepared
+from coordinator.group.group import Group
 from coordinator.group.state import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn, member_error
 from protocol.consumer import CONSUMER
@@ -57,6 +58,9 @@ REMOVED_AT_ONCE = 500
 
 # A short name: see `speed`.
 NONE = ErrorCode.NONE
+
+Admit = Callable[[Turn, Any, "CommitOffsets | CommitPrepared"], ErrorCode]
+"""The rule of a kind of groups that says whether a group takes a commit: NONE if it does."""
 
 
 class Target(NamedTuple):
@@ -114,7 +118,7 @@ class Window(NamedTuple, Generic[Repeat]):
     group_ids: set[str]
 
 
-def commit(turn: Turn, group: Group, event: CommitOffsets) -> None:
+def commit(turn: Turn, group: AnyGroup, event: CommitOffsets, admit: Admit) -> None:
     """Handle an OffsetCommit."""
     if (error := admit(turn, group, event)) is not NONE:
         turn.answer(event.request, commit_answer(event.body, error))
@@ -130,14 +134,14 @@ def commit(turn: Turn, group: Group, event: CommitOffsets) -> None:
     turn.answer(event.request, commit_answer(body, error, too_large if error is NONE else ()))
 
 
-def commit_prepared(turn: Turn, group: Group, event: CommitPrepared) -> None:
+def commit_prepared(turn: Turn, group: AnyGroup, event: CommitPrepared, admit: Admit) -> None:
     """Handle an OffsetCommit that `prepare` has prepared."""
     error = admit(turn, group, event)
     turn.answer(event.request, store(turn, group, event.prepared) if error is NONE else error)
 
 
 def admit(turn: Turn, group: Group, event: CommitOffsets | CommitPrepared) -> ErrorCode:
-    """NONE if the group takes the commit, which then counts as a heartbeat of its member."""
+    """NONE if a group of the classic protocol takes the commit, which then counts as a heartbeat of its member."""
     body = event.body
     error = commit_error(group, body.member_id, body.group_instance_id, body.generation_id_or_member_epoch)
     if error is not NONE:
@@ -150,7 +154,7 @@ def admit(turn: Turn, group: Group, event: CommitOffsets | CommitPrepared) -> Er
     return NONE
 
 
-def store(turn: Turn, group: Group, prepared: Prepared) -> ErrorCode:
+def store(turn: Turn, group: AnyGroup, prepared: Prepared) -> ErrorCode:
     """Store a commit. One batch has all of it; if it can't, nothing is stored."""
     if not prepared.fits:
         return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
@@ -188,7 +192,7 @@ def prepare(body: OffsetCommitRequest, config: GroupConfig, wall_ms: int) -> Gen
 
 
 def commit_repeated(
-    groups: Mapping[str, Group], commits: Iterable[Repeat], now: Now, config: GroupConfig
+    groups: Mapping[str, AnyGroup], commits: Iterable[Repeat], now: Now, config: GroupConfig
 ) -> Window[Repeat]:
     """Store repeated commits in one batch, but for those that need more than that."""
     window: Window[Repeat] = Window([], [], [], set())
@@ -198,7 +202,8 @@ def commit_repeated(
         group_id, member_id, instance_id, generation, targets, size = commit.template
         group = groups.get(group_id)
         if (
-            group is None
+            # The epoch of a commit in the consumer protocol is looked at for each partition.
+            group.__class__ is not Group
             or commit_error(group, member_id, instance_id, generation) is not NONE
             or whole_size + size > config.message_max_bytes
         ):
@@ -321,12 +326,25 @@ def commit_answer(
     )
 
 
-def fetch(turn: Turn, group: Group, event: FetchOffsets) -> None:
-    """Handle one group of an OffsetFetch, whoever asks.
+def lets_all_fetch(_group: Group, _member_id: str | None, _epoch: int) -> ErrorCode:
+    """The classic protocol lets anybody ask for committed offsets."""
+    return NONE
+
+
+def fetch(
+    turn: Turn, group: AnyGroup, event: FetchOffsets, error_of: Callable[[Any, str | None, int], ErrorCode]
+) -> None:
+    """Handle one group of an OffsetFetch. error_of: the rule of the group's kind that says who may ask.
 
     The runtime holds this answer until the offsets in it are durable. So no offset is ever unstable here; KIP-447 is
     about transactions.
     """
+    error = error_of(group, event.member_id, event.member_epoch)
+    if error is not NONE:
+        turn.answer(
+            event.request, OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group.group_id, error_code=error)
+        )
+        return
     if event.topics is None:
         wanted = [(topic, list(partitions)) for topic, partitions in group.offsets.items()]
     else:
@@ -343,7 +361,7 @@ def fetch(turn: Turn, group: Group, event: FetchOffsets) -> None:
     turn.answer(event.request, answer)
 
 
-def fetched(group: Group, topic: str, partition: int) -> OffsetFetchResponse.OffsetFetchResponsePartitions:
+def fetched(group: AnyGroup, topic: str, partition: int) -> OffsetFetchResponse.OffsetFetchResponsePartitions:
     """The committed offset of a topic partition, as OffsetFetch answers it."""
     committed = group.offsets.get(topic, {}).get(partition)
     if committed is None:
@@ -358,7 +376,7 @@ def fetched(group: Group, topic: str, partition: int) -> OffsetFetchResponse.Off
     )
 
 
-def delete(turn: Turn, group: Group, event: DeleteOffsets) -> None:
+def delete(turn: Turn, group: AnyGroup, event: DeleteOffsets) -> None:
     """Handle an OffsetDelete (KIP-496).
 
     An Empty group lets go of any offset, a group of consumers of offsets in topics that it isn't subscribed to.
@@ -392,7 +410,7 @@ def delete(turn: Turn, group: Group, event: DeleteOffsets) -> None:
 
 def remove(
     turn: Turn,
-    group: Group,
+    group: AnyGroup,
     topic_partitions: list[tuple[str, int]],
     client: Client | None = None,
     *,
@@ -410,7 +428,7 @@ def remove(
     turn.note(notes.OffsetsRemoved(group.group_id, group.generation, tuple(topic_partitions), expired, client))
 
 
-def erase(turn: Turn, group: Group, event: EraseOffsets) -> None:
+def erase(turn: Turn, group: AnyGroup, event: EraseOffsets) -> None:
     """Handle an EraseOffsets. group: the one that has the id of the deleted group now, or an empty one."""
     loaded = []
     for topic, partition, deleted in event.offsets:
@@ -422,7 +440,7 @@ def erase(turn: Turn, group: Group, event: EraseOffsets) -> None:
     remove(turn, group, loaded, event.client)
 
 
-def expired(turn: Turn, group: Group, topic_partitions: list[tuple[str, int]]) -> list[tuple[str, int]]:
+def expired(turn: Turn, group: AnyGroup, topic_partitions: list[tuple[str, int]]) -> list[tuple[str, int]]:
     """Those of these offsets whose retention is over (KIP-211; Kafka: GroupMetadata.removeExpiredOffsets).
 
     Empty group              the retention counts from when the group became empty

@@ -8,17 +8,17 @@ A group's value is a join of its members' bytes. Each member keeps its bytes unt
 of members keep theirs joined: a static restart in a group of 1,000 encodes one member and joins about 110 pieces. The
 bytes that a member keeps leave out its assignment, because every rebalance changes it.
 
-`Replay` reads a partition: it keeps the last value of each key undecoded, and decodes the rest group by group.
+`replay` reads them.
 """
 
 from __future__ import annotations
 
 import struct
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 
-from coordinator.group.group import Block, CommittedOffset, Group, Member
+from coordinator.group.any_group import CommittedOffset
+from coordinator.group.group import Block, Group, Member
 from coordinator.group.state import STABLE
 from protocol.errors import ProtocolError
 from protocol.messages import (
@@ -219,97 +219,6 @@ def batch_size(records: Iterable[Record]) -> int:
     for key, value, _ in records:
         size += RECORD_OVERHEAD + len(key) + len(value or b"")
     return size
-
-
-class Replay:
-    """Turns the records of a partition, in their order, into its groups.
-
-    skipped: how many records have a key version that this coordinator doesn't know, by version (KIP-915).
-    """
-
-    def __init__(self) -> None:
-        self._last: dict[bytes, dict[bytes, bytes]] = {}
-        self.skipped: dict[int, int] = {}
-
-    def add(self, records: Iterable[Record]) -> None:
-        """Take the next records. Raises ProtocolError for a key too short for a version."""
-        for key, value, _ in records:
-            if key[:2] not in _KNOWN_KEYS:
-                if len(key) < _int16.size:
-                    raise ProtocolError(f"a record key of {len(key)} bytes")
-                version: int = _int16.unpack_from(key)[0]
-                self.skipped[version] = self.skipped.get(version, 0) + 1
-            else:
-                # Behind the version, each of these keys begins with the group id: its length, then its bytes.
-                group_id = key[2 : 4 + int.from_bytes(key[2:4])]
-                if value is not None:
-                    self._last.setdefault(group_id, {})[key] = value
-                elif group_id in self._last:
-                    self._last[group_id].pop(key, None)
-
-    def groups(self) -> Iterator[Group]:
-        """Yield each group once: Stable or Empty, no timers armed. Raises ProtocolError for bytes it can't decode."""
-        return (group for group in self.groups_in_steps() if group is not None)
-
-    def groups_in_steps(self) -> Iterator[Group | None]:
-        """As `groups`, and None behind each DECODED_AT_ONCE offsets of a group, which may have very many.
-
-        It decodes a group when the caller asks for the next one, and drops its records. So a caller can pause in
-        between.
-        """
-        for group_id in list(self._last):
-            records = self._last.pop(group_id)
-            if records:
-                yield from _decode_group_records(records)
-
-
-DECODED_AT_ONCE = 100
-"""Records of one group that are decoded in one step: half a millisecond."""
-
-
-def _decode_group_records(records: dict[bytes, bytes]) -> Iterator[Group | None]:
-    """Yield None behind each step, and the group of these records at last. records: value by key, at least one."""
-    found = _Found()
-    keys = deque(records)
-    while keys:
-        # Each record is freed with its step: a million at once take 0.4 s.
-        key = keys.popleft()
-        version: int = _int16.unpack_from(key)[0]
-        _READERS[version](found, version, key, records.pop(key))
-        if keys and len(keys) % DECODED_AT_ONCE == 0:
-            yield None
-    # A group that only stores offsets has no record of its own (Kafka: simple group).
-    group = Group(found.group_id, None) if found.group is None else found.group
-    group.offsets = found.offsets
-    yield group
-
-
-class _Found:
-    """The state of one group after the records so far."""
-
-    def __init__(self) -> None:
-        self.group: Group | None = None
-        self.group_id = ""
-        self.offsets: dict[str, dict[int, CommittedOffset]] = {}
-
-    def read_group(self, version: int, key: bytes, value: bytes) -> None:
-        """The record of a classic group."""
-        self.group = decode_group(decode(GroupMetadataKey, key, version, _int16.size).group, value)
-
-    def read_offset(self, version: int, key: bytes, value: bytes) -> None:
-        """The record of a committed offset; groups of every kind have them."""
-        name = decode(OffsetCommitKey, key, version, _int16.size)
-        self.group_id = name.group
-        self.offsets.setdefault(name.topic, {})[name.partition] = decode_offset(value)
-
-
-_READERS: dict[int, Callable[[_Found, int, bytes, bytes], None]] = {
-    0: _Found.read_offset,
-    OFFSET_KEY_VERSION: _Found.read_offset,
-    GROUP_KEY_VERSION: _Found.read_group,
-}
-"""The reader of a record, by the version of its key. `Replay.skipped` counts other records (KIP-915)."""
-_KNOWN_KEYS = frozenset(map(_int16.pack, _READERS))
 
 
 def decode_group(group_id: str, value: bytes) -> Group:

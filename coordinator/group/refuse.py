@@ -11,8 +11,10 @@ from typing import Any
 from coordinator.group.events import (
     CommitOffsets,
     CommitPrepared,
+    ConsumerHeartbeat,
     DeleteGroup,
     DeleteOffsets,
+    DescribeConsumerGroup,
     DescribeGroup,
     EraseOffsets,
     FetchOffsets,
@@ -26,6 +28,8 @@ from coordinator.group.events import (
 from coordinator.group.offsets import commit_answer
 from coordinator.group.turn import join_error, sync_error
 from protocol.messages import (
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatResponse,
     DeleteGroupsResponse,
     DescribeGroupsResponse,
     HeartbeatResponse,
@@ -50,6 +54,10 @@ def refuse(event: RequestEvent, error: ErrorCode) -> Any:
             return sync_error(ErrorCode.REBALANCE_IN_PROGRESS if loading else error)
         case Heartbeat():
             return HeartbeatResponse(error_code=ErrorCode.NONE if loading else error)
+        case ConsumerHeartbeat():
+            return ConsumerGroupHeartbeatResponse(error_code=error, member_id=None)
+        case DescribeConsumerGroup():
+            return ConsumerGroupDescribeResponse.DescribedGroup(error_code=error, group_id=event.group_id)
         case LeaveGroup():
             return LeaveGroupResponse(error_code=error, members=[])
         case CommitOffsets():

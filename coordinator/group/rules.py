@@ -6,27 +6,36 @@ House rule: a rule takes the turn, to which it adds its effects, then the group,
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from coordinator.group.effects import TimerKey
-    from coordinator.group.events import JoinGroup, LeaveGroup, SyncGroup
-    from coordinator.group.group import Group
+    from coordinator.group.events import CommitOffsets, CommitPrepared, JoinGroup, LeaveGroup, SyncGroup
     from coordinator.group.turn import Turn
+    from schemas.errors import ErrorCode
 
 
-class Rules(NamedTuple):
+G = TypeVar("G")
+"""The class of the groups."""
+
+
+class Rules(NamedTuple, Generic[G]):
     """The rules of one kind of groups.
 
     heartbeat: takes group, member id, instance id, generation and `Now.ms`; returns the error code.
     load: the group was read from the log. serve: all groups of the partition are read. unload: the partition goes.
+    bury: an empty group becomes Dead, and the log forgets it.
+    admit: whether a group takes a commit. fetch_error: whether a member, or None, may ask for offsets at its epoch.
     """
 
-    join: Callable[[Turn, Group, JoinGroup], None]
-    sync: Callable[[Turn, Group, SyncGroup], None]
-    heartbeat: Callable[[Group, str, str | None, int, int], int]
-    leave: Callable[[Turn, Group, LeaveGroup], None]
-    timer_fired: Callable[[Turn, Group, TimerKey], None]
-    load: Callable[[Turn, Group], None]
-    serve: Callable[[Turn, Group], None]
-    unload: Callable[[Turn, Group], None]
+    join: Callable[[Turn, G, JoinGroup], None]
+    sync: Callable[[Turn, G, SyncGroup], None]
+    heartbeat: Callable[[G, str, str | None, int, int], int]
+    leave: Callable[[Turn, G, LeaveGroup], None]
+    timer_fired: Callable[[Turn, G, TimerKey], None]
+    load: Callable[[Turn, G], None]
+    serve: Callable[[Turn, G], None]
+    unload: Callable[[Turn, G], None]
+    bury: Callable[[Turn, G], None]
+    admit: Callable[[Turn, G, CommitOffsets | CommitPrepared], ErrorCode]
+    fetch_error: Callable[[G, str | None, int], ErrorCode]

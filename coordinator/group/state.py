@@ -6,6 +6,9 @@
     Stable               every member has its assignment; the generation is on disk
     Dead                 deleted, or its partition was unloaded; no transition leads out of it
 
+A group of the consumer protocol has Empty, Stable and Dead too, and two of its own, Assigning and Reconciling. Its
+state follows from its epochs and members (`consumer.group.ConsumerGroup.current_state`), so it has no transitions.
+
 The answer to a request of a known member:
 
                          JoinGroup          SyncGroup               Heartbeat              OffsetCommit
@@ -31,6 +34,7 @@ class Kind(HashedById):
     """The protocol of a group; ListGroups shows it (Kafka: Group.GroupType, KIP-848)."""
 
     CLASSIC = "classic"
+    CONSUMER = "consumer"
 
 
 class State(HashedById):
@@ -41,11 +45,16 @@ class State(HashedById):
     COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
     DEAD = "Dead"
+    ASSIGNING = "Assigning"
+    """A group of the consumer protocol whose epoch has no target yet."""
+    RECONCILING = "Reconciling"
+    """A group of the consumer protocol with members that do not have their target yet."""
 
 
 # Short names: see `speed`.
 EMPTY, DEAD = State.EMPTY, State.DEAD
 PREPARING_REBALANCE, COMPLETING_REBALANCE, STABLE = State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE, State.STABLE
+ASSIGNING, RECONCILING = State.ASSIGNING, State.RECONCILING
 
 
 class Transition(NamedTuple):

@@ -6,18 +6,20 @@ member passes, in Kafka's order: instance id, then member id. The generation com
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 from coordinator.group import notes, records
 from coordinator.group.effects import SESSION, SYNC, Effects, Response, Timer, TimerKey, TimerKind
 from coordinator.group.group import NEVER, Group, Member, Waiting
+from coordinator.group.topics import NO_TOPICS, Topics
 from protocol.messages import JoinGroupResponse, SyncGroupResponse, alike
 from protocol.speed import new
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.config import GroupConfig
+    from coordinator.config import ConsumerSettings, GroupConfig
+    from coordinator.group.any_group import AnyGroup
     from coordinator.group.client import Client, Now
     from protocol.records.batch import Record
 
@@ -35,15 +37,40 @@ _assigned = alike(SyncGroupResponse, "assignment")
 _NO_ERROR = SyncGroupResponse(error_code=NONE)
 
 
+NO_CONFIGS: Mapping[str, ConsumerSettings] = {}
+"""Where no group has settings of its own."""
+
+
+class Watched(Protocol):
+    """The session of a member, as `Turn.watch` sees it; see `group.Member`."""
+
+    member_id: str
+    session_timeout_ms: int
+    deadline_ms: int
+    timer_at_ms: int
+
+
 class Turn:
     """The handling of one event."""
 
-    __slots__ = ("config", "effects", "now")
+    __slots__ = ("_group_configs", "config", "effects", "now", "topics")
 
-    def __init__(self, config: GroupConfig, now: Now) -> None:
+    def __init__(
+        self,
+        config: GroupConfig,
+        now: Now,
+        topics: Topics = NO_TOPICS,
+        group_configs: Mapping[str, ConsumerSettings] = NO_CONFIGS,
+    ) -> None:
         self.config = config
         self.now = now
+        self.topics = topics
         self.effects = Effects()
+        self._group_configs = group_configs
+
+    def consumer_settings(self, group_id: str) -> ConsumerSettings:
+        """The settings of a group of the consumer protocol: its own, else those of the coordinator."""
+        return self._group_configs.get(group_id) or self.config.consumer_settings
 
     def answer(self, request: Hashable, body: Any) -> None:
         """Answer a request."""
@@ -57,7 +84,7 @@ class Turn:
         """Report what happened."""
         self.effects.notes.append(note)
 
-    def arm(self, kind: TimerKind, group: Group, at_ms: int | None, member_id: str = "") -> None:
+    def arm(self, kind: TimerKind, group: AnyGroup, at_ms: int | None, member_id: str = "") -> None:
         """Arm a timer of `group`; at_ms None cancels it."""
         self.effects.timers.append(new(Timer, (new(TimerKey, (kind, group.group_id, member_id)), at_ms)))
 
@@ -77,12 +104,12 @@ class Turn:
                 member.timer_at_ms = at_ms
                 self.arm(SESSION, group, at_ms, member.member_id)
 
-    def expect(self, group: Group, member: Member, within_ms: int) -> None:
+    def expect(self, group: AnyGroup, member: Watched, within_ms: int) -> None:
         """Expire `member` unless a request of it comes within this time."""
         member.deadline_ms = self.now.ms + within_ms
         self.watch(group, member)
 
-    def watch(self, group: Group, member: Member) -> None:
+    def watch(self, group: AnyGroup, member: Watched) -> None:
         """Make sure that a timer looks at the deadline of `member` in time.
 
         A heartbeat moves the deadline and leaves the timer alone. A shortened session timeout could move the deadline
@@ -93,7 +120,7 @@ class Turn:
             member.timer_at_ms = at_ms
             self.arm(SESSION, group, at_ms, member.member_id)
 
-    def forget(self, group: Group, member: Member) -> None:
+    def forget(self, group: AnyGroup, member: Watched) -> None:
         """Cancel the session timer of `member`: its member id is about to go."""
         if member.timer_at_ms != NEVER:
             member.timer_at_ms = NEVER

@@ -31,11 +31,13 @@ from coordinator.log.segments import disk
 from coordinator.log.segments.segment import OFFSETS_TOPIC
 from coordinator.log.store import open_store
 from coordinator.log.topics.folders import partitions_of
+from coordinator.security.acls import Kind, Operation
 from coordinator.server.clock import Alarm, LoopClock, busy_ns
 from coordinator.server.nodes.broker_settings import Changes, changed_config, changes_of
 from coordinator.server.nodes.discovery import Discovery, NodeAddresses, node_addresses
 from coordinator.server.nodes.events_topic import into_topic
 from coordinator.server.nodes.topic_data import TopicData
+from coordinator.server.nodes.topic_view import Searches, TopicView
 from coordinator.server.nodes.topics import ACLS, BROKERS, ENTRIES, QUOTAS, Topics, changed
 from coordinator.server.runtime.pace import Pace
 from coordinator.server.runtime.runtime import Runtime
@@ -54,6 +56,7 @@ from coordinator.timeline.schema import EVENTS_TOPIC
 if TYPE_CHECKING:
     from coordinator.client.security import Security
     from coordinator.config import Config
+    from coordinator.group.effects import Resolution
     from coordinator.log.store import OpenStore, Store
     from coordinator.log.topics.list import Topic
     from coordinator.server.clock import Clock
@@ -165,6 +168,7 @@ class Server:
         self._site: Site | None = None
         self._statsd: Statsd | None = None
         self.certificates: Certificates | None = None
+        self._searches: Searches | None = None
         self._sasl: Sasl | None = None
         self._topics: Topics
         self._changes = Changes({}, {})
@@ -223,6 +227,7 @@ class Server:
             services = self._services(store, clock, Alarm(clients_clock, ring), pace, measures)
             self._api = Api(services)
             self._topics.on_entry = partial(self._entry_changed, services, store)
+            self._show_topics(services, clock)
             self.connections = Connections(
                 config,
                 clients_clock,
@@ -253,6 +258,25 @@ class Server:
             if isinstance(error, ConfigError | EngineError | OSError):
                 raise StartFailed(reason(error)) from error
             raise
+
+    def _show_topics(self, services: Services, clock: Clock) -> None:
+        """Have groups of the consumer protocol see the topics."""
+        view = TopicView(self._topics)
+
+        def shown(names: frozenset[str], created: bool) -> None:  # noqa: FBT001 - a callback
+            view.changed(created=created)
+            self.runtime.topics_changed(view, names)
+
+        def may_see(what: Resolution, name: str) -> bool:
+            access, client = services.access, what.client
+            return access.is_open or access.allows(
+                client.principal, client.host[1:], Operation.DESCRIBE, Kind.TOPIC, name, is_told=False
+            )
+
+        self._searches = Searches(view, clock.wall_ms, self._loop.call_soon_threadsafe, may_see)
+        self.runtime.search = self._searches.search
+        self._topics.on_changed = shown
+        self.runtime.topics_changed(view, None)
 
     async def _start_sasl(self, clock: Clock, measures: Measures) -> None:
         """Have clients of listeners with SASL authenticate. Raises ConfigError."""
@@ -445,6 +469,8 @@ class Server:
             self.certificates.stop()
         if self._sasl is not None:
             self._sasl.stop()
+        if self._searches is not None:
+            self._searches.close()
         self.connections.stop()
         self._api.forget()
         if self._faults is not None:

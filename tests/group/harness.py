@@ -38,6 +38,7 @@ from coordinator.group.group import NEVER, Group, Member
 from coordinator.group.invariants import violations
 from coordinator.group.notes import Note, RebalanceStarted
 from coordinator.group.refuse import refuse
+from coordinator.group.replay import Replay
 from coordinator.group.state import State
 from protocol.messages import (
     ConsumerProtocolSubscription,
@@ -269,7 +270,7 @@ class Bench:
         self.coordinator = Coordinator(0, self.config)
         self.timers.clear()
         self.beats.clear()
-        replay = records.Replay()
+        replay = Replay()
         replay.add(self.records)
         self.handle(events.Load({group.group_id: group for group in replay.groups()}))
 
@@ -528,7 +529,8 @@ class Bench:
 
     def group(self, group: str = GROUP) -> Group:
         """A group as the coordinator holds it."""
-        return self.coordinator.groups[group]
+        found: Group = self.coordinator.groups[group]
+        return found
 
     def state(self, group: str = GROUP) -> str:
         """The group's state as DescribeGroups shows it."""

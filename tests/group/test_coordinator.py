@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from coordinator.group import records
 from coordinator.group.coordinator import Coordinator
 from coordinator.group.events import Load
 from coordinator.group.notes import GroupLoaded
+from coordinator.group.replay import Replay
 from schemas.errors import ErrorCode
 from tests.group.harness import Bench
 
@@ -23,7 +23,7 @@ def test_a_load_after_a_failed_write_says_which_groups_are_gone() -> None:
     """A group with nothing durable is gone, and a note says that it is Dead."""
     bench = Bench()
     bench.settle(bench.static("a", group="g"))
-    replay = records.Replay()
+    replay = Replay()
     replay.add(bench.records)
     coordinator = Coordinator(0, bench.config)
     loaded = {group.group_id: group for group in replay.groups()}

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.group import records
-from coordinator.group.group import BLOCK_MEMBERS_MAX, CommittedOffset, Group, Member
+from coordinator.group.any_group import CommittedOffset
+from coordinator.group.group import BLOCK_MEMBERS_MAX, Group, Member
+from coordinator.group.replay import Replay
 from coordinator.group.state import State
 from protocol.errors import ProtocolError
 from protocol.messages import GroupMetadataValue, OffsetCommitValue, encode
@@ -114,9 +118,9 @@ def test_an_offset_with_its_own_retention_is_version_1() -> None:
     assert records.offset_record("g", "t", 0, plain._replace(expire_ms=9), 5).value[:2] == b"\x00\x01"  # type: ignore[index]
 
 
-def replayed(*log: Record) -> dict[str, Group]:
+def replayed(*log: Record) -> dict[str, Any]:
     """The groups of a log after its replay."""
-    replay = records.Replay()
+    replay = Replay()
     replay.add(log)
     return {group.group_id: group for group in replay.groups()}
 
@@ -162,7 +166,7 @@ def test_only_the_last_value_of_a_key_is_decoded() -> None:
 @pytest.mark.parametrize("version", [3, 17, 999, -1])
 def test_unknown_keys_are_skipped_and_counted(version: int) -> None:
     """Records of another kind of coordinator are left alone (KIP-915)."""
-    replay = records.Replay()
+    replay = Replay()
     replay.add([Record(version.to_bytes(2, signed=True) + b"whatever", b"x", 5)] * 2)
     assert replay.skipped == {version: 2}
     assert list(replay.groups()) == []

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.group.any_group import Prepared
 from coordinator.group.events import (
     CommitOffsets,
     CommitPrepared,
@@ -22,7 +23,6 @@ from coordinator.group.events import (
     RequestEvent,
     SyncGroup,
 )
-from coordinator.group.group import Prepared
 from coordinator.group.refuse import refuse
 from protocol import messages
 from protocol.messages import encode

@@ -18,6 +18,7 @@ from coordinator.group.causes import CauseKind, Meaning, meaning_of
 from coordinator.group.classic import course, rebalance
 from coordinator.group.classic.reasons import by_member
 from coordinator.group.effects import PENDING
+from coordinator.group.leaving import answer, leaving_members
 from coordinator.group.state import DEAD, PREPARING_REBALANCE
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
 from protocol.messages import LeaveGroupRequest, LeaveGroupResponse
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from coordinator.group.events import LeaveGroup
     from coordinator.group.group import Group, Member
 
-MEMBERS_SINCE = 3
-"""The first version with a list of members."""
-
 
 def leave(turn: Turn, group: Group, event: LeaveGroup) -> None:
     """Handle a LeaveGroup."""
@@ -38,28 +36,6 @@ def leave(turn: Turn, group: Group, event: LeaveGroup) -> None:
     else:
         body = answer(event, [leave_one(turn, group, event, leaving) for leaving in leaving_members(event)])
     turn.answer(event.request, body)
-
-
-def leaving_members(event: LeaveGroup) -> list[LeaveGroupRequest.MemberIdentity]:
-    """The members of a request, in the form of v3."""
-    if event.version >= MEMBERS_SINCE:
-        return event.body.members
-    return [LeaveGroupRequest.MemberIdentity(member_id=event.body.member_id)]
-
-
-def answer(event: LeaveGroup, errors: list[ErrorCode]) -> LeaveGroupResponse:
-    """The answer, with an error per member. It echoes the ids of the request (KAFKA-18188)."""
-    if event.version < MEMBERS_SINCE:
-        return LeaveGroupResponse(error_code=errors[0], members=[])
-    return LeaveGroupResponse(
-        error_code=ErrorCode.NONE,
-        members=[
-            LeaveGroupResponse.MemberResponse(
-                member_id=leaving.member_id, group_instance_id=leaving.group_instance_id, error_code=error
-            )
-            for leaving, error in zip(event.body.members, errors, strict=True)
-        ],
-    )
 
 
 def leave_one(turn: Turn, group: Group, event: LeaveGroup, leaving: LeaveGroupRequest.MemberIdentity) -> ErrorCode:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.group import notes
+from coordinator.group import notes, records
 from coordinator.group.causes import Cause, CauseKind
 from coordinator.group.classic import course, rebalance
 from coordinator.group.course import Outcome
+from coordinator.group.effects import PENDING
 from coordinator.group.state import DEAD
 from schemas.errors import ErrorCode
 
@@ -42,3 +43,17 @@ def unload(turn: Turn, group: Group) -> None:
     if group.course is not None:
         course.end(turn, group, Outcome.UNLOADED)
     turn.note(notes.GroupUnloaded(group.group_id, group.generation))
+
+
+def bury(turn: Turn, group: Group) -> None:
+    """An empty group becomes Dead.
+
+    The log has no record of a group of generation 0, so it needs no tombstone.
+    """
+    assert not group.members
+    for member_id in group.pending:
+        turn.arm(PENDING, group, None, member_id)
+    group.pending.clear()
+    group.transition_to(DEAD, turn.now.wall_ms)
+    if group.generation > 0:
+        turn.append(records.group_tombstone(group.group_id, turn.now.wall_ms))

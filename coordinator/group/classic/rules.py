@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+from coordinator.group import offsets
 from coordinator.group.classic import expire, heartbeat, join, leave, residence, sync
+from coordinator.group.group import Group
 from coordinator.group.rules import Rules
 
-CLASSIC = Rules(
+CLASSIC: Rules[Group] = Rules(
     join=join.join,
     sync=sync.sync,
     heartbeat=heartbeat.heartbeat,
@@ -17,4 +19,7 @@ CLASSIC = Rules(
     load=residence.load,
     serve=residence.serve,
     unload=residence.unload,
+    bury=residence.bury,
+    admit=offsets.admit,
+    fetch_error=offsets.lets_all_fetch,
 )

@@ -88,7 +88,8 @@ class Topics:
     topics: by name, as `kept` had them. is_shared: a supervisor keeps the list, and applies each change (`apply`)
     before it calls back; else `write` only writes.
     on_deleted: called with topics whose deletion is durable; its steps end their use. It calls back for each topic,
-    when this node uses nothing of it. on_entry: called with one of ENTRIES after it has changed. work: does steps, now
+    when this node uses nothing of it. on_entry: called with one of ENTRIES after it has changed. on_changed: called
+    with the names of topics that were created, altered or deleted, and whether some were created. work: does steps, now
     or later.
     """
 
@@ -107,6 +108,7 @@ class Topics:
         self._steps: deque[Iterator[None]] = deque()
         self.on_deleted: Callable[[Sequence[Topic], Callable[[], None]], Iterable[None]] = _given_up
         self.on_entry: Callable[[Topic], None] = lambda _: None
+        self.on_changed: Callable[[frozenset[str], bool], None] = lambda _names, _created: None
         self.work: Callable[[Iterator[None]], None] = _at_once
         self._on_idle: Callable[[], None] | None = None
 
@@ -244,6 +246,11 @@ class Topics:
                 del self._by_name[known.name]
                 deleted.append(known)
             yield
+        names = {topic.name for topic in (*change.created, *deleted)}
+        altered_topics = [self._by_id.get(altered.topic_id) for altered in change.altered]
+        names |= {topic.name for topic in altered_topics if topic is not None}
+        if names:
+            self.on_changed(frozenset(names), bool(change.created))
         in_use = len(deleted) + 1
 
         def given_up() -> None:

@@ -60,7 +60,7 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.group.group import Prepared
+    from coordinator.group.any_group import Prepared
     from coordinator.server.runtime.partition import Partition
     from coordinator.server.wire.call import Call, Services, Steps
     from protocol.messages import (
@@ -330,7 +330,9 @@ def _commit_in_steps(services: Services, call: Call, request: OffsetCommitReques
     def answer(error: ErrorCode) -> None:
         call.work(_answer_commit(call, known, unknown, error, () if error else prepared.too_large))
 
-    services.runtime.submit(request.group_id, CommitPrepared(call.reply(answer), call.client, request, prepared))
+    services.runtime.submit(
+        request.group_id, CommitPrepared(call.reply(answer), call.client, request, prepared, call.api_version)
+    )
 
 
 def _answer_commit(
@@ -410,10 +412,11 @@ def fetch_offsets(services: Services, call: Call, request: OffsetFetchRequest) -
 def _fetch_groups(services: Services, call: Call, request: OffsetFetchRequest) -> Steps:
     """Fetch the offsets of several groups. All offsets of a group are fetched once, however often it is named."""
     places: list[int] = []
-    whole: dict[str, int] = {}
+    whole: dict[tuple[str, str | None, int], int] = {}
     asked: list[OffsetFetchRequest.OffsetFetchRequestGroup] = []
     for group in request.groups:
-        place = len(asked) if group.topics is not None else whole.setdefault(group.group_id, len(asked))
+        who = (group.group_id, group.member_id, group.member_epoch)
+        place = len(asked) if group.topics is not None else whole.setdefault(who, len(asked))
         places.append(place)
         if place == len(asked):
             asked.append(group)
@@ -427,7 +430,7 @@ def _fetch_groups(services: Services, call: Call, request: OffsetFetchRequest) -
 
     for group, receive in zip(asked, gather(len(asked), answer), strict=True):
         yield from _fetch_group(
-            services, call, group.group_id, group.topics, receive, require_stable=request.require_stable
+            services, call, group.group_id, group.topics, receive, require_stable=request.require_stable, member=group
         )
         yield
 
@@ -440,10 +443,15 @@ def _fetch_group(
     receive: Callable[[OffsetFetchResponse.OffsetFetchResponseGroup], None],
     *,
     require_stable: bool,
+    member: OffsetFetchRequest.OffsetFetchRequestGroup | None = None,
 ) -> Steps:
-    """Fetch the offsets of one group. asked: topics with partition indexes, None for all."""
+    """Fetch the offsets of one group. asked: topics with partition indexes, None for all.
+
+    member: names the member of the consumer protocol that asks; None from outside.
+    """
+    who = (None, -1) if member is None else (member.member_id, member.member_epoch)
     partition = services.runtime.partition_of(group_id)
-    all_of_it = FetchOffsets(call.reply(receive), group_id, None, require_stable, call.client)
+    all_of_it = FetchOffsets(call.reply(receive), group_id, None, require_stable, call.client, *who)
     if not may(services, call, Operation.DESCRIBE, Resource.GROUP, group_id):
         receive(refuse(all_of_it, ErrorCode.GROUP_AUTHORIZATION_FAILED))
         return
@@ -479,7 +487,7 @@ def _fetch_group(
             OffsetFetchRequest.OffsetFetchRequestTopics(name=name, partition_indexes=indexes)
             for name, indexes in piece.topics
         ]
-        partition.submit(group_id, FetchOffsets(call.reply(take), group_id, named, require_stable, call.client))
+        partition.submit(group_id, FetchOffsets(call.reply(take), group_id, named, require_stable, call.client, *who))
         yield
 
 

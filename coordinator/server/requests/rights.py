@@ -79,6 +79,8 @@ RIGHTS: dict[str, tuple[Right, ...]] = {
     "Heartbeat": (Right(READ, GROUP, NO_GROUP),),
     "LeaveGroup": (Right(READ, GROUP, NO_GROUP),),
     "SyncGroup": (Right(READ, GROUP, NO_GROUP),),
+    "ConsumerGroupHeartbeat": (Right(READ, GROUP, NO_GROUP), Right(DESCRIBE, TOPIC, NO_TOPIC)),
+    "ConsumerGroupDescribe": (Right(DESCRIBE, GROUP, NO_GROUP), Right(DESCRIBE, TOPIC, NO_TOPIC)),
     "DescribeGroups": (Right(DESCRIBE, GROUP, NO_GROUP),),
     "ListGroups": (
         Right(DESCRIBE, CLUSTER, "`DESCRIBE` on each group is asked for"),

@@ -13,12 +13,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from coordinator.group.events import Load
-from coordinator.group.records import DECODED_AT_ONCE, NEWER_KINDS, Replay
+from coordinator.group.records import NEWER_KINDS
+from coordinator.group.replay import DECODED_AT_ONCE, Replay
 from coordinator.log.engine import EngineError
 from protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
-    from coordinator.group.group import Group
+    from coordinator.group.any_group import AnyGroup
     from coordinator.log.engine import Engine, Ownership
     from coordinator.server.telemetry.lines import Lines
     from protocol.records.batch import Record
@@ -70,7 +71,7 @@ class Loading:
         self._before = before
         self._replay = Replay()
         self._error: ProtocolError | None = None
-        self._groups: Iterator[Group | None] | None = None
+        self._groups: Iterator[AnyGroup | None] | None = None
 
     def start(self, own: Ownership) -> None:
         """Begin to read. own: the ownership of the partition."""
@@ -115,24 +116,24 @@ class Loading:
         kinds = {NEWER_KINDS.get(version, f"key version {version}"): skipped[version] for version in sorted(skipped)}
         if kinds:
             counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-            text = f"skipped {sum(kinds.values())} records that aren't of the classic protocol: {counts}"
+            text = f"skipped {sum(kinds.values())} records of groups that this coordinator doesn't serve: {counts}"
             name, index = self._partition.name, self._partition.index
             self._host.lines.warn("records_skipped", f"{name}: {text}", partition=index, records=kinds)
 
-    def _next_groups(self) -> tuple[dict[str, Group], bool]:
+    def _next_groups(self) -> tuple[dict[str, AnyGroup], bool]:
         """The next groups by id, about LOADED_AT_ONCE parts, and whether there are no more. Raises ProtocolError."""
         if self._error is not None:
             raise self._error
         if self._groups is None:
             self._groups = self._replay.groups_in_steps()
-        groups: dict[str, Group] = {}
+        groups: dict[str, AnyGroup] = {}
         parts = 0
         for group in self._groups:
             if group is None:
                 parts += DECODED_AT_ONCE
             else:
                 groups[group.group_id] = group
-                parts += 1 + len(group.members) + sum(map(len, group.offsets.values())) % DECODED_AT_ONCE
+                parts += 1 + group.size + sum(map(len, group.offsets.values())) % DECODED_AT_ONCE
             if parts >= LOADED_AT_ONCE:
                 return groups, False
         return groups, True

@@ -24,17 +24,18 @@ House rule: no rule of the group protocol is decided here.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from coordinator.group.client import Now
 from coordinator.group.coordinator import Coordinator
-from coordinator.group.effects import TimerKey
+from coordinator.group.effects import Resolution, TimerKey
 from coordinator.group.events import (
     CommitOffsets,
     CommitPrepared,
+    ConsumerHeartbeat,
     DeleteGroup,
     DeleteOffsets,
     EraseOffsets,
@@ -42,12 +43,14 @@ from coordinator.group.events import (
     JoinGroup,
     LeaveGroup,
     Load,
+    RegexResolved,
     RequestEvent,
     SyncGroup,
     TimerFired,
     Unload,
 )
 from coordinator.group.refuse import refuse
+from coordinator.group.topics import Topics
 from coordinator.log.engine import EngineError, Fenced, Unavailable
 from coordinator.server.clock import Alarm, now
 from coordinator.server.runtime import loading
@@ -69,7 +72,17 @@ if TYPE_CHECKING:
     from coordinator.server.runtime.replies import RepeatedCommit
     from protocol.records.batch import Record
 
-WRITES = (JoinGroup, SyncGroup, LeaveGroup, CommitOffsets, CommitPrepared, DeleteOffsets, DeleteGroup, EraseOffsets)
+WRITES = (
+    JoinGroup,
+    SyncGroup,
+    LeaveGroup,
+    ConsumerHeartbeat,
+    CommitOffsets,
+    CommitPrepared,
+    DeleteOffsets,
+    DeleteGroup,
+    EraseOffsets,
+)
 """Events that may append records. They are refused while the log keeps failing."""
 
 
@@ -112,6 +125,8 @@ class Host(loading.Host, Protocol):
     clock: Clock
     delivery: Delivery
     is_ending: bool
+    topics: Topics
+    search: Callable[[Resolution, Callable[[RegexResolved], None]], None]
 
     def expect(self, partition: Partition) -> None:
         """The partition has something for the next window."""
@@ -163,6 +178,7 @@ class Partition:
 
     def _make_coordinator(self) -> None:
         self.coordinator = Coordinator(self.index, self._host.config.group)
+        self.coordinator.topics = self._host.topics
         self.alarm = Alarm(self._host.clock, self._ring)
 
     # Requests.
@@ -233,6 +249,8 @@ class Partition:
                 self.alarm.cancel(key)
             else:
                 self.alarm.arm(key, at_ms)
+        for resolution in effects.resolutions:
+            self._host.search(resolution, partial(self._resolved, self.life))
         # Last, because the next request of a client that gets its answer may be here already.
         responses = effects.responses
         if self.gate.holds(group_id):
@@ -243,6 +261,11 @@ class Partition:
             self.answer(*responses[0])
         elif responses:
             self._host.delivery.answer((Held(self, wall_ms, (), responses),))
+
+    def _resolved(self, life: int, found: RegexResolved) -> None:
+        """The topics that regular expressions match are known."""
+        if self.life == life and self.standing is ACTIVE:
+            self.handle(found.group_id, found)
 
     def remove_offsets(self, topics: Collection[str] | None) -> Iterator[None]:
         """Remove the offsets in deleted topics, some at a time. Yields where the caller may pause.

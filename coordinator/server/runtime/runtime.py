@@ -22,8 +22,11 @@ from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from coordinator.group.events import RequestEvent
+from coordinator.group.effects import Resolution
+from coordinator.group.events import RegexResolved, RequestEvent, TopicsChanged
+from coordinator.group.group import Group
 from coordinator.group.partition import partition_for
+from coordinator.group.topics import NO_TOPICS, Topics
 from coordinator.log.engine import EngineError, Fenced
 from coordinator.server.runtime.delivery import Delivery
 from coordinator.server.runtime.partition import ACTIVE, Partition, Standing
@@ -50,11 +53,20 @@ HELD_MAX_MS = 2
 """How long appends wait for others to share their window, beside the turn of the loop that made them."""
 
 
+Search = Callable[[Resolution, Callable[[RegexResolved], None]], None]
+"""Finds the topics that regular expressions match, and calls back on the loop's thread."""
+
+
+def search_nothing(_what: Resolution, _done: Callable[[RegexResolved], None]) -> None:
+    """A search that never ends: without topics there is nothing to find."""
+
+
 class Runtime:
     """See the module.
 
     soon: has the loop call back in its next turn. wake: the same from any thread (call_soon_threadsafe).
     pace: how much is done before that.
+    topics: as groups of the consumer protocol see them. search: finds the topics that regular expressions match.
     on_loaded: called once, when after the start no partition loads any more.
     loads: how many partitions have loaded so far.
     """
@@ -94,6 +106,8 @@ class Runtime:
         self._started_ms = 0
         self._to_load = set(range(config.offsets_topic_num_partitions))
         self._on_idle: Callable[[], None] | None = None
+        self.topics: Topics = NO_TOPICS
+        self.search: Search = search_nothing
         self.partitions = [Partition(index, self) for index in range(config.offsets_topic_num_partitions)]
         self._partition_of: dict[str, Partition] = {}
 
@@ -112,7 +126,7 @@ class Runtime:
     def instance_of(self, group_id: str, member_id: str) -> str | None:
         """The instance id of a member; None without one, or if there is no such member."""
         group = self.partition_of(group_id).coordinator.groups.get(group_id)
-        member = None if group is None else group.members.get(member_id)
+        member = group.members.get(member_id) if isinstance(group, Group) else None
         return None if member is None else member.group_instance_id
 
     def _find_partition(self, group_id: str) -> Partition:
@@ -135,6 +149,14 @@ class Runtime:
         """Topics were deleted: the groups served here drop their offsets in them. Yields where the caller may pause."""
         for partition in list(self.served()):
             yield from partition.remove_offsets(topics)
+
+    def topics_changed(self, topics: Topics, changed: Collection[str] | None) -> None:
+        """Tell the groups served here that topics changed. changed: see the event `TopicsChanged`."""
+        self.topics = topics
+        for partition in self.partitions:
+            partition.coordinator.topics = topics
+        for partition in list(self.served()):
+            partition.handle(None, TopicsChanged(topics, changed))
 
     def work(self, steps: Iterator[None]) -> None:
         """See Host."""

@@ -213,12 +213,12 @@ async def census(coordinators: Iterable[Coordinator], series: Iterable[str]) -> 
     for coordinator in coordinators:
         for group in list(coordinator.groups.values()):
             states[group.state] += 1
-            members += len(group.members)
+            members += group.size
             static_members += len(group.static_members)
-            pending += len(group.pending)
+            pending += group.pending_size
             offsets += sum(map(len, group.offsets.values()))
             if group.group_id in wanted:
-                groups[group.group_id] = len(group.members), group.generation
+                groups[group.group_id] = group.size, group.generation
             looked_at += 1
             if looked_at % COUNTED_AT_ONCE == 0:
                 await asyncio.sleep(0)

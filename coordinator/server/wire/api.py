@@ -26,6 +26,7 @@ from enum import Enum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
+from coordinator.group.group import Group
 from coordinator.security.acls import Kind, Operation
 from coordinator.server.wire.call import Call, Services, Steps
 from coordinator.server.wire.repeated_commits import UNLIKE_MAX, commit_of
@@ -138,6 +139,8 @@ HANDLERS = {
     API_KEYS["DescribeUserScramCredentials"]: "requests.credentials.describe_user_scram_credentials",
     API_KEYS["AlterUserScramCredentials"]: "requests.credentials.alter_user_scram_credentials",
     API_KEYS["DescribeCluster"]: "requests.topics.describe_cluster",
+    API_KEYS["ConsumerGroupHeartbeat"]: "requests.consumer_groups.heartbeat",
+    API_KEYS["ConsumerGroupDescribe"]: "requests.consumer_groups.describe",
 }
 """The handler of each API key: a function in a module of the server, which the first such request imports."""
 
@@ -400,6 +403,7 @@ class Api:
             return None
         if not error:
             group = partition.coordinator.groups[group_id]
+            assert isinstance(group, Group)
             connection.heartbeats.remember(frame, version, group, group.members[request.member_id])
         self._services.measures.answers[HEARTBEAT, int(error)] += 1
         head, tail = template(version, error)

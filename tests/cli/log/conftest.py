@@ -16,7 +16,8 @@ import cramjam
 import pytest
 from crc32c import crc32c
 
-from coordinator.group.group import CommittedOffset, Group, Member
+from coordinator.group.any_group import CommittedOffset
+from coordinator.group.group import Group, Member
 from coordinator.group.partition import partition_for
 from coordinator.group.records import group_key, group_record, group_tombstone, offset_record
 from coordinator.group.state import State

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from coordinator.group.group import CommittedOffset, Group, Member
+from coordinator.group.any_group import CommittedOffset
+from coordinator.group.group import Group, Member
 from coordinator.group.partition import partition_for
-from coordinator.group.records import DECODED_AT_ONCE, Replay, group_record, offset_record
+from coordinator.group.records import group_record, offset_record
+from coordinator.group.replay import DECODED_AT_ONCE, Replay
 from coordinator.log.engine import Damaged, Done, EngineError, Ownership, Page, Unavailable
 from coordinator.log.memory import MemoryEngine
 from coordinator.server.runtime.partition import Standing

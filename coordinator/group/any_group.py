@@ -1,0 +1,93 @@
+"""The common part of groups of every kind: their name, state and committed offsets.
+
+`group.Group` is a group of the classic protocol, `consumer.group.ConsumerGroup` one of the consumer protocol (KIP-848).
+Rules that serve both, such as those about offsets, take an `AnyGroup`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+if TYPE_CHECKING:
+    from coordinator.group.state import Kind, State
+    from protocol.records.batch import Record
+
+
+class CommittedOffset(NamedTuple):
+    """A committed offset of a topic partition (Kafka: OffsetAndMetadata).
+
+    leader_epoch: -1 if the client gave none.
+    commit_ms, expire_ms: Unix time in ms. expire_ms is None unless the client asked for a retention (OffsetCommit
+    v2-4).
+    """
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_ms: int
+    expire_ms: int | None
+
+
+class Prepared(NamedTuple):
+    """The content of a commit: offsets by topic partition, and their records.
+
+    too_large: topic partitions whose metadata is too large; nothing of them is stored. fits: whether one batch can have
+    all records; if not, `offsets` and `records` are not complete.
+    """
+
+    offsets: dict[tuple[str, int], CommittedOffset]
+    records: list[Record]
+    too_large: set[tuple[str, int]]
+    fits: bool
+
+
+class AnyGroup:
+    """A group.
+
+    kind: its protocol, which decides its rules.
+    protocol_type: None until a first member joined.
+    generation: of a group of the consumer protocol, its epoch.
+    state_since_ms: Unix time of the last transition in ms, None if the log doesn't say.
+    offsets: topic -> partition -> committed offset.
+    static_members: instance id -> member id.
+    subscribed_topics: of a group of consumers; None if unknown.
+    """
+
+    kind: ClassVar[Kind]
+
+    __slots__ = (
+        "generation",
+        "group_id",
+        "offsets",
+        "protocol_type",
+        "state",
+        "state_since_ms",
+        "static_members",
+        "subscribed_topics",
+    )
+
+    group_id: str
+    generation: int
+    protocol_type: str | None
+    state: State
+    state_since_ms: int | None
+    offsets: dict[str, dict[int, CommittedOffset]]
+    static_members: dict[str, str]
+    subscribed_topics: frozenset[str] | None
+
+    @property
+    def size(self) -> int:
+        """The number of its members."""
+        raise NotImplementedError
+
+    @property
+    def pending_size(self) -> int:
+        """The number of member ids that the coordinator gave out and no client has used (KIP-394)."""
+        return 0
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Whether a member may consume `topic`; True if the subscriptions are unknown."""
+        return self.subscribed_topics is None or topic in self.subscribed_topics
+
+    def close(self) -> None:
+        """Let go of the members. Nobody may use the group after this."""

@@ -1,0 +1,298 @@
+"""A group of the consumer protocol and its members: the data (Kafka: ConsumerGroup, ModernGroup, ConsumerGroupMember).
+
+A member is a value. A rule makes a new one and puts it into the group, which keeps the books: which member holds a
+partition, who subscribes to what, who is not yet where the target wants it. So a rule that refuses its request half way
+has changed nothing.
+
+Three numbers tell how far a group is (KIP-848). The group epoch grows when something about members or topics changes.
+The target epoch is the group epoch that the target assignment was made for. A member's epoch is the target epoch that
+it has been brought to; the member then has given up what others shall have.
+
+House rule: only methods of `ConsumerGroup` change its tables.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, NamedTuple
+from uuid import UUID
+
+from coordinator.group.any_group import AnyGroup
+from coordinator.group.group import NEVER
+from coordinator.group.state import ASSIGNING, DEAD, EMPTY, RECONCILING, STABLE, Kind, State
+from protocol.consumer import CONSUMER
+from protocol.speed import HashedById
+
+LEFT = -1
+"""The epoch of a request that leaves for good."""
+AWAY = -2
+"""The epoch of a static member that left for a while (KIP-848)."""
+
+Held = Mapping[UUID, Mapping[int, int]]
+"""Partitions that a member holds: topic id -> partition -> the epoch at which the member got it."""
+
+Target = Mapping[UUID, frozenset[int]]
+"""Partitions that a member shall have: topic id -> partitions."""
+
+NOTHING: Held = {}
+NO_TARGET: Target = {}
+
+
+class MemberState(HashedById):
+    """How far a member is on its way to the target; the numbers stand in the log (Kafka: MemberState)."""
+
+    STABLE = 0
+    UNREVOKED = 1
+    """It was told to give up partitions, and has not said that it did."""
+    UNRELEASED = 2
+    """It waits for partitions that others still hold."""
+    UNKNOWN = 127
+    """A later version wrote this state."""
+
+
+# Short names: see `speed`.
+SETTLED, UNREVOKED = MemberState.STABLE, MemberState.UNREVOKED
+UNRELEASED, UNKNOWN = MemberState.UNRELEASED, MemberState.UNKNOWN
+
+
+class ConsumerMember(NamedTuple):
+    """A member.
+
+    topics: the names that it subscribes to. regex: its regular expression; None or "" for none.
+    assignor: its vote for a server-side assignor, None for none.
+    epoch, previous_epoch: AWAY while a static member is away; the previous one is what a lost answer may have left.
+    assigned: the partitions that it may use. revoking: those that it was told to give up.
+    """
+
+    member_id: str
+    instance_id: str | None = None
+    rack: str | None = None
+    rebalance_timeout_ms: int = -1
+    client_id: str = ""
+    client_host: str = ""
+    topics: frozenset[str] = frozenset()
+    regex: str | None = None
+    assignor: str | None = None
+    epoch: int = 0
+    previous_epoch: int = -1
+    state: MemberState = SETTLED
+    assigned: Held = NOTHING
+    revoking: Held = NOTHING
+
+    def moved_to(self, epoch: int) -> ConsumerMember:
+        """The member at another epoch; its own becomes the previous one."""
+        return self._replace(epoch=epoch, previous_epoch=self.epoch)
+
+    def is_at(self, target_epoch: int) -> bool:
+        """Whether it has all that the target of this epoch gives it."""
+        return self.state is SETTLED and self.epoch == target_epoch
+
+
+class Resolved(NamedTuple):
+    """The topics that a regular expression matched.
+
+    version: of `Topics`. since_ms: when the resolution began, Unix time in ms.
+    """
+
+    topics: frozenset[str]
+    version: int
+    since_ms: int
+
+
+class Session:
+    """The session of a member; `Turn.watch` looks after it."""
+
+    __slots__ = ("deadline_ms", "member_id", "session_timeout_ms", "timer_at_ms")
+
+    def __init__(self, member_id: str) -> None:
+        self.member_id = member_id
+        self.session_timeout_ms = 0
+        self.deadline_ms = NEVER
+        self.timer_at_ms = NEVER
+
+
+class ConsumerGroup(AnyGroup):
+    """A group of the consumer protocol; see the head of this module.
+
+    target_epoch: 0 before the first target. target_ms: when the target was made, Unix time in ms; 0 before.
+    targets: by member id. holders: topic id -> partition -> the member that holds it.
+    regexes: those that were resolved. resolving: whether a resolution is under way.
+    metadata_hash: of the subscribed topics, as of the group epoch. is_stale: whether topics may have changed since.
+    deadlines: the epochs of members that must give up partitions within their rebalance timeout, by member id.
+    had_partition_record: whether the log has a record of key version 4, which a later version deletes.
+    """
+
+    kind: ClassVar = Kind.CONSUMER
+
+    __slots__ = (
+        "assignors",
+        "deadlines",
+        "had_partition_record",
+        "holders",
+        "is_stale",
+        "members",
+        "metadata_hash",
+        "regex_members",
+        "regexes",
+        "resolving",
+        "sessions",
+        "target_epoch",
+        "target_ms",
+        "targets",
+        "topic_members",
+        "unsettled",
+    )
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.generation = 1
+        self.protocol_type = CONSUMER
+        self.state: State = EMPTY
+        self.state_since_ms = None
+        self.offsets = {}
+        self.subscribed_topics = frozenset()
+        self.members: dict[str, ConsumerMember] = {}
+        self.sessions: dict[str, Session] = {}
+        self.static_members = {}
+        self.target_epoch = 0
+        self.target_ms = 0
+        self.targets: dict[str, Target] = {}
+        self.holders: dict[UUID, dict[int, str]] = {}
+        self.topic_members: Counter[str] = Counter()
+        self.regex_members: Counter[str] = Counter()
+        self.regexes: dict[str, Resolved] = {}
+        self.resolving = False
+        self.assignors: Counter[str] = Counter()
+        self.metadata_hash = 0
+        self.is_stale = True
+        self.deadlines: dict[str, int] = {}
+        self.had_partition_record = False
+        self.unsettled: set[str] = set()
+
+    @property
+    def size(self) -> int:
+        """The number of its members."""
+        return len(self.members)
+
+    def close(self) -> None:
+        """Let go of the members."""
+        self.members.clear()
+        self.holders.clear()
+        self.targets.clear()
+
+    # Members.
+
+    def put(self, member: ConsumerMember) -> None:
+        """Add a member, or put it in the place of the one with its id."""
+        former = self.members.get(member.member_id)
+        if former is not None:
+            self._uncount(former)
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
+        for held in (member.assigned, member.revoking):
+            for topic_id, partitions in held.items():
+                holders = self.holders.setdefault(topic_id, {})
+                for partition in partitions:
+                    assert holders.get(partition, member.member_id) == member.member_id, (self.group_id, topic_id)
+                    holders[partition] = member.member_id
+        self.topic_members.update(member.topics)
+        if member.regex:
+            self.regex_members[member.regex] += 1
+        if member.assignor is not None:
+            self.assignors[member.assignor] += 1
+        if member.is_at(self.target_epoch):
+            self.unsettled.discard(member.member_id)
+        else:
+            self.unsettled.add(member.member_id)
+
+    def remove(self, member_id: str) -> None:
+        """Remove a member with its target; its static seat too, unless another member has it."""
+        member = self.members.pop(member_id)
+        self._uncount(member)
+        self.targets.pop(member_id, None)
+        self.sessions.pop(member_id, None)
+        self.deadlines.pop(member_id, None)
+        self.unsettled.discard(member_id)
+        if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
+            del self.static_members[member.instance_id]
+
+    def _uncount(self, member: ConsumerMember) -> None:
+        """Take a member out of the books that `put` wrote it into."""
+        for held in (member.assigned, member.revoking):
+            for topic_id, partitions in held.items():
+                holders = self.holders.get(topic_id, {})
+                for partition in partitions:
+                    if holders.get(partition) == member.member_id:
+                        del holders[partition]
+                if not holders:
+                    self.holders.pop(topic_id, None)
+        subtract(self.topic_members, member.topics)
+        if member.regex:
+            subtract(self.regex_members, (member.regex,))
+        if member.assignor is not None:
+            subtract(self.assignors, (member.assignor,))
+
+    def seat(self, instance_id: str | None) -> ConsumerMember | None:
+        """The member that has a static seat."""
+        member_id = None if instance_id is None else self.static_members.get(instance_id)
+        return None if member_id is None else self.members[member_id]
+
+    # Targets and state.
+
+    def set_targets(self, targets: Mapping[str, Target], epoch: int, wall_ms: int) -> None:
+        """Take a new target assignment."""
+        self.targets = dict(targets)
+        self.target_epoch = epoch
+        self.target_ms = wall_ms
+        self.unsettled = {member_id for member_id, member in self.members.items() if not member.is_at(epoch)}
+
+    def settle(self, wall_ms: int) -> None:
+        """Bring state and subscribed topics in line with the tables; each rule ends with it."""
+        state = self.current_state()
+        if state is not self.state:
+            self.state = state
+            self.state_since_ms = wall_ms
+        self.subscribed_topics = frozenset(self.subscribed_names())
+
+    def current_state(self) -> State:
+        """Its state (Kafka: ConsumerGroup.maybeUpdateGroupState)."""
+        if self.state is DEAD:
+            return DEAD
+        if not self.members:
+            return EMPTY
+        if self.generation > self.target_epoch:
+            return ASSIGNING
+        return RECONCILING if self.unsettled else STABLE
+
+    # Subscriptions.
+
+    def subscribed_names(self) -> Iterator[str]:
+        """The names of all topics that members subscribe to, by name or by regular expression."""
+        yield from self.topic_members
+        for regex in self.regex_members:
+            resolved = self.regexes.get(regex)
+            if resolved is not None:
+                yield from resolved.topics
+
+    def names_of(self, member: ConsumerMember) -> frozenset[str]:
+        """The names of the topics that a member subscribes to."""
+        resolved = self.regexes.get(member.regex) if member.regex else None
+        return member.topics if resolved is None else member.topics | resolved.topics
+
+    def preferred_assignor(self) -> str | None:
+        """The assignor with most votes; None without votes."""
+        return max(self.assignors, key=lambda name: self.assignors[name]) if self.assignors else None
+
+    def __repr__(self) -> str:
+        return f"ConsumerGroup({self.group_id!r}, {self.state.value}, epoch={self.generation}, members={self.size})"
+
+
+def subtract(counts: Counter[str], names: frozenset[str] | tuple[str, ...]) -> None:
+    """Count each of these names once less; a name that nobody has goes."""
+    for name in names:
+        if counts[name] == 1:
+            del counts[name]
+        else:
+            counts[name] -= 1

@@ -1,0 +1,331 @@
+"""ConsumerGroupHeartbeat: a member joins, stays or leaves (Kafka 4.3: GroupMetadataManager.consumerGroupHeartbeat).
+
+One heartbeat does up to four things, in this order: it adds or changes its member, bumps the group epoch if
+subscriptions or topics changed, makes a new target if that epoch has none, and brings the member one step towards its
+target. The rules gather records and a new member first, and put them into the group last, so that a refused heartbeat
+changes nothing.
+
+House rule: a heartbeat that changes nothing writes no record.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
+
+from coordinator.group import notes
+from coordinator.group.consumer import leave, records, sessions
+from coordinator.group.consumer.group import AWAY, LEFT, NO_TARGET, ConsumerGroup, ConsumerMember
+from coordinator.group.consumer.reconcile import Aim, Fenced, Owned, is_within, reconcile
+from coordinator.group.consumer.refused import Refused
+from coordinator.group.consumer.regex import update_regex
+from coordinator.group.consumer.target import bump, make_target
+from protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.group.events import ConsumerHeartbeat
+    from coordinator.group.turn import Turn
+
+NONE = ErrorCode.NONE
+
+JOINING = 0
+"""The epoch of a request that joins, or joins again."""
+
+MEMBER_ID_REQUIRED_SINCE = 1
+"""The first version whose clients make their member id themselves (KIP-1082)."""
+
+ABANDON = "The member must abandon all its partitions and rejoin."
+"""How Kafka ends its words to a fenced member."""
+
+SAME_TIMEOUT = -1
+"""rebalance_timeout_ms of a request that leaves the timeout as it is."""
+
+
+class Found(NamedTuple):
+    """The member that sent a heartbeat.
+
+    replaces: the member whose static seat it takes, None if it takes none. is_new: the group did not know it.
+    """
+
+    member: ConsumerMember
+    replaces: ConsumerMember | None = None
+    is_new: bool = False
+
+
+def refusal(error: ErrorCode, message: str | None = None) -> ConsumerGroupHeartbeatResponse:
+    """The answer to a refused heartbeat: no member id, epoch and interval 0, as in Kafka."""
+    return ConsumerGroupHeartbeatResponse(error_code=error, error_message=message, member_id=None)
+
+
+def validate(event: ConsumerHeartbeat, assignors: tuple[str, ...]) -> Refused | None:
+    """What is wrong with a request, whatever the group is like (Kafka: GroupCoordinatorService)."""
+    body = event.body
+    epoch = body.member_epoch
+    wrong: str | None = None
+    if (event.version >= MEMBER_ID_REQUIRED_SINCE or epoch > 0 or epoch == LEFT) and not body.member_id.strip():
+        wrong = "MemberId can't be empty."
+    elif not body.group_id.strip():
+        wrong = "GroupId can't be empty."
+    elif body.instance_id is not None and not body.instance_id.strip():
+        wrong = "InstanceId can't be empty."
+    elif body.rack_id is not None and not body.rack_id.strip():
+        wrong = "RackId can't be empty."
+    elif epoch == JOINING:
+        if body.rebalance_timeout_ms == SAME_TIMEOUT:
+            wrong = "RebalanceTimeoutMs must be provided in first request."
+        elif body.topic_partitions is None or body.topic_partitions:
+            wrong = "TopicPartitions must be empty when (re-)joining."
+        elif body.subscribed_topic_names is None and body.subscribed_topic_regex is None:
+            wrong = "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
+    elif epoch == AWAY and body.instance_id is None:
+        wrong = "InstanceId can't be null."
+    elif epoch < AWAY:
+        wrong = "MemberEpoch is invalid."
+    if wrong is not None:
+        return Refused(ErrorCode.INVALID_REQUEST, wrong)
+    if body.server_assignor is not None and body.server_assignor not in assignors:
+        names = ", ".join(assignors)
+        words = f"ServerAssignor {body.server_assignor[:100]} is not supported. Supported assignors: {names}."
+        return Refused(ErrorCode.UNSUPPORTED_ASSIGNOR, words)
+    return None
+
+
+def heartbeat(turn: Turn, group: ConsumerGroup, event: ConsumerHeartbeat) -> None:
+    """Handle a heartbeat that `validate` let pass. Raises Refused; then the group is as before."""
+    epoch = event.body.member_epoch
+    if epoch in (LEFT, AWAY):
+        turn.answer(event.request, leave_by_heartbeat(turn, group, event))
+    else:
+        turn.answer(event.request, stay(turn, group, event))
+
+
+def leave_by_heartbeat(turn: Turn, group: ConsumerGroup, event: ConsumerHeartbeat) -> ConsumerGroupHeartbeatResponse:
+    """The member leaves for good, or keeps its seat and is away."""
+    body = event.body
+    member = known(group, body)
+    if body.member_epoch == AWAY:
+        leave.be_away(turn, group, member)
+    else:
+        leave.remove(turn, group, [member], "the consumer is being closed")
+    return ConsumerGroupHeartbeatResponse(member_id=body.member_id, member_epoch=body.member_epoch)
+
+
+def stay(turn: Turn, group: ConsumerGroup, event: ConsumerHeartbeat) -> ConsumerGroupHeartbeatResponse:
+    """The member joins, or goes on."""
+    body = event.body
+    if group.size >= turn.config.group_consumer_max_size and body.member_id not in group.members:
+        limit = turn.config.group_consumer_max_size
+        words = f"The consumer group has reached its maximum capacity of {limit} members."
+        raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, words)
+    owned = owned_by(body)
+    found = find(turn, group, event, owned)
+    member = updated(found.member, event)
+    group_id, wall_ms = group.group_id, turn.now.wall_ms
+    written = []
+    if found.replaces is not None:
+        written += records.member_tombstones(group_id, found.replaces.member_id, wall_ms)
+        written.append(records.member_record(group_id, found.member, wall_ms))
+        target = group.targets.get(found.replaces.member_id, NO_TARGET)
+        written.append(records.target_record(group_id, found.member.member_id, target, wall_ms))
+        written.append(records.current_record(group_id, found.member, wall_ms))
+    if found.is_new or member != found.member:
+        written.append(records.member_record(group_id, member, wall_ms))
+    names_changed = member.topics != found.member.topics
+    regex = update_regex(turn, group, found.member, member, event)
+    written += regex.records
+    try:
+        plan = make_target(
+            turn, group, member, found, bump(turn, group, member, found, changed=names_changed or regex.bumps)
+        )
+        aim = Aim(
+            plan.epoch,
+            plan.target,
+            plan.topic_ids,
+            lambda topic_id, partition: partition not in group.holders.get(topic_id, {}),
+            names_changed or regex.changed,
+        )
+        reconciled = reconcile(member, aim, owned)
+    except Fenced:
+        words = "The consumer group member is in a unknown state."
+        raise Refused(ErrorCode.FENCED_MEMBER_EPOCH, f"{words} {ABANDON}") from None
+    written += plan.records
+    if reconciled != member:
+        written.append(records.current_record(group_id, reconciled, wall_ms))
+    turn.append(*written)
+    apply(turn, group, event, found, reconciled)
+    regex.apply(turn)
+    plan.apply()
+    group.settle(wall_ms)
+    if reconciled != member:
+        sessions.watch_revocation(turn, group, reconciled)
+    sessions.renew(turn, group, reconciled.member_id)
+    return answer(turn, group, found.member, reconciled, body)
+
+
+def apply(turn: Turn, group: ConsumerGroup, event: ConsumerHeartbeat, found: Found, member: ConsumerMember) -> None:
+    """Put a member into the group, in the place of the one whose seat it takes."""
+    client = event.client
+    if found.replaces is not None:
+        former = found.replaces.member_id
+        sessions.forget(turn, group, former)
+        target = group.targets.get(former, NO_TARGET)
+        group.remove(former)
+        group.targets[member.member_id] = target
+        turn.note(
+            notes.MemberReplaced(
+                group.group_id,
+                group.generation,
+                member.member_id,
+                former,
+                member.instance_id or "",
+                group.state.value,
+                client.id,
+                client.host,
+                subscription_changed=member.topics != found.replaces.topics,
+                principal=client.principal,
+            )
+        )
+    elif found.is_new:
+        turn.note(
+            notes.MemberJoined(
+                group.group_id,
+                group.generation,
+                member.member_id,
+                member.instance_id,
+                client.id,
+                client.host,
+                client.principal,
+            )
+        )
+    group.put(member)
+
+
+def answer(
+    turn: Turn,
+    group: ConsumerGroup,
+    before: ConsumerMember,
+    member: ConsumerMember,
+    body: ConsumerGroupHeartbeatRequest,
+) -> ConsumerGroupHeartbeatResponse:
+    """The answer; it has the assignment if the member may not know it."""
+    says_all = (
+        body.rebalance_timeout_ms != SAME_TIMEOUT
+        and (body.subscribed_topic_names is not None or body.subscribed_topic_regex is not None)
+        and body.topic_partitions is not None
+    )
+    response = ConsumerGroupHeartbeatResponse(
+        member_id=member.member_id,
+        member_epoch=member.epoch,
+        heartbeat_interval_ms=turn.consumer_settings(group.group_id).heartbeat_interval_ms,
+    )
+    if body.member_epoch == JOINING or says_all or before.assigned != member.assigned:
+        response.assignment = ConsumerGroupHeartbeatResponse.Assignment(
+            topic_partitions=[
+                ConsumerGroupHeartbeatResponse.TopicPartitions(topic_id=topic_id, partitions=sorted(held))
+                for topic_id, held in member.assigned.items()
+            ]
+        )
+    return response
+
+
+def owned_by(body: ConsumerGroupHeartbeatRequest) -> Owned | None:
+    """The partitions that a member says it owns; None if it does not say."""
+    if body.topic_partitions is None:
+        return None
+    owned: dict[UUID, frozenset[int]] = {}
+    for each in body.topic_partitions:
+        owned[each.topic_id] = owned.get(each.topic_id, frozenset()) | frozenset(each.partitions)
+    return owned
+
+
+def known(group: ConsumerGroup, body: ConsumerGroupHeartbeatRequest) -> ConsumerMember:
+    """The member that a request names. Raises Refused. The instance id comes first, as in Kafka."""
+    if body.instance_id is None:
+        member = group.members.get(body.member_id)
+        if member is None:
+            words = f"Member {body.member_id[:100]} is not a member of group {group.group_id[:100]}."
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, words)
+        return member
+    seat = group.seat(body.instance_id)
+    if seat is None:
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {body.instance_id[:100]} is unknown.")
+    if seat.member_id != body.member_id:
+        words = (
+            f"Static member {body.member_id[:100]} with instance id {body.instance_id[:100]} "
+            f"was fenced by member {seat.member_id}."
+        )
+        raise Refused(ErrorCode.FENCED_INSTANCE_ID, words)
+    return seat
+
+
+def find(turn: Turn, group: ConsumerGroup, event: ConsumerHeartbeat, owned: Owned | None) -> Found:
+    """The member of a heartbeat that joins or goes on. Raises Refused."""
+    body = event.body
+    if body.member_epoch != JOINING:
+        try:
+            member = known(group, body)
+        except Refused as refused:
+            if refused.error is ErrorCode.FENCED_INSTANCE_ID and body.instance_id is not None:
+                holder = group.static_members[body.instance_id]
+                turn.note(
+                    notes.MemberFenced(
+                        group.group_id,
+                        group.generation,
+                        body.member_id,
+                        holder,
+                        body.instance_id,
+                        "consumer-group-heartbeat",
+                        event.client,
+                    )
+                )
+            raise
+        check_epoch(member, body.member_epoch, owned)
+        return Found(member)
+    member_id = body.member_id or event.fresh_id
+    seat = group.seat(body.instance_id)
+    if seat is not None:
+        if seat.epoch != AWAY:
+            words = (
+                f"Static member {member_id[:100]} with instance id {(body.instance_id or '')[:100]} cannot join the "
+                f"group because the instance id is owned by {seat.member_id} member."
+            )
+            raise Refused(ErrorCode.UNRELEASED_INSTANCE_ID, words)
+        return Found(seat._replace(member_id=member_id, epoch=0, previous_epoch=0), replaces=seat)
+    existing = group.members.get(member_id)
+    if existing is not None:
+        return Found(existing)
+    return Found(ConsumerMember(member_id), is_new=True)
+
+
+def check_epoch(member: ConsumerMember, epoch: int, owned: Owned | None) -> None:
+    """Raises Refused unless the epoch is the member's, or its former one after an answer that was lost."""
+    if epoch > member.epoch:
+        size = "greater"
+    elif epoch < member.epoch and (epoch != member.previous_epoch or not is_within(owned, member.assigned)):
+        size = "smaller"
+    else:
+        return
+    words = (
+        f"The consumer group member has a {size} member epoch ({epoch}) than the one known by the group coordinator "
+        f"({member.epoch}). {ABANDON}"
+    )
+    raise Refused(ErrorCode.FENCED_MEMBER_EPOCH, words)
+
+
+def updated(member: ConsumerMember, event: ConsumerHeartbeat) -> ConsumerMember:
+    """The member with what its request says anew."""
+    body = event.body
+    names = body.subscribed_topic_names
+    return member._replace(
+        instance_id=member.instance_id if body.instance_id is None else body.instance_id,
+        rack=member.rack if body.rack_id is None else body.rack_id,
+        rebalance_timeout_ms=(
+            member.rebalance_timeout_ms if body.rebalance_timeout_ms == SAME_TIMEOUT else body.rebalance_timeout_ms
+        ),
+        client_id=event.client.id,
+        client_host=event.client.host,
+        topics=member.topics if names is None else frozenset(names),
+        regex=member.regex if body.subscribed_topic_regex is None else body.subscribed_topic_regex,
+        assignor=member.assignor if body.server_assignor is None else body.server_assignor,
+    )

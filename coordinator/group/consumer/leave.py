@@ -1,0 +1,97 @@
+"""Members that go: by a heartbeat of epoch -1 or -2, by an administrator's LeaveGroup, or because time is up.
+
+Each departure bumps the group epoch, several at once bump it once. The next heartbeat of anybody makes the new target.
+A static member that is away (-2) keeps its partitions and its place in the target: nothing moves while it restarts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from coordinator.group import notes
+from coordinator.group.consumer import records, sessions
+from coordinator.group.consumer.group import AWAY, NOTHING, ConsumerGroup, ConsumerMember
+from coordinator.group.leaving import answer, leaving_members
+from coordinator.group.topics import metadata_hash
+from protocol.messages import LeaveGroupResponse
+from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.group.events import LeaveGroup
+    from coordinator.group.turn import Turn
+
+
+def be_away(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
+    """Keep the seat of a static member. Its session goes on, so it has the rest of it to come back."""
+    # Commits from before count as the member's own once it is back, whatever their epoch.
+    assigned = {topic_id: dict.fromkeys(held, 0) for topic_id, held in member.assigned.items()}
+    away = member._replace(epoch=AWAY, revoking=NOTHING, assigned=assigned)
+    turn.append(records.current_record(group.group_id, away, turn.now.wall_ms))
+    group.put(away)
+    group.settle(turn.now.wall_ms)
+
+
+def remove(turn: Turn, group: ConsumerGroup, members: Sequence[ConsumerMember], reason: str) -> None:
+    """Remove members that leave by request."""
+    for member in members:
+        turn.note(
+            notes.MemberLeft(
+                group.group_id,
+                group.generation,
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                reason,
+            )
+        )
+    drop(turn, group, members)
+
+
+def drop(turn: Turn, group: ConsumerGroup, members: Sequence[ConsumerMember]) -> None:
+    """Remove members and bump the epoch once."""
+    if not members:
+        return
+    wall_ms = turn.now.wall_ms
+    for member in members:
+        turn.append(*records.member_tombstones(group.group_id, member.member_id, wall_ms))
+        sessions.forget(turn, group, member.member_id)
+    regexes = Counter(member.regex for member in members if member.regex)
+    for regex, count in regexes.items():
+        if group.regex_members[regex] == count:
+            turn.append(records.regex_tombstone(group.group_id, regex, wall_ms))
+            group.regexes.pop(regex, None)
+    for member in members:
+        group.remove(member.member_id)
+    group.metadata_hash = metadata_hash(turn.topics, group.subscribed_names())
+    group.generation += 1
+    turn.append(records.epoch_record(group.group_id, group.generation, group.metadata_hash, wall_ms))
+    group.settle(wall_ms)
+    if not group.members:
+        turn.note(notes.GroupEmptied(group.group_id, group.generation))
+
+
+def leave(turn: Turn, group: ConsumerGroup, event: LeaveGroup) -> None:
+    """Handle a LeaveGroup: an administrator removes members by instance id or member id (KIP-345)."""
+    errors: list[ErrorCode] = []
+    leaving: dict[str, ConsumerMember] = {}
+    reason = ""
+    for identity in leaving_members(event):
+        error = ErrorCode.NONE
+        if identity.group_instance_id is None:
+            member = group.members.get(identity.member_id)
+        else:
+            member = group.seat(identity.group_instance_id)
+            if member is not None and identity.member_id and identity.member_id != member.member_id:
+                error = ErrorCode.FENCED_INSTANCE_ID
+        if member is None:
+            error = ErrorCode.UNKNOWN_MEMBER_ID
+        elif error is ErrorCode.NONE:
+            leaving[member.member_id] = member
+            reason = identity.reason or reason
+        errors.append(error)
+    remove(turn, group, list(leaving.values()), reason)
+    response: LeaveGroupResponse = answer(event, errors)
+    turn.answer(event.request, response)

@@ -1,0 +1,67 @@
+"""Commits and fetches of members of the consumer protocol (Kafka: ConsumerGroup.validateOffsetCommit).
+
+A member commits with its epoch. One with an older epoch may still commit partitions that it had at that epoch: the
+answer that told it the new epoch may be on its way. An epoch from before the member got the partition is a zombie's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from coordinator.group.consumer.group import ConsumerGroup, ConsumerMember
+from coordinator.group.events import CommitOffsets, CommitPrepared
+from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.group.turn import Turn
+
+EPOCH_SINCE = 9
+"""The first OffsetCommit version that a member of the consumer protocol may send."""
+
+
+def admit(turn: Turn, group: ConsumerGroup, event: CommitOffsets | CommitPrepared) -> ErrorCode:
+    """NONE if the group takes a commit. One partition that it does not take is the whole commit's error."""
+    member_id, epoch = event.body.member_id, event.body.generation_id_or_member_epoch
+    if epoch < 0 and not group.members:
+        return ErrorCode.NONE
+    member = group.members.get(member_id)
+    if member is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if event.version < EPOCH_SINCE:
+        return ErrorCode.UNSUPPORTED_VERSION
+    if epoch == member.epoch:
+        return ErrorCode.NONE
+    if epoch > member.epoch or not all(had(turn, member, each, epoch) for each in committed_by(event)):
+        return ErrorCode.STALE_MEMBER_EPOCH
+    return ErrorCode.NONE
+
+
+def committed_by(event: CommitOffsets | CommitPrepared) -> Iterable[tuple[str, int]]:
+    """The topic partitions of a commit."""
+    if isinstance(event, CommitPrepared):
+        return event.prepared.offsets
+    return ((topic.name, each.partition_index) for topic in event.body.topics for each in topic.partitions)
+
+
+def had(turn: Turn, member: ConsumerMember, topic_partition: tuple[str, int], epoch: int) -> bool:
+    """Whether a member had a partition at an epoch, and has it still."""
+    name, partition = topic_partition
+    topic = turn.topics.by_name(name)
+    if topic is None:
+        return False
+    for held in (member.assigned, member.revoking):
+        since = held.get(topic.topic_id, {}).get(partition)
+        if since is not None:
+            return since <= epoch
+    return False
+
+
+def fetch_error(group: ConsumerGroup, member_id: str | None, epoch: int) -> ErrorCode:
+    """NONE if the group tells its offsets: to anybody from outside, to a member at its very epoch."""
+    if member_id is None and epoch < 0:
+        return ErrorCode.NONE
+    member = None if member_id is None else group.members.get(member_id)
+    if member is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    return ErrorCode.NONE if epoch == member.epoch else ErrorCode.STALE_MEMBER_EPOCH

@@ -1,0 +1,130 @@
+"""Subscriptions by regular expression (KIP-848; Kafka: maybeUpdateRegularExpressions, TopicRegexResolver).
+
+The coordinator does not match itself: that may take long. It asks for a resolution (`effects.Resolution`), answers the
+heartbeat without it, and takes the result as an event, which may bump the epoch. One resolution per group is under way
+at a time, and the next begins at the earliest REFRESH_MIN_MS after the last. A topic that is created later makes the
+next heartbeat of a member ask again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinator.group.consumer import records
+from coordinator.group.consumer.group import ConsumerGroup, ConsumerMember, Resolved
+from coordinator.group.consumer.refused import Refused
+from coordinator.group.effects import Resolution
+from coordinator.group.topics import metadata_hash
+from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.group.client import Client
+    from coordinator.group.events import ConsumerHeartbeat, RegexResolved
+    from coordinator.group.turn import Turn
+    from protocol.records.batch import Record
+
+REFRESH_MIN_MS = 10_000
+"""The least time between two resolutions of a group (Kafka: REGEX_BATCH_REFRESH_MIN_INTERVAL_MS)."""
+
+
+class RegexChange:
+    """What a heartbeat changes about regular expressions.
+
+    changed: whether the member's is another one. bumps: whether that changes the group's topics at once.
+    """
+
+    def __init__(self, group: ConsumerGroup) -> None:
+        self._group = group
+        self._dropped: str | None = None
+        self.asked: Resolution | None = None
+        self.changed = False
+        self.bumps = False
+        self.records: list[Record] = []
+
+    def drop(self, regex: str, wall_ms: int) -> None:
+        """Nobody subscribes to `regex` any more."""
+        self._dropped = regex
+        self.records.append(records.regex_tombstone(self._group.group_id, regex, wall_ms))
+
+    def apply(self, turn: Turn) -> None:
+        """Put the change into the group."""
+        if self._dropped is not None:
+            self._group.regexes.pop(self._dropped, None)
+        if self.asked is not None:
+            self._group.resolving = True
+            turn.effects.resolutions.append(self.asked)
+
+
+def update_regex(
+    turn: Turn, group: ConsumerGroup, before: ConsumerMember, member: ConsumerMember, event: ConsumerHeartbeat
+) -> RegexChange:
+    """What changes with a member's regular expression. Raises Refused for one that can't be read."""
+    change = RegexChange(group)
+    old, new = before.regex, member.regex
+    needed = False
+    if old != new:
+        change.changed = True
+        if old and group.regex_members[old] == 1:
+            change.drop(old, turn.now.wall_ms)
+        if new and not group.regex_members[new]:
+            if event.regex_error is not None:
+                raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, event.regex_error)
+            needed = True
+        elif new:
+            change.bumps = new in group.regexes
+        else:
+            change.bumps = bool(old)
+    if (needed or group.regex_members) and not group.resolving:
+        ask(turn, group, change, event.client, (old, new), needed=needed)
+    return change
+
+
+def ask(
+    turn: Turn,
+    group: ConsumerGroup,
+    change: RegexChange,
+    client: Client,
+    swap: tuple[str | None, str | None],
+    *,
+    needed: bool,
+) -> None:
+    """Ask for a resolution if one is needed and the last one is long enough ago."""
+    last = next(iter(group.regexes.values()), None)
+    if last is not None and turn.now.wall_ms <= last.since_ms + REFRESH_MIN_MS:
+        return
+    old, new = swap
+    wanted = dict(group.regex_members)
+    if old:
+        wanted[old] -= 1
+    if new:
+        wanted[new] = wanted.get(new, 0) + 1
+    regexes = frozenset(regex for regex, count in wanted.items() if count)
+    refresh_ms = turn.config.group_consumer_regex_refresh_interval_ms
+    if regexes and (
+        needed
+        or len(regexes) != len(group.regexes)
+        or (0 if last is None else last.version) < turn.topics.created_version
+        or (last is not None and turn.now.wall_ms > last.since_ms + refresh_ms)
+    ):
+        change.asked = Resolution(group.group_id, regexes, client)
+
+
+def resolved(turn: Turn, group: ConsumerGroup, event: RegexResolved) -> None:
+    """Take the result of a resolution."""
+    group.resolving = False
+    wall_ms = turn.now.wall_ms
+    changed = False
+    for regex, topics in event.topics.items():
+        if not group.regex_members[regex]:
+            continue
+        former = group.regexes.get(regex)
+        changed = changed or topics != (frozenset() if former is None else former.topics)
+        group.regexes[regex] = Resolved(topics, event.version, event.since_ms)
+        turn.append(records.regex_record(group.group_id, regex, group.regexes[regex], wall_ms))
+    hashed = metadata_hash(turn.topics, group.subscribed_names())
+    if changed or hashed != group.metadata_hash:
+        group.generation += 1
+        group.metadata_hash = hashed
+        group.is_stale = False
+        turn.append(records.epoch_record(group.group_id, group.generation, hashed, wall_ms))
+    group.settle(wall_ms)

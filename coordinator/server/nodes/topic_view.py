@@ -1,0 +1,141 @@
+"""The topics as groups of the consumer protocol see them, and the search for those that a regular expression matches.
+
+A search takes time in proportion to topics and the length of the expression (RE2 never backtracks). It runs on a thread
+of its own, so that nobody waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from coordinator.group.events import RegexResolved
+from coordinator.group.topics import TopicImage
+
+if TYPE_CHECKING:
+    from coordinator.group.effects import Resolution
+    from coordinator.log.topics.list import Topic
+    from coordinator.server.nodes.topics import Topics
+
+REGEX_MAX = 10_000
+"""The longest regular expression, in characters: a search of 10,000 topics then takes about a second."""
+
+
+class TopicView:
+    """The server's topics in the form of `group.topics.Topics`.
+
+    version: grows with each change. created_version: the version at the last creation.
+    """
+
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
+        self.version = 1
+        self.created_version = 1
+
+    def by_name(self, name: str) -> TopicImage | None:
+        """The topic of this name."""
+        return _image(self._topics.get(name))
+
+    def by_id(self, topic_id: UUID) -> TopicImage | None:
+        """The topic of this id."""
+        return _image(self._topics.get_by_id(topic_id))
+
+    def names(self) -> Collection[str]:
+        """The names of all topics."""
+        return [topic.name for topic in self._topics]
+
+    def changed(self, *, created: bool) -> None:
+        """Topics changed."""
+        self.version += 1
+        if created:
+            self.created_version = self.version
+
+
+def _image(topic: Topic | None) -> TopicImage | None:
+    return None if topic is None else TopicImage(topic.topic_id, topic.name, topic.partition_count)
+
+
+class Searches:
+    """Searches for topics, one after the other.
+
+    wall_ms: the time. hop: has the loop's thread call a function. may_see: whether topics may be shown to a client.
+    """
+
+    def __init__(
+        self,
+        view: TopicView,
+        wall_ms: Callable[[], int],
+        hop: Callable[..., object],
+        may_see: Callable[[Resolution, str], bool],
+    ) -> None:
+        self._view = view
+        self._wall_ms = wall_ms
+        self._hop = hop
+        self._may_see = may_see
+        self._thread: ThreadPoolExecutor | None = None
+
+    def search(self, what: Resolution, done: Callable[[RegexResolved], None]) -> None:
+        """Find the topics; `done` gets them, on the loop's thread."""
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "topics-by-regex")
+        began_ms, version = self._wall_ms(), self._view.version
+        names = list(self._view.names())
+
+        def found(future: Future[dict[str, list[str]]]) -> None:
+            if not future.cancelled():
+                self._hop(partial(told, future.result()))
+
+        def told(matches: dict[str, list[str]]) -> None:
+            seen = {
+                regex: frozenset(name for name in matched if self._may_see(what, name))
+                for regex, matched in matches.items()
+            }
+            done(RegexResolved(what.group_id, seen, version, began_ms))
+
+        self._thread.submit(match, what.regexes, names).add_done_callback(found)
+
+    def close(self) -> None:
+        """End the thread; a search that runs is not waited for."""
+        if self._thread is not None:
+            self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def match(regexes: Collection[str], names: Collection[str]) -> dict[str, list[str]]:
+    """The names that each regular expression matches as a whole. One that can't be read matches none."""
+    import re2  # noqa: PLC0415 - only a subscription by regular expression needs it
+
+    found: dict[str, list[str]] = {}
+    for regex in regexes:
+        try:
+            pattern = re2.compile(regex, _options())
+        except re2.error:
+            found[regex] = []
+        else:
+            found[regex] = [name for name in names if pattern.fullmatch(name)]
+    return found
+
+
+def problem(regex: str) -> str | None:
+    """What is wrong with a regular expression; None if nothing is."""
+    import re2  # noqa: PLC0415 - as above
+
+    if len(regex) > REGEX_MAX:
+        return f"the regular expression has more than {REGEX_MAX} characters"
+    try:
+        re2.compile(regex, _options())
+    except re2.error as error:
+        text = error.args[0] if error.args else ""
+        return text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+    return None
+
+
+def _options() -> object:
+    """Errors are the client's, so none is printed."""
+    import re2  # noqa: PLC0415 - as above
+
+    options = re2.Options()
+    options.log_errors = False
+    return options

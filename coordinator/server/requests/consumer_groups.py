@@ -1,0 +1,99 @@
+"""Requests of the consumer protocol (KIP-848): each becomes one event, or one for each group that it names.
+
+House rule: no state. Source: Kafka's KafkaApis, release 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from coordinator.group.events import ConsumerHeartbeat, DescribeConsumerGroup
+from coordinator.group.refuse import refuse
+from coordinator.security.acls import Kind as Resource
+from coordinator.security.acls import Operation
+from coordinator.server.nodes.topic_view import problem
+from coordinator.server.requests.groups import at_places
+from coordinator.server.requests.rights import may, operations
+from coordinator.server.wire.call import gather
+from protocol.messages import ConsumerGroupDescribeResponse, ConsumerGroupHeartbeatResponse
+from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.server.wire.call import Call, Services, Steps
+    from protocol.messages import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
+
+TOPICS_MAX = 10_000
+"""Topics that a member may subscribe to by name. Their hash takes about 20 ms."""
+
+OWNED_MAX = 50_000
+"""Partitions that a member may say it owns."""
+
+Described = ConsumerGroupDescribeResponse.DescribedGroup
+
+
+def heartbeat(services: Services, call: Call, request: ConsumerGroupHeartbeatRequest) -> None:
+    """ConsumerGroupHeartbeat."""
+    # Only a first heartbeat of version 0 may leave the member id to the coordinator.
+    fresh_id = "" if request.member_id else services.fresh_id()
+    names = request.subscribed_topic_names or ()
+    regex = request.subscribed_topic_regex
+    event = ConsumerHeartbeat(call, call.api_version, call.client, request, fresh_id, problem(regex) if regex else None)
+    if not may(services, call, Operation.READ, Resource.GROUP, request.group_id):
+        call.answer(refuse(event, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+    elif len(names) > TOPICS_MAX or sum(len(each.partitions) for each in request.topic_partitions or ()) > OWNED_MAX:
+        words = f"A member may name {TOPICS_MAX} topics and {OWNED_MAX} partitions."
+        call.answer(
+            ConsumerGroupHeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=words, member_id=None)
+        )
+    elif not all(may(services, call, Operation.DESCRIBE, Resource.TOPIC, name) for name in names):
+        call.answer(refuse(event, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    else:
+        services.runtime.submit(request.group_id, event)
+
+
+def describe(services: Services, call: Call, request: ConsumerGroupDescribeRequest) -> Steps:
+    """ConsumerGroupDescribe. A group is described once, however often it is named."""
+    places: list[int] = []
+    group_ids: dict[str, int] = {}
+    for group_id in request.group_ids:
+        places.append(group_ids.setdefault(group_id, len(group_ids)))
+        yield
+
+    def answer(groups: list[Described]) -> None:
+        call.work(put_together(groups))
+
+    def put_together(groups: list[Described]) -> Steps:
+        call.answer(ConsumerGroupDescribeResponse(groups=(yield from at_places(groups, places))))
+
+    def take(receive: Callable[[Described], None], group: Described) -> None:
+        if not group.error_code:
+            if not all(may(services, call, Operation.DESCRIBE, Resource.TOPIC, name) for name in topics_of(group)):
+                words = "The group has described topic(s) that the client is not authorized to describe."
+                group = Described(
+                    group_id=group.group_id, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message=words
+                )
+            elif request.include_authorized_operations:
+                group.authorized_operations = operations(services, call, Resource.GROUP, group.group_id)
+        receive(group)
+
+    for group_id, receive in zip(group_ids, gather(len(group_ids), answer), strict=True):
+        event = DescribeConsumerGroup(call.reply(partial(take, receive)), group_id, call.client)
+        if not may(services, call, Operation.DESCRIBE, Resource.GROUP, group_id):
+            receive(refuse(event, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        elif not group_id.strip():
+            receive(refuse(event, ErrorCode.INVALID_GROUP_ID))
+        else:
+            services.runtime.submit(group_id, event)
+        yield
+
+
+def topics_of(group: Described) -> Iterable[str]:
+    """The names of the topics in a description."""
+    return {
+        topic.topic_name
+        for member in group.members
+        for assignment in (member.assignment, member.target_assignment)
+        for topic in assignment.topic_partitions
+    }

@@ -1,0 +1,280 @@
+"""A play of groups of the consumer protocol on the core alone, with a clock and topics of its own.
+
+After each event it checks what must always hold (`check`): nobody shares a partition, epochs never fall, and the
+records so far make the same group again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from coordinator.config import GroupConfig
+from coordinator.group.client import Client, Now
+from coordinator.group.coordinator import Coordinator
+from coordinator.group.effects import Resolution, TimerKey
+from coordinator.group.events import (
+    CommitOffsets,
+    ConsumerHeartbeat,
+    DeleteGroup,
+    DescribeConsumerGroup,
+    FetchOffsets,
+    LeaveGroup,
+    Load,
+    RegexResolved,
+    TimerFired,
+    TopicsChanged,
+)
+from coordinator.group.replay import Replay
+from coordinator.group.state import Kind
+from coordinator.group.topics import TopicImage, TopicTable
+from protocol.messages import (
+    ConsumerGroupHeartbeatRequest,
+    LeaveGroupRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+)
+
+if TYPE_CHECKING:
+    from coordinator.group.consumer.group import ConsumerGroup
+    from coordinator.group.notes import Note
+    from protocol.records.batch import Record
+
+GROUP = "g"
+CLIENT = Client("test", "/127.0.0.1")
+
+Owned = dict[str, list[int]]
+"""Partitions by the name of their topic."""
+
+
+def topic_id(name: str) -> UUID:
+    """The id of a topic."""
+    return UUID(bytes=name.encode().ljust(16, b"\0"))
+
+
+class Play:
+    """A coordinator with topics, time and a log.
+
+    topics: partitions by name. settings: of GroupConfig; each epoch has its target at once unless they say otherwise.
+    """
+
+    def __init__(self, topics: dict[str, int] | None = None, **settings: Any) -> None:
+        self.config = GroupConfig(**{"group_consumer_assignment_interval_ms": 0, **settings})
+        self.coordinator = Coordinator(0, self.config)
+        self.ms = 1_000
+        self.version = 0
+        self.log: list[Record] = []
+        self.notes: list[Note] = []
+        self.timers: dict[TimerKey, int] = {}
+        self.asked: list[Resolution] = []
+        self.topics: dict[str, int] = {}
+        self._epochs: dict[str, int] = {}
+        self.set_topics(**({"t": 4} if topics is None else topics))
+
+    def now(self) -> Now:
+        """The time on both clocks."""
+        return Now(self.ms, 1_600_000_000_000 + self.ms)
+
+    def handle(self, event: Any) -> Any:
+        """Handle an event; its answer, if it has one."""
+        effects = self.coordinator.handle(event, self.now())
+        self.log += effects.records
+        self.notes += effects.notes
+        self.asked += effects.resolutions
+        for key, at_ms in effects.timers:
+            if at_ms is None:
+                self.timers.pop(key, None)
+            else:
+                self.timers[key] = at_ms
+        self.check()
+        assert len(effects.responses) <= 1
+        return effects.responses[0].body if effects.responses else None
+
+    def set_topics(self, **topics: int) -> None:
+        """Create topics, or give them more partitions; 0 deletes one."""
+        created = any(name not in self.topics for name in topics)
+        self.topics = {name: count for name, count in {**self.topics, **topics}.items() if count}
+        self.version += 1
+        images = [TopicImage(topic_id(name), name, count) for name, count in self.topics.items()]
+        self.handle(TopicsChanged(TopicTable(images, self.version, self.version if created else 0), set(topics)))
+
+    # Requests.
+
+    def beat(
+        self,
+        member_id: str,
+        epoch: int,
+        owned: Owned | None = None,
+        *,
+        topics: list[str] | None = None,
+        instance_id: str | None = None,
+        regex: str | None = None,
+        regex_error: str | None = None,
+        timeout_ms: int = -1,
+        assignor: str | None = None,
+        version: int = 1,
+        group: str = GROUP,
+    ) -> Any:
+        """Send a heartbeat; its answer."""
+        partitions = None
+        if owned is not None:
+            partitions = [
+                ConsumerGroupHeartbeatRequest.TopicPartitions(topic_id=topic_id(name), partitions=indexes)
+                for name, indexes in owned.items()
+            ]
+        body = ConsumerGroupHeartbeatRequest(
+            group_id=group,
+            member_id=member_id,
+            member_epoch=epoch,
+            instance_id=instance_id,
+            rebalance_timeout_ms=timeout_ms,
+            subscribed_topic_names=topics,
+            subscribed_topic_regex=regex,
+            server_assignor=assignor,
+            topic_partitions=partitions,
+        )
+        return self.handle(ConsumerHeartbeat("r", version, CLIENT, body, "fresh", regex_error))
+
+    def join(self, member_id: str, topics: list[str] | None = None, **others: Any) -> Any:
+        """Send the first heartbeat of a member."""
+        names = ["t"] if topics is None and "regex" not in others else topics
+        others.setdefault("timeout_ms", 10_000)
+        return self.beat(member_id, 0, {}, topics=names, **others)
+
+    def leave(self, member_id: str, **others: Any) -> Any:
+        """Leave for good."""
+        return self.beat(member_id, -1, **others)
+
+    def commit(self, member_id: str, epoch: int, partition: int = 0, version: int = 9, topic: str = "t") -> int:
+        """Commit offset 7 of a partition; the error code."""
+        part = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=partition, committed_offset=7)
+        body = OffsetCommitRequest(
+            group_id=GROUP,
+            generation_id_or_member_epoch=epoch,
+            member_id=member_id,
+            topics=[OffsetCommitRequest.OffsetCommitRequestTopic(name=topic, partitions=[part])],
+        )
+        answered = self.handle(CommitOffsets("r", version, CLIENT, body))
+        return int(answered.topics[0].partitions[0].error_code)
+
+    def fetch(self, member_id: str | None, epoch: int) -> Any:
+        """Fetch the offset of partition 0 of topic t."""
+        asked = [OffsetFetchRequest.OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
+        return self.handle(FetchOffsets("r", GROUP, asked, False, CLIENT, member_id, epoch))
+
+    def remove(self, **identity: Any) -> int:
+        """An administrator's LeaveGroup; the error code of the member."""
+        body = LeaveGroupRequest(group_id=GROUP, members=[LeaveGroupRequest.MemberIdentity(**identity)])
+        return int(self.handle(LeaveGroup("r", 5, CLIENT, body)).members[0].error_code)
+
+    def describe(self, group: str = GROUP) -> Any:
+        """The group as ConsumerGroupDescribe shows it."""
+        return self.handle(DescribeConsumerGroup("r", group, CLIENT))
+
+    def delete(self) -> int:
+        """Delete the group; the error code."""
+        return int(self.handle(DeleteGroup("r", GROUP, CLIENT)).error_code)
+
+    def resolve(self, **topics: list[str]) -> None:
+        """Bring the result of the last resolution that was asked for: topics by regular expression."""
+        asked = self.asked.pop()
+        found = {regex: frozenset(topics.get(regex, ())) for regex in asked.regexes}
+        self.handle(RegexResolved(asked.group_id, found, self.version, self.now().wall_ms))
+
+    # Time.
+
+    def wait(self, ms: int) -> None:
+        """Let time pass; timers fire in their order."""
+        until = self.ms + ms
+        while self.timers and (at_ms := min(self.timers.values())) <= until:
+            key = min(self.timers, key=lambda key: self.timers[key])
+            del self.timers[key]
+            self.ms = max(self.ms, at_ms)
+            self.handle(TimerFired(key))
+        self.ms = until
+
+    def restart(self) -> None:
+        """Start another coordinator from the log."""
+        topics = self.coordinator.topics
+        self.coordinator = Coordinator(0, self.config)
+        self.coordinator.topics = topics
+        self.timers.clear()
+        replay = Replay()
+        replay.add(self.log)
+        self.handle(Load({group.group_id: group for group in replay.groups()}))
+
+    # What it is like.
+
+    @property
+    def group(self) -> ConsumerGroup:
+        """The group as the coordinator holds it."""
+        found: ConsumerGroup = self.coordinator.groups[GROUP]
+        return found
+
+    def state(self) -> str:
+        """The group's state."""
+        return self.group.state.value
+
+    def held(self) -> dict[str, Owned]:
+        """The partitions that each member may use or must give up, by member id."""
+        return {
+            member_id: named({**member.assigned, **member.revoking}) for member_id, member in self.group.members.items()
+        }
+
+    def check(self) -> None:
+        """Check what must always hold."""
+        groups = [group for group in self.coordinator.groups.values() if group.kind is Kind.CONSUMER]
+        for group in groups:
+            seen: set[tuple[UUID, int]] = set()
+            for member in group.members.values():
+                for held in (member.assigned, member.revoking):
+                    for topic, partitions in held.items():
+                        pairs = {(topic, partition) for partition in partitions}
+                        assert not pairs & seen, f"two hold {pairs & seen}"
+                        seen |= pairs
+                assert member.epoch <= max(group.generation, 0)
+            assert {topic: set(held) for topic, held in group.holders.items()} == by_topic(seen)
+            assert group.target_epoch <= group.generation
+            assert group.generation >= self._epochs.get(group.group_id, 0)
+            assert group.state is group.current_state()
+            assert group.unsettled == {
+                member_id for member_id, member in group.members.items() if not member.is_at(group.target_epoch)
+            }
+        self._epochs = {group.group_id: group.generation for group in groups}
+        self._check_log(groups)
+
+    def _check_log(self, groups: list[ConsumerGroup]) -> None:
+        """The log makes the same groups again."""
+        replay = Replay()
+        replay.add(self.log)
+        replayed = {group.group_id: group for group in replay.groups()}
+        assert not replay.skipped
+        for group in groups:
+            again: Any = replayed[group.group_id]
+            for field in ("generation", "target_epoch", "target_ms", "members", "regexes", "static_members", "offsets"):
+                assert getattr(again, field) == getattr(group, field), field
+            mine = {member_id: target for member_id, target in group.targets.items() if target}
+            assert {member_id: target for member_id, target in again.targets.items() if target} == mine
+
+
+def by_topic(pairs: set[tuple[UUID, int]]) -> dict[UUID, set[int]]:
+    """Partitions by topic id."""
+    found: dict[UUID, set[int]] = {}
+    for topic, partition in pairs:
+        found.setdefault(topic, set()).add(partition)
+    return found
+
+
+def named(held: Any) -> Owned:
+    """Partitions by the name of their topic, in order."""
+    return {topic.bytes.rstrip(b"\0").decode(): sorted(partitions) for topic, partitions in sorted(held.items())}
+
+
+def given(answer: Any) -> Owned | None:
+    """The assignment in an answer; None if it has none."""
+    if answer.assignment is None:
+        return None
+    return {
+        each.topic_id.bytes.rstrip(b"\0").decode(): each.partitions
+        for each in sorted(answer.assignment.topic_partitions, key=lambda each: each.topic_id)
+    }
