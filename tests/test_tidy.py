@@ -47,10 +47,23 @@ PURE = ("coordinator/group", "coordinator/timeline", "protocol", "schemas")
 THIS = Path(__file__).relative_to(ROOT).as_posix()
 
 WITHOUT_TESTS_OF_THEIR_OWN: dict[str, str] = {
+    "coordinator/group/any_group.py": "plain values",
     "coordinator/group/classic/rules.py": "a table",
     "coordinator/group/client.py": "plain values",
+    "coordinator/group/consumer/describe.py": "plays in tests/group/consumer try all of it",
+    "coordinator/group/consumer/expire.py": "plays in tests/group/consumer try all of it",
+    "coordinator/group/consumer/group.py": "plays in tests/group/consumer try all of it",
+    "coordinator/group/consumer/leave.py": "plays in tests/group/consumer try all of it",
+    "coordinator/group/consumer/reconcile.py": "plays in tests/group/consumer try all of it",
+    "coordinator/group/consumer/records.py": "plays in tests/group/consumer try all of it",
+    "coordinator/group/consumer/refused.py": "plain values",
+    "coordinator/group/consumer/rules.py": "a table",
+    "coordinator/group/consumer/sessions.py": "plays in tests/group/consumer try all of it",
+    "coordinator/group/consumer/target.py": "plays in tests/group/consumer try all of it",
     "coordinator/group/effects.py": "plain values",
     "coordinator/group/events.py": "plain values",
+    "coordinator/group/leaving.py": "the tests of LeaveGroup in both protocols try it",
+    "coordinator/group/replay.py": "tested with the records that it reads, in test_records.py",
     "coordinator/group/rules.py": "interfaces alone",
     "coordinator/log/topics/partition.py": "plain values",
     "coordinator/server/runtime/replies.py": "interfaces alone",
@@ -273,7 +286,8 @@ def test_each_dependency_is_used_and_has_its_reason() -> None:
     named = [re.match(r"[\w-]+", line) for line in [*project["project"]["dependencies"], *extras]]
     run = {match[0] for match in named if match}
     imported = {module.split(".")[0] for name in python_files(*PACKAGES) for _, module in imports(name)}
-    modules = {name: "jwt" if name == "pyjwt" else name.replace("-", "_") for name in run}
+    others = {"pyjwt": "jwt", "google-re2": "re2"}
+    modules = {name: others.get(name, name.replace("-", "_")) for name in run}
     assert {name for name, module in modules.items() if module not in imported} == set()
     explained = set(re.findall(r"^\| `([\w-]+)`", text("docs/dependencies.md"), re.MULTILINE))
     assert explained == run | set(project["dependency-groups"]["dev"]) | {"setuptools"}

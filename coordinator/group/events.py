@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from coordinator.group.client import NOBODY, Client
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from coordinator.group.any_group import AnyGroup, CommittedOffset, Prepared
     from coordinator.group.effects import TimerKey
     from coordinator.group.topics import Topics
@@ -88,6 +90,7 @@ class ConsumerHeartbeat:
 
     fresh_id: a member id for a newcomer whose version leaves it to the coordinator.
     regex_error: what is wrong with the regular expression; None if it can be read, or there is none.
+    owned: the partitions that the sender owns, if a handler has made this table; else the core makes it.
     """
 
     request: Hashable
@@ -96,6 +99,7 @@ class ConsumerHeartbeat:
     body: ConsumerGroupHeartbeatRequest
     fresh_id: str
     regex_error: str | None = None
+    owned: Mapping[UUID, frozenset[int]] | None = None
 
 
 @dataclass(slots=True)

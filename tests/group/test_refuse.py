@@ -11,8 +11,10 @@ from coordinator.group.any_group import Prepared
 from coordinator.group.events import (
     CommitOffsets,
     CommitPrepared,
+    ConsumerHeartbeat,
     DeleteGroup,
     DeleteOffsets,
+    DescribeConsumerGroup,
     DescribeGroup,
     EraseOffsets,
     FetchOffsets,
@@ -43,6 +45,8 @@ EVENTS: list[tuple[Any, int]] = [
     (DescribeGroup("r", 5, "g"), 5),
     (DeleteGroup("r", "g"), 2),
     (EraseOffsets("r", "g", []), 2),
+    (ConsumerHeartbeat("r", 1, SOMEBODY, messages.ConsumerGroupHeartbeatRequest(), ""), 1),
+    (DescribeConsumerGroup("r", "g"), 1),
 ]
 
 

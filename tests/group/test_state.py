@@ -136,8 +136,11 @@ def test_each_request_in_each_state(before: State, request_name: str, expected: 
 
 
 def test_the_tables_cover_every_state_and_request() -> None:
-    """The table ANSWERS has a row for each."""
-    assert {(before, name) for before, name, _, _ in ANSWERS} == {(state, name) for state in State for name in REQUESTS}
+    """The table ANSWERS has a row for each state of the classic protocol."""
+    states = {state for state in State if state not in {State.ASSIGNING, State.RECONCILING}}
+    assert {(before, name) for before, name, _, _ in ANSWERS} == {
+        (state, name) for state in states for name in REQUESTS
+    }
 
 
 @pytest.mark.parametrize("before", State)

@@ -118,7 +118,7 @@ def stay(turn: Turn, group: ConsumerGroup, event: ConsumerHeartbeat) -> Consumer
         limit = turn.config.group_consumer_max_size
         words = f"The consumer group has reached its maximum capacity of {limit} members."
         raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, words)
-    owned = owned_by(body)
+    owned = owned_by(body) if event.owned is None else event.owned
     found = find(turn, group, event, owned)
     member = updated(found.member, event)
     group_id, wall_ms = group.group_id, turn.now.wall_ms

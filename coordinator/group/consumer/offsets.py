@@ -47,13 +47,11 @@ def committed_by(event: CommitOffsets | CommitPrepared) -> Iterable[tuple[str, i
 def had(turn: Turn, member: ConsumerMember, topic_partition: tuple[str, int], epoch: int) -> bool:
     """Whether a member had a partition at an epoch, and has it still."""
     name, partition = topic_partition
-    topic = turn.topics.by_name(name)
-    if topic is None:
-        return False
-    for held in (member.assigned, member.revoking):
-        since = held.get(topic.topic_id, {}).get(partition)
-        if since is not None:
-            return since <= epoch
+    for topic in turn.topics.find((name,)):
+        for held in (member.assigned, member.revoking):
+            since = held.get(topic.topic_id, {}).get(partition)
+            if since is not None:
+                return since <= epoch
     return False
 
 

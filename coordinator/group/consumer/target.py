@@ -174,7 +174,7 @@ class Ids:
         key = (member.topics, member.regex)
         found = self._known.get(key)
         if found is None:
-            topics = [self._topics.by_name(name) for name in self._group.names_of(member)]
-            self.partitions |= {topic.topic_id: topic.partitions for topic in topics if topic is not None}
-            found = self._known[key] = frozenset(topic.topic_id for topic in topics if topic is not None)
+            partitions = {topic.topic_id: topic.partitions for topic in self._topics.find(self._group.names_of(member))}
+            self.partitions |= partitions
+            found = self._known[key] = frozenset(partitions)
         return found

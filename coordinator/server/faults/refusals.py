@@ -57,6 +57,7 @@ PLACES = {
     ),
     "FindCoordinator": (Place("coordinator_keys", "coordinators", {"": "key"}),),
     "DescribeGroups": (Place("groups", "groups", {"": "group_id"}),),
+    "ConsumerGroupDescribe": (Place("group_ids", "groups", {"": "group_id"}),),
     "CreateTopics": (Place("topics", "topics", NAME),),
     "DeleteTopics": (
         Place("topic_names", "responses", {"": "name"}),

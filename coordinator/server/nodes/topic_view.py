@@ -6,7 +6,7 @@ of its own, so that nobody waits for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
@@ -35,13 +35,14 @@ class TopicView:
         self.version = 1
         self.created_version = 1
 
-    def by_name(self, name: str) -> TopicImage | None:
-        """The topic of this name."""
-        return _image(self._topics.get(name))
+    def find(self, names: Iterable[str]) -> list[TopicImage]:
+        """The topics of these names."""
+        return [_image(topic) for topic in self._topics.find(names)]
 
     def by_id(self, topic_id: UUID) -> TopicImage | None:
         """The topic of this id."""
-        return _image(self._topics.get_by_id(topic_id))
+        topic = self._topics.get_by_id(topic_id)
+        return None if topic is None else _image(topic)
 
     def names(self) -> Collection[str]:
         """The names of all topics."""
@@ -54,8 +55,8 @@ class TopicView:
             self.created_version = self.version
 
 
-def _image(topic: Topic | None) -> TopicImage | None:
-    return None if topic is None else TopicImage(topic.topic_id, topic.name, topic.partition_count)
+def _image(topic: Topic) -> TopicImage:
+    return TopicImage(topic.topic_id, topic.name, topic.partition_count)
 
 
 class Searches:

@@ -119,6 +119,10 @@ class Topics:
         """A topic by its name."""
         return self._by_name.get(name)
 
+    def find(self, names: Iterable[str]) -> list[Topic]:
+        """The topics of these names, as far as they exist; a request may name very many that don't."""
+        return list(filter(None, map(self._by_name.get, names)))
+
     def get_by_id(self, topic_id: UUID) -> Topic | None:
         """A topic by its id."""
         return self._by_id.get(topic_id)

@@ -14,26 +14,25 @@ from coordinator.group.refuse import refuse
 from coordinator.security.acls import Kind as Resource
 from coordinator.security.acls import Operation
 from coordinator.server.nodes.topic_view import problem
-from coordinator.server.requests.groups import at_places
+from coordinator.server.requests.groups import AT_ONCE, at_places
 from coordinator.server.requests.rights import may, operations
 from coordinator.server.wire.call import gather
 from protocol.messages import ConsumerGroupDescribeResponse, ConsumerGroupHeartbeatResponse
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from coordinator.server.wire.call import Call, Services, Steps
     from protocol.messages import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
 
 TOPICS_MAX = 10_000
-"""Topics that a member may subscribe to by name. Their hash takes about 20 ms."""
-
-OWNED_MAX = 50_000
-"""Partitions that a member may say it owns."""
+"""Topics that a member may subscribe to by name: their hash is made in one go. Expressions may match more."""
 
 Described = ConsumerGroupDescribeResponse.DescribedGroup
 
 
-def heartbeat(services: Services, call: Call, request: ConsumerGroupHeartbeatRequest) -> None:
+def heartbeat(services: Services, call: Call, request: ConsumerGroupHeartbeatRequest) -> Steps | None:
     """ConsumerGroupHeartbeat."""
     # Only a first heartbeat of version 0 may leave the member id to the coordinator.
     fresh_id = "" if request.member_id else services.fresh_id()
@@ -42,15 +41,36 @@ def heartbeat(services: Services, call: Call, request: ConsumerGroupHeartbeatReq
     event = ConsumerHeartbeat(call, call.api_version, call.client, request, fresh_id, problem(regex) if regex else None)
     if not may(services, call, Operation.READ, Resource.GROUP, request.group_id):
         call.answer(refuse(event, ErrorCode.GROUP_AUTHORIZATION_FAILED))
-    elif len(names) > TOPICS_MAX or sum(len(each.partitions) for each in request.topic_partitions or ()) > OWNED_MAX:
-        words = f"A member may name {TOPICS_MAX} topics and {OWNED_MAX} partitions."
+    elif len(names) > TOPICS_MAX:
+        words = f"A member may subscribe to {TOPICS_MAX} topics by name."
         call.answer(
             ConsumerGroupHeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=words, member_id=None)
         )
-    elif not all(may(services, call, Operation.DESCRIBE, Resource.TOPIC, name) for name in names):
-        call.answer(refuse(event, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-    else:
+    elif len(names) + len(request.topic_partitions or ()) > AT_ONCE:
+        return _with_many_topics(services, call, event)
+    elif all(may(services, call, Operation.DESCRIBE, Resource.TOPIC, name) for name in names):
         services.runtime.submit(request.group_id, event)
+    else:
+        call.answer(refuse(event, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    return None
+
+
+def _with_many_topics(services: Services, call: Call, event: ConsumerHeartbeat) -> Steps:
+    """As `heartbeat`, a topic at a time."""
+    call.is_kept = True
+    request = event.body
+    for name in request.subscribed_topic_names or ():
+        if not may(services, call, Operation.DESCRIBE, Resource.TOPIC, name):
+            call.answer(refuse(event, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            return
+        yield
+    if request.topic_partitions is not None:
+        owned: dict[UUID, frozenset[int]] = {}
+        for each in request.topic_partitions:
+            owned[each.topic_id] = owned.get(each.topic_id, frozenset()).union(each.partitions)
+            yield
+        event.owned = owned
+    services.runtime.submit(request.group_id, event)
 
 
 def describe(services: Services, call: Call, request: ConsumerGroupDescribeRequest) -> Steps:

@@ -124,12 +124,12 @@ async def test_requests_while_loading_are_refused_as_kafka_does() -> None:
 async def test_records_of_newer_protocols_are_counted() -> None:
     """One line names the other kinds of records in a partition; the partition's groups are served (KIP-915)."""
     engine = MemoryEngine(4, 1)
-    engine.records[2] = [Record(b"\0\3" + bytes([n]), b"", 0) for n in range(2)] + [Record(b"\x12\x34", None, 0)]
+    engine.records[2] = [Record(b"\0\x0b" + bytes([n]), b"", 0) for n in range(2)] + [Record(b"\x12\x34", None, 0)]
     async with serving("offsets.topic.num.partitions=4", engine=engine) as server:
         await server.until(lambda: bool(server.events("records_skipped")))
         (line,) = server.events("records_skipped")
         assert line["partition"] == 2
-        assert line["records"] == {"consumer_group_metadata": 2, "key version 4660": 1}
+        assert line["records"] == {"share_group_metadata": 2, "key version 4660": 1}
         await server.loaded()
 
 

@@ -1,0 +1,83 @@
+"""Requests of the consumer protocol on a server."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from coordinator.server.requests.consumer_groups import TOPICS_MAX
+from protocol.messages import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from schemas.errors import ErrorCode
+from tests.server.harness import Peer, serving
+
+
+async def join(peer: Peer, topics: list[str], **others: object) -> ConsumerGroupHeartbeatResponse:
+    """Join group g as member m."""
+    fields = {"rebalance_timeout_ms": 60_000, "topic_partitions": [], **others}
+    request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", subscribed_topic_names=topics, **fields)  # type: ignore[arg-type]
+    answer = await peer.ask(request, 1)
+    assert isinstance(answer, ConsumerGroupHeartbeatResponse)
+    return answer
+
+
+async def test_a_member_joins_and_is_described() -> None:
+    """The assignment has the topic's id, the description its name; other groups are not found."""
+    async with serving("tenure.topics=orders:2") as server:
+        peer = await server.peer()
+        joined = await join(peer, ["orders"])
+        assert (joined.error_code, joined.member_epoch) == (ErrorCode.NONE, 2)
+        assert joined.assignment is not None
+        (given,) = joined.assignment.topic_partitions
+        assert given.partitions == [0, 1]
+        asked = ConsumerGroupDescribeRequest(group_ids=["g", "nope", " "], include_authorized_operations=True)
+        described = await peer.ask(asked, 1)
+        assert isinstance(described, ConsumerGroupDescribeResponse)
+        group, absent, blank = described.groups
+        assert (group.group_state, group.group_epoch) == ("Stable", 2)
+        assert group.authorized_operations > 0
+        (topic,) = group.members[0].assignment.topic_partitions
+        assert (topic.topic_name, topic.topic_id) == ("orders", given.topic_id)
+        assert [absent.error_code, blank.error_code] == [ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INVALID_GROUP_ID]
+
+
+async def test_subscription_by_regular_expression_finds_its_topics() -> None:
+    """The topics come with one of the next heartbeats; an expression that can't be read is refused."""
+    async with serving("tenure.topics=orders:1,other:1", "group.consumer.assignment.interval.ms=0") as server:
+        peer = await server.peer()
+        wrong = await join(peer, [], subscribed_topic_regex="(")
+        assert wrong.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+        epoch = (await join(peer, [], subscribed_topic_regex="ord.*")).member_epoch
+        found: list[list[int]] = []
+        while not found:
+            beat = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=epoch)
+            answer = await peer.ask(beat, 1)
+            assert isinstance(answer, ConsumerGroupHeartbeatResponse)
+            epoch = answer.member_epoch
+            if answer.assignment is not None:
+                found = [each.partitions for each in answer.assignment.topic_partitions]
+        assert found == [[0]]
+
+
+async def test_many_topics_are_taken_in_steps_and_too_many_refused() -> None:
+    """Hundreds of names and owned topics are fine; more names than TOPICS_MAX are INVALID_REQUEST."""
+    async with serving("tenure.topics=orders:1") as server:
+        peer = await server.peer()
+        names = ["orders", *map(str, range(1_000))]
+        joined = await join(peer, names)
+        assert joined.error_code == ErrorCode.NONE
+        owned = [
+            ConsumerGroupHeartbeatRequest.TopicPartitions(topic_id=UUID(int=number), partitions=[0])
+            for number in range(1_000)
+        ]
+        beat = ConsumerGroupHeartbeatRequest(
+            group_id="g", member_id="m", member_epoch=joined.member_epoch, topic_partitions=owned
+        )
+        answer = await peer.ask(beat, 1)
+        assert isinstance(answer, ConsumerGroupHeartbeatResponse)
+        assert answer.error_code == ErrorCode.NONE
+        refused = await join(peer, list(map(str, range(TOPICS_MAX + 1))))
+        assert refused.error_code == ErrorCode.INVALID_REQUEST
