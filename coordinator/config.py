@@ -390,6 +390,38 @@ class GroupConfig:
             low=10_000,
         ),
     )
+    group_consumer_assignor_offload_enable: bool = field(
+        default=True,
+        metadata=_spec(
+            "group.consumer.assignor.offload.enable",
+            "Accepted for Kafka's sake: a target is always made with the heartbeat that needs it.",
+            read=_read_bool,
+        ),
+    )
+    group_consumer_migration_policy: str = field(
+        default="disabled",
+        metadata=_spec(
+            "group.consumer.migration.policy",
+            "Whether a group with members may change its protocol. It never does so far: the others mean disabled too.",
+            read=_choice("disabled", "upgrade", "downgrade", "bidirectional"),
+        ),
+    )
+    group_coordinator_rebalance_protocols: tuple[str, ...] = field(
+        default=("classic", "consumer"),
+        metadata=_spec(
+            "group.coordinator.rebalance.protocols",
+            "The protocols of groups. Without consumer, ConsumerGroupHeartbeat is refused; classic is always there.",
+            read=_read_names,
+        ),
+    )
+    group_coordinator_append_linger_ms: int = field(
+        default=5,
+        metadata=_spec(
+            "group.coordinator.append.linger.ms",
+            "Accepted for Kafka's sake: records wait for others for as long as the disk is busy, and no longer.",
+            low=0,
+        ),
+    )
     group_consumer_assignors: tuple[str, ...] = field(
         default=("uniform", "range"),
         metadata=_spec(

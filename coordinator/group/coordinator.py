@@ -31,7 +31,6 @@ from coordinator.group.consumer import describe as consumer_describe
 from coordinator.group.consumer import heartbeat as consumer_heartbeat
 from coordinator.group.consumer import regex
 from coordinator.group.consumer.group import ConsumerGroup
-from coordinator.group.consumer.offsets import EPOCH_SINCE
 from coordinator.group.consumer.refused import Refused
 from coordinator.group.consumer.rules import CONSUMER
 from coordinator.group.effects import Effects, Response
@@ -265,10 +264,9 @@ class Coordinator:
         if body.group_id not in self.groups and body.generation_id_or_member_epoch < 0:
             self.groups[body.group_id] = Group(body.group_id, turn.now.wall_ms)
             turn.note(notes.OffsetsCreatedGroup(body.group_id, 0))
-        absent = ErrorCode.GROUP_ID_NOT_FOUND if event.version >= EPOCH_SINCE else ErrorCode.ILLEGAL_GENERATION
         group = self.groups.get(body.group_id)
         if group is None:
-            self._refuse(turn, event, absent)
+            self._refuse(turn, event, ErrorCode.ILLEGAL_GENERATION)
         else:
             rule(turn, group, event, RULES[group.kind].admit)
 

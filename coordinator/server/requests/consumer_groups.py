@@ -39,7 +39,9 @@ def heartbeat(services: Services, call: Call, request: ConsumerGroupHeartbeatReq
     names = request.subscribed_topic_names or ()
     regex = request.subscribed_topic_regex
     event = ConsumerHeartbeat(call, call.api_version, call.client, request, fresh_id, problem(regex) if regex else None)
-    if not may(services, call, Operation.READ, Resource.GROUP, request.group_id):
+    if "consumer" not in services.config.group.group_coordinator_rebalance_protocols:
+        call.answer(refuse(event, ErrorCode.UNSUPPORTED_VERSION))
+    elif not may(services, call, Operation.READ, Resource.GROUP, request.group_id):
         call.answer(refuse(event, ErrorCode.GROUP_AUTHORIZATION_FAILED))
     elif len(names) > TOPICS_MAX:
         words = f"A member may subscribe to {TOPICS_MAX} topics by name."

@@ -253,6 +253,6 @@ class TestJournal:
         self.left(tmp_path)
         path = journal_path(tmp_path, 1, 0)
         content = path.read_bytes()
-        path.write_bytes(content[:9] + b"\xff" + content[10:])
+        path.write_bytes(content[:9] + bytes([content[9] ^ 0xFF]) + content[10:])
         with pytest.raises(OSError, match=r"first page.*journal-1\.0"):
             self.numbers(tmp_path)

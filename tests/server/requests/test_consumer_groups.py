@@ -62,6 +62,13 @@ async def test_subscription_by_regular_expression_finds_its_topics() -> None:
         assert found == [[0]]
 
 
+async def test_protocol_can_be_switched_off() -> None:
+    """Without `consumer` among the protocols a member is refused."""
+    async with serving("group.coordinator.rebalance.protocols=classic") as server:
+        answer = await join(await server.peer(), ["t"])
+        assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
 async def test_many_topics_are_taken_in_steps_and_too_many_refused() -> None:
     """Hundreds of names and owned topics are fine; more names than TOPICS_MAX are INVALID_REQUEST."""
     async with serving("tenure.topics=orders:1") as server:
