@@ -199,6 +199,7 @@ def test_a_handshake_that_fails_ends_the_work(tmp_path: Path) -> None:
 
     with server(hang_up) as port, Driver("127.0.0.1", port, client_context(ca)) as driver:
         (link,) = driver.arrive(1)
-        driver.enter(link, asks(b"one", []))
-        with pytest.raises(Stuck, match="handshake"):
+        # The end of the connection may be there at the first step, or come later.
+        with pytest.raises(Stuck, match="handshake"):  # noqa: PT012
+            driver.enter(link, asks(b"one", []))
             driver.run()

@@ -50,7 +50,6 @@ KAFKA_SETTINGS = {
     "broker.rack": BrokerSetting(None, STRING, "Nodes have no rack."),
     "default.replication.factor": BrokerSetting("1", INT, "Every partition has one replica."),
     "delete.topic.enable": BrokerSetting("true", BOOLEAN, "Topics can be deleted."),
-    "group.coordinator.rebalance.protocols": BrokerSetting("classic", LIST, "The protocols that groups can use."),
     "inter.broker.protocol.version": BrokerSetting("3.9-IV0", STRING, "The release of Kafka that Tenure answers as."),
     "log.cleaner.enable": BrokerSetting("true", BOOLEAN, "Compacted topics are compacted."),
     "log.flush.scheduler.interval.ms": BrokerSetting(str(INT64_MAX), LONG, "Every append is flushed."),
