@@ -260,7 +260,7 @@ def _kind(setting: Setting) -> int:
         return LONG if setting.high == INT64_MAX or setting.name in LONGS else INT
     if isinstance(setting.default, float):
         return DOUBLE
-    is_list = setting.part == "security" or setting.name.startswith("tenure.")
+    is_list = setting.part in {"security", "group"} or setting.name.startswith("tenure.")
     return LIST if isinstance(setting.default, tuple) and is_list else STRING
 
 
