@@ -330,7 +330,7 @@ class GroupConfig:
         default=5_000,
         metadata=_spec(
             "group.consumer.heartbeat.interval.ms",
-            "The interval at which members of the consumer protocol are told to send heartbeats.",
+            "The interval between heartbeats that the coordinator asks members of the consumer protocol for.",
             low=1,
         ),
     )
@@ -418,7 +418,7 @@ class GroupConfig:
         default=5,
         metadata=_spec(
             "group.coordinator.append.linger.ms",
-            "Accepted for Kafka's sake: records wait for others for as long as the disk is busy, and no longer.",
+            "Accepted for Kafka's sake: records wait for others while the disk is busy, whatever this says.",
             low=0,
         ),
     )
@@ -446,7 +446,7 @@ class GroupConfig:
 
 
 class ConsumerSettings(NamedTuple):
-    """What can be set for one group of the consumer protocol (Kafka: GroupConfig)."""
+    """The settings that one group of the consumer protocol may have (Kafka: GroupConfig)."""
 
     session_timeout_ms: int
     heartbeat_interval_ms: int

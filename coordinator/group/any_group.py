@@ -6,7 +6,8 @@ Rules that serve both, such as those about offsets, take an `AnyGroup`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 if TYPE_CHECKING:
     from coordinator.group.state import Kind, State
@@ -49,7 +50,7 @@ class AnyGroup:
     generation: of a group of the consumer protocol, its epoch.
     state_since_ms: Unix time of the last transition in ms, None if the log doesn't say.
     offsets: topic -> partition -> committed offset.
-    static_members: instance id -> member id.
+    members: by member id. static_members: instance id -> member id.
     subscribed_topics: of a group of consumers; None if unknown.
     """
 
@@ -72,13 +73,14 @@ class AnyGroup:
     state: State
     state_since_ms: int | None
     offsets: dict[str, dict[int, CommittedOffset]]
+    members: Mapping[str, Any]
     static_members: dict[str, str]
     subscribed_topics: frozenset[str] | None
 
     @property
     def size(self) -> int:
         """The number of its members."""
-        raise NotImplementedError
+        return len(self.members)
 
     @property
     def pending_size(self) -> int:

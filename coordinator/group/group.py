@@ -228,11 +228,6 @@ class Group(AnyGroup):
         self.served_ms: int | None = None
 
     @property
-    def size(self) -> int:
-        """The number of its members."""
-        return len(self.members)
-
-    @property
     def pending_size(self) -> int:
         """See AnyGroup."""
         return len(self.pending)

@@ -44,7 +44,7 @@ class MemberState(HashedById):
 
     STABLE = 0
     UNREVOKED = 1
-    """It was told to give up partitions, and has not said that it did."""
+    """The coordinator asked it to give up partitions, and it has not said that it did."""
     UNRELEASED = 2
     """It waits for partitions that others still hold."""
     UNKNOWN = 127
@@ -62,7 +62,7 @@ class ConsumerMember(NamedTuple):
     topics: the names that it subscribes to. regex: its regular expression; None or "" for none.
     assignor: its vote for a server-side assignor, None for none.
     epoch, previous_epoch: AWAY while a static member is away; the previous one is what a lost answer may have left.
-    assigned: the partitions that it may use. revoking: those that it was told to give up.
+    assigned: the partitions that it may use. revoking: those that the coordinator wants back.
     """
 
     member_id: str
@@ -169,11 +169,6 @@ class ConsumerGroup(AnyGroup):
         self.deadlines: dict[str, int] = {}
         self.had_partition_record = False
         self.unsettled: set[str] = set()
-
-    @property
-    def size(self) -> int:
-        """The number of its members."""
-        return len(self.members)
 
     def close(self) -> None:
         """Let go of the members."""

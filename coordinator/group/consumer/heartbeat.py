@@ -59,7 +59,7 @@ def refusal(error: ErrorCode, message: str | None = None) -> ConsumerGroupHeartb
 
 
 def validate(event: ConsumerHeartbeat, assignors: tuple[str, ...]) -> Refused | None:
-    """What is wrong with a request, whatever the group is like (Kafka: GroupCoordinatorService)."""
+    """The refusal of a request that no group takes; None if it is in order (Kafka: GroupCoordinatorService)."""
     body = event.body
     epoch = body.member_epoch
     wrong: str | None = None
@@ -92,7 +92,7 @@ def validate(event: ConsumerHeartbeat, assignors: tuple[str, ...]) -> Refused | 
 
 
 def heartbeat(turn: Turn, group: ConsumerGroup, event: ConsumerHeartbeat) -> None:
-    """Handle a heartbeat that `validate` let pass. Raises Refused; then the group is as before."""
+    """Handle a heartbeat that `validate` let pass. Raises Refused before it changes the group."""
     epoch = event.body.member_epoch
     if epoch in (LEFT, AWAY):
         turn.answer(event.request, leave_by_heartbeat(turn, group, event))

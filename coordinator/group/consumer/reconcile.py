@@ -34,7 +34,7 @@ class Fenced(Exception):
 
 
 class Aim(NamedTuple):
-    """What a member is brought to.
+    """The aim of a step: the target of a member.
 
     epoch: of the target. target: the member's. topic_ids: of the topics that it subscribes to.
     is_free: whether nobody holds a partition of a topic.
@@ -95,7 +95,7 @@ def next_step(member: ConsumerMember, aim: Aim, owned: Owned | None, epoch: int)
 
 
 def drop_unsubscribed(member: ConsumerMember, aim: Aim, owned: Owned | None) -> ConsumerMember:
-    """Revoke at once what the member no longer subscribes to, before a target without it is made."""
+    """Revoke partitions of topics that the member left; the next target follows later."""
     dropped = {topic_id: held for topic_id, held in member.assigned.items() if topic_id not in aim.topic_ids}
     if not dropped:
         return member

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Refused(Exception):
-    """A request is refused with an error code and, for some errors, words of why; the group is as before."""
+    """The coordinator refuses a request with an error code, for some errors with a reason. It changed nothing."""
 
     def __init__(self, error: ErrorCode, message: str | None = None) -> None:
         super().__init__(error)

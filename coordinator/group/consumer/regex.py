@@ -28,7 +28,7 @@ REFRESH_MIN_MS = 10_000
 
 
 class RegexChange:
-    """What a heartbeat changes about regular expressions.
+    """The change of regular expressions that a heartbeat brings.
 
     changed: whether the member's is another one. bumps: whether that changes the group's topics at once.
     """
@@ -58,7 +58,7 @@ class RegexChange:
 def update_regex(
     turn: Turn, group: ConsumerGroup, before: ConsumerMember, member: ConsumerMember, event: ConsumerHeartbeat
 ) -> RegexChange:
-    """What changes with a member's regular expression. Raises Refused for one that can't be read."""
+    """The change that a member's regular expression brings. Raises Refused for one that RE2 can't read."""
     change = RegexChange(group)
     old, new = before.regex, member.regex
     needed = False

@@ -1,7 +1,7 @@
 """Sessions and revocations: the two ways in which time removes a member (KIP-848).
 
 A session ends if no heartbeat comes within the session timeout, which the group or the coordinator sets. A member that
-was told to give up partitions has its own rebalance timeout for that.
+the coordinator asks to give up partitions has its own rebalance timeout for that.
 """
 
 from __future__ import annotations

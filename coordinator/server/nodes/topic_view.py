@@ -120,7 +120,7 @@ def match(regexes: Collection[str], names: Collection[str]) -> dict[str, list[st
 
 
 def problem(regex: str) -> str | None:
-    """What is wrong with a regular expression; None if nothing is."""
+    """The mistake in a regular expression; None if RE2 can read it."""
     import re2  # noqa: PLC0415 - as above
 
     if len(regex) > REGEX_MAX:

@@ -78,7 +78,7 @@ Kept = dict[UUID, list[int]]
 def _keep(
     owned: list[Mapping[UUID, frozenset[int]]], free: dict[UUID, bytearray], pauses: Pauses
 ) -> Generator[None, None, list[Kept]]:
-    """What each member owns and may keep, marked in `free` as taken. Of two owners the first keeps a partition."""
+    """The partitions that each member keeps, marked in `free` as taken. Of two owners the first keeps a partition."""
     kept: list[Kept] = []
     for theirs in owned:
         mine: Kept = {}
