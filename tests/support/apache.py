@@ -312,10 +312,33 @@ class ApacheKafka:
         return f"{text}\nsuper.users={';'.join(users)}\n"
 
     def _format(self) -> None:
-        """Do the work of kafka-storage format without a JVM: an empty folder with a name for node and cluster."""
+        """Prepare the data folder.
+
+        Most releases need an empty folder with a name for node and cluster, and this does it without a JVM. The
+        consumer protocol needs a feature level too (group.version=1), which kafka-storage writes.
+        """
+        (self.folder / "log4j.properties").write_text(LOG4J)
+        if self.version == VERSION_43:
+            self._format_with_features()
+            return
         self.log_dir.mkdir()
         (self.log_dir / "meta.properties").write_text(f"version=1\ncluster.id={CLUSTER_ID}\nnode.id=1\n")
-        (self.folder / "log4j.properties").write_text(LOG4J)
+
+    def _format_with_features(self) -> None:
+        """Run kafka-storage format, which enables all features of the release."""
+        configuration = self.folder / "format.properties"
+        configuration.write_text(self._properties(), encoding="latin-1")
+        arguments = ("format", "--cluster-id", CLUSTER_ID, "--config", str(configuration))
+        command = _java(
+            (*JVM_FLAGS, TOOL_HEAP),
+            self.folder / "log4j.properties",
+            "kafka.tools.StorageTool",
+            arguments,
+            self.version,
+        )
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise ApacheKafkaError(f"kafka-storage could not format the folder:\n{done.stdout}{done.stderr}")
 
     def _read_log(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
