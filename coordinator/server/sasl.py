@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from os import urandom
 from typing import TYPE_CHECKING
 
-from coordinator.config import SASL_PROTOCOLS, ConfigError, served_listeners
+from coordinator.config import LISTENER_NAME, SASL_PROTOCOLS, ConfigError, served_listeners
 from coordinator.log.topics.list import CREDENTIALS
 from coordinator.security.credentials import DECOY_KEY, DECOY_KEY_BYTES, Users
 from coordinator.security.sasl.offer import Offer, Parts, offer
@@ -88,6 +88,11 @@ class Sasl:
             topics.change(Change(altered=[kept]), lambda _: None)
         users = Users(lambda: topics.entry(CREDENTIALS).configs, secret)
         found = offers(config, Parts(users.find, nonce, self._keys, clock.wall_ms))
+        for listener, each in found.items():
+            if each.passed_over:
+                setting, missing = f"{LISTENER_NAME}{listener.lower()}.sasl.enabled.mechanisms", each.passed_over
+                text = f"{setting}: {', '.join(missing)} is not served; clients log in by {', '.join(each.names)}"
+                lines.warn("setting_ignored", text)
         delay_ms = config.connection_failed_authentication_delay_ms
         self.door = Door(found, api, clock, Sparing(lines, clock), measures, delay_ms)
 

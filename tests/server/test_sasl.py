@@ -74,6 +74,17 @@ async def test_a_token_that_does_not_count(keys: Path) -> None:
         assert line["reason"] == "no key has the name that the token gives"
 
 
+async def test_a_mechanism_that_is_not_served_is_warned_of() -> None:
+    """A listener may name Kerberos beside another mechanism: one line says that its clients have to log in otherwise."""
+    users = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret";'
+    mechanisms = "sasl.enabled.mechanisms=GSSAPI,PLAIN"
+    async with serving(*LISTENERS, mechanisms, f"listener.name.sasl.plain.sasl.jaas.config={users}") as server:
+        (line,) = server.events("setting_ignored")
+        assert line["level"] == "warn"
+        text = "listener.name.sasl.sasl.enabled.mechanisms: GSSAPI is not served; clients log in by PLAIN"
+        assert str(line["message"]).endswith(text)
+
+
 async def test_a_file_without_keys_prevents_the_start(tmp_path: Path) -> None:
     """One line names the setting and what is wrong with the file."""
     with pytest.raises(StartFailed, match=r"jwks\.endpoint\.url: file:.*No such file"):

@@ -2,7 +2,7 @@
 
 `sasl.enabled.mechanisms` names them. The users of PLAIN are in `sasl.jaas.config`, those of SCRAM in `Users`, those of
 OAUTHBEARER have tokens that an identity provider has signed. GSSAPI, which isn't served, is passed over as long as
-another one is left.
+another one is left; the log warns of it.
 
 House rule: a fault in the settings is a ConfigError that names the setting and no value: it may hold a password.
 """
@@ -37,13 +37,15 @@ class Offer(NamedTuple):
 
     names: as a handshake lists them. mechanisms: by name. session_max_ms: how long a session lasts at most, by the
     mechanism's name; 0 if it doesn't end. frame_max_bytes: the largest frame of a client that hasn't authenticated, by
-    the mechanism that it has named, "" before it has named one.
+    the mechanism that it has named, "" before it has named one. passed_over: mechanisms of Kafka that the setting names and
+    that aren't served.
     """
 
     names: tuple[str, ...]
     mechanisms: Mapping[str, Mechanism]
     session_max_ms: Mapping[str, int]
     frame_max_bytes: Mapping[str, int]
+    passed_over: tuple[str, ...]
 
 
 class Parts(NamedTuple):
@@ -91,6 +93,7 @@ def offer(config: Config, listener: str, parts: Parts) -> Offer:
             name: min(settings.sasl_server_max_receive_size, FRAMES_MAX_BYTES.get(name, FRAME_MAX_BYTES))
             for name in ("", *names)
         },
+        tuple(name for name in enabled if name not in MAKERS),
     )
 
 

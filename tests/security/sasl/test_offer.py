@@ -42,6 +42,7 @@ def test_a_listener_has_its_own_settings() -> None:
     )
     found = offer(config, "SASL", PARTS)
     assert found.names == ("PLAIN",)
+    assert found.passed_over == ("GSSAPI",)
     assert found.session_max_ms == {"PLAIN": 7}
     assert set(found.frame_max_bytes.values()) == {100}
     assert found.mechanisms["PLAIN"].begin().step(b"\0alice\0secret").user == "alice"
