@@ -75,7 +75,7 @@ async def test_a_token_that_does_not_count(keys: Path) -> None:
 
 
 async def test_a_mechanism_that_is_not_served_is_warned_of() -> None:
-    """A listener may name Kerberos beside another mechanism: one line says that its clients have to log in otherwise."""
+    """A listener may name Kerberos beside another mechanism: one line says that its clients can't log in by it."""
     users = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret";'
     mechanisms = "sasl.enabled.mechanisms=GSSAPI,PLAIN"
     async with serving(*LISTENERS, mechanisms, f"listener.name.sasl.plain.sasl.jaas.config={users}") as server:

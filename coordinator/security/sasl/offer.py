@@ -37,8 +37,8 @@ class Offer(NamedTuple):
 
     names: as a handshake lists them. mechanisms: by name. session_max_ms: how long a session lasts at most, by the
     mechanism's name; 0 if it doesn't end. frame_max_bytes: the largest frame of a client that hasn't authenticated, by
-    the mechanism that it has named, "" before it has named one. passed_over: mechanisms of Kafka that the setting names and
-    that aren't served.
+    the mechanism that it has named, "" before it has named one. passed_over: mechanisms of Kafka that the setting names
+    and that aren't served.
     """
 
     names: tuple[str, ...]
