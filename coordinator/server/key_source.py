@@ -16,13 +16,14 @@ from contextlib import suppress
 from typing import IO, TYPE_CHECKING
 from urllib.error import URLError
 from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, Request, build_opener
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
 from coordinator.security.sasl.keys import keys_of
 from coordinator.server.clock import Alarm, SystemClock
 
 if TYPE_CHECKING:
     from http.client import HTTPMessage
+    from ssl import SSLContext
 
     from coordinator.security.sasl.keys import Key
     from coordinator.server.clock import Clock
@@ -38,12 +39,25 @@ MISSED_PAUSE_MS = 10_000
 
 
 class KeySource:
-    """See the module. hop: calls back on the loop's thread. problem: why the keys couldn't be read the last time."""
+    """See the module.
 
-    def __init__(self, url: str, refresh_ms: int, clock: Clock, lines: Sparing, hop: Callable[..., object]) -> None:
+    context: the TLS of an https URL, None for the CAs of this machine. hop: calls back on the loop's thread. problem:
+    why the keys couldn't be read the last time.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        context: SSLContext | None,
+        refresh_ms: int,
+        clock: Clock,
+        lines: Sparing,
+        hop: Callable[..., object],
+    ) -> None:
         self.keys: list[Key] = []
         self.problem = ""
         self._url = url
+        self._context = context
         self._refresh_ms = refresh_ms
         self._clock = clock
         self._lines = lines
@@ -79,7 +93,7 @@ class KeySource:
     def _work(self) -> None:
         """Of the thread."""
         try:
-            found: list[Key] | str = keys_of(fetched(self._url))
+            found: list[Key] | str = keys_of(fetched(self._url, self._context))
         except (OSError, ValueError) as error:
             found = str(error.reason if isinstance(error, URLError) else error)
         with suppress(RuntimeError):  # the loop has ended meanwhile
@@ -112,12 +126,13 @@ class Redirects(HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def fetched(url: str) -> bytes:
-    """The bytes behind a URL of http, https or file. Raises OSError, ValueError."""
+def fetched(url: str, context: SSLContext | None = None) -> bytes:
+    """The bytes behind a URL of http, https or file. context: see KeySource. Raises OSError, ValueError."""
     clock = SystemClock()
     end_ms = clock.ms() + FETCH_WITHIN_S * 1_000
     found = bytearray()
-    with build_opener(Redirects).open(url, timeout=FETCH_WITHIN_S) as response:  # the settings allow no other scheme
+    opener = build_opener(Redirects, HTTPSHandler(context=context))
+    with opener.open(url, timeout=FETCH_WITHIN_S) as response:  # the settings allow no other scheme
         while chunk := response.read1(CHUNK_BYTES):
             found += chunk
             if len(found) > BYTES_MAX:

@@ -22,6 +22,8 @@ from coordinator.server.telemetry.lines import Lines, Sparing
 from coordinator.server.wire.authentication import Door
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from coordinator.config import Config
     from coordinator.security.sasl.keys import Key
     from coordinator.security.sasl.oauthbearer import Keys
@@ -48,7 +50,7 @@ def offers(config: Config, parts: Parts) -> dict[str, Offer]:
 
 def check(config: Config) -> None:
     """Raise ConfigError if a setting is wrong. Nothing is read yet, and nobody can log in."""
-    offers(config, Parts(_no_credential, nonce, lambda _, __: NoKeys(), lambda: 0))
+    offers(config, Parts(_no_credential, nonce, lambda *_: NoKeys(), lambda: 0))
 
 
 def _no_credential(mechanism: str, user: str) -> tuple[Credential, bool]:
@@ -81,7 +83,7 @@ class Sasl:
         self._clock = clock
         self._lines = Sparing(lines, clock)
         self._hop = hop
-        self._sources: dict[str, KeySource] = {}
+        self._sources: dict[tuple[str, SSLContext | None], KeySource] = {}
         secret = urandom(DECOY_KEY_BYTES)
         if DECOY_KEY not in topics.entry(CREDENTIALS).configs:
             kept = Altered(CREDENTIALS.topic_id, configs={DECOY_KEY: b64encode(secret).decode()})
@@ -96,17 +98,18 @@ class Sasl:
         delay_ms = config.connection_failed_authentication_delay_ms
         self.door = Door(found, api, clock, Sparing(lines, clock), measures, delay_ms)
 
-    def _keys(self, url: str, refresh_ms: int) -> Keys:
+    def _keys(self, url: str, refresh_ms: int, context: SSLContext | None) -> Keys:
         """The keys of a provider."""
         from coordinator.server.key_source import KeySource  # noqa: PLC0415 - only OAUTHBEARER needs it
 
-        if url not in self._sources:
-            self._sources[url] = KeySource(url, refresh_ms, self._clock, self._lines, self._hop)
-        return self._sources[url]
+        place = url, context
+        if place not in self._sources:
+            self._sources[place] = KeySource(url, context, refresh_ms, self._clock, self._lines, self._hop)
+        return self._sources[place]
 
     async def start(self) -> None:
         """Read the keys of tokens. Raises ConfigError if a file has none; a provider may be away for a while."""
-        for url, source in self._sources.items():
+        for (url, _), source in self._sources.items():
             await source.start()
             if not source.keys and url.startswith("file:"):
                 raise ConfigError(f"sasl.oauthbearer.jwks.endpoint.url: {url}: {source.problem}")

@@ -86,7 +86,7 @@ class Served:
 
             loop.call_soon_threadsafe(taken)
 
-        self.source = KeySource(url, REFRESH_MS, self.clock, lines, hop)
+        self.source = KeySource(url, None, REFRESH_MS, self.clock, lines, hop)
 
     async def taken(self) -> None:
         """Wait until the next reading has ended."""

@@ -12,6 +12,8 @@ from coordinator.server.sasl import check
 from protocol.messages import MetadataRequest, SaslAuthenticateRequest, SaslHandshakeRequest
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer, config_of, serving
+from tests.server.test_key_source import provider
+from tests.support.certificates import Certificates
 from tests.support.tokens import first_message, jwk, jwks, token
 
 LISTENERS = (
@@ -57,6 +59,22 @@ async def test_a_token_lets_its_user_in_until_it_ends(keys: Path) -> None:
         await server.advance(60_000)
         await peer.send(MetadataRequest(topics=[]), 4)
         assert await peer.is_closed()
+
+
+@pytest.mark.parametrize("trusts", [True, False])
+async def test_keys_behind_a_ca_of_ones_own(certificates: Certificates, keys: Path, trusts: bool) -> None:
+    """Options of the login module name the CA, as in Kafka. Without them the server doesn't trust the provider."""
+    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+    trust = f' ssl.truststore.type=PEM ssl.truststore.location="{certificates.ca}"' if trusts else ""
+    with provider(certificates.server) as idp:
+        given = [each for each in settings(keys) if "jwks" not in each]
+        given.append(f"sasl.oauthbearer.jwks.endpoint.url=https://localhost:{idp.server_port}/keys")
+        given.append(f"listener.name.sasl.oauthbearer.sasl.jaas.config={module}{trust};")
+        async with serving(*given) as server:
+            answer = await show(await server.peer(listener=1), token("ec", "ES256", aud="kafka"))
+            assert getattr(answer, "error_code", -1) == ErrorCode.NONE
+            assert (getattr(answer, "auth_bytes", b"") != CHALLENGE) is trusts
+            assert bool(server.events("keys_not_read")) is not trusts
 
 
 async def test_a_token_that_does_not_count(keys: Path) -> None:

@@ -13,18 +13,27 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from coordinator.config import LISTENER_NAME, ConfigError
+from coordinator.config import LISTENER_NAME, ConfigError, ListenerConfig
+from coordinator.config import settings as all_settings
 from coordinator.security import jaas
 from coordinator.security.sasl.plain import NAME as PLAIN
 from coordinator.security.sasl.plain import Plain
 from coordinator.security.sasl.scram import DIGESTS, Credential, Scram
 
 if TYPE_CHECKING:
-    from coordinator.config import Config, ListenerConfig
+    from ssl import SSLContext
+
+    from coordinator.config import Config
     from coordinator.security.sasl import Mechanism
     from coordinator.security.sasl.oauthbearer import Keys
 
 OAUTHBEARER = "OAUTHBEARER"
+
+IDENTIFICATION = "ssl.endpoint.identification.algorithm"
+"""Of no effect in a login module, as in Kafka: the certificate of a provider has to name its host."""
+
+OF_SERVERS = frozenset({"ssl.client.auth", "ssl.principal.mapping.rules"})
+"""Settings of TLS that a client doesn't have."""
 
 ORDER = {PLAIN: 0, "SCRAM-SHA-512": 0, "GSSAPI": 3, "SCRAM-SHA-256": 6, OAUTHBEARER: 8}
 """Kafka's mechanisms, each with its place in a handshake's list: there they have the order of a HashSet of Java. Two of
@@ -52,13 +61,13 @@ class Parts(NamedTuple):
     """The things that a server adds to its settings.
 
     find: the credential of a SCRAM user by mechanism and name, and whether there is such a user; else a decoy. nonce:
-    makes a nonce of SCRAM. keys: those of a provider, by the URL of its JWKS and how often to read it (ms). wall_ms:
-    Unix time.
+    makes a nonce of SCRAM. keys: those of a provider, by the URL of its JWKS, how often to read it (ms), and its TLS;
+    None for the CAs of this machine. wall_ms: Unix time.
     """
 
     find: Callable[[str, str], tuple[Credential, bool]]
     nonce: Callable[[], str]
-    keys: Callable[[str, int], Keys]
+    keys: Callable[[str, int, SSLContext | None], Keys]
     wall_ms: Callable[[], int]
 
 
@@ -111,8 +120,9 @@ def _scram(name: str, settings: ListenerConfig, where: str, parts: Parts) -> Mec
 
 
 def _bearer(name: str, settings: ListenerConfig, where: str, parts: Parts) -> Mechanism:
+    module_setting = f"{where}{name.lower()}.sasl.jaas.config"
     if settings.sasl_jaas_config:  # Kafka needs it
-        _users(name, settings.sasl_jaas_config, f"{where}{name.lower()}.sasl.jaas.config")
+        _users(name, settings.sasl_jaas_config, module_setting)
     url = settings.sasl_oauthbearer_jwks_endpoint_url
     setting = f"{where}sasl.oauthbearer.jwks.endpoint.url"
     if not url:
@@ -128,7 +138,28 @@ def _bearer(name: str, settings: ListenerConfig, where: str, parts: Parts) -> Me
         settings.sasl_oauthbearer_clock_skew_seconds * 1_000,
         settings.sasl_oauthbearer_sub_claim_name,
     )
-    return Bearer(rules, parts.keys(url, settings.sasl_oauthbearer_jwks_endpoint_refresh_ms), parts.wall_ms)
+    context = None
+    if settings.sasl_jaas_config and url.lower().startswith("https:"):
+        context = _context_for_provider(settings.sasl_jaas_config, module_setting)
+    return Bearer(rules, parts.keys(url, settings.sasl_oauthbearer_jwks_endpoint_refresh_ms, context), parts.wall_ms)
+
+
+def _context_for_provider(text: str, setting: str) -> SSLContext | None:
+    """The TLS for a provider, from the options ssl.* of a login module as in Kafka; None if there are none."""
+    options = {name: value for name, value in jaas.read(text).options.items() if name.startswith("ssl.")}
+    if not options:
+        return None
+    from coordinator.security.tls import client_context  # noqa: PLC0415 - as Bearer
+
+    known, values = all_settings(), {}
+    try:
+        for name in options.keys() - {IDENTIFICATION}:
+            if name not in known or name in OF_SERVERS:
+                raise ConfigError(f"{name}: no such option of {jaas.BEARER_MODULE}")
+            values[known[name].attribute] = known[name].read(options[name])
+        return client_context(ListenerConfig(**values), checks_host=True)
+    except (ConfigError, ValueError) as error:
+        raise ConfigError(f"{setting}: {error}") from None
 
 
 def _users(name: str, text: str, setting: str) -> Mapping[str, str]:

@@ -23,7 +23,12 @@ def nobody(mechanism: str, user: str) -> tuple[Credential, bool]:
     return decoy(mechanism, user.encode(), 4_096), False
 
 
-PARTS = Parts(nobody, lambda: "nonce", lambda _, __: NoKeys(), lambda: 0)
+PARTS = Parts(nobody, lambda: "nonce", lambda *_: NoKeys(), lambda: 0)
+BEARER = ("sasl.enabled.mechanisms=OAUTHBEARER", "sasl.oauthbearer.jwks.endpoint.url=https://localhost/keys")
+BEARER_JAAS = (
+    "listener.name.sasl.oauthbearer.sasl.jaas.config="
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+)
 PROTOCOLS = "listener.security.protocol.map=SASL:SASL_PLAINTEXT"
 
 
@@ -97,6 +102,18 @@ def test_frames_have_a_limit_of_ours() -> None:
         (
             ("sasl.enabled.mechanisms=OAUTHBEARER", "sasl.oauthbearer.jwks.endpoint.url=ftp://x"),
             "listener.name.sasl.sasl.oauthbearer.jwks.endpoint.url: 'ftp://x' is no URL of",
+        ),
+        (
+            (*BEARER, f"{BEARER_JAAS} ssl.truststore.type=PEM ssl.truststore.location='/nowhere';"),
+            "listener.name.sasl.oauthbearer.sasl.jaas.config: ssl.truststore.location: /nowhere: no such file",
+        ),
+        (
+            (*BEARER, f"{BEARER_JAAS} ssl.protocol=SSLv3;"),
+            "listener.name.sasl.oauthbearer.sasl.jaas.config: ssl.protocol: 'SSLv3' is none of",
+        ),
+        (
+            (*BEARER, f"{BEARER_JAAS} ssl.client.auth=required;"),
+            "listener.name.sasl.oauthbearer.sasl.jaas.config: ssl.client.auth: no such option",
         ),
         (
             ("sasl.enabled.mechanisms=SCRAM-SHA-512", USERS.replace("plain.sasl", "scram-sha-512.sasl")),
