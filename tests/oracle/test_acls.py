@@ -19,18 +19,22 @@ from protocol.messages import (
     CreateTopicsRequest,
     DeleteAclsRequest,
     DescribeAclsRequest,
+    FetchRequest,
     HeartbeatRequest,
     InitProducerIdRequest,
     JoinGroupRequest,
     ListGroupsRequest,
     Message,
     MetadataRequest,
+    ProduceRequest,
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
     SyncGroupRequest,
 )
+from schemas.errors import ErrorCode
 from tests.oracle.acl_table import CASES, GROUP, HIDDEN, TOPIC, unmatched
 from tests.support.apache import AUTHORIZER, ApacheKafka, run_tool
+from tests.support.batches import batch
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Closed, Connection
 from tests.support.tenure import Tenure, wait_until
@@ -403,3 +407,36 @@ def test_a_rule_that_changes_reaches_a_living_member(servers: dict[str, Server])
         assert listed.groups == []
         server.set_rules(may_read)
         assert code() == 0
+
+
+def test_a_fetch_that_waits_gets_no_record_once_its_right_is_gone(servers: dict[str, Server]) -> None:
+    """Kafka asks for the right when a Fetch comes, and hands out what is produced after that; Tenure asks again."""
+    found = {}
+    for name, server in servers.items():
+        awaited = CreateTopicsRequest.CreatableTopic(name="awaited", num_partitions=1, replication_factor=1)
+        server.admin.ask(CreateTopicsRequest(topics=[awaited], timeout_ms=5_000), 5)
+        server.set_rules([acl(Kind.TOPIC, "awaited", Operation.READ)])
+        data = ProduceRequest.PartitionProduceData(index=0, records=batch([(b"k", b"secret", 1_000)]))
+        topics = [ProduceRequest.TopicProduceData(name="awaited", partition_data=[data])]
+        produce = ProduceRequest(acks=-1, timeout_ms=5_000, topic_data=topics)
+
+        def produced(server: Server = server, produce: ProduceRequest = produce) -> bool:
+            answer: Any = server.admin.ask(produce, 9)
+            return bool(answer.responses[0].partition_responses[0].error_code == 0)
+
+        wait_until(produced, "a leader", WITHIN_S)
+        wanted = FetchRequest.FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=1_000)
+        asked = [FetchRequest.FetchTopic(topic="awaited", partitions=[wanted])]
+        fetch = FetchRequest(max_wait_ms=60_000, min_bytes=1, session_epoch=-1, topics=asked)
+        reader = server.connect("alice")
+        reader.send(fetch, 11)
+        server.set_rules([])
+        refused: Any = server.connect("alice").ask(fetch, 11)
+        assert refused.responses[0].partitions[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert reader.is_silent()
+        assert produced()
+        answer: Any = reader.receive()
+        found[name] = answer.responses[0].partitions[0]
+    assert (found["Kafka"].error_code, bool(found["Kafka"].records)) == (ErrorCode.NONE, True)
+    assert (found["Tenure"].error_code, found["Tenure"].records) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, b"")
+    assert found["Tenure"].high_watermark == -1

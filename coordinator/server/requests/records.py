@@ -655,9 +655,13 @@ class _Fetch:
             self._max_bytes = min(self._max_bytes, quota_bytes)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._until_ms = services.waits.ms() + request.max_wait_ms
+        self._has_waited = False
 
     def look(self, *, may_wait: bool) -> None:
-        """Read on the logs' thread, unless the loop knows that there is nothing new. Deleted topics get an error."""
+        """Read on the logs' thread, unless the loop knows that there is nothing new.
+
+        Topics that were deleted, or that the client may no longer read, get an error.
+        """
         steps = self._look(may_wait=may_wait)
         if self._is_large:
             self._call.work(steps)
@@ -669,6 +673,12 @@ class _Fetch:
         for each in self._wanted:
             if self._services.discovery.topic_by_id(each.topic_partition.topic_id) is None:
                 each.answer.error_code = self._absent
+                may_wait = False
+            elif self._has_waited and not may(
+                self._services, self._call, Operation.READ, Kind.TOPIC, each.topic_partition.topic
+            ):
+                each.answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                each.answer.high_watermark = each.answer.last_stable_offset = each.answer.log_start_offset = NO_OFFSET
                 may_wait = False
             else:
                 present.append(each)
@@ -715,6 +725,7 @@ class _Fetch:
             self._wait()
 
     def _wait(self) -> None:
+        self._has_waited = True  # whoever changes the rules meanwhile is obeyed; Kafka asks once
         call, services = self._call, self._services
         on_time, on_more = call.reply(self._on_time), call.reply(self._on_more)
         call.on_wait, call.on_closed = partial(on_time.deliver, None), self._end_wait

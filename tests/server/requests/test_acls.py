@@ -16,10 +16,13 @@ from protocol.messages import (
     JoinGroupRequest,
     MetadataRequest,
     OffsetCommitRequest,
+    ProduceRequest,
 )
 from schemas.errors import ErrorCode
 from tests.oracle.acl_table import unmatched
 from tests.server.harness import Peer, Serving, heartbeat_request, seat, serving
+from tests.server.requests.test_records import fetch_request
+from tests.support.batches import batch
 
 STANDARD = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 SUPER = f"super.users={ANONYMOUS}"
@@ -214,6 +217,30 @@ async def test_a_rule_for_an_ipv6_address_counts_on_the_short_ways_too() -> None
                 (topic,) = (await member.ask(commit, 8)).topics
                 assert [each.error_code for each in topic.partitions] == [error]
             await create(admin, *(rule(Operation.ALL, name=name) for name in "gh"), *denied)
+
+
+@pytest.mark.parametrize("is_produced", [True, False])
+async def test_a_fetch_that_waits_is_refused_once_its_rule_is_gone(is_produced: bool) -> None:
+    """Whether a record or the end of its time ends the wait: neither records nor the end of the log go out."""
+    may_read, may_write = (Kind.TOPIC, "orders", Operation.READ), (Kind.TOPIC, "orders", Operation.WRITE)
+    async with serving(STANDARD) as server:
+        await change(server, may_read, may_write)
+        reader, writer = await server.peer(), await server.peer()
+        request = fetch_request(("orders", 0, 0))
+        await reader.send(request, 11)
+        await server.barrier()
+        await change(server, may_write)
+        assert reader.is_silent()
+        if is_produced:
+            data = ProduceRequest.PartitionProduceData(index=0, records=batch([(b"k", b"secret", 1_000)]))
+            topics = [ProduceRequest.TopicProduceData(name="orders", partition_data=[data])]
+            await writer.ask(ProduceRequest(acks=-1, timeout_ms=5_000, topic_data=topics), 9)
+        else:
+            await server.advance(request.max_wait_ms)
+        (partition,) = (await reader.receive()).responses[0].partitions
+        assert (partition.error_code, partition.records) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, b"")
+        assert (partition.high_watermark, partition.log_start_offset) == (-1, -1)
+        assert server.events("authorizer_denied")
 
 
 async def test_a_join_that_waits_is_answered_though_its_rule_is_gone() -> None:
