@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from coordinator.group.turn import Turn
 
 Described = ConsumerGroupDescribeResponse.DescribedGroup
-CONSUMER_MEMBER = 1
-"""The type of a member that speaks the consumer protocol (KIP-1099)."""
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
+"""The type of a member: which protocol it speaks (KIP-1099)."""
 
 
 def describe(turn: Turn, group: ConsumerGroup) -> ConsumerGroupDescribeResponse.DescribedGroup:
@@ -54,7 +54,7 @@ def describe_member(
         subscribed_topic_regex=member.regex,
         assignment=assignment(topics, held),
         target_assignment=assignment(topics, target),
-        member_type=CONSUMER_MEMBER,
+        member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
     )
 
 
@@ -80,5 +80,6 @@ def not_found(group_id: str, *, is_classic: bool) -> ConsumerGroupDescribeRespon
 
 def bury(turn: Turn, group: ConsumerGroup) -> None:
     """Make an empty group Dead."""
+    assert not group.members
     turn.append(*records.group_tombstones(group, turn.now.wall_ms))
     group.state = DEAD

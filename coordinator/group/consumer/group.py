@@ -14,12 +14,12 @@ House rule: only methods of `ConsumerGroup` change its tables.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, NamedTuple
 from uuid import UUID
 
 from coordinator.group.any_group import AnyGroup
-from coordinator.group.group import NEVER
+from coordinator.group.group import NAME, NEVER
 from coordinator.group.state import ASSIGNING, DEAD, EMPTY, RECONCILING, STABLE, Kind, State
 from protocol.consumer import CONSUMER
 from protocol.speed import HashedById
@@ -56,6 +56,21 @@ SETTLED, UNREVOKED = MemberState.STABLE, MemberState.UNREVOKED
 UNRELEASED, UNKNOWN = MemberState.UNRELEASED, MemberState.UNKNOWN
 
 
+class Classic(NamedTuple):
+    """What a member of the classic protocol said in its last JoinGroup.
+
+    protocols: (name, metadata) in its order of preference.
+    """
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+    @property
+    def protocol_name(self) -> str:
+        """The protocol name that it is answered with: its first one."""
+        return self.protocols[0][0]
+
+
 class ConsumerMember(NamedTuple):
     """A member.
 
@@ -63,6 +78,7 @@ class ConsumerMember(NamedTuple):
     assignor: its vote for a server-side assignor, None for none.
     epoch, previous_epoch: AWAY while a static member is away; the previous one is what a lost answer may have left.
     assigned: the partitions that it may use. revoking: those that the coordinator wants back.
+    classic: None for a member of the consumer protocol. A classic member's generation is its epoch.
     """
 
     member_id: str
@@ -79,6 +95,7 @@ class ConsumerMember(NamedTuple):
     state: MemberState = SETTLED
     assigned: Held = NOTHING
     revoking: Held = NOTHING
+    classic: Classic | None = None
 
     def moved_to(self, epoch: int) -> ConsumerMember:
         """The member at another epoch; its own becomes the previous one."""
@@ -119,7 +136,9 @@ class ConsumerGroup(AnyGroup):
     targets: by member id. holders: topic id -> partition -> the member that holds it.
     regexes: those that were resolved. resolving: whether a resolution is under way.
     metadata_hash: of the subscribed topics, as of the group epoch. is_stale: whether topics may have changed since.
-    deadlines: the epochs of members that must give up partitions within their rebalance timeout, by member id.
+    deadlines: the epochs of members that must give up partitions within their rebalance timeout, by member id; classic
+    ones that must rejoin count too. syncing: ids of classic members that joined and have not synced.
+    classic_size: the number of classic members. classic_protocols: how many of them list a protocol name.
     had_partition_record: whether the log has a record of key version 4, which a later version deletes.
     """
 
@@ -127,6 +146,8 @@ class ConsumerGroup(AnyGroup):
 
     __slots__ = (
         "assignors",
+        "classic_protocols",
+        "classic_size",
         "deadlines",
         "had_partition_record",
         "holders",
@@ -137,6 +158,7 @@ class ConsumerGroup(AnyGroup):
         "regexes",
         "resolving",
         "sessions",
+        "syncing",
         "target_epoch",
         "target_ms",
         "targets",
@@ -167,6 +189,9 @@ class ConsumerGroup(AnyGroup):
         self.metadata_hash = 0
         self.is_stale = True
         self.deadlines: dict[str, int] = {}
+        self.syncing: set[str] = set()
+        self.classic_size = 0
+        self.classic_protocols: Counter[str] = Counter()
         self.had_partition_record = False
         self.unsettled: set[str] = set()
 
@@ -197,6 +222,9 @@ class ConsumerGroup(AnyGroup):
             self.regex_members[member.regex] += 1
         if member.assignor is not None:
             self.assignors[member.assignor] += 1
+        if member.classic is not None:
+            self.classic_size += 1
+            self.classic_protocols.update(set(map(NAME, member.classic.protocols)))
         if member.is_at(self.target_epoch):
             self.unsettled.discard(member.member_id)
         else:
@@ -209,6 +237,7 @@ class ConsumerGroup(AnyGroup):
         self.targets.pop(member_id, None)
         self.sessions.pop(member_id, None)
         self.deadlines.pop(member_id, None)
+        self.syncing.discard(member_id)
         self.unsettled.discard(member_id)
         if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
             del self.static_members[member.instance_id]
@@ -228,6 +257,13 @@ class ConsumerGroup(AnyGroup):
             subtract(self.regex_members, (member.regex,))
         if member.assignor is not None:
             subtract(self.assignors, (member.assignor,))
+        if member.classic is not None:
+            self.classic_size -= 1
+            subtract(self.classic_protocols, frozenset(map(NAME, member.classic.protocols)))
+
+    def supports(self, protocols: Iterable[str]) -> bool:
+        """Whether all classic members list one of these protocol names."""
+        return any(self.classic_protocols[name] == self.classic_size for name in protocols)
 
     def seat(self, instance_id: str | None) -> ConsumerMember | None:
         """The member that has a static seat."""

@@ -1,25 +1,22 @@
 """ConsumerGroupHeartbeat: a member joins, stays or leaves (Kafka 4.3: GroupMetadataManager.consumerGroupHeartbeat).
 
-One heartbeat does up to four things, in this order: it adds or changes its member, bumps the group epoch if
-subscriptions or topics changed, makes a new target if that epoch has none, and brings the member one step towards its
-target. The rules gather records and a new member first, and put them into the group last, so that a refused heartbeat
-changes nothing.
+This module reads the request and makes the answer; `step` does what the request asks for. A heartbeat takes over the
+member that it names, whichever protocol that spoke before (KIP-848).
 
 House rule: a heartbeat that changes nothing writes no record.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from coordinator.group import notes
-from coordinator.group.consumer import leave, records, sessions
-from coordinator.group.consumer.group import AWAY, LEFT, NO_TARGET, ConsumerGroup, ConsumerMember
-from coordinator.group.consumer.reconcile import Aim, Fenced, Owned, is_within, reconcile
+from coordinator.group.consumer import leave
+from coordinator.group.consumer.group import AWAY, LEFT, ConsumerGroup, ConsumerMember
+from coordinator.group.consumer.reconcile import Owned, is_within
 from coordinator.group.consumer.refused import Refused
-from coordinator.group.consumer.regex import update_regex
-from coordinator.group.consumer.target import bump, make_target
+from coordinator.group.consumer.step import ABANDON, Change, Found, has_room, plan_step, take_step
 from protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from schemas.errors import ErrorCode
 
@@ -35,22 +32,8 @@ JOINING = 0
 MEMBER_ID_REQUIRED_SINCE = 1
 """The first version whose clients make their member id themselves (KIP-1082)."""
 
-ABANDON = "The member must abandon all its partitions and rejoin."
-"""How Kafka ends its words to a fenced member."""
-
 SAME_TIMEOUT = -1
 """rebalance_timeout_ms of a request that leaves the timeout as it is."""
-
-
-class Found(NamedTuple):
-    """The member that sent a heartbeat.
-
-    replaces: the member whose static seat it takes, None if it takes none. is_new: the group did not know it.
-    """
-
-    member: ConsumerMember
-    replaces: ConsumerMember | None = None
-    is_new: bool = False
 
 
 def refusal(error: ErrorCode, message: str | None = None) -> ConsumerGroupHeartbeatResponse:
@@ -114,91 +97,13 @@ def leave_by_heartbeat(turn: Turn, group: ConsumerGroup, event: ConsumerHeartbea
 def stay(turn: Turn, group: ConsumerGroup, event: ConsumerHeartbeat) -> ConsumerGroupHeartbeatResponse:
     """The member joins, or goes on."""
     body = event.body
-    if group.size >= turn.config.group_consumer_max_size and body.member_id not in group.members:
-        limit = turn.config.group_consumer_max_size
-        words = f"The consumer group has reached its maximum capacity of {limit} members."
-        raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, words)
+    has_room(turn, group, body.member_id)
     owned = owned_by(body) if event.owned is None else event.owned
     found = find(turn, group, event, owned)
-    member = updated(found.member, event)
-    group_id, wall_ms = group.group_id, turn.now.wall_ms
-    written = []
-    if found.replaces is not None:
-        written += records.member_tombstones(group_id, found.replaces.member_id, wall_ms)
-        written.append(records.member_record(group_id, found.member, wall_ms))
-        target = group.targets.get(found.replaces.member_id, NO_TARGET)
-        written.append(records.target_record(group_id, found.member.member_id, target, wall_ms))
-        written.append(records.current_record(group_id, found.member, wall_ms))
-    if found.is_new or member != found.member:
-        written.append(records.member_record(group_id, member, wall_ms))
-    names_changed = member.topics != found.member.topics
-    regex = update_regex(turn, group, found.member, member, event)
-    written += regex.records
-    try:
-        plan = make_target(
-            turn, group, member, found, bump(turn, group, member, found, changed=names_changed or regex.bumps)
-        )
-        aim = Aim(
-            plan.epoch,
-            plan.target,
-            plan.topic_ids,
-            lambda topic_id, partition: partition not in group.holders.get(topic_id, {}),
-            names_changed or regex.changed,
-        )
-        reconciled = reconcile(member, aim, owned)
-    except Fenced:
-        words = "The consumer group member is in a unknown state."
-        raise Refused(ErrorCode.FENCED_MEMBER_EPOCH, f"{words} {ABANDON}") from None
-    written += plan.records
-    if reconciled != member:
-        written.append(records.current_record(group_id, reconciled, wall_ms))
-    turn.append(*written)
-    apply(turn, group, event, found, reconciled)
-    regex.apply(turn)
-    plan.apply()
-    group.settle(wall_ms)
-    if reconciled != member:
-        sessions.watch_revocation(turn, group, reconciled)
-    sessions.renew(turn, group, reconciled.member_id)
-    return answer(turn, group, found.member, reconciled, body)
-
-
-def apply(turn: Turn, group: ConsumerGroup, event: ConsumerHeartbeat, found: Found, member: ConsumerMember) -> None:
-    """Put a member into the group, in the place of the one whose seat it takes."""
-    client = event.client
-    if found.replaces is not None:
-        former = found.replaces.member_id
-        sessions.forget(turn, group, former)
-        target = group.targets.get(former, NO_TARGET)
-        group.remove(former)
-        group.targets[member.member_id] = target
-        turn.note(
-            notes.MemberReplaced(
-                group.group_id,
-                group.generation,
-                member.member_id,
-                former,
-                member.instance_id or "",
-                group.state.value,
-                client.id,
-                client.host,
-                subscription_changed=member.topics != found.replaces.topics,
-                principal=client.principal,
-            )
-        )
-    elif found.is_new:
-        turn.note(
-            notes.MemberJoined(
-                group.group_id,
-                group.generation,
-                member.member_id,
-                member.instance_id,
-                client.id,
-                client.host,
-                client.principal,
-            )
-        )
-    group.put(member)
+    change = Change(found, updated(found.member, event), owned, event.client, event.regex_error)
+    step = plan_step(turn, group, change)
+    take_step(turn, group, step)
+    return answer(turn, group, found.member, step.member, body)
 
 
 def answer(
@@ -285,7 +190,7 @@ def find(turn: Turn, group: ConsumerGroup, event: ConsumerHeartbeat, owned: Owne
     member_id = body.member_id or event.fresh_id
     seat = group.seat(body.instance_id)
     if seat is not None:
-        if seat.epoch != AWAY:
+        if seat.classic is None and seat.epoch != AWAY:
             words = (
                 f"Static member {member_id[:100]} with instance id {(body.instance_id or '')[:100]} cannot join the "
                 f"group because the instance id is owned by {seat.member_id} member."
@@ -328,4 +233,5 @@ def updated(member: ConsumerMember, event: ConsumerHeartbeat) -> ConsumerMember:
         topics=member.topics if names is None else frozenset(names),
         regex=member.regex if body.subscribed_topic_regex is None else body.subscribed_topic_regex,
         assignor=member.assignor if body.server_assignor is None else body.server_assignor,
+        classic=None,
     )

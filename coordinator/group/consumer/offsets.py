@@ -1,7 +1,8 @@
-"""Commits and fetches of members of the consumer protocol (Kafka: ConsumerGroup.validateOffsetCommit).
+"""Commits and fetches of members of such a group (Kafka: ConsumerGroup.validateOffsetCommit).
 
-A member commits with its epoch. One with an older epoch may still commit partitions that it had at that epoch: the
-answer that told it the new epoch may be on its way. An epoch from before the member got the partition is a zombie's.
+A member commits with its epoch, a classic one with its generation, which is its epoch too. A member with an older epoch
+may still commit partitions that it had at that epoch: the answer that told it the new epoch may be on its way. An epoch
+from before the member got the partition is a zombie's.
 """
 
 from __future__ import annotations
@@ -28,13 +29,18 @@ def admit(turn: Turn, group: ConsumerGroup, event: CommitOffsets | CommitPrepare
     member = group.members.get(member_id)
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    if event.version < EPOCH_SINCE:
+    if event.version < EPOCH_SINCE and member.classic is None:
         return ErrorCode.UNSUPPORTED_VERSION
     if epoch == member.epoch:
         return ErrorCode.NONE
     if epoch > member.epoch or not all(had(turn, member, each, epoch) for each in committed_by(event)):
-        return ErrorCode.STALE_MEMBER_EPOCH
+        return stale(member)
     return ErrorCode.NONE
+
+
+def stale(member: ConsumerMember) -> ErrorCode:
+    """The error for an epoch that is not the member's."""
+    return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
 
 
 def committed_by(event: CommitOffsets | CommitPrepared) -> Iterable[tuple[str, int]]:
@@ -62,4 +68,4 @@ def fetch_error(group: ConsumerGroup, member_id: str | None, epoch: int) -> Erro
     member = None if member_id is None else group.members.get(member_id)
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    return ErrorCode.NONE if epoch == member.epoch else ErrorCode.STALE_MEMBER_EPOCH
+    return ErrorCode.NONE if epoch == member.epoch else stale(member)

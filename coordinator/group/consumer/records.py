@@ -14,6 +14,7 @@ from uuid import UUID
 from coordinator.group.consumer.group import (
     NOTHING,
     UNKNOWN,
+    Classic,
     ConsumerGroup,
     ConsumerMember,
     Held,
@@ -60,6 +61,7 @@ def _record(key: bytes, value: Message | None, wall_ms: int) -> Record:
 
 def member_record(group_id: str, member: ConsumerMember, wall_ms: int) -> Record:
     """A member's subscription."""
+    classic = member.classic
     value = ConsumerGroupMemberMetadataValue(
         instance_id=member.instance_id,
         rack_id=member.rack,
@@ -69,6 +71,15 @@ def member_record(group_id: str, member: ConsumerMember, wall_ms: int) -> Record
         subscribed_topic_regex=member.regex,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         server_assignor=member.assignor,
+        classic_member_metadata=None
+        if classic is None
+        else ConsumerGroupMemberMetadataValue.ClassicMemberMetadata(
+            session_timeout_ms=classic.session_timeout_ms,
+            supported_protocols=[
+                ConsumerGroupMemberMetadataValue.ClassicProtocol(name=name, metadata=metadata)
+                for name, metadata in classic.protocols
+            ],
+        ),
     )
     return _record(_key(ConsumerGroupMemberMetadataKey, group_id, member.member_id), value, wall_ms)
 
@@ -150,9 +161,14 @@ def member_tombstones(group_id: str, member_id: str, wall_ms: int) -> list[Recor
 
 
 def group_tombstones(group: ConsumerGroup, wall_ms: int) -> Iterator[Record]:
-    """The records that delete a group without members, in Kafka's order."""
-    assert not group.members
+    """The records that delete a group, in Kafka's order. Only a group that changes its kind has members."""
+    for member_id in group.members:
+        yield _record(_key(ConsumerGroupCurrentMemberAssignmentKey, group.group_id, member_id), None, wall_ms)
+    for member_id in group.members:
+        yield _record(_key(ConsumerGroupTargetAssignmentMemberKey, group.group_id, member_id), None, wall_ms)
     yield _record(_key(ConsumerGroupTargetAssignmentMetadataKey, group.group_id), None, wall_ms)
+    for member_id in group.members:
+        yield _record(_key(ConsumerGroupMemberMetadataKey, group.group_id, member_id), None, wall_ms)
     for regex in group.regexes:
         yield regex_tombstone(group.group_id, regex, wall_ms)
     yield partition_tombstone(group.group_id, wall_ms)
@@ -249,6 +265,7 @@ def _member(
         frozenset(said.subscribed_topic_names),
         said.subscribed_topic_regex,
         said.server_assignor,
+        classic=_classic(said.classic_member_metadata),
     )
     if has is None:
         return member
@@ -260,6 +277,13 @@ def _member(
         assigned=_read(has.assigned_partitions, has.member_epoch),
         revoking=_read(has.partitions_pending_revocation, has.member_epoch),
     )
+
+
+def _classic(said: ConsumerGroupMemberMetadataValue.ClassicMemberMetadata | None) -> Classic | None:
+    """The part of a record that only a classic member has."""
+    if said is None:
+        return None
+    return Classic(said.session_timeout_ms, tuple((each.name, each.metadata) for each in said.supported_protocols))
 
 
 def _read(

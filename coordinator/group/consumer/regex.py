@@ -19,7 +19,7 @@ from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.group.client import Client
-    from coordinator.group.events import ConsumerHeartbeat, RegexResolved
+    from coordinator.group.events import RegexResolved
     from coordinator.group.turn import Turn
     from protocol.records.batch import Record
 
@@ -56,9 +56,17 @@ class RegexChange:
 
 
 def update_regex(
-    turn: Turn, group: ConsumerGroup, before: ConsumerMember, member: ConsumerMember, event: ConsumerHeartbeat
+    turn: Turn,
+    group: ConsumerGroup,
+    before: ConsumerMember,
+    member: ConsumerMember,
+    client: Client,
+    regex_error: str | None,
 ) -> RegexChange:
-    """The change that a member's regular expression brings. Raises Refused for one that RE2 can't read."""
+    """The change that a member's regular expression brings. Raises Refused for one that RE2 can't read.
+
+    regex_error: what is wrong with it.
+    """
     change = RegexChange(group)
     old, new = before.regex, member.regex
     needed = False
@@ -67,15 +75,15 @@ def update_regex(
         if old and group.regex_members[old] == 1:
             change.drop(old, turn.now.wall_ms)
         if new and not group.regex_members[new]:
-            if event.regex_error is not None:
-                raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, event.regex_error)
+            if regex_error is not None:
+                raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, regex_error)
             needed = True
         elif new:
             change.bumps = new in group.regexes
         else:
             change.bumps = bool(old)
     if (needed or group.regex_members) and not group.resolving:
-        ask(turn, group, change, event.client, (old, new), needed=needed)
+        ask(turn, group, change, client, (old, new), needed=needed)
     return change
 
 

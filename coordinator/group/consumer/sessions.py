@@ -1,7 +1,9 @@
-"""Sessions and revocations: the two ways in which time removes a member (KIP-848).
+"""Sessions, revocations and rejoins: the ways in which time removes a member (KIP-848).
 
-A session ends if no heartbeat comes within the session timeout, which the group or the coordinator sets. A member that
-the coordinator asks to give up partitions has its own rebalance timeout for that.
+A session ends if no heartbeat comes within the session timeout. The group or the coordinator sets it for members of the
+consumer protocol, the member itself for a classic one. A member of the consumer protocol that the coordinator asks to
+give up partitions has its own rebalance timeout for that. So has a classic member that is told to rejoin, and again
+from its join to its sync.
 """
 
 from __future__ import annotations
@@ -9,19 +11,32 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinator.group.consumer.group import UNREVOKED, ConsumerGroup, ConsumerMember, Session
-from coordinator.group.effects import REBALANCE
+from coordinator.group.effects import REBALANCE, SYNC
 
 if TYPE_CHECKING:
     from coordinator.group.turn import Turn
 
 
-def renew(turn: Turn, group: ConsumerGroup, member_id: str) -> None:
+def renew(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
     """Restart the session of a member."""
+    if member.classic is None:
+        restart(turn, group, member.member_id)
+    else:
+        start(turn, group, member.member_id, member.classic.session_timeout_ms)
+
+
+def restart(turn: Turn, group: ConsumerGroup, member_id: str) -> None:
+    """Start a session with the timeout of the consumer protocol, whatever its member speaks."""
+    start(turn, group, member_id, turn.consumer_settings(group.group_id).session_timeout_ms)
+
+
+def start(turn: Turn, group: ConsumerGroup, member_id: str, timeout_ms: int) -> None:
+    """Start a session."""
     session = group.sessions.get(member_id)
     if session is None:
         session = group.sessions[member_id] = Session(member_id)
-    session.session_timeout_ms = turn.consumer_settings(group.group_id).session_timeout_ms
-    turn.expect(group, session, session.session_timeout_ms)
+    session.session_timeout_ms = timeout_ms
+    turn.expect(group, session, timeout_ms)
 
 
 def watch_revocation(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
@@ -30,7 +45,34 @@ def watch_revocation(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -
     if member.state is UNREVOKED:
         group.deadlines[member_id] = member.epoch
         turn.arm(REBALANCE, group, turn.now.ms + member.rebalance_timeout_ms, member_id)
-    elif group.deadlines.pop(member_id, None) is not None:
+    else:
+        end_wait(turn, group, member_id)
+
+
+def tell_to_rejoin(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
+    """Start the time that a classic member has to rejoin, unless it runs."""
+    if member.member_id not in group.deadlines:
+        group.deadlines[member.member_id] = member.epoch
+        turn.arm(REBALANCE, group, turn.now.ms + max(member.rebalance_timeout_ms, 0), member.member_id)
+
+
+def joined(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
+    """A classic member joined: start the time that it has to sync."""
+    end_wait(turn, group, member.member_id)
+    group.syncing.add(member.member_id)
+    turn.arm(SYNC, group, turn.now.ms + max(member.rebalance_timeout_ms, 0), member.member_id)
+
+
+def synced(turn: Turn, group: ConsumerGroup, member_id: str) -> None:
+    """A member need not sync any more."""
+    if member_id in group.syncing:
+        group.syncing.remove(member_id)
+        turn.arm(SYNC, group, None, member_id)
+
+
+def end_wait(turn: Turn, group: ConsumerGroup, member_id: str) -> None:
+    """A member need not give up partitions or rejoin any more."""
+    if group.deadlines.pop(member_id, None) is not None:
         turn.arm(REBALANCE, group, None, member_id)
 
 
@@ -39,5 +81,5 @@ def forget(turn: Turn, group: ConsumerGroup, member_id: str) -> None:
     session = group.sessions.get(member_id)
     if session is not None:
         turn.forget(group, session)
-    if group.deadlines.pop(member_id, None) is not None:
-        turn.arm(REBALANCE, group, None, member_id)
+    end_wait(turn, group, member_id)
+    synced(turn, group, member_id)

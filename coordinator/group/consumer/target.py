@@ -113,12 +113,17 @@ def names_with(group: ConsumerGroup, member: ConsumerMember, sender: Sender) -> 
     return names
 
 
-def make_target(turn: Turn, group: ConsumerGroup, member: ConsumerMember, sender: Sender, bumped: Bump) -> Plan:
-    """The target for a heartbeat: the group's, or a new one if the epoch has none and it is time for one."""
+def make_target(
+    turn: Turn, group: ConsumerGroup, member: ConsumerMember, sender: Sender, bumped: Bump, *, may_assign: bool
+) -> Plan:
+    """The target for a heartbeat: the group's, or a new one if the epoch has none and it is time for one.
+
+    may_assign: whether there may be a new one.
+    """
     ids = Ids(turn, group)
     former_id = member.member_id if sender.replaces is None else sender.replaces.member_id
     plan = Plan(group, bumped, ids.of(member), group.targets.get(former_id, NO_TARGET))
-    if group.target_epoch >= bumped.epoch or not is_due(turn, group):
+    if not may_assign or group.target_epoch >= bumped.epoch or not is_due(turn, group):
         return plan
     former = group.members.get(former_id)
     members = {each.member_id: each for each in group.members.values() if each is not former}

@@ -1,0 +1,169 @@
+"""One step of a member: what a request of it changes in the group (Kafka: GroupMetadataManager.consumerGroupHeartbeat).
+
+A heartbeat does up to four things, in this order: it adds or changes its member, bumps the group epoch if subscriptions
+or topics changed, makes a new target if that epoch has none, and brings the member one step towards its target. A
+JoinGroup of a classic member does the same.
+
+`plan_step` gathers records and the new member, and may refuse. `take_step` puts them into the group.
+
+House rule: `plan_step` changes nothing, and `take_step` refuses nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from coordinator.group import notes
+from coordinator.group.consumer import records, sessions
+from coordinator.group.consumer.group import NO_TARGET, ConsumerGroup, ConsumerMember
+from coordinator.group.consumer.reconcile import Aim, Fenced, Owned, reconcile
+from coordinator.group.consumer.refused import Refused
+from coordinator.group.consumer.regex import RegexChange, update_regex
+from coordinator.group.consumer.target import Plan, bump, make_target
+from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.group.client import Client
+    from coordinator.group.turn import Turn
+    from protocol.records.batch import Record
+
+ABANDON = "The member must abandon all its partitions and rejoin."
+"""How Kafka ends its words to a fenced member."""
+
+
+class Found(NamedTuple):
+    """The member that sent a request.
+
+    replaces: the member whose static seat it takes, None if it takes none. is_new: the group did not know it.
+    """
+
+    member: ConsumerMember
+    replaces: ConsumerMember | None = None
+    is_new: bool = False
+
+
+class Change(NamedTuple):
+    """What a request of a member says.
+
+    found: the member as it was. member: with what the request says anew. owned: None if it does not say.
+    regex_error: what is wrong with its regular expression.
+    """
+
+    found: Found
+    member: ConsumerMember
+    owned: Owned | None
+    client: Client
+    regex_error: str | None = None
+
+
+class Step(NamedTuple):
+    """A planned step. member: as it will be."""
+
+    change: Change
+    member: ConsumerMember
+    regex: RegexChange
+    plan: Plan
+    records: list[Record]
+
+
+def has_room(turn: Turn, group: ConsumerGroup, member_id: str) -> None:
+    """Raises Refused if the group is full; its members may go on."""
+    limit = turn.config.group_consumer_max_size
+    if group.size >= limit and member_id not in group.members:
+        words = f"The consumer group has reached its maximum capacity of {limit} members."
+        raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, words)
+
+
+def plan_step(turn: Turn, group: ConsumerGroup, change: Change, *, may_assign: bool = True) -> Step:
+    """Plan a step. Raises Refused.
+
+    may_assign: whether an epoch without a target may get one. If not, such an epoch leaves the member where it is.
+    """
+    found, member = change.found, change.member
+    group_id, wall_ms = group.group_id, turn.now.wall_ms
+    written = []
+    if found.replaces is not None:
+        written += records.member_tombstones(group_id, found.replaces.member_id, wall_ms)
+        written.append(records.member_record(group_id, found.member, wall_ms))
+        target = group.targets.get(found.replaces.member_id, NO_TARGET)
+        written.append(records.target_record(group_id, found.member.member_id, target, wall_ms))
+        written.append(records.current_record(group_id, found.member, wall_ms))
+    if found.is_new or member != found.member:
+        written.append(records.member_record(group_id, member, wall_ms))
+    names_changed = member.topics != found.member.topics
+    regex = update_regex(turn, group, found.member, member, change.client, change.regex_error)
+    written += regex.records
+    # A classic member has no regular expression that could be resolved later.
+    regex_bumps = regex.bumps if member.classic is None else regex.changed
+    bumped = bump(turn, group, member, found, changed=names_changed or regex_bumps)
+    plan = make_target(turn, group, member, found, bumped, may_assign=may_assign)
+    written += plan.records
+    moved = member
+    if may_assign or plan.epoch >= bumped.epoch:
+        aim = Aim(
+            plan.epoch,
+            plan.target,
+            plan.topic_ids,
+            lambda topic_id, partition: partition not in group.holders.get(topic_id, {}),
+            names_changed or regex.changed,
+        )
+        try:
+            moved = reconcile(member, aim, change.owned)
+        except Fenced:
+            words = "The consumer group member is in a unknown state."
+            raise Refused(ErrorCode.FENCED_MEMBER_EPOCH, f"{words} {ABANDON}") from None
+    if moved != member:
+        written.append(records.current_record(group_id, moved, wall_ms))
+    return Step(change, moved, regex, plan, written)
+
+
+def take_step(turn: Turn, group: ConsumerGroup, step: Step) -> None:
+    """Put a step into the group."""
+    change, member = step.change, step.member
+    turn.append(*step.records)
+    apply(turn, group, change, member)
+    step.regex.apply(turn)
+    step.plan.apply()
+    group.settle(turn.now.wall_ms)
+    if member.classic is None and (member != change.member or change.found.member.classic is not None):
+        sessions.synced(turn, group, member.member_id)
+        sessions.watch_revocation(turn, group, member)
+    sessions.renew(turn, group, member)
+
+
+def apply(turn: Turn, group: ConsumerGroup, change: Change, member: ConsumerMember) -> None:
+    """Put a member into the group, in the place of the one whose seat it takes."""
+    found, client = change.found, change.client
+    if found.replaces is not None:
+        former = found.replaces.member_id
+        sessions.forget(turn, group, former)
+        target = group.targets.get(former, NO_TARGET)
+        group.remove(former)
+        group.targets[member.member_id] = target
+        turn.note(
+            notes.MemberReplaced(
+                group.group_id,
+                group.generation,
+                member.member_id,
+                former,
+                member.instance_id or "",
+                group.state.value,
+                client.id,
+                client.host,
+                subscription_changed=member.topics != found.replaces.topics,
+                principal=client.principal,
+            )
+        )
+    elif found.is_new:
+        turn.note(
+            notes.MemberJoined(
+                group.group_id,
+                group.generation,
+                member.member_id,
+                member.instance_id,
+                client.id,
+                client.host,
+                client.principal,
+            )
+        )
+    group.put(member)
