@@ -29,8 +29,12 @@ class Disk:
     """The real one."""
 
     def open(self, path: Path, *, create: bool = False) -> int:
-        """Open a file for reading and writing and return its descriptor; `create` makes it if it isn't there."""
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), FILE_MODE)
+        """Open a file for reading and writing and return its descriptor; `create` makes it if it isn't there.
+
+        With `create` a symbolic link is an error: one who can write into the folder must not choose which other file
+        of the server's user gets overwritten.
+        """
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_NOFOLLOW if create else 0), FILE_MODE)
 
     def open_to_read(self, path: Path) -> int:
         """Open a file for reading alone."""

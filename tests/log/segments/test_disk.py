@@ -10,7 +10,7 @@ from stat import S_IMODE
 
 import pytest
 
-from coordinator.log.segments.disk import PARTS_MAX, Disk, describe, reason, write_all
+from coordinator.log.segments.disk import PARTS_MAX, Disk, describe, reason, replace_file, write_all
 
 
 class SlowDisk(Disk):
@@ -68,6 +68,22 @@ def test_only_the_user_reads_what_is_made(tmp_path: Path) -> None:
         os.umask(old)
     modes = {path.name: S_IMODE(path.stat().st_mode) for path in tmp_path.rglob("*")}
     assert modes == {"new": 0o700, "file": 0o600, "there": 0o755}
+
+
+def test_a_link_leads_no_write_out_of_the_folder(tmp_path: Path) -> None:
+    """A file that the server makes is made here, or not at all."""
+    disk, other = Disk(), tmp_path / "other"
+    other.write_bytes(b"precious")
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "topics.json.new").symlink_to(other)
+    (folder / ".lock").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(OSError, match="symbolic links"):
+        replace_file(disk, folder / "topics.json", b"new")
+    with pytest.raises(OSError, match="symbolic links"):
+        disk.open(folder / ".lock", create=True)
+    assert other.read_bytes() == b"precious"
+    assert not (tmp_path / "nowhere").exists()
 
 
 def test_calls(tmp_path: Path) -> None:
