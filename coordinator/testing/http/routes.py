@@ -70,11 +70,19 @@ class NoBrowsers:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As ASGI."""
-        if scope["type"] == "http" and any(name == b"origin" for name, _ in scope["headers"]):
+        if scope["type"] == "http" and any(_is_of_a_page(name, value) for name, value in scope["headers"]):
             refusal = error(403, "a page in a browser sent this request: the control is for tests alone")
             await refusal(scope, receive, send)
             return
         await self._app(scope, receive, send)
+
+
+def _is_of_a_page(name: bytes, value: bytes) -> bool:
+    """Whether a browser sends this header for a page. It sends no Origin to load an image, say, but tells so.
+
+    Sec-Fetch-Site is "none" if a person typed the address.
+    """
+    return name == b"origin" or (name == b"sec-fetch-site" and value != b"none")
 
 
 def routes(tenure: Tenure) -> list[Route]:

@@ -40,6 +40,9 @@ def test_a_page_in_a_browser_is_refused(control: Control) -> None:
     """A browser names the page that sends a request: none may, and neither may another host's name."""
     assert control.ask("POST", "/v1/reset", {}, Origin="http://127.0.0.1:1")[0] == 403
     assert control.ask("GET", "/v1", Host="attacker.example")[0] == 421
+    for site in ("cross-site", "same-site", "same-origin"):  # an image of a page has no Origin
+        assert control.ask("GET", "/v1", **{"Sec-Fetch-Site": site})[0] == 403
+    assert control.ask("GET", "/v1", **{"Sec-Fetch-Site": "none"})[0] == 200  # a person typed the address
 
 
 def test_a_body_that_is_none_is_refused(control: Control) -> None:
