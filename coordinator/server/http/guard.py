@@ -176,6 +176,10 @@ class GuardedProtocol(H11Protocol):
         self._guard.no_http(self.peer, self._first)
         super().send_400_response(msg)
 
+    def _should_upgrade(self) -> bool:
+        """As H11Protocol: never. uvicorn would write two lines, or hand the socket to a WebSocket library."""
+        return False
+
     def on_response_complete(self) -> None:
         """As H11Protocol: an answer is written."""
         self._guard.wait(self)

@@ -215,6 +215,19 @@ async def test_clients_that_do_not_speak_http_are_one_line(tmp_path: Path, first
         assert said in line["message"]
 
 
+@pytest.mark.parametrize("protocol", ["websocket", "h2c"])
+async def test_a_client_that_asks_for_another_protocol_gets_http(tmp_path: Path, protocol: str) -> None:
+    """Its connection stays under the limits, whatever libraries are installed, and it costs no line at all."""
+    async with serving(tmp_path) as web:
+        asking = (
+            f"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close, Upgrade\r\nUpgrade: {protocol}\r\n\r\n"
+        )
+        for _ in range(3):
+            assert (await asyncio.to_thread(web._ask, asking)).startswith(b"HTTP/1.1 200 ")
+        assert web.lines("http_broke") == []
+        await web.until(lambda: web.guard.count == 0)
+
+
 async def test_a_line_about_refused_connections_counts_those_since_the_last() -> None:
     """The next line comes after REFUSALS_MS, and has the number of connections since the line before it."""
     clock = ManualClock()
