@@ -30,8 +30,13 @@ class ExitCode(IntEnum):
 
 
 def warn(message: str) -> None:
-    """Print the message as one line on standard error, even if it has several lines."""
-    print("tenure:", " ".join(message.split()), file=sys.stderr)
+    """Print the message as one line on standard error, even if it has several lines, or a server's text in it."""
+    line = " ".join(message.split())
+    if not line.isprintable():
+        from coordinator.cli.output import printable
+
+        line = printable(line)
+    print("tenure:", line, file=sys.stderr)
 
 
 def fail(code: ExitCode, message: str) -> NoReturn:

@@ -49,7 +49,15 @@ def counted(number: int, noun: str) -> str:
 
 def print_json(value: Any) -> None:
     """Print one JSON document."""
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    print(json_text(value, indent=2))
+
+
+def json_text(value: Any, indent: int | None = None) -> str:
+    """A JSON document that is safe for a terminal. Letters of all languages stay; JSON itself escapes only ASCII."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() or each == "\n" else json.dumps(each)[1:-1] for each in text)
 
 
 def assignment_text(assignment: Mapping[str, Sequence[int]] | None) -> str:

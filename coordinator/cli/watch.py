@@ -14,7 +14,6 @@ House rule: if something isn't known, the command says so.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
@@ -31,7 +30,7 @@ from coordinator.cli.cluster import (
 from coordinator.cli.exit_codes import ExitCode, fail, warn
 from coordinator.cli.explain import described, reader_of
 from coordinator.cli.options import OutputForm, seconds
-from coordinator.cli.output import Output, counted, printable
+from coordinator.cli.output import Output, counted, json_text, printable
 from coordinator.client.client import Client
 from coordinator.client.errors import ClientError, Unauthenticated
 from coordinator.client.events import EventReader, NoEvents
@@ -78,7 +77,7 @@ def command(
         try:
             for events in follow(client, reader):
                 if output is Output.JSON:
-                    lines = [json.dumps(event, ensure_ascii=False) for event in events]
+                    lines = [json_text(event) for event in events]
                 else:
                     lines = [printable(line) for line in shown.lines(events)]
                 for line in lines:

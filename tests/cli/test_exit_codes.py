@@ -27,6 +27,12 @@ def test_failure_is_one_line_and_its_code(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr() == ("", "tenure: group 'g': NON_EMPTY_GROUP\n")
 
 
+def test_text_of_a_server_cannot_steer_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """A message may have the words of a server that is not the one that the user means."""
+    warn("größe: \x1b]0;title\x07 \x9b2J \u202e")
+    assert capsys.readouterr().err == "tenure: größe: \\x1b]0;title\\x07 \\x9b2J \\u202e\n"
+
+
 def test_warning_doesnt_end_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     """A warning is one line too, and the command goes on."""
     warn("group g is rebalancing")

@@ -46,6 +46,16 @@ def test_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
     assert "größe" in out
 
 
+def test_json_of_a_client_cannot_steer_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """Characters that JSON leaves alone, and a terminal obeys, are escaped; a program reads the same text back."""
+    name = "größe \x9b2J\x7f\u202e\u2028\ufeff\x1b]0;\n\U000e0001😀"
+    print_json({"group_id": name})
+    out = capsys.readouterr().out
+    assert all(line.isprintable() for line in out.splitlines())
+    assert len(out.splitlines()) == 3
+    assert json.loads(out) == {"group_id": name}
+
+
 @pytest.mark.parametrize(
     ("assignment", "text"),
     [

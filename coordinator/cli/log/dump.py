@@ -21,7 +21,7 @@ from coordinator.audit.read.records import GROUP_KIND, OFFSET_KIND, UNKNOWN_KIND
 from coordinator.cli.exit_codes import warn
 from coordinator.cli.log.decoded import Decoded, Fields, decode_marker, decode_record, is_odd
 from coordinator.cli.log.locks import in_use, write_under_way
-from coordinator.cli.output import MISSING, printable
+from coordinator.cli.output import MISSING, json_text, printable
 from coordinator.group.records import NEWER_KINDS
 from coordinator.log.segments.outside import Log, NoBatch, OpenSegment, opened, read_segment
 from protocol.records.batch import CorruptBatch, Record
@@ -44,7 +44,6 @@ COLUMNS = (
 """Headings and the least width of each column: a line is printed before the next one is known."""
 
 
-_encode = json.JSONEncoder(ensure_ascii=False).encode
 _encode_tight = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -130,7 +129,7 @@ def print_lines(logs: list[Log], group_id: str | None, *, as_json: bool) -> Coun
         for line in read_lines(log, group_id):
             counts.add(line)
             if as_json:
-                print(_encode(line_json(line)))
+                print(json_text(line_json(line)))
                 continue
             if line.file != file:
                 file = line.file

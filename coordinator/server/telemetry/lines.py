@@ -3,7 +3,8 @@
 Tenure has its own small writer (docs/decisions/own-log-lines.md): importing structlog alone would cost a third of the
 time that a start may take.
 
-House rule: text from a client can't start another line, because control characters are escaped.
+House rule: text from a client can't start another line, steer a terminal or turn a line around, because characters
+that aren't printable are escaped.
 """
 
 from __future__ import annotations
@@ -19,7 +20,17 @@ if TYPE_CHECKING:
     from coordinator.server.clock import Times
 
 _CONTROLS = bytes([*range(0x20), 0x7F])
-_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F, *range(0x80, 0xA0), 0x2028, 0x2029)}
+
+
+class _Escapes(dict[int, str]):
+    """For str.translate: a character that isn't printable becomes its escape."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        return character if character.isprintable() else ascii(character)[1:-1]
+
+
+_ESCAPES = _Escapes({code: f"\\x{code:02x}" for code in _CONTROLS})
 
 
 class Level(HashedById):

@@ -24,6 +24,23 @@ def test_one_call_is_one_line_whatever_it_says(log_format: str) -> None:
     assert not any(character in line[:-1] for character in "\n\r\x1b\u2028")
 
 
+def test_a_json_line_has_every_character_of_its_text() -> None:
+    """Whatever a client calls itself, a program reads the line, and gets the same text back."""
+    stream, name = io.StringIO(), "".join(map(chr, (*range(0xA1), 0x202E, 0x2028, 0xFFFE, 0x1F600)))
+    Lines(stream, "json", 1, ManualClock()).warn("something", name, group=name)
+    line = stream.getvalue()
+    assert line[:-1].isprintable()
+    found = json.loads(line)
+    assert (found["message"], found["group"]) == (name, name)
+
+
+def test_text_lines_have_no_character_that_reorders_or_hides() -> None:
+    """A terminal would show the rest of the line from right to left, or nothing where something stands."""
+    stream = io.StringIO()
+    Lines(stream, "text", 1, ManualClock()).warn("something", "gr\xf6\xdfe \u202eabc\u2066\u200b\ufeff\x9b\x7f\xad")
+    assert stream.getvalue().endswith("gr\xf6\xdfe \\u202eabc\\u2066\\u200b\\ufeff\\x9b\\x7f\\xad\n")
+
+
 def test_a_text_line_looks_like_a_brokers() -> None:
     """A text line has time, level, logger and text, as a broker's line has."""
     stream = io.StringIO()
