@@ -17,6 +17,7 @@ from collections.abc import Callable
 from functools import lru_cache, wraps
 from typing import NamedTuple, TypeVar
 
+from coordinator.audit.read.consumer_records import CONSUMER_VERSIONS, read_consumer_key
 from coordinator.group.records import (
     GROUP_KEY_VERSION,
     GROUP_VALUE_VERSIONS,
@@ -94,6 +95,7 @@ class Key(NamedTuple):
     """The key of a record. topic, topic_partition: of a committed offset.
 
     kind: one of the constants above, or of NEWER_KINDS. reason: why the key can't be read; None if it can.
+    name: the member or the regular expression that a record of a group of the consumer protocol is about.
     """
 
     kind: str
@@ -102,6 +104,7 @@ class Key(NamedTuple):
     topic: str | None = None
     topic_partition: int | None = None
     reason: str | None = None
+    name: str | None = None
 
 
 class Marker(NamedTuple):
@@ -179,6 +182,9 @@ def read_key(data: bytes) -> Key:
             return Key(OFFSET_KIND, version, offset.group, offset.topic, offset.partition)
         if version == GROUP_KEY_VERSION:
             return Key(GROUP_KIND, version, decode(GroupMetadataKey, data, version, _int16.size).group)
+        if NEWER_KINDS.get(version) in CONSUMER_VERSIONS:
+            of_group, name = read_consumer_key(data, version)
+            return Key(NEWER_KINDS[version], version, of_group, name=name)
     except ProtocolError as error:
         return Key(UNREADABLE_KIND, version, reason=f"key: {error}")
     if version not in NEWER_KINDS:

@@ -222,7 +222,7 @@ def _move(move: Callable[[], Moved], done: str) -> None:
     for note in moved.summary.notes:
         print(f"note: {note}")
     for kind, number in sorted(moved.summary.skipped.items()):
-        print(f"note: {counted(number, 'record')} of {kind}, which a coordinator of the classic protocol skips")
+        print(f"note: {counted(number, 'record')} of {kind}, which Tenure skips")
     print(
         f"{done}: {counted(moved.partitions, 'partition')}, {counted(moved.segments, 'segment')}, "
         f"{counted(moved.size, 'byte')}, {counted(moved.summary.groups, 'group')}"

@@ -1,9 +1,9 @@
 """A record of `__consumer_offsets` as plain values, whatever its bytes are.
 
 coordinator.audit.read.records reads a record, within its limits. This module gives the fields their names: Kafka's, in
-snake_case. It decodes groups and committed offsets; in a group also the subscriptions and assignments of the members
-(consumer protocol, v0-3). A record of a newer group protocol (KIP-848, KIP-932, KIP-1071) has only its name and its
-group. Any other record is unknown (KIP-915).
+snake_case. It decodes committed offsets and groups: those of the classic protocol, also the subscriptions and
+assignments of their members (v0-3), and those of the consumer protocol (KIP-848). A record of another newer protocol
+(KIP-932, KIP-1071) has only its name and its group. Any other record is unknown (KIP-915).
 
 Bytes that can't be decoded are shown as {"hex": ..., "reason": ...}, at most ODD_SIZE_MAX of them.
 
@@ -13,10 +13,18 @@ House rule: no bytes make this module raise.
 from __future__ import annotations
 
 import struct
+from base64 import urlsafe_b64encode
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
+from uuid import UUID
 
+from coordinator.audit.read.consumer_records import (
+    CONSUMER_VERSIONS,
+    CURRENT,
+    name_field,
+    read_consumer_value,
+)
 from coordinator.audit.read.records import (
     CACHED_SIZE_MAX,
     GROUP_KIND,
@@ -29,6 +37,7 @@ from coordinator.audit.read.records import (
     read_marker,
     read_offset,
 )
+from protocol.compile import Message
 from protocol.consumer import CONSUMER, decode_versioned
 from protocol.errors import ProtocolError
 from protocol.messages import ConsumerProtocolAssignment, ConsumerProtocolSubscription, GroupMetadataValue
@@ -41,6 +50,9 @@ ODD_SIZE_MAX = 1_000_000
 
 MARKERS = {0: "abort", 1: "commit"}
 """The types in the key of a transaction's marker (Kafka: ControlRecordType)."""
+
+MEMBER_STATES = {0: "STABLE", 1: "UNREVOKED_PARTITIONS", 2: "UNRELEASED_PARTITIONS", 127: "UNKNOWN"}
+"""The states of a member of a group of the consumer protocol (Kafka: MemberState)."""
 
 _int16 = struct.Struct(">h")
 _marker_key = struct.Struct(">hh")
@@ -71,10 +83,15 @@ def decode_record(record: Record) -> Decoded:
     elif key.kind == GROUP_KIND:
         fields = {"group_id": key.group_id}
         version, value = _value(record.value, _group_value)
+    elif key.kind in CONSUMER_VERSIONS:
+        number = CONSUMER_VERSIONS[key.kind]
+        name = name_field(number)
+        fields = {"group_id": key.group_id} if name is None else {"group_id": key.group_id, name: key.name}
+        version, value = _value(record.value, partial(_consumer_value, version=number))
     elif key.kind == UNREADABLE_KIND:
         fields = odd(record.key, (key.reason or "").removeprefix("key: "))
         version, value = None, _raw(record.value)
-    else:  # no coordinator of the classic protocol reads this record; only its group is known
+    else:  # no coordinator of ours reads this record; only its group is known
         fields = {"hex": record.key.hex()}
         version, value = _version(record.value), _raw(record.value)
     return Decoded(key.kind, key.version, key.group_id, fields, version, value)
@@ -139,6 +156,27 @@ def _offset_value(data: bytes) -> Fields:
     if version == 1:
         fields["expire_timestamp_ms"] = read.expire_timestamp
     return fields
+
+
+def _consumer_value(data: bytes, version: int) -> Fields:
+    fields: Fields = _plain(read_consumer_value(data, version)[1])
+    if version == CURRENT:
+        fields["state"] = MEMBER_STATES.get(fields["state"], fields["state"])
+    return fields
+
+
+def _plain(value: Any) -> Any:
+    """A message as plain values; topic ids as Kafka's tools write them."""
+    match value:
+        case Message():
+            return {name: _plain(getattr(value, name)) for name in type(value).__slots__}
+        case list() | tuple():
+            return [_plain(each) for each in value]
+        case UUID():
+            return urlsafe_b64encode(value.bytes).decode().rstrip("=")
+        case bytes():
+            return _member_data(value, CONSUMER, _subscription)  # of a classic member in such a group
+    return value
 
 
 def _group_value(data: bytes) -> Fields:

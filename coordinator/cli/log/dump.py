@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from coordinator.audit.read.consumer_records import CONSUMER_VERSIONS
 from coordinator.audit.read.records import GROUP_KIND, OFFSET_KIND, UNKNOWN_KIND, unpack
 from coordinator.cli.exit_codes import warn
 from coordinator.cli.log.decoded import Decoded, Fields, decode_marker, decode_record, is_odd
@@ -214,8 +215,8 @@ def _key_text(decoded: Decoded) -> str:
         return f"{key['hex']} ({key['reason']})"
     if decoded.kind == OFFSET_KIND:
         return f"{key['group_id']} {key['topic']}-{key['partition']}"
-    if decoded.kind == GROUP_KIND:
-        return f"{key['group_id']}"
+    if decoded.kind == GROUP_KIND or decoded.kind in CONSUMER_VERSIONS:
+        return " ".join(key.values())
     if "marker" in key:
         return f"{key['marker']}"
     if decoded.kind in NEWER_KINDS.values() and decoded.group_id is not None:

@@ -98,7 +98,7 @@ def _print_summary(count: int, summary: Summary, partition_count: int | None) ->
     for note in summary.notes:
         print(printable(f"note: {note}"))
     for kind, number in sorted(summary.skipped.items()):
-        print(f"note: {counted(number, 'record')} of {kind}, which a coordinator of the classic protocol skips")
+        print(f"note: {counted(number, 'record')} of {kind}, which Tenure skips")
     if summary.open_transactions:
         print(f"note: open at the end: {counted(summary.open_transactions, 'transaction')}")
     if partition_count is None:

@@ -1,16 +1,17 @@
 """`tenure log verify`: is a log right, and where is it wrong?
 
 The audit's modules read and judge: coordinator.audit.read decides whether bytes are batches and records,
-coordinator.audit.check.integrity checks the order of batches, coordinator.group.invariants has the rules of a group's
-record. This module gives a finding the name of a rule, a file and a position:
+coordinator.audit.check.integrity checks the order of batches. The rules of a group's records are those of
+coordinator.group.invariants and coordinator.group.consumer.invariants. This module gives a finding the name of a rule,
+a file and a position:
 
     batch          the bytes are a batch with the right CRC, and its records match its header
     torn_tail      the end of the newest segment is no batch: a write that was interrupted, or damage there
     offset_order   offsets grow, within a segment and from one to the next (gaps are legal: compaction leaves them)
     epoch_order    epochs never fall
-    record         a coordinator can read keys and values; newer and unknown types are counted, not judged
+    record         a coordinator can read keys and values; types that Tenure doesn't serve are counted, not judged
     partition      each group's records are on the partition that Kafka's rule says
-    group          the last state of each group keeps the rules of a record
+    group          the last state of each group keeps the rules of its records, and it is of one kind
 
 Verify doesn't check subscriptions and assignments, because they belong to the members. A transaction without an end is
 no finding: it still waits. An interrupted compaction is none either: verify reads it as if it were finished. A half
@@ -32,6 +33,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from coordinator.audit.check.integrity import Integrity
+from coordinator.audit.read.consumer_records import (
+    CONSUMER_VERSIONS,
+    CURRENT,
+    MEMBER,
+    TARGET,
+    TARGET_EPOCH,
+    read_consumer_value,
+)
 from coordinator.audit.read.logs import (
     NO_BATCH_KIND,
     OLD_FORMAT_KIND,
@@ -59,6 +68,7 @@ from coordinator.audit.read.records import (
     read_offset,
 )
 from coordinator.cli.log.locks import in_use, write_under_way
+from coordinator.group.consumer.invariants import ConsumerRule, LastRecords, broken_rules
 from coordinator.group.invariants import RecordRule, record_violations
 from coordinator.group.partition import partition_for
 from coordinator.log.meta import noted_partition_count
@@ -99,6 +109,7 @@ RULES: dict[str, Rule] = {
     UNREADABLE_KIND: Rule.RECORD,
     "wrong_partition": Rule.PARTITION,
     **dict.fromkeys(RecordRule, Rule.GROUP),
+    **dict.fromkeys(ConsumerRule, Rule.GROUP),
 }
 """The audit's name of a fault (a kind of bytes or records, or a check), or a rule of a record -> the rule here."""
 
@@ -117,7 +128,7 @@ class BrokenRule(NamedTuple):
 class Summary:
     """The amounts that were read, and remarks.
 
-    skipped: records by kind that a coordinator of the classic protocol doesn't load. open_transactions: without an end.
+    skipped: records by kind that Tenure doesn't load. open_transactions: without an end.
     notes: remarks for a person that are no findings. unreadable: errors of the system, one for each file.
     """
 
@@ -165,13 +176,33 @@ def verify(
         yield from _Check(log, partition_count, summary, progress, may_be_live=may_be_live).findings()
 
 
+Named = tuple[int, str | None]
+"""Which record of a group of the consumer protocol it is: key version, and the name in the key."""
+
+
 class _LastState(NamedTuple):
-    """The last record of a group, with its file and position."""
+    """The last record of a key, with its file and position."""
 
     value: bytes
     file: Path
     position: int
     offset: int
+
+
+_VERSIONS_OF = {
+    ConsumerRule.INSTANCE_TWICE: (MEMBER,),
+    ConsumerRule.TARGET_EPOCH: (TARGET_EPOCH,),
+    ConsumerRule.TARGET_TWICE: (TARGET,),
+}
+"""A rule of the consumer protocol -> key versions of the record that breaks it; CURRENT or TARGET for other rules."""
+
+
+def _last_records(states: dict[Named, _LastState]) -> LastRecords:
+    """The last records of a group of the consumer protocol, decoded."""
+    records = LastRecords()
+    for (version, name), state in states.items():
+        records.put(name, read_consumer_value(state.value, version)[1])
+    return records
 
 
 class _Check:
@@ -199,6 +230,7 @@ class _Check:
         self._epoch_max = -1
         self._misplaced = lru_cache(GROUPS_MAX)(self._why_misplaced)
         self._groups: dict[str, _LastState] = {}
+        self._consumer_groups: dict[str, dict[Named, _LastState]] = {}
         self._open: set[int] = set()
 
     def findings(self) -> Iterator[BrokenRule]:
@@ -219,11 +251,13 @@ class _Check:
                         self._summary.unreadable.append(f"{error.strerror or error}: {segment.path}")
         except OSError as error:
             self._summary.unreadable.append(f"{error.strerror or error}: {error.filename or self._log.folder}")
-        self._summary.groups += len(self._groups)
+        self._summary.groups += len(self._groups.keys() | self._consumer_groups.keys())
         for group_id, state in self._groups.items():
             for rule, words, _who in record_violations(read_group(state.value)[1]):
                 reason = f"group {group_id!r}: {words}"
                 yield BrokenRule(RULES[rule], state.file, state.position, state.offset, reason)
+        for group_id, states in self._consumer_groups.items():
+            yield from self._consumer_group(group_id, states)
         if self._log.file is None and not self._is_live():
             self._summary.notes += [
                 f"{path}: a compaction of the broker was interrupted; its next start finishes it"
@@ -232,6 +266,17 @@ class _Check:
         if self._log.partition is not None:
             self._summary.epoch_max[self._log.partition] = self._epoch_max
         self._summary.open_transactions += len(self._open)
+
+    def _consumer_group(self, group_id: str, states: dict[Named, _LastState]) -> Iterator[BrokenRule]:
+        """Check the last records of a group of the consumer protocol, beside one another."""
+        newest = max(states.values(), key=lambda state: state.offset)
+        if group_id in self._groups:
+            reason = f"group {group_id!r}: it has records of both protocols"
+            yield BrokenRule(Rule.GROUP, newest.file, newest.position, newest.offset, reason)
+        for rule, words, member_id, _partition in broken_rules(_last_records(states)):
+            versions = _VERSIONS_OF.get(rule, (CURRENT, TARGET))
+            at = next((states[each, member_id] for each in versions if (each, member_id) in states), newest)
+            yield BrokenRule(RULES[rule], at.file, at.position, at.offset, f"group {group_id!r}: {words}")
 
     def _segment(self, segment: OpenSegment) -> Iterator[BrokenRule]:
         self._summary.segments += 1
@@ -297,8 +342,8 @@ class _Check:
         for offset, (key_bytes, value, _) in zip(batch.offsets, batch.records, strict=True):
             key = read_key(key_bytes)
             kind, group_id, reason = key.kind, key.group_id, key.reason
-            if kind in RECORD_KINDS:
-                if value is not None:
+            if kind in RECORD_KINDS or kind in CONSUMER_VERSIONS:
+                if value is not None and reason is None:
                     reason = _why_unreadable(kind, value)
             elif reason is None:
                 self._summary.skipped[f"key version {key.version}" if kind == UNKNOWN_KIND else kind] += 1
@@ -312,6 +357,19 @@ class _Check:
                     self._groups[group_id] = _LastState(value, segment.path, position, offset)
                 elif kind == GROUP_KIND:
                     self._groups.pop(group_id, None)
+                elif kind in CONSUMER_VERSIONS:
+                    state = None if value is None or reason else _LastState(value, segment.path, position, offset)
+                    self._take_consumer(group_id, (CONSUMER_VERSIONS[kind], key.name), state)
+
+    def _take_consumer(self, group_id: str, named: Named, state: _LastState | None) -> None:
+        """Take the next record of a group of the consumer protocol; None for a tombstone."""
+        states = self._consumer_groups.setdefault(group_id, {})
+        if state is None:
+            states.pop(named, None)
+        else:
+            states[named] = state
+        if not states:
+            del self._consumer_groups[group_id]
 
     def _why_misplaced(self, group_id: str) -> str | None:
         """Why a record of the group doesn't belong here; None if it does, or without a number of partitions."""
@@ -328,6 +386,8 @@ def _why_unreadable(kind: str, value: bytes) -> str | None:
     try:
         if kind == OFFSET_KIND:
             read_offset(value)
+        elif kind in CONSUMER_VERSIONS:
+            read_consumer_value(value, CONSUMER_VERSIONS[kind])
         else:
             read_group(value)
     except ProtocolError as error:

@@ -116,9 +116,10 @@ def test_codec_changes_nothing_but_its_name(tmp_path: Path, codec: Codec) -> Non
     [
         (versioned(999, b"x"), b"y", "unknown", None),
         (versioned(3, struct.pack(">h", 2) + b"g1"), b"", "consumer_group_metadata", "g1"),
-        (versioned(3, b"\0"), b"", "consumer_group_metadata", None),
+        (versioned(3, b"\0"), b"", "unreadable", None),
+        (versioned(11, b"\0"), b"", "share_group_metadata", None),
         (newer_key("g1", 11), b"", "share_group_metadata", "g1"),
-        (newer_key("g1", 5), b"", "consumer_group_member_metadata", "g1"),
+        (newer_key("g1", 5) + b"\0\1m", b"", "consumer_group_member_metadata", "g1"),
         (b"\0", b"", "unreadable", None),
         (versioned(2, b"\0\7g"), b"", "unreadable", None),
         (group_key(GROUP), b"", "unreadable", GROUP),

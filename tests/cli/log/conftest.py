@@ -24,6 +24,7 @@ from coordinator.group.state import State
 from protocol.messages import ConsumerProtocolAssignment, ConsumerProtocolSubscription, GroupMetadataValue, encode
 from protocol.records.batch import HEADER_SIZE, Record, encode_batch
 from protocol.records.codecs import Codec
+from tests.group.consumer.play import Play
 from tests.support.tenure import tenure_command
 
 PARTITION_COUNT = 4
@@ -90,6 +91,20 @@ def offset_of(group_id: str, offset: int = 5) -> Record:
 def tombstone_of(group_id: str) -> Record:
     """The record that deletes a group."""
     return group_tombstone(group_id, WALL_MS)
+
+
+def consumer_group_of(group_id: str) -> list[Record]:
+    """The records of a group of the consumer protocol: a member, a static one that is away, a regular expression."""
+    play = Play()
+    play.join("m", group=group_id)
+    play.join("n", instance_id="seat", group=group_id)
+    play.beat("m", 2, {"t": [0, 1, 2, 3]}, group=group_id)
+    play.beat("m", 2, {"t": [0, 1]}, group=group_id)
+    play.beat("n", 3, {}, group=group_id)
+    play.beat("n", -2, instance_id="seat", group=group_id)
+    play.beat("m", 3, {"t": [0, 1]}, topics=["t"], regex="t.*", timeout_ms=10_000, group=group_id)
+    play.resolve(**{"t.*": ["t"]})
+    return play.log
 
 
 def with_attributes(batch: bytes, attributes: int, producer_id: int = -1, body: bytes | None = None) -> bytes:

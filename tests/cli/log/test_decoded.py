@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coordinator.audit.read.consumer_records import CONSUMER_VERSIONS
 from coordinator.audit.read.parse import parse_record
 from coordinator.audit.read.records import (
     GROUP_KIND,
@@ -20,9 +21,37 @@ from coordinator.audit.read.records import (
 )
 from coordinator.cli.log.decoded import Fields, decode_marker, decode_record, is_odd
 from coordinator.group.records import NEWER_KINDS, group_key, group_record, offset_key
-from protocol.messages import GroupMetadataValue, OffsetCommitKey, OffsetCommitValue, encode
+from protocol.messages import (
+    ConsumerGroupMemberMetadataValue,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    encode,
+)
 from protocol.records.batch import Record
-from tests.cli.log.conftest import WALL_MS, assignment, group_of, make_group, offset_of, subscription, tombstone_of
+from tests.cli.log.conftest import (
+    WALL_MS,
+    assignment,
+    consumer_group_of,
+    group_of,
+    make_group,
+    offset_of,
+    subscription,
+    tombstone_of,
+)
+from tests.protocol.consumer_group_records import RECORDS
+
+TOPIC = "AAECAwQFBgcICQoLDA0ODw"
+"""The topic id in RECORDS, as Kafka's tools write it."""
+KAFKA_NAMES = {
+    3: "ConsumerGroupMetadata",
+    5: "ConsumerGroupMemberMetadata",
+    6: "ConsumerGroupTargetAssignmentMetadata",
+    7: "ConsumerGroupTargetAssignmentMember",
+    8: "ConsumerGroupCurrentMemberAssignment",
+    16: "ConsumerGroupRegularExpression",
+}
+"""Key version -> what the names of key and value begin with."""
 
 
 def group_fields(value: bytes | None) -> Fields:
@@ -123,13 +152,68 @@ def test_tombstone_has_a_key_and_no_value() -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("version", "kind"), NEWER_KINDS.items())
+@pytest.mark.parametrize(
+    ("version", "kind"), [item for item in NEWER_KINDS.items() if item[1] not in CONSUMER_VERSIONS]
+)
 def test_newer_group_protocols_are_named(version: int, kind: str) -> None:
-    """A record of a newer group protocol has its name and its group, and is no problem."""
+    """A record of a protocol for share or streams groups has its name and its group, and is no problem."""
     key = struct.pack(">h", version) + group_key("g")[2:] + b"\0\1m"
     record = Record(key, b"\0\0more", WALL_MS)
     decoded = decode_record(record)
     assert (decoded.kind, decoded.group_id, problem_of(record)) == (kind, "g", None)
+
+
+@pytest.mark.parametrize(
+    ("version", "key", "value"),
+    [
+        (3, {}, {"epoch": 3, "metadata_hash": 7}),
+        (5, {"member_id": "m"}, {"instance_id": "i", "rack_id": None, "server_assignor": "uniform"}),
+        (6, {}, {"assignment_epoch": 3, "assignment_timestamp": 1000}),
+        (7, {"member_id": "m"}, {"topic_partitions": [{"topic_id": TOPIC, "partitions": [4, 5]}]}),
+        (
+            8,
+            {"member_id": "m"},
+            {
+                "member_epoch": 3,
+                "previous_member_epoch": 2,
+                "state": "UNREVOKED_PARTITIONS",
+                "assigned_partitions": [{"topic_id": TOPIC, "partitions": [4, 5], "assignment_epochs": [2, 3]}],
+                "partitions_pending_revocation": [],
+            },
+        ),
+        (16, {"regular_expression": "t.*"}, {"topics": ["t1", "t2"], "version": 5, "timestamp": 1000}),
+    ],
+)
+def test_groups_of_the_consumer_protocol_are_decoded(version: int, key: Fields, value: Fields) -> None:
+    """Keys name the member or the regular expression; values have Kafka's fields, and topic ids in Kafka's form."""
+    kind = NEWER_KINDS[version]
+    data = {name: data for name, _, (_, data) in RECORDS if name.startswith(KAFKA_NAMES[version])}
+    record = Record(
+        struct.pack(">h", version) + data[f"{KAFKA_NAMES[version]}Key"],
+        b"\0\0" + data[f"{KAFKA_NAMES[version]}Value"],
+        WALL_MS,
+    )
+    decoded = decode_record(record)
+    assert (decoded.kind, decoded.key_version, decoded.group_id, decoded.value_version) == (kind, version, "g", 0)
+    assert decoded.key == {"group_id": "g", **key}
+    assert decoded.value is not None
+    assert {name: decoded.value[name] for name in value} == value
+    assert problem_of(record) is None
+
+
+def test_classic_member_of_a_consumer_group_shows_its_subscription() -> None:
+    """A member of the classic protocol in such a group has its protocols, with their subscriptions decoded."""
+    classic = ConsumerGroupMemberMetadataValue.ClassicMemberMetadata(
+        session_timeout_ms=9,
+        supported_protocols=[
+            ConsumerGroupMemberMetadataValue.ClassicProtocol(name="range", metadata=subscription(["orders"]))
+        ],
+    )
+    value = b"\0\0" + encode(ConsumerGroupMemberMetadataValue(classic_member_metadata=classic), 0)
+    decoded = decode_record(Record(b"\0\5\0\1g\0\1m", value, WALL_MS))
+    assert decoded.value is not None
+    (protocol,) = decoded.value["classic_member_metadata"]["supported_protocols"]
+    assert (protocol["name"], protocol["metadata"]["topics"]) == ("range", ["orders"])
 
 
 def test_unknown_record_is_no_problem() -> None:
@@ -178,7 +262,12 @@ def test_odd_markers_are_a_problem(key: bytes, value: bytes | None) -> None:
     assert is_odd(decode_marker(record).key) or is_odd(decode_marker(record).value) or key == b"\0\0\0\5"
 
 
-SOUND = [group_of("g"), offset_of("g"), group_record(make_group("g", protocol_type="connect"), 1, 1)]
+SOUND = [
+    *consumer_group_of("g"),
+    group_of("g"),
+    offset_of("g"),
+    group_record(make_group("g", protocol_type="connect"), 1, 1),
+]
 
 
 def flipped(data: bytes, bits: list[int]) -> bytes:
@@ -194,7 +283,7 @@ def test_random_bytes_never_raise(key: bytes, value: bytes | None) -> None:
     """Any bytes of a record decode to something, without an exception."""
     assert decode_record(Record(key, value, 0)).kind
     assert decode_marker(Record(key, value, 0)).kind == MARKER_KIND
-    for version in (0, 1, 2, 3):
+    for version in (*range(9), 16):
         assert decode_record(Record(struct.pack(">h", version) + key, value, 0)).kind
 
 

@@ -25,6 +25,7 @@ from tests.cli.log.conftest import (
     MEMORY_KIB_MAX,
     beyond_limits,
     compressed,
+    consumer_group_of,
     group_id_on,
     group_of,
     marker,
@@ -123,12 +124,25 @@ def test_table_has_a_line_per_record_and_member(data_dir: Path) -> None:
 
 def test_what_nobody_knows_is_counted(tmp_path: Path) -> None:
     """The dump shows records of unknown types, and counts them on standard error; newer types have a name."""
-    records = [Record(b"\x12\x34x", b"y", 0), Record(b"\x12\x34z", None, 0), Record(b"\0\3\0\1g", b"\0\0", 0)]
+    records = [Record(b"\x12\x34x", b"y", 0), Record(b"\x12\x34z", None, 0), Record(b"\0\x0b\0\1g", b"\0\0", 0)]
     path = write_segment(tmp_path, 0, [encode_batch(records, 0, 1)])
     ran = dump(path)
     assert ran.code == 0
     assert "2 records of unknown key version 4660" in ran.err
-    assert [line["kind"] for line in dump_json(path)] == ["unknown", "unknown", "consumer_group_metadata"]
+    assert [line["kind"] for line in dump_json(path)] == ["unknown", "unknown", "share_group_metadata"]
+
+
+def test_group_of_the_consumer_protocol_is_shown(tmp_path: Path) -> None:
+    """The table has a line for each record, with group and member as its key, and epochs and partitions as values."""
+    path = write_segment(tmp_path, 0, [encode_batch(consumer_group_of("g"), 0, 1)])
+    ran = dump(path)
+    assert (ran.code, ran.err) == (0, "")
+    lines = [" ".join(line.split()) for line in ran.out.splitlines()]
+    assert any("consumer_group_metadata g v0 epoch=2 " in line for line in lines)
+    assert any("consumer_group_member_metadata g n v0 instance_id=seat " in line for line in lines)
+    assert any("consumer_group_current_member_assignment g n v0 member_epoch=-2 " in line for line in lines)
+    assert any('consumer_group_regular_expression g t.* v0 topics=["t"] ' in line for line in lines)
+    assert {line["group_id"] for line in dump_json(path, "--group", "g")} == {"g"}
 
 
 def test_a_group_that_is_not_there_is_said(data_dir: Path) -> None:

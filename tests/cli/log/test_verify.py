@@ -8,11 +8,13 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coordinator.audit.read.consumer_records import CONSUMER_VERSIONS, name_field, read_consumer_value
 from coordinator.audit.read.records import read_group
 from coordinator.cli.log.command import app
 from coordinator.cli.log.verify import BrokenRule, Rule, Summary, guess_partition_count, verify
@@ -20,6 +22,7 @@ from coordinator.group.invariants import RecordRule, record_violations
 from coordinator.group.records import group_key, group_value, offset_key
 from coordinator.log.segments.outside import find_logs
 from protocol.errors import ProtocolError
+from protocol.messages import encode
 from protocol.records.batch import HEADER_SIZE, Record, encode_batch
 from protocol.records.walk import decode_batches
 from tests.audit.check.test_checks import FAULTS
@@ -29,6 +32,7 @@ from tests.cli.log.conftest import (
     PARTITION_COUNT,
     WALL_MS,
     beyond_limits,
+    consumer_group_of,
     group_id_on,
     group_of,
     make_group,
@@ -258,7 +262,7 @@ def test_faults_of_the_audit_have_their_rule(tmp_path: Path, fault: str) -> None
 def test_group_on_another_partition_is_found(tmp_path: Path) -> None:
     """Kafka's rule decides the partition of each group; without a number of partitions verify doesn't check it."""
     stray = group_id_on(3)
-    newer = Record(struct.pack(">h", 5) + group_key(stray)[2:] + b"\0\1m", b"\0\0", 0)
+    newer = Record(struct.pack(">h", 10) + group_key(stray)[2:] + b"\0\1m", b"\0\0", 0)
     path = write(tmp_path, encode_batch([group_of(stray), offset_of(stray), tombstone_of(stray), newer], 0, 1))
     assert rules(path) == [(Rule.PARTITION, FIRST, 0)] * 4
     assert rules(path, None) == []
@@ -297,6 +301,67 @@ def test_group_that_breaks_the_rules_is_found(tmp_path: Path, change: Callable[[
     assert rules(write(tmp_path, encode_batch([broken, tombstone_of(ON_0[0])], 0, 1))) == []
 
 
+def test_sound_group_of_the_consumer_protocol_is_clean(tmp_path: Path) -> None:
+    """The records that a coordinator wrote are clean, whatever batches they are in, and they are one group."""
+    records = consumer_group_of(ON_0[0])
+    findings, summary = check(write(tmp_path, *(encode_batch([each], at, 1) for at, each in enumerate(records))))
+    assert (findings, summary.groups, summary.skipped) == ([], 1, {})
+
+
+def changed_value(records: list[Record], version: int, change: Callable[[Any], None]) -> Record:
+    """The last record of a key version with another value."""
+    record = next(each for each in reversed(records) if each.key[1] == version and each.value is not None)
+    assert record.value is not None
+    value = read_consumer_value(record.value, version)[1]
+    change(value)
+    return record._replace(value=b"\0\0" + encode(value, 0))
+
+
+@pytest.mark.parametrize(
+    ("version", "field", "value", "words"),
+    [
+        (3, "epoch", 2, "is above the group's 2"),
+        (8, "member_epoch", 9, "is at epoch 9, the target at"),
+        (7, "topic_partitions", None, "of topic"),
+    ],
+)
+def test_group_of_the_consumer_protocol_is_checked(
+    tmp_path: Path, version: int, field: str, value: Any, words: str
+) -> None:
+    """Records that contradict each other are a finding at one of them, unless later records or tombstones mend it."""
+    records = consumer_group_of(ON_0[0])
+    if value is None:
+        value = read_consumer_value(next(each.value for each in records if each.key[1] == 7 and each.value), 7)[1]
+        value = value.topic_partitions
+    broken = changed_value(records, version, lambda found: setattr(found, field, value))
+    first = encode_batch(records, 0, 1)
+    folder = write(tmp_path, first, encode_batch([broken], len(records), 1))
+    findings = check(folder)[0]
+    assert {each.rule for each in findings} == {Rule.GROUP}
+    assert any(words in each.reason for each in findings)
+    gone = [each._replace(value=None) for each in {each.key: each for each in records}.values()]
+    folder = write(tmp_path, first, encode_batch([broken, *gone], len(records), 1))
+    assert check(folder)[0] == []
+
+
+def test_group_of_two_kinds_is_found(tmp_path: Path) -> None:
+    """Kafka doesn't load a group that has records of both protocols; a tombstone of the classic one mends it."""
+    records = [group_of(ON_0[0]), *consumer_group_of(ON_0[0])]
+    (finding,) = check(write(tmp_path, encode_batch(records, 0, 1)))[0]
+    assert "records of both protocols" in finding.reason
+    records.insert(1, tombstone_of(ON_0[0]))
+    assert check(write(tmp_path, encode_batch(records, 0, 1)))[0] == []
+
+
+@pytest.mark.parametrize("version", CONSUMER_VERSIONS.values())
+def test_record_of_the_consumer_protocol_that_cannot_be_read_is_found(tmp_path: Path, version: int) -> None:
+    """A key or a value that is cut is a finding, as no coordinator loads it."""
+    start = struct.pack(">h", version)
+    key = start + group_key(ON_0[0])[2:] + (b"\0\1m" if name_field(version) else b"")
+    for record in (Record(key, b"\0", 0), Record(start + b"\0\7g", b"\0\0", 0)):
+        assert [rule for rule, _, _ in rules(write(tmp_path, encode_batch([record], 0, 1)))] == [Rule.RECORD]
+
+
 def test_interrupted_compaction_is_no_finding(data_dir: Path) -> None:
     """The next start finishes our compaction, so the folder is sound; verify skips the segments to be replaced."""
     folder = data_dir / "__consumer_offsets-2"
@@ -320,7 +385,7 @@ def test_interrupted_compaction_of_a_broker_is_a_note(data_dir: Path) -> None:
 
 def test_what_others_wrote_is_counted(tmp_path: Path) -> None:
     """Newer and unknown records are counted and are no findings; a transaction without an end is open."""
-    records = [Record(b"\x12\x34x", b"y", 0), Record(b"\0\3" + group_key(ON_0[0])[2:], b"\0\0", 0)]
+    records = [Record(b"\x12\x34x", b"y", 0), Record(b"\0\x0b" + group_key(ON_0[0])[2:], b"\0\0", 0)]
     batches = [
         encode_batch(records, 0, 0),
         transactional([offset_of(ON_0[0])], 2, 70),
@@ -329,7 +394,7 @@ def test_what_others_wrote_is_counted(tmp_path: Path) -> None:
     ]
     findings, summary = check(write(tmp_path, *batches))
     assert findings == []
-    assert summary.skipped == {"key version 4660": 1, "consumer_group_metadata": 1}
+    assert summary.skipped == {"key version 4660": 1, "share_group_metadata": 1}
     assert summary.open_transactions == 1
 
 

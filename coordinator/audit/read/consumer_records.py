@@ -1,0 +1,96 @@
+"""Reads keys and values of the records of groups of the consumer protocol (KIP-848), within limits.
+
+The decoders are those of the coordinator: protocol.messages, in the versions that `schemas/records/consumer_group.py`
+lists. A key names its group, and in most kinds something of it: a member, or a regular expression.
+
+House rule: bytes raise ProtocolError, and nothing else.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from coordinator.group.records import NEWER_KINDS
+from protocol.compile import Message
+from protocol.errors import ProtocolError
+from protocol.messages import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupPartitionMetadataValue,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+    decode,
+)
+
+EPOCH, PARTITIONS, MEMBER, TARGET_EPOCH, TARGET, CURRENT, REGEX = 3, 4, 5, 6, 7, 8, 16
+"""The versions of the keys; `schemas/records/consumer_group.py` says what each record is."""
+
+VALUE_SIZE_MAX = 16 * 1024 * 1024
+"""Bytes of a value at most: a member with 1,000,000 partitions, their epochs, and as many again to give up.
+
+No real record comes near, as a record is by default 1 MB at most (message.max.bytes).
+"""
+
+_int16 = struct.Struct(">h")
+
+
+class _Form(NamedTuple):
+    """The classes of a record; name: the second field of its key, if it has one."""
+
+    key: type[Message]
+    value: type[Message]
+    name: str | None = None
+
+
+_FORMS = {
+    EPOCH: _Form(ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
+    PARTITIONS: _Form(ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
+    MEMBER: _Form(ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue, "member_id"),
+    TARGET_EPOCH: _Form(ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
+    TARGET: _Form(ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue, "member_id"),
+    CURRENT: _Form(ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue, "member_id"),
+    REGEX: _Form(ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue, "regular_expression"),
+}
+
+CONSUMER_VERSIONS = {NEWER_KINDS[version]: version for version in _FORMS}
+"""Kind of a record of a group of the consumer protocol -> the version of its key."""
+
+
+def name_field(version: int) -> str | None:
+    """What the name in a key of that version is: `member_id`, `regular_expression`, or None for a key without one."""
+    return _FORMS[version].name
+
+
+def read_consumer_key(data: bytes, version: int) -> tuple[str, str | None]:
+    """The group of a key, and the name in it. Raises ProtocolError."""
+    form = _FORMS[version]
+    key = decode(form.key, data, version, _int16.size)
+    group_id: str = key.group_id  # type: ignore[attr-defined]
+    return group_id, None if form.name is None else getattr(key, form.name)
+
+
+def read_consumer_value(data: bytes, version: int) -> tuple[int, Message]:
+    """Version and fields of the value behind a key of `version`. Raises ProtocolError; its text is the whole reason."""
+    if len(data) < _int16.size:
+        raise ProtocolError(f"a value of {len(data)} bytes")
+    if len(data) > VALUE_SIZE_MAX:
+        raise ProtocolError(f"value: {len(data)} bytes, {VALUE_SIZE_MAX} allowed")
+    cls = _FORMS[version].value
+    value_version: int = _int16.unpack_from(data)[0]
+    first, last = cls.VERSIONS
+    if not first <= value_version <= last:
+        raise ProtocolError(f"unknown value version {value_version}")
+    try:
+        return value_version, decode(cls, data, value_version, _int16.size)
+    except ProtocolError as error:
+        raise ProtocolError(f"value: {error}") from error

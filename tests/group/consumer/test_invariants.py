@@ -1,0 +1,110 @@
+"""The rules find each way in which the records of a group of the consumer protocol can contradict one another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from coordinator.audit.read.consumer_records import CONSUMER_VERSIONS, read_consumer_value
+from coordinator.audit.read.records import read_key
+from coordinator.group.consumer.invariants import ConsumerRule, LastRecords, broken_rules
+from protocol.messages import ConsumerGroupTargetAssignmentMemberValue
+from tests.group.consumer.play import Play, topic_id
+
+
+def last_records() -> LastRecords:
+    """The last records of two members, of which one is static and away; each shall have two partitions."""
+    play = Play()
+    play.join("m")
+    play.join("n", instance_id="seat")
+    play.beat("m", 2, {"t": [0, 1, 2, 3]})
+    play.beat("m", 2, {"t": [0, 1]})
+    play.beat("n", 3, {})
+    play.beat("n", -2, instance_id="seat")
+    last = {record.key: record.value for record in play.log}
+    records = LastRecords()
+    for key, value in last.items():
+        if value is not None:
+            read = read_key(key)
+            records.put(read.name, read_consumer_value(value, CONSUMER_VERSIONS[read.kind])[1])
+    return records
+
+
+def no_member(records: LastRecords) -> None:
+    """Drop a member's subscription."""
+    del records.members["m"]
+
+
+def same_seat(records: LastRecords) -> None:
+    """Give both members one instance id."""
+    records.members["m"].instance_id = "seat"
+
+
+def low_epoch(records: LastRecords) -> None:
+    """Let the group's epoch be older than its target."""
+    records.epoch -= 1
+
+
+def ahead(records: LastRecords) -> None:
+    """Let a member be further than the target."""
+    records.current["m"].member_epoch += 1
+
+
+def below(records: LastRecords) -> None:
+    """Give a member an epoch that no member can have in the log."""
+    records.current["m"].member_epoch = -1
+
+
+def shared(records: LastRecords) -> None:
+    """Let a member have what the other one has."""
+    records.current["m"].assigned_partitions[0].partitions = [0, 2]
+
+
+def shared_while_revoking(records: LastRecords) -> None:
+    """Let a member give up what the other one has."""
+    records.current["m"].partitions_pending_revocation = records.current["n"].assigned_partitions
+
+
+def twice(records: LastRecords) -> None:
+    """Let a member have a partition twice."""
+    records.current["m"].assigned_partitions[0].partitions = [0, 1, 1]
+
+
+def aimed_twice(records: LastRecords) -> None:
+    """Promise a partition to two members."""
+    topic = ConsumerGroupTargetAssignmentMemberValue.TopicPartition(topic_id=topic_id("t"), partitions=[0, 3])
+    records.targets["m"].topic_partitions = [topic]
+
+
+def test_records_of_a_play_are_right() -> None:
+    """The records that a coordinator wrote break no rule; a member that is away is none."""
+    records = last_records()
+    assert records.current["n"].member_epoch == -2
+    assert sorted(records.current) == sorted(records.targets) == ["m", "n"]
+    assert list(broken_rules(records)) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "rule", "member_id"),
+    [
+        (no_member, ConsumerRule.NO_MEMBER, "m"),
+        (same_seat, ConsumerRule.INSTANCE_TWICE, None),
+        (low_epoch, ConsumerRule.TARGET_EPOCH, None),
+        (ahead, ConsumerRule.MEMBER_EPOCH, "m"),
+        (below, ConsumerRule.MEMBER_EPOCH, "m"),
+        (shared, ConsumerRule.OWNED_TWICE, None),
+        (shared_while_revoking, ConsumerRule.OWNED_TWICE, None),
+        (twice, ConsumerRule.OWNED_TWICE, "m"),
+        (aimed_twice, ConsumerRule.TARGET_TWICE, None),
+    ],
+)
+def test_each_contradiction_is_found(
+    change: Callable[[LastRecords], None], rule: ConsumerRule, member_id: str | None
+) -> None:
+    """A change of one record breaks one rule, and the violation names the member if it is one alone."""
+    records = last_records()
+    change(records)
+    broken = list(broken_rules(records))
+    assert {each.rule for each in broken} == {rule}
+    assert member_id in {None, *(each.member_id for each in broken)}
