@@ -17,6 +17,7 @@ from __future__ import annotations
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
+from h11 import IDLE
 from starlette.responses import JSONResponse
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -172,9 +173,16 @@ class GuardedProtocol(H11Protocol):
         self.cut()
 
     def send_400_response(self, msg: str) -> None:
-        """As H11Protocol: the client sent something else than HTTP."""
+        """As H11Protocol: the client sent something else than HTTP.
+
+        Inside a request, or behind an answer, h11 has no room for another answer: uvicorn would fail, with a traceback
+        each time.
+        """
         self._guard.no_http(self.peer, self._first)
-        super().send_400_response(msg)
+        if self.conn.our_state is IDLE:
+            super().send_400_response(msg)
+        else:
+            self.cut()
 
     def _should_upgrade(self) -> bool:
         """As H11Protocol: never. uvicorn would write two lines, or hand the socket to a WebSocket library."""

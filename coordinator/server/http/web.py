@@ -77,6 +77,7 @@ class Web:
             access_log=False,
             lifespan="off",
             server_header=False,
+            proxy_headers=False,  # X-Forwarded-For would name another peer in log lines
             timeout_graceful_shutdown=STOP_WITHIN_S,
         )
         config.load()

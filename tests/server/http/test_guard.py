@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 import ssl
@@ -213,6 +214,42 @@ async def test_clients_that_do_not_speak_http_are_one_line(tmp_path: Path, first
         assert (line["level"], line["peer"]) == ("warn", peers[0])
         assert line["message"].startswith(f"HTTP: closed 1 connection without HTTP, from {peers[0]}")
         assert said in line["message"]
+
+
+CHUNKED = b"GET %s HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+BROKEN = b"no size\r\n"
+
+
+async def test_broken_bytes_inside_a_request_cost_one_line(tmp_path: Path) -> None:
+    """They come with the request, while its answer goes out, or behind the answer: nothing in the server fails."""
+    async with serving(tmp_path, events=True) as web:
+
+        def send(path: bytes, *, waits: bool) -> None:
+            with web.connect() as sock:
+                sock.sendall(CHUNKED % path + (b"" if waits else BROKEN))
+                if waits:
+                    assert sock.recv(15).startswith(b"HTTP/1.1 ")
+                    sock.sendall(BROKEN)
+                with contextlib.suppress(ConnectionResetError):
+                    while sock.recv(65_536):
+                        pass
+
+        for path in (b"/events", b"/healthz", b"/groups"):
+            for waits in (False, True):
+                for _ in range(2):
+                    await asyncio.to_thread(send, path, waits=waits)
+        (line,) = web.lines("http_broke")
+        assert line["message"].startswith("HTTP: closed 1 connection without HTTP")
+        assert await web.status("localhost") == 200
+
+
+async def test_a_header_gives_no_client_another_address(tmp_path: Path) -> None:
+    """The line about a wrong token names the peer, not what a client says in the name of a proxy."""
+    async with serving(tmp_path, "tenure.http.token=t") as web:
+        asking = "GET / HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: 203.0.113.7\r\nAuthorization: Bearer x\r\n\r\n"
+        assert (await asyncio.to_thread(web._ask, asking)).startswith(b"HTTP/1.1 401 ")
+        (line,) = web.lines("http_unauthorized")
+        assert line["peer"].startswith("127.0.0.1:")
 
 
 @pytest.mark.parametrize("protocol", ["websocket", "h2c"])
