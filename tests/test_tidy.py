@@ -60,7 +60,6 @@ WITHOUT_TESTS_OF_THEIR_OWN: dict[str, str] = {
     "coordinator/group/consumer/rules.py": "a table",
     "coordinator/group/consumer/sessions.py": "plays in tests/group/consumer try all of it",
     "coordinator/group/consumer/step.py": "plays in tests/group/consumer try all of it",
-    "coordinator/group/consumer/target.py": "plays in tests/group/consumer try all of it",
     "coordinator/group/effects.py": "plain values",
     "coordinator/group/events.py": "plain values",
     "coordinator/group/leaving.py": "the tests of LeaveGroup in both protocols try it",

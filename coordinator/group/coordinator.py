@@ -29,7 +29,7 @@ from coordinator.group.classic import join as joins
 from coordinator.group.classic.rules import CLASSIC
 from coordinator.group.consumer import describe as consumer_describe
 from coordinator.group.consumer import heartbeat as consumer_heartbeat
-from coordinator.group.consumer import regex
+from coordinator.group.consumer import regex, target
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.consumer.refused import Refused
 from coordinator.group.consumer.rules import CONSUMER
@@ -54,6 +54,7 @@ from coordinator.group.events import (
     RemoveOffsets,
     RequestEvent,
     SyncGroup,
+    TargetMade,
     TimerFired,
     TopicsChanged,
     Unload,
@@ -144,6 +145,22 @@ class Coordinator:
             yield None
         if found:
             yield RemoveOffsets(found, if_expired)
+
+    def target_of(self, group_id: str) -> Iterator[TargetMade | None]:
+        """The event that brings the target that `Effects.assigning` asked for. Yields None where the caller may pause.
+
+        Other events may come in between. There is no event if the group is gone or of another kind by then.
+        """
+        group = self.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup) or group.making is None:
+            return
+        making = group.making
+        for made in making.steps:
+            held: object = self.groups.get(group_id)
+            if made is None:
+                yield None
+            elif held is group and group.making is making:
+                yield TargetMade(group_id, making.epoch, *made)
 
     def close(self) -> None:
         """Drop all groups. Nobody may ask for them after this."""
@@ -252,6 +269,11 @@ class Coordinator:
         group = self.groups.get(event.group_id)
         if isinstance(group, ConsumerGroup):
             regex.resolved(turn, group, event)
+
+    def _target_made(self, turn: Turn, event: TargetMade) -> None:
+        group = self.groups.get(event.group_id)
+        if isinstance(group, ConsumerGroup):
+            target.made(turn, group, event)
 
     def _commit(self, turn: Turn, event: CommitOffsets) -> None:
         self._with_committing_group(turn, event, offsets.commit)
@@ -395,6 +417,7 @@ class Coordinator:
         DescribeConsumerGroup: _describe_consumer_group,
         TopicsChanged: _topics_changed,
         RegexResolved: _regex_resolved,
+        TargetMade: _target_made,
         CommitOffsets: _commit,
         CommitPrepared: _commit_prepared,
         FetchOffsets: _fetch,

@@ -86,6 +86,7 @@ class Effects:
     timers: in order; a later one for the same key wins.
     notes: what happened, for people.
     resolutions: regular expressions to resolve.
+    assigning: the groups whose new target is to be made in steps, by `Coordinator.target_of`.
     """
 
     responses: list[Response]
@@ -93,6 +94,7 @@ class Effects:
     timers: list[Timer]
     notes: list[Note]
     resolutions: list[Resolution]
+    assigning: list[str]
 
     def __init__(self) -> None:
         self.responses = []
@@ -100,6 +102,7 @@ class Effects:
         self.timers = []
         self.notes = []
         self.resolutions = []
+        self.assigning = []
 
     def extend(self, other: Effects) -> None:
         """Add the effects of another turn behind these."""
@@ -108,3 +111,4 @@ class Effects:
         self.timers += other.timers
         self.notes += other.notes
         self.resolutions += other.resolutions
+        self.assigning += other.assigning

@@ -281,6 +281,19 @@ class RegexResolved:
 
 
 @dataclass(slots=True)
+class TargetMade:
+    """A target that was made in steps is complete; `Coordinator.target_of` makes this event.
+
+    epoch: the group epoch that the target is for. targets, written: see `consumer.group.Made`.
+    """
+
+    group_id: str
+    epoch: int
+    targets: Mapping[str, Mapping[UUID, frozenset[int]]]
+    written: Mapping[str, tuple[bytes, bytes]]
+
+
+@dataclass(slots=True)
 class Unload:
     """The partition goes: each waiting request gets NOT_COORDINATOR, and every group is Dead."""
 
@@ -303,4 +316,4 @@ RequestEvent = (
 )
 """Events of clients. Each has a `request` to answer."""
 
-Event = RequestEvent | TimerFired | RemoveOffsets | Load | TopicsChanged | RegexResolved | Unload
+Event = RequestEvent | TimerFired | RemoveOffsets | Load | TopicsChanged | RegexResolved | TargetMade | Unload

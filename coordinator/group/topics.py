@@ -7,6 +7,7 @@ then knows whether a topic changed meanwhile.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Collection, Iterable
 from functools import lru_cache
 from operator import attrgetter
@@ -100,7 +101,7 @@ def topic_hash(topic: TopicImage) -> bytes:
         name,
         (len(name) // 2).to_bytes(4, "little"),
         topic.partitions.to_bytes(4, "little"),
-        *[index.to_bytes(4, "little") for index in range(topic.partitions)],
+        struct.pack(f"<{topic.partitions}I", *range(topic.partitions)),
     ]
     return xxhash.xxh3_64_intdigest(b"".join(parts)).to_bytes(8, "little")
 

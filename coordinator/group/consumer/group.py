@@ -117,6 +117,34 @@ class Resolved(NamedTuple):
     since_ms: int
 
 
+class Made(NamedTuple):
+    """A new target for all members, by member id. written: key and value of the records of targets that changed."""
+
+    targets: Mapping[str, Target]
+    written: Mapping[str, tuple[bytes, bytes]]
+
+
+class Making:
+    """A target that is made in steps, because it takes long; the group goes on with the former one until then.
+
+    epoch: the group epoch that it is for. former: the targets at the start, by member id.
+    steps: the work that is left: Nones, and the target at last.
+    heirs: the member of the start whose static seat a member has taken, by the id of the latter.
+    """
+
+    __slots__ = ("epoch", "former", "heirs", "steps")
+
+    def __init__(self, epoch: int, former: Mapping[str, Target], steps: Iterator[Made | None]) -> None:
+        self.epoch = epoch
+        self.former = former
+        self.steps = steps
+        self.heirs: dict[str, str] = {}
+
+    def replace(self, former_id: str, member_id: str) -> None:
+        """A static seat went from one member to another."""
+        self.heirs[member_id] = self.heirs.pop(former_id, former_id)
+
+
 class Session:
     """The session of a member; `Turn.watch` looks after it."""
 
@@ -133,6 +161,7 @@ class ConsumerGroup(AnyGroup):
     """A group of the consumer protocol; see the head of this module.
 
     target_epoch: 0 before the first target. target_ms: when the target was made, Unix time in ms; 0 before.
+    making: the next target, while it is being made in steps.
     targets: by member id. holders: topic id -> partition -> the member that holds it.
     regexes: those that were resolved. resolving: whether a resolution is under way.
     metadata_hash: of the subscribed topics, as of the group epoch. is_stale: whether topics may have changed since.
@@ -152,6 +181,7 @@ class ConsumerGroup(AnyGroup):
         "had_partition_record",
         "holders",
         "is_stale",
+        "making",
         "members",
         "metadata_hash",
         "regex_members",
@@ -179,6 +209,7 @@ class ConsumerGroup(AnyGroup):
         self.static_members = {}
         self.target_epoch = 0
         self.target_ms = 0
+        self.making: Making | None = None
         self.targets: dict[str, Target] = {}
         self.holders: dict[UUID, dict[int, str]] = {}
         self.topic_members: Counter[str] = Counter()
@@ -200,6 +231,7 @@ class ConsumerGroup(AnyGroup):
         self.members.clear()
         self.holders.clear()
         self.targets.clear()
+        self.making = None
 
     # Members.
 
@@ -309,8 +341,7 @@ class ConsumerGroup(AnyGroup):
 
     def names_of(self, member: ConsumerMember) -> frozenset[str]:
         """The names of the topics that a member subscribes to."""
-        resolved = self.regexes.get(member.regex) if member.regex else None
-        return member.topics if resolved is None else member.topics | resolved.topics
+        return names_of(member, self.regexes)
 
     def preferred_assignor(self) -> str | None:
         """The assignor with most votes; None without votes."""
@@ -318,6 +349,12 @@ class ConsumerGroup(AnyGroup):
 
     def __repr__(self) -> str:
         return f"ConsumerGroup({self.group_id!r}, {self.state.value}, epoch={self.generation}, members={self.size})"
+
+
+def names_of(member: ConsumerMember, regexes: Mapping[str, Resolved]) -> frozenset[str]:
+    """The names of the topics that a member subscribes to."""
+    resolved = regexes.get(member.regex) if member.regex else None
+    return member.topics if resolved is None else member.topics | resolved.topics
 
 
 def subtract(counts: Counter[str], names: frozenset[str] | tuple[str, ...]) -> None:

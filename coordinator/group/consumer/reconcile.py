@@ -9,7 +9,7 @@ House rule: pure arithmetic on values. The caller puts the result into the group
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
@@ -37,14 +37,14 @@ class Aim(NamedTuple):
     """The aim of a step: the target of a member.
 
     epoch: of the target. target: the member's. topic_ids: of the topics that it subscribes to.
-    is_free: whether nobody holds a partition of a topic.
+    holders: topic id -> partition -> the member that holds it.
     changed: whether its subscription has just changed.
     """
 
     epoch: int
     target: Target
     topic_ids: Collection[UUID]
-    is_free: Callable[[UUID, int], bool]
+    holders: Mapping[UUID, Mapping[int, str]]
     changed: bool = False
 
 
@@ -82,7 +82,8 @@ def next_step(member: ConsumerMember, aim: Aim, owned: Owned | None, epoch: int)
             revoking[topic_id] = {partition: since for partition, since in has.items() if partition not in wanted}
         own = member.revoking.get(topic_id, {})
         missing = [partition for partition in wanted if partition not in stay]
-        free = [partition for partition in missing if aim.is_free(topic_id, partition) or partition in own]
+        taken = aim.holders.get(topic_id, {})
+        free = [partition for partition in missing if partition not in taken or partition in own]
         must_wait = must_wait or len(free) < len(missing)
         if free:
             added[topic_id] = free

@@ -92,13 +92,18 @@ def epoch_record(group_id: str, epoch: int, metadata_hash: int, wall_ms: int) ->
 
 def target_record(group_id: str, member_id: str, target: Target, wall_ms: int) -> Record:
     """A member's target."""
+    return Record(*target_bytes(group_id, member_id, target), wall_ms)
+
+
+def target_bytes(group_id: str, member_id: str, target: Target) -> tuple[bytes, bytes]:
+    """Key and value of the record of a member's target."""
     value = ConsumerGroupTargetAssignmentMemberValue(
         topic_partitions=[
             ConsumerGroupTargetAssignmentMemberValue.TopicPartition(topic_id=topic_id, partitions=sorted(partitions))
             for topic_id, partitions in target.items()
         ]
     )
-    return _record(_key(ConsumerGroupTargetAssignmentMemberKey, group_id, member_id), value, wall_ms)
+    return _key(ConsumerGroupTargetAssignmentMemberKey, group_id, member_id), _VERSION + encode(value, VALUE_VERSION)
 
 
 def target_epoch_record(group_id: str, epoch: int, wall_ms: int) -> Record:

@@ -104,7 +104,7 @@ def plan_step(turn: Turn, group: ConsumerGroup, change: Change, *, may_assign: b
             plan.epoch,
             plan.target,
             plan.topic_ids,
-            lambda topic_id, partition: partition not in group.holders.get(topic_id, {}),
+            group.holders,
             names_changed or regex.changed,
         )
         try:
@@ -123,7 +123,7 @@ def take_step(turn: Turn, group: ConsumerGroup, step: Step) -> None:
     turn.append(*step.records)
     apply(turn, group, change, member)
     step.regex.apply(turn)
-    step.plan.apply()
+    step.plan.apply(turn)
     group.settle(turn.now.wall_ms)
     if member.classic is None and (member != change.member or change.found.member.classic is not None):
         sessions.synced(turn, group, member.member_id)
@@ -140,6 +140,8 @@ def apply(turn: Turn, group: ConsumerGroup, change: Change, member: ConsumerMemb
         target = group.targets.get(former, NO_TARGET)
         group.remove(former)
         group.targets[member.member_id] = target
+        if group.making is not None:
+            group.making.replace(former, member.member_id)
         turn.note(
             notes.MemberReplaced(
                 group.group_id,

@@ -4,23 +4,49 @@ The group epoch grows when subscriptions change, or topics that members subscrib
 latter. An epoch without a target gets one with the next heartbeat, but no sooner than the assignment interval after the
 target before. A target stays as it is where it can: assignors are given the former one.
 
-House rule: nothing here changes the group; `Plan.apply` does, once the heartbeat can no longer be refused.
+A target of many members or partitions takes long. The heartbeat does PAUSES_AT_ONCE parts of the work; if that is not
+all, the group keeps the work (`Making`), the effects ask for the other parts, and an event `TargetMade` brings the
+result. Members go on towards the former target meanwhile. They may also leave, restart, or bump the epoch again: the
+work has the members and topics of its start, and `made` leaves out what is no longer there.
+
+House rule: nothing here changes the group but `Plan.apply`, once the heartbeat can no longer be refused, and `made`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import UUID
 
 from coordinator.group.consumer import records
-from coordinator.group.consumer.assignors import Subscriber, assign
-from coordinator.group.consumer.group import NO_TARGET, ConsumerGroup, ConsumerMember, Target
+from coordinator.group.consumer.assignors import Pauses, Subscriber, assign
+from coordinator.group.consumer.group import (
+    NO_TARGET,
+    ConsumerGroup,
+    ConsumerMember,
+    Made,
+    Making,
+    Resolved,
+    Target,
+    names_of,
+)
 from coordinator.group.topics import metadata_hash
+from protocol.records.batch import Record
 
 if TYPE_CHECKING:
+    from coordinator.group.events import TargetMade
+    from coordinator.group.topics import Topics
     from coordinator.group.turn import Turn
-    from protocol.records.batch import Record
+
+PAUSES_AT_ONCE = 4
+"""Parts of the work that one heartbeat does, about 1 ms each. That is all for groups of some hundred members."""
+
+UNITS_PER_SUBSCRIBER, UNITS_PER_RECORD = 4, 25
+"""Units of work (see `Pauses`) of a member that is handed to the assignor, and of a record."""
+
+FIRST_EPOCH = 1
+"""The epoch of the empty target that a group has while its first one is made in steps. A member can't be at epoch 0."""
 
 
 class Sender(Protocol):
@@ -52,32 +78,41 @@ class Plan:
     def __init__(self, group: ConsumerGroup, bumped: Bump, topic_ids: frozenset[UUID], target: Target) -> None:
         self._group = group
         self._bumped = bumped
-        self._made: tuple[Mapping[str, Target], int] | None = None
+        self._made: tuple[Mapping[str, Target], int, int] | None = None
+        self._making: Making | None = None
         self.epoch = group.target_epoch
         self.target = target
         self.topic_ids = topic_ids
         self.records: list[Record] = [] if bumped.record is None else [bumped.record]
 
-    def make(self, targets: Mapping[str, Target], member_id: str, wall_ms: int) -> None:
+    def take(self, made: Made, member_id: str, wall_ms: int) -> None:
         """Take a new target for all members."""
-        former = self._group.targets
-        for each, target in targets.items():
-            if former.get(each) != target:
-                self.records.append(records.target_record(self._group.group_id, each, target, wall_ms))
-        self.records.append(records.target_epoch_record(self._group.group_id, self._bumped.epoch, wall_ms))
-        self._made = (targets, wall_ms)
-        self.epoch = self._bumped.epoch
-        self.target = targets.get(member_id, NO_TARGET)
+        self.records += [Record(key, value, wall_ms) for key, value in made.written.values()]
+        self._set(made.targets, self._bumped.epoch, wall_ms)
+        self.target = made.targets.get(member_id, NO_TARGET)
 
-    def apply(self) -> None:
+    def go_on(self, making: Making) -> None:
+        """Leave the rest of the work to further steps. A group's first target is an empty one until then."""
+        self._making = making
+        if not self._group.target_epoch:
+            self._set({}, FIRST_EPOCH, 0)
+
+    def _set(self, targets: Mapping[str, Target], epoch: int, wall_ms: int) -> None:
+        self.records.append(records.target_epoch_record(self._group.group_id, epoch, wall_ms))
+        self._made = targets, epoch, wall_ms
+        self.epoch = epoch
+
+    def apply(self, turn: Turn) -> None:
         """Put epoch and targets into the group."""
         group = self._group
         group.generation = self._bumped.epoch
         group.metadata_hash = self._bumped.metadata_hash
         group.is_stale = False
         if self._made is not None:
-            targets, wall_ms = self._made
-            group.set_targets(targets, self._bumped.epoch, wall_ms)
+            group.set_targets(*self._made)
+        if self._making is not None:
+            group.making = self._making
+            turn.effects.assigning.append(group.group_id)
 
 
 def bump(turn: Turn, group: ConsumerGroup, member: ConsumerMember, sender: Sender, *, changed: bool) -> Bump:
@@ -120,29 +155,83 @@ def make_target(
 
     may_assign: whether there may be a new one.
     """
-    ids = Ids(turn, group)
+    ids = Ids(turn.topics, dict(group.regexes))
     former_id = member.member_id if sender.replaces is None else sender.replaces.member_id
     plan = Plan(group, bumped, ids.of(member), group.targets.get(former_id, NO_TARGET))
+    may_assign = may_assign and group.making is None
     if not may_assign or group.target_epoch >= bumped.epoch or not is_due(turn, group):
         return plan
     former = group.members.get(former_id)
-    members = {each.member_id: each for each in group.members.values() if each is not former}
+    members, targets = dict(group.members), dict(group.targets)
+    members.pop(former_id, None)
     members[member.member_id] = member
-    subscribers = {
-        member_id: Subscriber(
-            each.instance_id,
-            each.rack,
-            ids.of(each),
-            group.targets.get(former_id if each is member else member_id, NO_TARGET),
-        )
-        for member_id, each in members.items()
-    }
     name = preferred_assignor(group, member, former) or turn.config.group_consumer_assignors[0]
-    targets: Mapping[str, Target] = {}
-    for step in assign(name, subscribers, ids.partitions):
-        targets = step or targets
-    plan.make(targets, member.member_id, turn.now.wall_ms)
+    owned = {**targets, member.member_id: plan.target}
+    making = Making(bumped.epoch, targets, steps_to(group.group_id, name, Given(members, owned, targets), ids))
+    for made in islice(making.steps, PAUSES_AT_ONCE + 1):
+        if made is not None:
+            plan.take(made, member.member_id, turn.now.wall_ms)
+            return plan
+    plan.go_on(making)
     return plan
+
+
+class Given(NamedTuple):
+    """What a new target is made of. owned: the targets so far, with the sender's. former: those of the log."""
+
+    members: Mapping[str, ConsumerMember]
+    owned: Mapping[str, Target]
+    former: Mapping[str, Target]
+
+
+def steps_to(group_id: str, assignor: str, given: Given, ids: Ids) -> Iterator[Made | None]:
+    """Make a target. Yields None where the caller may pause, and the target at last."""
+    pauses = Pauses()
+    subscribers = {}
+    for member_id, member in given.members.items():
+        owned = given.owned.get(member_id, NO_TARGET)
+        subscribers[member_id] = Subscriber(member.instance_id, member.rack, ids.of(member), owned)
+        if pauses.due(UNITS_PER_SUBSCRIBER):
+            yield None
+    targets: Mapping[str, Target] = {}
+    for step in assign(assignor, subscribers, ids.partitions):
+        if step is None:
+            yield None
+        else:
+            targets = step
+    written = {}
+    for member_id, target in targets.items():
+        if given.former.get(member_id) != target:
+            written[member_id] = records.target_bytes(group_id, member_id, target)
+        if pauses.due(UNITS_PER_RECORD):
+            yield None
+    yield Made(targets, written)
+
+
+def made(turn: Turn, group: ConsumerGroup, event: TargetMade) -> None:
+    """Take a target that was made in steps, for those that are members still."""
+    making, group.making = group.making, None
+    assert making is not None
+    if not group.members:
+        return
+    wall_ms = turn.now.wall_ms
+    moved = set(making.heirs.values())
+    targets = {}
+    for member_id in group.members:
+        start_id = making.heirs.get(member_id, None if member_id in moved else member_id)
+        target = None if start_id is None else event.targets.get(start_id)
+        if target is None:
+            continue
+        targets[member_id] = target
+        has = group.targets.get(member_id)
+        if has is not making.former.get(member_id):
+            if has != target:
+                turn.append(records.target_record(group.group_id, member_id, target, wall_ms))
+        elif member_id in event.written:
+            turn.append(Record(*event.written[member_id], wall_ms))
+    turn.append(records.target_epoch_record(group.group_id, event.epoch, wall_ms))
+    group.set_targets(targets, event.epoch, wall_ms)
+    group.settle(wall_ms)
 
 
 def is_due(turn: Turn, group: ConsumerGroup) -> bool:
@@ -168,9 +257,9 @@ class Ids:
     partitions: how many partitions each topic has that was asked for.
     """
 
-    def __init__(self, turn: Turn, group: ConsumerGroup) -> None:
-        self._topics = turn.topics
-        self._group = group
+    def __init__(self, topics: Topics, regexes: Mapping[str, Resolved]) -> None:
+        self._topics = topics
+        self._regexes = regexes
         self._known: dict[tuple[frozenset[str], str | None], frozenset[UUID]] = {}
         self.partitions: dict[UUID, int] = {}
 
@@ -179,7 +268,8 @@ class Ids:
         key = (member.topics, member.regex)
         found = self._known.get(key)
         if found is None:
-            partitions = {topic.topic_id: topic.partitions for topic in self._topics.find(self._group.names_of(member))}
+            names = names_of(member, self._regexes)
+            partitions = {topic.topic_id: topic.partitions for topic in self._topics.find(names)}
             self.partitions |= partitions
             found = self._known[key] = frozenset(partitions)
         return found

@@ -46,6 +46,7 @@ from coordinator.group.events import (
     RegexResolved,
     RequestEvent,
     SyncGroup,
+    TargetMade,
     TimerFired,
     Unload,
 )
@@ -251,7 +252,7 @@ class Partition:
                 self.alarm.arm(key, at_ms)
         for resolution in effects.resolutions:
             self._host.search(resolution, partial(self._resolved, self.life))
-        # Last, because the next request of a client that gets its answer may be here already.
+        # Late, because the next request of a client that gets its answer may be here already.
         responses = effects.responses
         if self.gate.holds(group_id):
             self.gate.hold(group_id, (new(Held, (self, wall_ms, effects.notes, responses, ())),))
@@ -261,6 +262,23 @@ class Partition:
             self.answer(*responses[0])
         elif responses:
             self._host.delivery.answer((Held(self, wall_ms, (), responses),))
+        for assigning in effects.assigning:
+            self._host.work(self._make_target(assigning))
+
+    def _make_target(self, group_id: str) -> Iterator[None]:
+        """Make the target of a group, and hand it to the coordinator. Yields where the caller may pause."""
+        coordinator = self.coordinator
+        yield  # the heartbeat has done its part of this turn
+        try:
+            for event in coordinator.target_of(group_id):
+                if self.coordinator is not coordinator:
+                    return
+                if event is not None:
+                    self.handle(group_id, event)
+                yield
+        except Exception:  # noqa: BLE001 - as in handle
+            if self.coordinator is coordinator:
+                self._broke(TargetMade(group_id, 0, {}, {}))
 
     def _resolved(self, life: int, found: RegexResolved) -> None:
         """The topics that regular expressions match are known."""

@@ -22,6 +22,7 @@ from coordinator.group.events import (
     LeaveGroup,
     Load,
     RegexResolved,
+    TargetMade,
     TimerFired,
     TopicsChanged,
 )
@@ -36,12 +37,16 @@ from protocol.messages import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from coordinator.group.consumer.group import ConsumerGroup
     from coordinator.group.notes import Note
     from protocol.records.batch import Record
 
 GROUP = "g"
 CLIENT = Client("test", "/127.0.0.1")
+GONE: Any = object()
+"""In place of an event: the work is done."""
 
 Owned = dict[str, list[int]]
 """Partitions by the name of their topic."""
@@ -67,6 +72,7 @@ class Play:
         self.notes: list[Note] = []
         self.timers: dict[TimerKey, int] = {}
         self.asked: list[Resolution] = []
+        self.works: list[Iterator[TargetMade | None]] = []
         self.topics: dict[str, int] = {}
         self._epochs: dict[str, int] = {}
         self.set_topics(**({"t": 4} if topics is None else topics))
@@ -81,6 +87,7 @@ class Play:
         self.log += effects.records
         self.notes += effects.notes
         self.asked += effects.resolutions
+        self.works += [self.coordinator.target_of(group_id) for group_id in effects.assigning]
         for key, at_ms in effects.timers:
             if at_ms is None:
                 self.timers.pop(key, None)
@@ -181,6 +188,16 @@ class Play:
         found = {regex: frozenset(topics.get(regex, ())) for regex in asked.regexes}
         self.handle(RegexResolved(asked.group_id, found, self.version, self.now().wall_ms))
 
+    def work(self, steps: int | None = None) -> None:
+        """Go on with the targets that are made in steps, as far as `steps` go; None: to their end."""
+        while self.works and steps != 0:
+            event = next(self.works[0], GONE)
+            if event is GONE:
+                del self.works[0]
+            elif event is not None:
+                self.handle(event)
+            steps = None if steps is None else steps - 1
+
     # Time.
 
     def wait(self, ms: int) -> None:
@@ -199,6 +216,7 @@ class Play:
         self.coordinator = Coordinator(0, self.config)
         self.coordinator.topics = topics
         self.timers.clear()
+        self.works.clear()
         replay = Replay()
         replay.add(self.log)
         self.handle(Load({group.group_id: group for group in replay.groups()}))
@@ -240,6 +258,7 @@ class Play:
             assert group.unsettled == {
                 member_id for member_id, member in group.members.items() if not member.is_at(group.target_epoch)
             }
+            assert group.targets.keys() <= group.members.keys()
         self._epochs = {group.group_id: group.generation for group in groups}
         self._check_log(groups)
 

@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 
+from coordinator.group.consumer import target
 from coordinator.server.requests.groups import PROTOCOLS_MAX
 from coordinator.server.runtime.pace import Pace
 from protocol.header import decode_response
 from protocol.messages import (
+    ConsumerGroupHeartbeatRequest,
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     JoinGroupRequest,
@@ -78,8 +80,8 @@ def counted() -> Iterator[Work]:
     work.asked()
 
 
-async def ask(peer: Peer, request: Message, version: int) -> Any:
-    """The answer to a large request, which never holds the loop."""
+async def ask(peer: Peer, request: Message, version: int, *, takes_turns: bool = True) -> Any:
+    """The answer to a large request, which never holds the loop. takes_turns: whether it needs several turns."""
     assert request.API_KEY is not None
     data = peer.frame(request, version)
     peer._due.pop()
@@ -88,7 +90,7 @@ async def ask(peer: Peer, request: Message, version: int) -> Any:
         frame = await peer.receive_frame()
     assert frame is not None
     assert work.most < WORK_MAX, f"{work.most} of {work.whole} calls in one piece"
-    assert work.turns > 0
+    assert work.turns > 0 or not takes_turns
     return decode_response(request.API_KEY, version, frame)[1]
 
 
@@ -110,6 +112,27 @@ async def test_groups_are_described_once_and_answered_as_often_as_they_are_named
         assert first.authorized_operations > 0
         assert all(group == first for group in answer.groups[::3])
         assert {group.group_state for group in answer.groups[1::3]} == {"Dead"}
+
+
+async def test_a_large_target_is_made_between_other_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A heartbeat that needs a target of many partitions is answered before that is made; later ones bring it."""
+    monkeypatch.setattr(target, "PAUSES_AT_ONCE", 0)
+    async with serving("tenure.topics=orders:10000") as server:
+        peer = await server.peer()
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="g",
+            member_id="m",
+            subscribed_topic_names=["orders"],
+            rebalance_timeout_ms=1_000,
+            topic_partitions=[],
+        )
+        joined = await ask(peer, request, 1, takes_turns=False)
+        assert (joined.error_code, joined.member_epoch) == (ErrorCode.NONE, 1)
+        request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=1)
+        while (answer := await ask(peer, request, 1, takes_turns=False)).assignment is None:
+            assert answer.member_epoch == 1
+        assert answer.member_epoch == 2
+        assert [len(each.partitions) for each in answer.assignment.topic_partitions] == [10_000]
 
 
 async def test_many_groups_are_deleted() -> None:

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from uuid import UUID
 
 from coordinator.group.consumer.assignors.ranged import ranged
-from coordinator.group.consumer.assignors.subscriber import Assignment, Subscriber
+from coordinator.group.consumer.assignors.subscriber import Assignment, Pauses, Subscriber
 from coordinator.group.consumer.assignors.uniform import uniform
 
-__all__ = ["ASSIGNORS", "Assignment", "Assignor", "Subscriber", "assign"]
+__all__ = ["ASSIGNORS", "Assignment", "Assignor", "Pauses", "Subscriber", "assign"]
 
 Assignor = Callable[[Mapping[str, Subscriber], Mapping[UUID, int]], Iterator[dict[str, Assignment] | None]]
 

@@ -55,7 +55,8 @@ class Table:
                 if pauses.due(4):
                     yield None
         self.topics = {topic_id: topics[topic_id] for topic_id in sorted(topics, key=topic_order)}
-        yield None
+        if pauses.due(4 * len(topics)):
+            yield None
 
     def keep(self, owned: list[Mapping[UUID, frozenset[int]]], pauses: Pauses) -> Generator[None, None, None]:
         """Leave members what they own and subscribe to. Of two owners the first keeps a partition."""

@@ -47,7 +47,8 @@ def alike(
     least, more = divmod(sum(map(len, free.values())), len(owned))
     # Members with most get the one partition more: every other choice would move more.
     largest = sorted(range(len(owned)), key=sizes.__getitem__, reverse=True)
-    yield None
+    if pauses.due(2 * len(owned)):
+        yield None
     quotas = [least] * len(owned)
     for member in largest[:more]:
         quotas[member] += 1
@@ -64,7 +65,7 @@ def alike(
             topic_id, partition = next(waiting)
             mine.setdefault(topic_id, []).append(partition)
             added += 1
-            if pauses.due(2):
+            if pauses.due(3):
                 yield None
         targets.append({topic_id: frozenset(numbers) for topic_id, numbers in mine.items() if numbers})
         if pauses.due(2 + added + quotas[member]):
