@@ -768,7 +768,7 @@ class Config:
         ),
     )
     socket_listen_backlog_size: int = field(
-        default=50, metadata=_spec("socket.listen.backlog.size", "Connections that wait to be accepted.", low=1)
+        default=1024, metadata=_spec("socket.listen.backlog.size", "Connections that wait to be accepted.", low=1)
     )
     offsets_topic_num_partitions: int = field(
         default=50,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from contextlib import ExitStack
 
 import pytest
 
@@ -13,6 +14,9 @@ from protocol.messages import ApiVersionsRequest, MetadataRequest
 from schemas.errors import ErrorCode
 from tests.server.harness import join_request, seat, serving
 from tests.support.patience import WITHIN_S
+
+CROWD = 100
+"""Clients that connect at once: more than Kafka's backlog, and fewer than old kernels keep at most (128)."""
 
 
 @pytest.mark.parametrize("setting", ["max.connections", "max.connections.per.ip"])
@@ -35,6 +39,15 @@ async def test_too_many_connections_are_turned_away(setting: str) -> None:
         assert (await third.ask(ApiVersionsRequest(), 0)).api_keys
         assert await (await server.peer()).is_closed()
         assert len(server.events("connection_refused")) == 2
+
+
+async def test_a_crowd_is_connected_though_the_loop_is_busy() -> None:
+    """The kernel takes them at the first try. Each further try is seconds later, and may end in a reset."""
+    async with serving() as server:
+        with ExitStack() as stack:
+            for _ in range(CROWD):  # the loop accepts nothing meanwhile
+                stack.enter_context(socket.create_connection(server.server.address, WITHIN_S))
+            await server.until(lambda: len(server.connections()) == CROWD)
 
 
 async def test_a_silent_connection_is_closed() -> None:
