@@ -955,7 +955,7 @@ class Config:
         default=30_000,
         metadata=_spec(
             "tenure.http.idle.timeout.ms",
-            "The server closes an HTTP connection that sends no request, or takes nothing of its answer, for so long.",
+            "An HTTP connection that sends no whole request, or takes nothing of an answer, for so long is closed.",
             low=1,
         ),
     )

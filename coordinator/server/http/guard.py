@@ -2,8 +2,9 @@
 
 HTTP shares the process's files and its event loop with Kafka's clients, so it has limits of its own. A connection above
 `tenure.http.max.connections` is closed at once. A connection is closed too if no request came for
-`tenure.http.idle.timeout.ms`, or if its client took nothing of an answer for as long. A connection is closed as well
-if its client speaks something else than HTTP. Lines about closed connections are rare, however often clients come back.
+`tenure.http.idle.timeout.ms`, if the body of a request wasn't whole so long after its head, or if its client took
+nothing of an answer for as long. A connection is closed as well if its client speaks something else than HTTP. Lines
+about closed connections are rare, however often clients come back.
 
 The Host header must name this server. Otherwise a web page could give its own name the address of this server (DNS
 rebinding) and read all groups through the browser of somebody who can reach it. Allowed are addresses, `localhost`, and
@@ -160,7 +161,10 @@ class GuardedProtocol(H11Protocol):
         if not self._is_admitted:
             return
         self._first = self._first or data[:FIRST_BYTES]
+        before: object = self.cycle
         super().data_received(data)
+        if self.cycle is not before:
+            self._guard.wait(self)  # once: a body that comes byte by byte has no more time
         self._go_on()
 
     @property
@@ -205,10 +209,11 @@ class GuardedProtocol(H11Protocol):
         self._go_on()
 
     def _go_on(self) -> None:
-        """Stop the timeout of the client while the server makes or writes an answer."""
+        """Stop the timeout of the client while the server makes or writes the answer to a whole request."""
         cycle: object = self.cycle  # None before the first request, though uvicorn doesn't say so
-        if cycle is not None and not self.cycle.response_complete and not self.flow.write_paused:
-            self._guard.go_on(self)
+        if cycle is None or self.cycle.more_body or self.cycle.response_complete or self.flow.write_paused:
+            return
+        self._guard.go_on(self)
 
     def cut(self) -> None:
         """Close the connection: its client did nothing for too long."""

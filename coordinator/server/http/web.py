@@ -17,6 +17,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 
 from coordinator.server.http.guard import NO_HTTP, HostCheck
@@ -69,7 +70,7 @@ class Web:
         config = uvicorn.Config(
             Starlette(
                 routes=routes,
-                exception_handlers={Exception: _broke, HTTPException: _refused},
+                exception_handlers={Exception: _broke, HTTPException: _refused, ClientDisconnect: _gone},
                 middleware=self._checks,
             ),
             http=self._guard.protocol,  # type: ignore[arg-type] # it makes what uvicorn's classes make
@@ -105,6 +106,11 @@ def error(status: int, text: str) -> Response:
 async def _refused(_: Request, problem: Exception) -> Response:
     assert isinstance(problem, HTTPException)
     return error(problem.status_code, problem.detail)
+
+
+async def _gone(_: Request, __: Exception) -> Response:
+    # Nobody gets this. Without it each client that closes inside a request is a traceback in the log.
+    return error(400, "the request has no end")
 
 
 async def _broke(_: Request, __: Exception) -> Response:

@@ -71,6 +71,39 @@ async def test_its_own_answers_are_json_and_it_ends() -> None:
         assert client.connect_ex(("127.0.0.1", port)) != 0
 
 
+async def test_a_request_whose_body_does_not_come_is_closed() -> None:
+    """A byte now and then doesn't keep it open, and no line tells of it; a whole request has time for its answer."""
+    log, clock = StringIO(), ManualClock()
+    lines = Lines(log, "text", 1, clock)
+    web = Web(Guard(clock, lines, 10, 1_000), (), lines)
+    listening = bind(Listener("HTTP", "127.0.0.1", 0))
+    came: asyncio.Queue[bytes] = asyncio.Queue()
+    goes_on = asyncio.Event()
+
+    async def reads(request: Request) -> Response:
+        async for part in request.stream():
+            came.put_nowait(part)
+        await goes_on.wait()
+        return Response("whole")
+
+    await web.start(listening, [Route("/", reads, methods=["POST"])])
+    head = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n"
+    slow, quick = [await asyncio.open_connection(*listening.getsockname()) for _ in range(2)]
+    for (_, writer), start in ((slow, head + b"1"), (quick, head + b"12")):
+        writer.write(start)
+        assert await asyncio.wait_for(came.get(), WITHIN_S) == start.removeprefix(head)
+    assert await asyncio.wait_for(came.get(), WITHIN_S) == b""
+    clock.advance(1_000)
+    assert await asyncio.wait_for(slow[0].read(), WITHIN_S) == b""
+    goes_on.set()
+    assert (await asyncio.wait_for(quick[0].readuntil(b"whole"), WITHIN_S)).startswith(b"HTTP/1.1 200 ")
+    for _, writer in (slow, quick):
+        writer.close()
+    await web.stop()
+    listening.close()
+    assert not log.getvalue()
+
+
 async def test_a_stop_before_a_start_does_nothing() -> None:
     """A server that could not start may be stopped."""
     clock = ManualClock()
