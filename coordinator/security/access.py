@@ -7,7 +7,7 @@ House rule: without an authorizer everything is allowed, and nothing is looked u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from coordinator.security.acls import OPERATIONS, Acls, Kind, Operation, Rule
@@ -104,10 +104,10 @@ class Access:
             decision = self._decisions[asked] = self._acls.decide_somewhere(principal, host, operation, kind)
         return decision
 
-    def operations(self, principal: str, host: str, kind: Kind, name: str) -> int:
-        """The operations on a resource that a client may do, as the bits of a response."""
+    def operations(self, principal: str, host: str, kind: Kind, name: str, numbers: Iterable[int] = ()) -> int:
+        """The operations on a resource that a client may do, as the bits of a response. numbers: those that count."""
         found = 0
-        for number in OPERATIONS[kind]:
+        for number in numbers or OPERATIONS[kind]:
             if self.allows(principal, host, Operation(number), kind, name, is_told=False):
                 found |= 1 << number
         return found

@@ -95,6 +95,9 @@ OPERATIONS = {
 }
 """The operations that there are on a resource, of the kinds whose authorized operations a client can ask for."""
 
+OPERATIONS_ON_GROUPS = (*OPERATIONS[Kind.GROUP], 10, 11)
+"""Those on a group of Kafka 4, which has settings."""
+
 
 class Rule(NamedTuple):
     """One ACL: what `principal` at `host` may, or may not, do to the resources that kind, pattern and name say."""

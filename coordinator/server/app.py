@@ -36,9 +36,10 @@ from coordinator.server.clock import Alarm, LoopClock, busy_ns
 from coordinator.server.nodes.broker_settings import Changes, changed_config, changes_of
 from coordinator.server.nodes.discovery import Discovery, NodeAddresses, node_addresses
 from coordinator.server.nodes.events_topic import into_topic
+from coordinator.server.nodes.group_settings import SettingsOfGroups
 from coordinator.server.nodes.topic_data import TopicData
 from coordinator.server.nodes.topic_view import Searches, TopicView
-from coordinator.server.nodes.topics import ACLS, BROKERS, ENTRIES, QUOTAS, Topics, changed
+from coordinator.server.nodes.topics import ACLS, BROKERS, ENTRIES, GROUPS, QUOTAS, Topics, changed
 from coordinator.server.runtime.pace import Pace
 from coordinator.server.runtime.runtime import Runtime
 from coordinator.server.telemetry.authorizer_lines import AuthorizerLines, access_of
@@ -172,6 +173,7 @@ class Server:
         self._sasl: Sasl | None = None
         self._topics: Topics
         self._changes = Changes({}, {})
+        self._group_settings = SettingsOfGroups()
         self.runtime: Runtime
         self.connections: Connections
         self._api: Api
@@ -260,7 +262,7 @@ class Server:
             raise
 
     def _show_topics(self, services: Services, clock: Clock) -> None:
-        """Have groups of the consumer protocol see the topics."""
+        """Have groups of the consumer protocol see the topics, and their settings."""
         view = TopicView(self._topics)
 
         def shown(names: frozenset[str], created: bool) -> None:  # noqa: FBT001 - a callback
@@ -277,6 +279,13 @@ class Server:
         self.runtime.search = self._searches.search
         self._topics.on_changed = shown
         self.runtime.topics_changed(view, None)
+        # Before the first group is loaded: its members' sessions begin then.
+        self._configure_groups()
+
+    def _configure_groups(self) -> None:
+        """Put changed settings of groups into effect: see nodes.group_settings."""
+        self._group_settings.put_into_effect(self._config, self._topics.entry(GROUPS).configs)
+        self.runtime.group_configs_changed(self._group_settings.by_group)
 
     async def _start_sasl(self, clock: Clock, measures: Measures) -> None:
         """Have clients of listeners with SASL authenticate. Raises ConfigError."""
@@ -311,6 +320,8 @@ class Server:
         """Put into effect what clients changed: see nodes.topics.ENTRIES."""
         if entry.topic_id == BROKERS.topic_id:
             self._reconfigure(services, store)
+        elif entry.topic_id == GROUPS.topic_id:
+            self._configure_groups()
         elif entry.topic_id == QUOTAS.topic_id:
             services.throttle.put_into_effect(entry.configs)
             self.connections.admission.put_into_effect(entry.configs)

@@ -15,6 +15,8 @@ from protocol.messages import (
     AlterPartitionReassignmentsRequest,
     AlterReplicaLogDirsRequest,
     AlterUserScramCredentialsRequest,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest,
     CreateAclsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
@@ -52,7 +54,7 @@ from protocol.messages import (
 )
 from tests.support.batches import batch
 
-TOPIC, HIDDEN, ABSENT, GROUP = "orders", "secrets", "absent", "workers"
+TOPIC, HIDDEN, ABSENT, GROUP, CONSUMERS = "orders", "secrets", "absent", "workers", "consumers"
 NO_ID = UUID(int=0)
 
 Shape = Callable[[Any], Any]
@@ -441,3 +443,58 @@ CASES = [
         codes_of("filter_results"),
     ),
 ]
+
+
+def member(_: UUID) -> Message:
+    """A member of the consumer protocol joins a group of its own and gets a topic."""
+    return ConsumerGroupHeartbeatRequest(
+        group_id=CONSUMERS,
+        member_id="m",
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=[TOPIC],
+        topic_partitions=[],
+    )
+
+
+def groups(request: Any, *, changes: bool) -> list[Any]:
+    """Two groups as resources of configs."""
+    found = [request(resource_type=32, resource_name=name) for name in (GROUP, CONSUMERS)]
+    for resource in found if changes else ():
+        resource.configs = []
+    return found
+
+
+NEWER = [
+    Case("ConsumerGroupHeartbeat", 1, member, whole),
+    Case(
+        "ConsumerGroupDescribe",
+        1,
+        lambda _: ConsumerGroupDescribeRequest(group_ids=[CONSUMERS, GROUP], include_authorized_operations=True),
+        codes_of("groups", "group_id", "authorized_operations"),
+    ),
+    Case(
+        "DescribeConfigs of groups",
+        2,
+        lambda _: DescribeConfigsRequest(
+            resources=groups(DescribeConfigsRequest.DescribeConfigsResource, changes=False)
+        ),
+        codes_of("results", "resource_name"),
+    ),
+    Case(
+        "AlterConfigs of groups",
+        1,
+        lambda _: AlterConfigsRequest(
+            resources=groups(AlterConfigsRequest.AlterConfigsResource, changes=True), validate_only=True
+        ),
+        codes_of("responses", "resource_name"),
+    ),
+    Case(
+        "IncrementalAlterConfigs of groups",
+        1,
+        lambda _: IncrementalAlterConfigsRequest(
+            resources=groups(IncrementalAlterConfigsRequest.AlterConfigsResource, changes=True), validate_only=True
+        ),
+        codes_of("responses", "resource_name"),
+    ),
+]
+"""Requests that Kafka 4.3 knows and 3.9 doesn't."""

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from protocol.messages import DescribeAclsResponse, MetadataResponse
+    from tests.oracle.acl_table import Case
 
 pytestmark = pytest.mark.oracle
 
@@ -143,11 +144,11 @@ class Server:
         assert [each.error_code for each in created.results] == [0] * len(acls)
         wait_until(lambda: self.held() == sorted(acls), "the rules are in effect", WITHIN_S)
 
-    def shapes(self, user: str) -> dict[str, Any]:
+    def shapes(self, user: str, cases: Sequence[Case] = CASES) -> dict[str, Any]:
         """The shape that a user gets for each request of the table."""
         connection = self.connect(user)
         try:
-            return {case.name: case.shape(connection.ask(case.make(self.topic_id), case.version)) for case in CASES}
+            return {case.name: case.shape(connection.ask(case.make(self.topic_id), case.version)) for case in cases}
         finally:
             connection.close()
 
@@ -181,12 +182,12 @@ def servers(kafka_is_here: None) -> Iterator[dict[str, Server]]:
                 for name in (TOPIC, HIDDEN)
             ]
             server.admin.ask(CreateTopicsRequest(topics=topics, timeout_ms=5_000), 5)
-            server.topic_id = wait_until(partial(_led, server), "the topic", WITHIN_S)
+            server.topic_id = wait_until(partial(led, server), "the topic", WITHIN_S)
             wait_until(partial(_gives_ids, server), "ids for producers", WITHIN_S)
         yield found
 
 
-def _led(server: Server) -> UUID | None:
+def led(server: Server) -> UUID | None:
     """The id of the topic once it has a leader."""
     asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=TOPIC)])
     (topic,) = cast("MetadataResponse", server.admin.ask(asked, 12)).topics

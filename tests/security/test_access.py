@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator.security.access import DECISIONS_MAX, OWN, Access, Asked
-from coordinator.security.acls import EVERYBODY, Kind, Operation, Pattern, Permission, Rule
+from coordinator.security.acls import EVERYBODY, OPERATIONS_ON_GROUPS, Kind, Operation, Pattern, Permission, Rule
 
 ALICE, HOST = "User:alice", "127.0.0.1"
 
@@ -24,6 +24,7 @@ def test_without_an_authorizer_everything_is_allowed() -> None:
     access.set_rules([rule(Permission.DENY)])
     assert may_read(access)
     assert access.operations(ALICE, HOST, Kind.GROUP, "workers") == 1 << 3 | 1 << 6 | 1 << 8
+    assert access.operations(ALICE, HOST, Kind.GROUP, "workers", OPERATIONS_ON_GROUPS) == 0b1101_0100_1000
 
 
 def test_without_a_rule_the_setting_decides() -> None:

@@ -170,7 +170,7 @@ def is_read_only(name: str) -> bool:
 
 
 def prefix_of(node: str) -> str:
-    """The start of the names of changed settings of a node ("": of all nodes), in BROKERS."""
+    """The start of the names of changed settings of a node ("": of all nodes), in BROKERS; or of a group, in GROUPS."""
     return f"{node}/"
 
 

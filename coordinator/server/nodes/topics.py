@@ -11,7 +11,8 @@ A change may be about thousands of topics. So the list takes and shows changes i
 Its owner sets `work`, which does the steps; the server's spreads them over turns of the loop.
 
 The list also keeps what else clients change while brokers run, in entries that are no topics (`ENTRIES`): settings of
-brokers, ACLs, SCRAM credentials, quotas. So these changes last, and reach all workers, as the changes of topics do.
+brokers and of groups, ACLs, SCRAM credentials, quotas. So these changes last, and reach all workers, as the changes of
+topics do.
 
 House rule: nothing else changes the list.
 """
@@ -42,7 +43,10 @@ ACLS = Topic("/acls", UUID(int=2**128 - 1), 0)
 QUOTAS = Topic("/quotas", UUID(int=2**128 - 3), 0)
 """Keeps the quotas of clients."""
 
-ENTRIES = {entry.topic_id: entry for entry in (BROKERS, ACLS, CREDENTIALS, QUOTAS)}
+GROUPS = Topic("/groups", UUID(int=2**128 - 4), 0)
+"""Keeps the settings of groups: GROUP/NAME is a setting of one group."""
+
+ENTRIES = {entry.topic_id: entry for entry in (BROKERS, ACLS, CREDENTIALS, QUOTAS, GROUPS)}
 """The entries that are no topics, by their ids, before anybody changed them. No topic can have their names."""
 
 ChangeResult = EngineError | Mapping[str, str]

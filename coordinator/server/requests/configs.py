@@ -1,7 +1,7 @@
-"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: tools read and change settings of topics and brokers.
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: tools read and change settings of topics, brokers, groups.
 
 A broker's settings are in nodes.broker_settings. A topic's are its own and the defaults (nodes.topic_settings), which
-are a broker's. Groups have no settings, as in Kafka 3.9.
+are a broker's. So are a group's (nodes.group_settings); it need not exist.
 
 House rule: names, values and texts of settings come from those tables; none is repeated here.
 """
@@ -30,6 +30,17 @@ from coordinator.server.nodes.broker_settings import (
     setting_problem,
     values_of,
 )
+from coordinator.server.nodes.group_settings import (
+    GROUP_CONFIG,
+    GROUP_CONFIGS,
+    GroupSetting,
+    configs_of,
+    default_of,
+    group_problem,
+    has_room,
+    plain_text,
+    text_problem,
+)
 from coordinator.server.nodes.topic_settings import (
     LIST,
     TOPIC_CONFIGS,
@@ -38,7 +49,7 @@ from coordinator.server.nodes.topic_settings import (
     topic_defaults,
     trimmed,
 )
-from coordinator.server.nodes.topics import BROKERS, Altered, Change
+from coordinator.server.nodes.topics import BROKERS, GROUPS, Altered, Change
 from coordinator.server.requests.rights import may
 from coordinator.server.requests.texts import short
 from coordinator.server.wire.call import count
@@ -51,7 +62,7 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from coordinator.config import Config
     from coordinator.log.topics.list import Topic
@@ -59,8 +70,8 @@ if TYPE_CHECKING:
     from coordinator.server.wire.call import Call, Services, Steps
     from protocol.messages import AlterConfigsRequest, DescribeConfigsRequest, IncrementalAlterConfigsRequest
 
-TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 2, 4, 8, 16
-"""Resource types. Kafka 3.9 has no settings for groups (32) yet."""
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+"""Resource types."""
 
 ON_CLUSTER = frozenset({BROKER, BROKER_LOGGER, CLIENT_METRICS})
 """Resource types whose settings need a right on the cluster."""
@@ -104,7 +115,7 @@ def describe_configs(services: Services, call: Call, request: DescribeConfigsReq
     known: dict[tuple[int, str, tuple[str, ...]], DescribeConfigsResponse.DescribeConfigsResult] = {}
     shown: dict[Entry, DescribeConfigsResponse.DescribeConfigsResourceResult] = {}
     entries_of: dict[tuple[int, str], list[Entry]] = {}
-    defaults = default_entries(services)
+    defaults = {TOPIC: default_entries(services), GROUP: _default_group_entries(services)}
     for resource in request.resources:
         yield
         kind, name, keys = resource.resource_type, resource.resource_name, tuple(resource.configuration_keys or ())
@@ -134,15 +145,22 @@ def describe_configs(services: Services, call: Call, request: DescribeConfigsReq
     call.answer(DescribeConfigsResponse(results=results))
 
 
-def _entries(services: Services, call: Call, resource_type: int, name: str, defaults: Sequence[Entry]) -> list[Entry]:
-    """The settings of a resource. defaults: those of a topic that sets none. Raises _BadResource."""
+def _entries(
+    services: Services, call: Call, resource_type: int, name: str, defaults: Mapping[int, Sequence[Entry]]
+) -> list[Entry]:
+    """The settings of a resource. defaults: by type, those of a topic or group that sets none. Raises _BadResource."""
     _check_right(services, call, Operation.DESCRIBE_CONFIGS, resource_type, name)
     if resource_type == TOPIC:
         _check_topic_name(name)
         topic = services.discovery.topic(name)
         if topic is None:
             raise _BadResource(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
-        return topic_entries(topic, defaults)
+        return topic_entries(topic, defaults[TOPIC])
+    if resource_type == GROUP:
+        if not name:
+            raise _BadResource(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+        configs = configs_of(services.discovery.topics.entry(GROUPS).configs, name)
+        return _with_own(configs, defaults[GROUP], GROUP_CONFIG)
     if resource_type in {BROKER, BROKER_LOGGER}:
         if resource_type == BROKER_LOGGER or name:
             _check_node(services, name)
@@ -166,6 +184,9 @@ def _check_right(services: Services, call: Call, operation: Operation, resource_
     if resource_type == TOPIC:
         if not may(services, call, operation, Kind.TOPIC, name):
             raise _BadResource(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
+    elif resource_type == GROUP:
+        if not may(services, call, operation, Kind.GROUP, name):
+            raise _BadResource(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
     elif resource_type in ON_CLUSTER and not may(services, call, operation, Kind.CLUSTER):
         raise _BadResource(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 
@@ -211,22 +232,25 @@ def _addressed(services: Services, call: Call) -> Config:
 
 
 class _Target(NamedTuple):
-    """A topic, or one or all brokers, whose settings change.
+    """A topic, a group, or one or all brokers, whose settings change.
 
-    topic_id: the topic's, or that of BROKERS. prefix: of the names there. configs: its own settings. table: all
-    settings that it can have.
+    kind: the resource's type. topic_id: the topic's, or that of an entry (nodes.topics.ENTRIES). prefix: of the names
+    there. configs: its own settings. table: all settings that it can have.
     """
 
+    kind: int
     topic_id: UUID
     prefix: str
     configs: Mapping[str, str]
-    table: Mapping[str, TopicSetting] | Mapping[str, BrokerSetting]
+    table: Mapping[str, TopicSetting] | Mapping[str, BrokerSetting] | Mapping[str, GroupSetting]
 
     def value(self, name: str, value: str | None) -> str:
         """Check a setting; returns the value to keep. Raises _BadResource."""
         if value is None:
             raise _BadResource(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}")
-        if self.topic_id == BROKERS.topic_id:
+        if self.kind == GROUP:
+            error, problem = ErrorCode.INVALID_CONFIG, text_problem(name, value)
+        elif self.kind == BROKER:
             # Kafka's code for a broker's wrong value is another than for a topic's (KAFKA-13609).
             error = ErrorCode.INVALID_REQUEST
             problem = setting_problem(name, value, for_all=self.prefix == prefix_of(""))
@@ -234,7 +258,7 @@ class _Target(NamedTuple):
             error, problem = ErrorCode.INVALID_CONFIG, config_problem(name, value)
         if problem is not None:
             raise _BadResource(error, problem)
-        return trimmed(value, self.table[name].kind)
+        return plain_text(name, value) if self.kind == GROUP else trimmed(value, self.table[name].kind)
 
     def listed(self, name: str, value: str, *, appends: bool) -> str:
         """A setting that is a list, with values added or taken away. Raises _BadResource."""
@@ -248,9 +272,17 @@ class _Target(NamedTuple):
             return ",".join(dict.fromkeys([*held, *values]))
         return ",".join(each for each in held if each not in values)
 
+    def check(self, config: Config, changed: Mapping[str, str | None]) -> None:
+        """Check all settings together, after a change. Raises _BadResource."""
+        if self.kind == GROUP:
+            after = {name: value for name, value in {**self.configs, **changed}.items() if value is not None}
+            problem = group_problem(config, after)
+            if problem is not None:
+                raise _BadResource(ErrorCode.INVALID_CONFIG, problem)
+
 
 def alter_configs(services: Services, call: Call, request: AlterConfigsRequest) -> Steps:
-    """AlterConfigs: a topic or broker gets exactly these settings."""
+    """AlterConfigs: a resource gets exactly these settings."""
 
     def altered(target: _Target, resource: AlterConfigsRequest.AlterConfigsResource) -> NewValues:
         configs: dict[str, str | None] = dict.fromkeys(target.configs)
@@ -293,8 +325,13 @@ def _alter(
     altered: the settings of a target that a resource changes. answer_class: the response's.
     """
     counts = yield from count((resource.resource_type, resource.resource_name) for resource in request.resources)
+    topics = services.discovery.topics
+    groups: Mapping[str, str] | None = None
     results = []
-    changed: list[tuple[Altered, Any]] = []
+    accepted: list[Any] = []
+    of_groups: list[Any] = []
+    changed: dict[UUID, dict[str, str | None]] = {}
+    removed: set[str] = set()
     for resource in request.resources:
         result = answer_class.AlterConfigsResourceResponse(
             resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
@@ -303,42 +340,57 @@ def _alter(
         try:
             if counts[resource.resource_type, resource.resource_name] > 1:
                 raise _BadResource(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            target = yield from _alterable(services, call, resource)
+            if resource.resource_type == GROUP and groups is None:
+                groups = topics.newest_entry(GROUPS).configs
+            target = yield from _alterable(services, call, resource, groups or {})
             configs = yield from altered(target, resource)
-            if target.prefix:
-                configs = {target.prefix + name: value for name, value in configs.items()}
-            changed.append((Altered(target.topic_id, configs=configs), result))
+            target.check(services.config, configs)
+            named = {target.prefix + name: value for name, value in configs.items()}
+            changed.setdefault(target.topic_id, {}).update(named)
+            removed.update(name for name, value in named.items() if value is None)
+            (of_groups if target.kind == GROUP else accepted).append(result)
         except _BadResource as problem:
             result.error_code, result.error_message = problem.error, problem.message
         yield
+    if not has_room(groups or {}, changed.get(GROUPS.topic_id, {}), removed):
+        yield from _refuse(of_groups, ErrorCode.POLICY_VIOLATION, "The settings of all groups are too many.")
+        del changed[GROUPS.topic_id]
+    else:
+        accepted += of_groups
 
     def answer(outcome: ChangeResult) -> None:
-        call.work(_altered(call, answer_class(responses=results), [each for _, each in changed], outcome))
+        call.work(_altered(call, answer_class(responses=results), accepted, outcome))
 
     if request.validate_only or not changed:
         answer({})
     else:
-        change = Change(altered=[each for each, _ in changed])
-        services.discovery.topics.change(change, call.reply(answer).deliver)
+        change = Change(altered=[Altered(topic_id, configs=configs) for topic_id, configs in changed.items()])
+        topics.change(change, call.reply(answer).deliver)
 
 
 def _altered(call: Call, body: Any, changed: list[Any], outcome: ChangeResult) -> Steps:
     """Answer with `body`. changed: its results of the changes. outcome: of them."""
     if isinstance(outcome, EngineError):
-        for result in changed:
-            result.error_code, result.error_message = ErrorCode.KAFKA_STORAGE_ERROR, short(str(outcome))
-            yield
+        yield from _refuse(changed, ErrorCode.KAFKA_STORAGE_ERROR, str(outcome))
     call.answer(body)
 
 
-def _alterable(services: Services, call: Call, resource: Any) -> Generator[None, None, _Target]:
-    """The topic or broker whose settings a resource changes. Raises _BadResource."""
+def _refuse(results: Iterable[Any], error: ErrorCode, message: str) -> Steps:
+    for result in results:
+        result.error_code, result.error_message = error, short(message)
+        yield
+
+
+def _alterable(
+    services: Services, call: Call, resource: Any, groups: Mapping[str, str]
+) -> Generator[None, None, _Target]:
+    """The topic, group or broker whose settings a resource changes. groups: GROUPS. Raises _BadResource."""
     kind, name = resource.resource_type, resource.resource_name
     if kind in {BROKER_LOGGER, CLIENT_METRICS}:
         _check_right(services, call, Operation.ALTER_CONFIGS, kind, name)
-        message = "Only settings of topics and brokers can be changed while the server runs."
+        message = "Only settings of topics, groups and brokers can be changed while the server runs."
         raise _BadResource(ErrorCode.INVALID_REQUEST, message)
-    if kind not in {TOPIC, BROKER}:
+    if kind not in {TOPIC, BROKER, GROUP}:
         raise _BadResource(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
     names = set()
     for config in resource.configs:
@@ -353,15 +405,17 @@ def _alterable(services: Services, call: Call, resource: Any) -> Generator[None,
         _check_right(services, call, Operation.ALTER_CONFIGS, kind, name)
         changes = changes_of(topics.newest_entry(BROKERS).configs, services.config.node_id)
         configs = changes.node if name else changes.all_nodes
-        return _Target(BROKERS.topic_id, prefix_of(name), configs, BROKER_SETTINGS)
+        return _Target(kind, BROKERS.topic_id, prefix_of(name), configs, BROKER_SETTINGS)
     if not name:
-        raise _BadResource(ErrorCode.INVALID_REQUEST, "Topics have no settings in common.")
+        raise _BadResource(ErrorCode.INVALID_REQUEST, "Topics and groups have no settings in common.")
     _check_right(services, call, Operation.ALTER_CONFIGS, kind, name)
+    if kind == GROUP:
+        return _Target(kind, GROUPS.topic_id, prefix_of(name), configs_of(groups, name), GROUP_CONFIGS)
     _check_topic_name(name)
     topic = topics.newest(name)
     if topic is None:
         raise _BadResource(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-    return _Target(topic.topic_id, "", topic.configs, TOPIC_CONFIGS)
+    return _Target(kind, topic.topic_id, "", topic.configs, TOPIC_CONFIGS)
 
 
 def default_entries(services: Services) -> list[Entry]:
@@ -381,13 +435,29 @@ def default_entries(services: Services) -> list[Entry]:
 
 def topic_entries(topic: Topic, defaults: Sequence[Entry]) -> list[Entry]:
     """All settings of a topic, its own and the defaults."""
-    configs = topic.configs
-    return [_own(entry, configs[entry.name]) if entry.name in configs else entry for entry in defaults]
+    return _with_own(topic.configs, defaults, TOPIC_CONFIG)
 
 
-def _own(entry: Entry, value: str) -> Entry:
-    """The setting of a topic that sets it itself."""
-    return entry._replace(value=value, values=(Value(entry.name, value, TOPIC_CONFIG), *entry.values))
+def _default_group_entries(services: Services) -> list[Entry]:
+    """All settings of a group that sets none."""
+    changes, entries = _changes(services), []
+    for name, setting in GROUP_CONFIGS.items():
+        if setting.broker in BROKER_SETTINGS:
+            values = values_of(services.start_config, changes, setting.broker)
+        else:
+            values = (Value(setting.broker or name, setting.default, DEFAULT_CONFIG),)
+        entries.append(Entry(name, default_of(services.config, name), setting.kind, values, setting.doc))
+    return entries
+
+
+def _with_own(configs: Mapping[str, str], defaults: Sequence[Entry], source: int) -> list[Entry]:
+    """The entries, with the settings that a topic or group has itself."""
+    return [_own(entry, configs[entry.name], source) if entry.name in configs else entry for entry in defaults]
+
+
+def _own(entry: Entry, value: str, source: int) -> Entry:
+    """A setting that a topic or group has itself."""
+    return entry._replace(value=value, values=(Value(entry.name, value, source), *entry.values))
 
 
 class CreatedConfigs:
@@ -400,7 +470,7 @@ class CreatedConfigs:
         """Those of one topic."""
         configs = topic.configs
         return [
-            self._show(_own(entry, configs[entry.name])) if entry.name in configs else shown
+            self._show(_own(entry, configs[entry.name], TOPIC_CONFIG)) if entry.name in configs else shown
             for entry, shown in self._defaults
         ]
 

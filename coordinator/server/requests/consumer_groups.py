@@ -15,7 +15,7 @@ from coordinator.security.acls import Kind as Resource
 from coordinator.security.acls import Operation
 from coordinator.server.nodes.topic_view import problem
 from coordinator.server.requests.groups import AT_ONCE, at_places
-from coordinator.server.requests.rights import may, operations
+from coordinator.server.requests.rights import may, operations_on_group
 from coordinator.server.wire.call import gather
 from protocol.messages import ConsumerGroupDescribeResponse, ConsumerGroupHeartbeatResponse
 from schemas.errors import ErrorCode
@@ -97,7 +97,7 @@ def describe(services: Services, call: Call, request: ConsumerGroupDescribeReque
                     group_id=group.group_id, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message=words
                 )
             elif request.include_authorized_operations:
-                group.authorized_operations = operations(services, call, Resource.GROUP, group.group_id)
+                group.authorized_operations = operations_on_group(services, call, group.group_id)
         receive(group)
 
     for group_id, receive in zip(group_ids, gather(len(group_ids), answer), strict=True):

@@ -1,17 +1,17 @@
 """The rights that each API needs: operations on resources, and what a client without them gets.
 
-RIGHTS is for people and for tests: docs/security-acls.md shows it, and a test compares it with what the handlers ask
+RIGHTS is for people and for tests: docs/acls.md shows it, and a test compares it with what the handlers ask
 for. A handler asks by `may`, before it looks at anything that the client might not know of.
 
 House rule: who may not describe something doesn't learn whether it exists. Source: Kafka's KafkaApis, AuthHelper,
-ControllerApis and AclApis, release 3.9.
+ControllerApis and AclApis, release 3.9; of groups' settings 4.3.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from coordinator.security.acls import CLUSTER_NAME, Kind, Operation
+from coordinator.security.acls import CLUSTER_NAME, OPERATIONS_ON_GROUPS, Kind, Operation
 
 if TYPE_CHECKING:
     from coordinator.server.wire.call import Call, Services
@@ -41,6 +41,12 @@ def operations(services: Services, call: Call, kind: Kind, name: str = CLUSTER_N
     """The authorized operations of a response: a bit for each."""
     client = call.client
     return services.access.operations(client.principal, client.host[1:], kind, name)
+
+
+def operations_on_group(services: Services, call: Call, group_id: str) -> int:
+    """The authorized operations on a group as Kafka 4 counts them."""
+    client = call.client
+    return services.access.operations(client.principal, client.host[1:], Kind.GROUP, group_id, OPERATIONS_ON_GROUPS)
 
 
 class Right(NamedTuple):
@@ -112,14 +118,17 @@ RIGHTS: dict[str, tuple[Right, ...]] = {
     "DescribeConfigs": (
         Right(DESCRIBE_CONFIGS, CLUSTER, f"{NO_CLUSTER}, for a broker"),
         Right(DESCRIBE_CONFIGS, TOPIC, NO_TOPIC),
+        Right(DESCRIBE_CONFIGS, GROUP, NO_GROUP),
     ),
     "AlterConfigs": (
         Right(ALTER_CONFIGS, CLUSTER, f"{NO_CLUSTER}, for a broker"),
         Right(ALTER_CONFIGS, TOPIC, NO_TOPIC),
+        Right(ALTER_CONFIGS, GROUP, NO_GROUP),
     ),
     "IncrementalAlterConfigs": (
         Right(ALTER_CONFIGS, CLUSTER, f"{NO_CLUSTER}, for a broker"),
         Right(ALTER_CONFIGS, TOPIC, NO_TOPIC),
+        Right(ALTER_CONFIGS, GROUP, NO_GROUP),
     ),
     "AlterReplicaLogDirs": (Right(ALTER, CLUSTER, NO_CLUSTER),),
     "DescribeLogDirs": (Right(DESCRIBE, CLUSTER, NO_CLUSTER),),

@@ -24,7 +24,7 @@ House rule: no rule of the group protocol is decided here.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -64,7 +64,7 @@ from protocol.speed import new
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.config import Config
+    from coordinator.config import Config, ConsumerSettings
     from coordinator.group.client import Client
     from coordinator.group.effects import Effects
     from coordinator.log.engine import Ownership
@@ -127,6 +127,7 @@ class Host(loading.Host, Protocol):
     delivery: Delivery
     is_ending: bool
     topics: Topics
+    group_configs: Mapping[str, ConsumerSettings]
     search: Callable[[Resolution, Callable[[RegexResolved], None]], None]
 
     def expect(self, partition: Partition) -> None:
@@ -180,6 +181,7 @@ class Partition:
     def _make_coordinator(self) -> None:
         self.coordinator = Coordinator(self.index, self._host.config.group)
         self.coordinator.topics = self._host.topics
+        self.coordinator.group_configs = self._host.group_configs
         self.alarm = Alarm(self._host.clock, self._ring)
 
     # Requests.

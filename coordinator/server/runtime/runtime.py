@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import traceback
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -27,13 +27,14 @@ from coordinator.group.events import RegexResolved, RequestEvent, TopicsChanged
 from coordinator.group.group import Group
 from coordinator.group.partition import partition_for
 from coordinator.group.topics import NO_TOPICS, Topics
+from coordinator.group.turn import NO_CONFIGS
 from coordinator.log.engine import EngineError, Fenced
 from coordinator.server.runtime.delivery import Delivery
 from coordinator.server.runtime.partition import ACTIVE, Partition, Standing
 from coordinator.server.telemetry.measures import Loads
 
 if TYPE_CHECKING:
-    from coordinator.config import Config
+    from coordinator.config import Config, ConsumerSettings
     from coordinator.log.engine import Engine
     from coordinator.server.clock import Clock
     from coordinator.server.runtime.pace import Pace
@@ -67,6 +68,7 @@ class Runtime:
     soon: has the loop call back in its next turn. wake: the same from any thread (call_soon_threadsafe).
     pace: how much is done before that.
     topics: as groups of the consumer protocol see them. search: finds the topics that regular expressions match.
+    group_configs: of groups that have settings of their own.
     on_loaded: called once, when after the start no partition loads any more.
     loads: how many partitions have loaded so far.
     """
@@ -107,6 +109,7 @@ class Runtime:
         self._to_load = set(range(config.offsets_topic_num_partitions))
         self._on_idle: Callable[[], None] | None = None
         self.topics: Topics = NO_TOPICS
+        self.group_configs: Mapping[str, ConsumerSettings] = NO_CONFIGS
         self.search: Search = search_nothing
         self.partitions = [Partition(index, self) for index in range(config.offsets_topic_num_partitions)]
         self._partition_of: dict[str, Partition] = {}
@@ -157,6 +160,12 @@ class Runtime:
             partition.coordinator.topics = topics
         for partition in list(self.served()):
             partition.handle(None, TopicsChanged(topics, changed))
+
+    def group_configs_changed(self, configs: Mapping[str, ConsumerSettings]) -> None:
+        """Use other settings of groups. A member gets them with its next heartbeat."""
+        self.group_configs = configs
+        for partition in self.partitions:
+            partition.coordinator.group_configs = configs
 
     def work(self, steps: Iterator[None]) -> None:
         """See Host."""

@@ -1,4 +1,4 @@
-"""Kafka's command line, of the release that Tenure is measured by: many commands in one JVM (Tools.java).
+"""Kafka's command line, of any release: many commands in one JVM (Tools.java).
 
 House rule: a command is its script's name and arguments; the class behind it stands here and nowhere else.
 """
@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from tests.interop.java.programs import command
-from tests.support.apache import jars
+from tests.support.apache import VERSION, jars
 
 CLASSES = {
     "configs": "kafka.admin.ConfigCommand",
@@ -39,9 +39,9 @@ class Done(NamedTuple):
 class Tools:
     """A JVM that runs commands: `with Tools() as tools: tools.run("topics", "--bootstrap-server", ...)`."""
 
-    def __init__(self) -> None:
+    def __init__(self, version: str = VERSION) -> None:
         self._process = subprocess.Popen(
-            command("Tools", jars(), heap="-Xmx256m"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command("Tools", jars(version), heap="-Xmx256m"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
     def __enter__(self) -> Self:

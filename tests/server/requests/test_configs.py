@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from coordinator.config import settings
+from coordinator.server.nodes import group_settings
 from coordinator.server.nodes.broker_settings import BROKER_SETTINGS
+from coordinator.server.nodes.group_settings import GROUP_CONFIGS
 from coordinator.server.nodes.topic_settings import TOPIC_CONFIGS
 from coordinator.server.nodes.topics import Altered, Change, ChangeDone
 from protocol.messages import (
     AlterConfigsRequest,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
     CreateTopicsRequest,
     DescribeConfigsRequest,
     IncrementalAlterConfigsRequest,
     OffsetCommitRequest,
 )
 from schemas.errors import ErrorCode
-from tests.server.harness import Serving, serving
+from tests.server.harness import Peer, Serving, serving
 from tests.server.requests.test_records import ONE, produce
 from tests.support.batches import batch
+from tests.support.raw import Connection
+from tests.support.tenure import Tenure
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
@@ -157,7 +163,7 @@ async def test_some_resources_have_nothing_to_show(kind: int, name: str) -> None
         (BROKER, "one", ErrorCode.INVALID_REQUEST),
         (BROKER_LOGGER, "", ErrorCode.INVALID_REQUEST),
         (CLIENT_METRICS, "", ErrorCode.INVALID_REQUEST),
-        (GROUP, "any", ErrorCode.INVALID_REQUEST),
+        (GROUP, "", ErrorCode.INVALID_REQUEST),
         (77, "x", ErrorCode.INVALID_REQUEST),
     ],
 )
@@ -295,7 +301,7 @@ async def test_what_can_not_be_changed() -> None:
         assert await change(server, setting, setting) == ErrorCode.INVALID_REQUEST
         assert await change(server, setting, name="") == ErrorCode.INVALID_REQUEST
         assert await change(server, setting, name="a b") == ErrorCode.INVALID_TOPIC_EXCEPTION
-        for kind in (BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, 99):
+        for kind in (BROKER, BROKER_LOGGER, CLIENT_METRICS, 99):
             assert await change(server, setting, name="1", kind=kind) == ErrorCode.INVALID_REQUEST
 
 
@@ -410,3 +416,166 @@ def commit_request() -> OffsetCommitRequest:
     partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
     topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="orders", partitions=[partition])
     return OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, topics=[topic])
+
+
+SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+
+
+async def own(server: Serving, group_id: str) -> dict[str, str]:
+    """The settings that a group sets itself."""
+    result = await describe(server, GROUP, group_id)
+    return {name: value for name, (value, source) in values_of(result).items() if source == 8}
+
+
+async def test_a_group_shows_its_settings() -> None:
+    """All that Kafka has, whether the group exists or not; a broker's setting is the default."""
+    async with serving("group.consumer.session.timeout.ms=50000") as server:
+        result = await describe(server, GROUP, "g", include_synonyms=True, include_documentation=True)
+        assert {entry.name for entry in result.configs} == set(GROUP_CONFIGS)
+        assert all(entry.documentation for entry in result.configs)
+        assert not any(entry.read_only or entry.is_sensitive for entry in result.configs)
+        by_name = {entry.name: entry for entry in result.configs}
+        assert (by_name[SESSION].value, by_name[SESSION].config_source) == ("50000", 4)
+        assert synonyms_of(by_name[HEARTBEAT]) == [("group.consumer.heartbeat.interval.ms", "5000", 5)]
+        assert synonyms_of(by_name["share.isolation.level"]) == [("share.isolation.level", "read_uncommitted", 5)]
+        assert await change(server, (SESSION, SET, "55000"), name="g", kind=GROUP) == 0
+        (entry,) = (await describe(server, GROUP, "g", SESSION, include_synonyms=True)).configs
+        assert (entry.value, entry.config_source, entry.config_type) == ("55000", 8, 3)
+        broker = "group.consumer.session.timeout.ms"
+        assert synonyms_of(entry) == [(SESSION, "55000", 8), (broker, "50000", 4), (broker, "45000", 5)]
+
+
+@pytest.mark.parametrize("version", range(2))
+async def test_settings_of_a_group_change_one_by_one(version: int) -> None:
+    """Of this group alone. A name that nobody knows can be removed, but not set."""
+    async with serving() as server:
+        on: dict[str, Any] = {"name": "a/b", "kind": GROUP, "version": version}
+        assert await change(server, (SESSION, SET, " 50000 "), (HEARTBEAT, SET, "6000"), **on) == 0
+        assert await change(server, (HEARTBEAT, DELETE, None), ("no.such", DELETE, None), **on) == 0
+        assert await change(server, (SESSION, SET, "51000"), **on, validate_only=True) == 0
+        assert await own(server, "a/b") == {SESSION: "50000"}
+        assert await own(server, "a") == {}
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_settings_of_a_group_are_replaced(version: int) -> None:
+    """AlterConfigs removes each setting that it doesn't name."""
+    async with serving() as server:
+        assert await change(server, (SESSION, SET, "50000"), name="g", kind=GROUP) == 0
+        config = AlterConfigsRequest.AlterableConfig(name=HEARTBEAT, value="6000")
+        resource = AlterConfigsRequest.AlterConfigsResource(resource_type=GROUP, resource_name="g", configs=[config])
+        peer = await server.peer()
+        answer = await peer.ask(AlterConfigsRequest(resources=[resource]), version)
+        assert answer.responses[0].error_code == ErrorCode.NONE
+        assert await own(server, "g") == {HEARTBEAT: "6000"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ([("no.such", SET, "1")], ErrorCode.INVALID_CONFIG),
+        ([("", SET, "1")], ErrorCode.INVALID_CONFIG),
+        ([(SESSION, SET, "long")], ErrorCode.INVALID_CONFIG),
+        ([(SESSION, SET, "1")], ErrorCode.INVALID_CONFIG),
+        ([(SESSION, SET, None)], ErrorCode.INVALID_REQUEST),
+        ([(SESSION, APPEND, "50000")], ErrorCode.INVALID_CONFIG),
+        ([(SESSION, 4, "50000")], ErrorCode.INVALID_REQUEST),
+        ([(SESSION, SET, "50000"), (SESSION, SET, "50000")], ErrorCode.INVALID_REQUEST),
+        ([("group.consumer.session.timeout.ms", SET, "50000")], ErrorCode.INVALID_CONFIG),
+    ],
+)
+async def test_a_setting_that_a_group_can_not_have(
+    changes: list[tuple[str, int, str | None]], error: ErrorCode
+) -> None:
+    """It is refused, and the other settings of that request with it; no group has an empty name."""
+    async with serving() as server:
+        assert await change(server, (HEARTBEAT, SET, "6000"), *changes, name="g", kind=GROUP) == error
+        assert await own(server, "g") == {}
+        assert await change(server, (HEARTBEAT, SET, "6000"), name="", kind=GROUP) == ErrorCode.INVALID_REQUEST
+
+
+async def test_many_groups_change_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one write; if there is no room for all, none of them changes, but a topic of that request does."""
+    monkeypatch.setattr(group_settings, "KEPT_CHARACTERS_MAX", 10 * len(f"g0/{SESSION}"))
+    async with serving() as server:
+        peer = await server.peer()
+
+        def resource(kind: int, name: str, setting: str) -> IncrementalAlterConfigsRequest.AlterConfigsResource:
+            config = IncrementalAlterConfigsRequest.AlterableConfig(name=setting, value="50000")
+            return IncrementalAlterConfigsRequest.AlterConfigsResource(
+                resource_type=kind, resource_name=name, configs=[config]
+            )
+
+        groups = [resource(GROUP, f"g{number}", SESSION) for number in range(10)]
+        answer = await peer.ask(IncrementalAlterConfigsRequest(resources=groups), 1)
+        assert {each.error_code for each in answer.responses} == {0}
+        assert await own(server, "g9") == {SESSION: "50000"}
+        more = [resource(GROUP, "more", SESSION), resource(TOPIC, "orders", "retention.ms")]
+        answer = await peer.ask(IncrementalAlterConfigsRequest(resources=more), 1)
+        assert [each.error_code for each in answer.responses] == [ErrorCode.POLICY_VIOLATION, 0]
+        assert (await own(server, "more"), await given(server)) == ({}, {"retention.ms": "50000"})
+
+
+async def test_a_member_gets_the_settings_of_its_group_with_its_next_heartbeat() -> None:
+    """Interval and session timeout, the group's own win over the broker's."""
+    async with serving() as server:
+        peer = await server.peer()
+        first = await beat(peer, 0)
+        assert first.heartbeat_interval_ms == 5_000
+        assert await change(server, (HEARTBEAT, SET, "7000"), (SESSION, SET, "60000"), name="g", kind=GROUP) == 0
+        assert (await beat(peer, first.member_epoch)).heartbeat_interval_ms == 7_000
+        session = server.server.runtime.partition_of("g").coordinator.groups["g"].sessions["m"]
+        assert session.session_timeout_ms == 60_000
+        assert await change(server, (SESSION, DELETE, None), name="g", kind=GROUP) == 0
+        assert (await beat(peer, first.member_epoch)).heartbeat_interval_ms == 7_000
+        assert session.session_timeout_ms == 45_000
+
+
+def test_settings_of_groups_reach_all_workers_and_last() -> None:
+    """A worker is told; each coordinator uses them, also after a kill of all."""
+    with Tenure({"tenure.topics": "orders:1"}, arguments=["--workers", "2"]) as server:
+        config = IncrementalAlterConfigsRequest.AlterableConfig(name=HEARTBEAT, value="7000")
+        groups = [
+            IncrementalAlterConfigsRequest.AlterConfigsResource(
+                resource_type=GROUP, resource_name=name, configs=[config]
+            )
+            for name in ("a", "b", "c", "d", "e")
+        ]
+        with Connection(server.ports[0]) as connection:
+            connection.ask(IncrementalAlterConfigsRequest(resources=groups), 1)
+
+        def intervals() -> list[int]:
+            found = []
+            for port in server.ports:
+                with Connection(port) as connection:
+                    for group in groups:
+                        joined = first_heartbeat(group.resource_name)
+                        answer = cast("ConsumerGroupHeartbeatResponse", connection.ask(joined, 1))
+                        if answer.error_code != ErrorCode.NOT_COORDINATOR:
+                            found.append(answer.heartbeat_interval_ms)
+            return found
+
+        assert intervals() == [7_000] * len(groups)
+        server.restart()
+        assert intervals() == [7_000] * len(groups)
+
+
+def first_heartbeat(group_id: str, member_id: str = "m", **others: Any) -> ConsumerGroupHeartbeatRequest:
+    """A member joins a group."""
+    return ConsumerGroupHeartbeatRequest(
+        group_id=group_id,
+        member_id=member_id,
+        rebalance_timeout_ms=60_000,
+        topic_partitions=[],
+        subscribed_topic_names=["orders"],
+        **others,
+    )
+
+
+async def beat(peer: Peer, epoch: int) -> ConsumerGroupHeartbeatResponse:
+    """A heartbeat of member m of group g; with epoch 0 it joins."""
+    later = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=epoch)
+    answer = await peer.ask(later if epoch else first_heartbeat("g"), 1)
+    assert isinstance(answer, ConsumerGroupHeartbeatResponse)
+    assert answer.error_code == ErrorCode.NONE
+    return answer

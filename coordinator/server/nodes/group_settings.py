@@ -1,0 +1,237 @@
+"""The settings of groups, as Kafka 4.3 has them: which there are, what they can be, which are in effect.
+
+A group can have settings before it exists, and keeps them after its end. The list of topics keeps them
+(`nodes.topics.GROUPS`). A setting that a group does not have takes the broker's value, and the broker says how small
+and how large it may be. Those of the consumer protocol have an effect (KIP-848). Kafka's tools also show and change
+those of share groups and of streams groups, which Tenure does not serve: it checks and keeps them.
+
+House rule: a setting is a row of the table here; no function knows its name.
+Source: Kafka's GroupConfig, release 4.3.1.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from coordinator.config import ConsumerSettings, settings
+from coordinator.server.nodes.broker_settings import prefix_of
+from coordinator.server.nodes.topic_settings import BOOLEAN, INT, STRING, value_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from coordinator.config import Config
+
+GROUP_CONFIG = 8
+"""Config source: the group's own."""
+
+KEPT_CHARACTERS_MAX = 1_000_000
+"""The longest that the names of all kept settings may be together: those of about 15,000 groups. Each change writes
+all of them.
+"""
+
+
+class Bound(NamedTuple):
+    """A broker's setting that limits those of groups, and its default: Tenure has not all of them."""
+
+    name: str
+    default: int
+
+
+class GroupSetting(NamedTuple):
+    """A setting of a group.
+
+    default: the broker's. kind: its config type. broker: the broker's setting for all groups, "" if there is none.
+    doc: what it means. low: the smallest number of all. least, most: what a broker allows. choices: the values of a
+    text, if it can not be any.
+    """
+
+    default: str
+    kind: int
+    broker: str
+    doc: str
+    low: int | None = None
+    least: Bound | None = None
+    most: Bound | None = None
+    choices: frozenset[str] = frozenset()
+
+
+def _number(
+    broker: str, default: int, doc: str, low: int, least: int | None = None, most: int | None = None
+) -> GroupSetting:
+    """A setting that is a number; the broker's limits are called as the broker's setting, with min or max."""
+    family, kind, rest = broker.split(".", 2)
+    return GroupSetting(
+        str(default),
+        INT,
+        broker,
+        doc,
+        low,
+        None if least is None else Bound(f"{family}.{kind}.min.{rest}", least),
+        None if most is None else Bound(f"{family}.{kind}.max.{rest.removeprefix('num.')}", most),
+    )
+
+
+_UNUSED = "Has no effect here: Tenure does not serve such groups."
+
+GROUP_CONFIGS: dict[str, GroupSetting] = {
+    "consumer.assignment.interval.ms": _number(
+        "group.consumer.assignment.interval.ms", 1_000, "The least time between two target assignments.", 0, 0, 15_000
+    ),
+    "consumer.heartbeat.interval.ms": _number(
+        "group.consumer.heartbeat.interval.ms",
+        5_000,
+        "The interval between heartbeats that the coordinator asks members for.",
+        1,
+        5_000,
+        15_000,
+    ),
+    "consumer.session.timeout.ms": _number(
+        "group.consumer.session.timeout.ms",
+        45_000,
+        "How long a member may be silent. A new value counts from a member's next heartbeat on.",
+        1,
+        45_000,
+        60_000,
+    ),
+    "share.assignment.interval.ms": _number("group.share.assignment.interval.ms", 1_000, _UNUSED, 0, 0, 15_000),
+    "share.auto.offset.reset": GroupSetting("latest", STRING, "", _UNUSED),
+    "share.delivery.count.limit": _number("group.share.delivery.count.limit", 5, _UNUSED, 2, 2, 10),
+    "share.heartbeat.interval.ms": _number("group.share.heartbeat.interval.ms", 5_000, _UNUSED, 1, 5_000, 15_000),
+    "share.isolation.level": GroupSetting(
+        "read_uncommitted", STRING, "", _UNUSED, choices=frozenset({"read_committed", "read_uncommitted"})
+    ),
+    "share.partition.max.record.locks": _number(
+        "group.share.partition.max.record.locks", 2_000, _UNUSED, 100, 100, 4_000
+    ),
+    "share.record.lock.duration.ms": _number(
+        "group.share.record.lock.duration.ms", 30_000, _UNUSED, 1_000, 15_000, 60_000
+    ),
+    "share.renew.acknowledge.enable": GroupSetting("true", BOOLEAN, "", _UNUSED),
+    "share.session.timeout.ms": _number("group.share.session.timeout.ms", 45_000, _UNUSED, 1, 45_000, 60_000),
+    "streams.assignment.interval.ms": _number("group.streams.assignment.interval.ms", 1_000, _UNUSED, 0, 0, 15_000),
+    "streams.heartbeat.interval.ms": _number("group.streams.heartbeat.interval.ms", 5_000, _UNUSED, 1, 5_000, 15_000),
+    "streams.initial.rebalance.delay.ms": _number("group.streams.initial.rebalance.delay.ms", 3_000, _UNUSED, 0),
+    "streams.num.standby.replicas": _number("group.streams.num.standby.replicas", 0, _UNUSED, 0, None, 2),
+    "streams.session.timeout.ms": _number("group.streams.session.timeout.ms", 45_000, _UNUSED, 1, 45_000, 60_000),
+}
+"""Every setting of a group."""
+
+IN_EFFECT = {
+    "consumer.session.timeout.ms": "session_timeout_ms",
+    "consumer.heartbeat.interval.ms": "heartbeat_interval_ms",
+    "consumer.assignment.interval.ms": "assignment_interval_ms",
+}
+"""The settings with an effect, and their fields of ConsumerSettings."""
+
+LONGER = {f"{kind}.session.timeout.ms": f"{kind}.heartbeat.interval.ms" for kind in ("consumer", "share", "streams")}
+"""Settings that must be greater than another one."""
+
+PATTERNS = {
+    "share.auto.offset.reset": (
+        r"earliest|latest|by_duration:(?i:P(?=.)(\+?\d{1,9}D)?"
+        r"(T(?=.)(\+?\d{1,9}H)?(\+?\d{1,9}M)?(\+?\d{1,9}([.,]\d{0,9})?S)?)?)"
+    )
+}
+"""Texts with a form (the last one of a duration: ISO 8601, not negative)."""
+
+
+def broker_number(config: Config, name: str, default: int) -> int:
+    """The value of a broker's setting; the default if Tenure does not have that setting."""
+    own = settings().get(name)
+    return default if own is None else int(own.value_of(config))
+
+
+def default_of(config: Config, name: str) -> str:
+    """The value of a setting that a group does not have itself."""
+    setting = GROUP_CONFIGS[name]
+    return str(broker_number(config, setting.broker, int(setting.default))) if setting.broker else setting.default
+
+
+def text_problem(name: str, value: str) -> str | None:
+    """The reason that no group can have this setting; None if one can."""
+    if name not in GROUP_CONFIGS:
+        return f"Unknown group config name: {name}"
+    setting = GROUP_CONFIGS[name]
+    problem = value_problem(name, value, setting.kind, setting.low, setting.choices)
+    if problem is None and name in PATTERNS and not re.fullmatch(PATTERNS[name], value.strip()):
+        return f"Invalid value {value} for configuration {name}"
+    return problem
+
+
+def group_problem(config: Config, configs: Mapping[str, str]) -> str | None:
+    """The reason that a group can't have all of these settings; None if it can. Each has passed `text_problem`."""
+    for name, value in configs.items():
+        setting = GROUP_CONFIGS[name]
+        if setting.least is not None and int(value) < broker_number(config, *setting.least):
+            return f"{name} must be greater than or equal to {setting.least.name}"
+        if setting.most is not None and int(value) > broker_number(config, *setting.most):
+            return f"{name} must be less than or equal to {setting.most.name}"
+    for longer, shorter in LONGER.items():
+        long, short = (int(configs.get(name, default_of(config, name))) for name in (longer, shorter))
+        if long <= short:
+            return f"{longer} must be greater than {shorter}"
+    return None
+
+
+def plain_text(name: str, value: str) -> str:
+    """A value that has passed `text_problem` as Kafka shows it."""
+    kind = GROUP_CONFIGS[name].kind
+    return str(int(value)) if kind == INT else value.strip().lower() if kind == BOOLEAN else value.strip()
+
+
+# The texts in the list of topics (nodes.topics.GROUPS).
+
+
+def configs_of(kept: Mapping[str, str], group_id: str) -> dict[str, str]:
+    """A group's own settings. The name of a setting has no slash; a group id may have some."""
+    names = ((name, f"{prefix_of(group_id)}{name}") for name in GROUP_CONFIGS)
+    return {name: kept[key] for name, key in names if key in kept}
+
+
+def has_room(kept: Mapping[str, str], changed: Mapping[str, str | None], removed: set[str]) -> bool:
+    """Whether the settings, changed by `changed`, are not too many. It is one step, so sets do all of it.
+
+    removed: the names in `changed` without a value.
+    """
+    added = set(changed).difference(removed, kept)
+    gone = removed.intersection(kept)
+    return not added or sum(map(len, kept)) + sum(map(len, added)) - sum(map(len, gone)) <= KEPT_CHARACTERS_MAX
+
+
+class SettingsOfGroups:
+    """The settings in effect, by group.
+
+    by_group: only groups that set some themselves. It is another mapping after each change.
+    """
+
+    def __init__(self) -> None:
+        self.by_group: Mapping[str, ConsumerSettings] = {}
+        self._kept: Mapping[str, str] = {}
+
+    def put_into_effect(self, config: Config, kept: Mapping[str, str]) -> None:
+        """Use the settings that are kept."""
+        changed = {name.rpartition("/")[0] for name, _ in self._kept.items() ^ kept.items()}
+        self._kept = kept
+        self.by_group = {
+            **{group_id: held for group_id, held in self.by_group.items() if group_id not in changed},
+            **_in_effect(config, kept, changed),
+        }
+
+
+def _in_effect(config: Config, kept: Mapping[str, str], group_ids: Collection[str]) -> dict[str, ConsumerSettings]:
+    """The settings of those of these groups that set some. Values that the broker no longer allows are cut."""
+    found = {}
+    for group_id in group_ids:
+        own = {}
+        for name, value in configs_of(kept, group_id).items():
+            if name in IN_EFFECT:
+                least, most = GROUP_CONFIGS[name].least, GROUP_CONFIGS[name].most
+                assert least is not None
+                assert most is not None
+                number = max(int(value), broker_number(config, *least))
+                own[IN_EFFECT[name]] = min(number, broker_number(config, *most))
+        if own:
+            found[group_id] = config.group.consumer_settings._replace(**own)
+    return found

@@ -1,0 +1,280 @@
+"""Settings of groups on Apache Kafka 4.3.1 and on Tenure: descriptions, changes, refusals, Kafka's own tools.
+
+Both get the same requests, and their answers have to be the same. Kafka's controller answers a change before its broker
+shows it; so each change is followed by a wait until the broker does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from functools import partial
+from typing import Any, NamedTuple, cast
+
+import pytest
+
+from protocol.messages import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from tests.interop.java.tools import Tools
+from tests.support.apache import VERSION_43, ApacheKafka
+from tests.support.raw import Connection
+from tests.support.tenure import Tenure, wait_until
+
+pytestmark = pytest.mark.oracle
+
+GROUP = 32
+SET, DELETE, APPEND, SUBTRACT = range(4)
+SESSION, HEARTBEAT, INTERVAL = (
+    "consumer.session.timeout.ms",
+    "consumer.heartbeat.interval.ms",
+    "consumer.assignment.interval.ms",
+)
+
+SETTINGS = {
+    "offsets.topic.num.partitions": "4",
+    "group.consumer.session.timeout.ms": "46000",
+    "group.consumer.max.heartbeat.interval.ms": "50000",
+}
+
+Change = tuple[str, int, str | None]
+
+
+class Servers(NamedTuple):
+    """Kafka's port and Tenure's."""
+
+    kafka: int
+    tenure: int
+
+
+@pytest.fixture(scope="module")
+def servers(kafka_is_here: None) -> Iterator[Servers]:
+    """Both, with the same settings."""
+    with ExitStack() as stack:
+        kafka = stack.enter_context(ApacheKafka(SETTINGS, version=VERSION_43))
+        yield Servers(kafka.port, stack.enter_context(Tenure(SETTINGS)).port)
+
+
+def described(port: int, name: str, *keys: str, version: int = 4) -> Any:
+    """The code, and all fields of a group's settings. The documentation is each server's own text."""
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=GROUP, resource_name=name, configuration_keys=list(keys) or None
+    )
+    has_documentation = version >= 3
+    request = DescribeConfigsRequest(
+        resources=[resource], include_synonyms=True, include_documentation=has_documentation
+    )
+    with Connection(port) as connection:
+        (result,) = cast("DescribeConfigsResponse", connection.ask(request, version)).results
+    assert all(bool(each.documentation) == has_documentation for each in result.configs)
+    fields = {
+        each.name: (
+            each.value,
+            each.config_source,
+            each.config_type,
+            each.read_only,
+            each.is_sensitive,
+            [(synonym.name, synonym.value, synonym.source) for synonym in each.synonyms],
+        )
+        for each in result.configs
+    }
+    return result.error_code, fields
+
+
+def altered(port: int, name: str, *changes: Change, version: int = 1) -> int:
+    """The code of a change of single settings."""
+    configs = [
+        IncrementalAlterConfigsRequest.AlterableConfig(name=setting, config_operation=operation, value=value)
+        for setting, operation, value in changes
+    ]
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=GROUP, resource_name=name, configs=configs
+    )
+    with Connection(port) as connection:
+        answer = connection.ask(IncrementalAlterConfigsRequest(resources=[resource]), version)
+    return int(cast("IncrementalAlterConfigsResponse", answer).responses[0].error_code)
+
+
+def replaced(port: int, name: str, configs: dict[str, str | None]) -> int:
+    """The code of a change of all settings."""
+    resource = AlterConfigsRequest.AlterConfigsResource(
+        resource_type=GROUP,
+        resource_name=name,
+        configs=[AlterConfigsRequest.AlterableConfig(name=key, value=value) for key, value in configs.items()],
+    )
+    with Connection(port) as connection:
+        answer = connection.ask(AlterConfigsRequest(resources=[resource]), 2)
+    return int(cast("AlterConfigsResponse", answer).responses[0].error_code)
+
+
+def own(port: int, name: str) -> dict[str, str]:
+    """The settings that a group has itself."""
+    code, fields = described(port, name)
+    assert code == 0
+    return {setting: value for setting, (value, source, *_) in fields.items() if source == 8}
+
+
+def has(port: int, name: str, expected: Mapping[str, str | None]) -> bool:
+    """Whether a group has these settings itself."""
+    return own(port, name) == expected
+
+
+def test_a_group_without_settings(servers: Servers) -> None:
+    """Every setting is the broker's, with the same fields, in every version. No group is called ""."""
+    for version in range(1, 5):
+        expected, found = (described(port, "nobody", version=version) for port in servers)
+        assert found == expected
+        assert len(expected[1]) > 10
+    for keys in ([SESSION], [SESSION, "no.such"], ["no.such"]):
+        expected, found = (described(port, "nobody", *keys) for port in servers)
+        assert found == expected
+    expected, found = (described(port, "") for port in servers)
+    assert found == expected
+
+
+CHANGES: list[tuple[list[Change], dict[str, str]]] = [
+    ([(SESSION, SET, "50000")], {SESSION: "50000"}),
+    ([(HEARTBEAT, SET, " 6000 "), (INTERVAL, SET, "0")], {SESSION: "50000", HEARTBEAT: "6000", INTERVAL: "0"}),
+    ([(SESSION, SET, "7"), (HEARTBEAT, DELETE, None)], {SESSION: "50000", HEARTBEAT: "6000", INTERVAL: "0"}),
+    ([("no.such", DELETE, None), (INTERVAL, DELETE, None)], {SESSION: "50000", HEARTBEAT: "6000"}),
+    ([(HEARTBEAT, SET, "48000")], {SESSION: "50000", HEARTBEAT: "48000"}),
+    # The broker's session timeout, 46000, is not greater than the interval.
+    ([(SESSION, DELETE, None)], {SESSION: "50000", HEARTBEAT: "48000"}),
+    ([(SESSION, DELETE, None), (HEARTBEAT, DELETE, None)], {}),
+]
+"""Changes one after the other, and the settings after each."""
+
+
+def test_settings_change_one_by_one(servers: Servers) -> None:
+    """The codes are the same, and the settings are those that are expected."""
+    for name in ("group", "with/slash", "with space", "ä"):
+        for changes, expected in CHANGES:
+            codes = [altered(port, name, *changes) for port in servers]
+            assert codes[0] == codes[1], changes
+            for port in servers:
+                wait_until(partial(has, port, name, expected), f"{changes}", 10.0)
+            assert described(servers.tenure, name) == described(servers.kafka, name)
+
+
+REFUSED: list[list[Change]] = [
+    [("no.such", SET, "1")],
+    [("", SET, "1")],
+    [("group.consumer.session.timeout.ms", SET, "50000")],
+    [("consumer.assignor.offload.enable", SET, "true")],
+    [(SESSION, SET, "long")],
+    [(SESSION, SET, "")],
+    [(SESSION, SET, "0")],
+    [(SESSION, SET, "44999")],
+    [(SESSION, SET, "60001")],
+    [(SESSION, SET, str(2**31))],
+    [(SESSION, SET, None)],
+    [(SESSION, APPEND, "50000")],
+    [(SESSION, SUBTRACT, "50000")],
+    [("no.such", APPEND, "1")],
+    [(SESSION, SET, "50000"), (SESSION, SET, "50000")],
+    [(HEARTBEAT, SET, "4999")],
+    [(HEARTBEAT, SET, "50001")],
+    [(HEARTBEAT, SET, "46000")],
+    [(HEARTBEAT, SET, "50000"), (SESSION, SET, "50000")],
+    [(INTERVAL, SET, "-1")],
+    [(INTERVAL, SET, "15001")],
+    [("share.auto.offset.reset", SET, "none")],
+    [("share.auto.offset.reset", SET, "by_duration")],
+    [("share.auto.offset.reset", SET, "by_duration:PT")],
+    [("share.auto.offset.reset", SET, "by_duration:-PT1H")],
+    [("share.delivery.count.limit", SET, "1")],
+    [("share.delivery.count.limit", SET, "11")],
+    [("share.isolation.level", SET, "READ_COMMITTED")],
+    [("share.partition.max.record.locks", SET, "99")],
+    [("share.partition.max.record.locks", SET, "4001")],
+    [("share.record.lock.duration.ms", SET, "14999")],
+    [("share.record.lock.duration.ms", SET, "60001")],
+    [("share.renew.acknowledge.enable", SET, "maybe")],
+    [("streams.initial.rebalance.delay.ms", SET, "-1")],
+    [("streams.num.standby.replicas", SET, "3")],
+]
+REFUSED += [
+    [(f"{kind}.{setting}", SET, value)]
+    for kind in ("share", "streams")
+    for setting, value in (
+        ("session.timeout.ms", "44999"),
+        ("session.timeout.ms", "60001"),
+        ("heartbeat.interval.ms", "4999"),
+        ("heartbeat.interval.ms", "15001"),
+        ("assignment.interval.ms", "15001"),
+    )
+]
+
+TAKEN: dict[str, str | None] = {
+    SESSION: "+55000",
+    "share.auto.offset.reset": "by_duration:pt1h30m",
+    "share.delivery.count.limit": "10",
+    "share.isolation.level": "read_committed",
+    "share.partition.max.record.locks": "4000",
+    "share.record.lock.duration.ms": "15000",
+    "share.renew.acknowledge.enable": "FALSE",
+    "streams.initial.rebalance.delay.ms": "0",
+    "streams.num.standby.replicas": "2",
+}
+
+
+@pytest.mark.parametrize("changes", REFUSED, ids=str)
+def test_a_setting_that_no_group_can_have(servers: Servers, changes: list[Change]) -> None:
+    """The same code, which is an error, and nothing changes."""
+    expected, found = (altered(port, "refused", *changes) for port in servers)
+    assert (found, expected != 0) == (expected, True)
+    assert own(servers.tenure, "refused") == {}
+
+
+def test_all_settings_are_replaced(servers: Servers) -> None:
+    """AlterConfigs: the same codes, and the same fields afterwards."""
+    steps: list[tuple[dict[str, str | None], dict[str, str] | None]] = [
+        (TAKEN, {name: str(value).lstrip("+").replace("FALSE", "false") for name, value in TAKEN.items()}),
+        ({SESSION: None}, None),
+        ({"no.such": "1"}, None),
+        ({HEARTBEAT: "9000"}, {HEARTBEAT: "9000"}),
+        ({}, {}),
+    ]
+    for configs, taken in steps:
+        expected, found = (replaced(port, "replaced", configs) for port in servers)
+        assert (found, expected == 0) == (expected, taken is not None)
+        if taken is not None:
+            wait_until(partial(has, servers.kafka, "replaced", taken), "settings", 10.0)
+        assert described(servers.tenure, "replaced") == described(servers.kafka, "replaced")
+    expected, found = (replaced(port, "", {HEARTBEAT: "9000"}) for port in servers)
+    assert (found, expected != 0) == (expected, True)
+
+
+COMMANDS = (
+    "--alter --entity-name readers --add-config consumer.session.timeout.ms=50000,consumer.heartbeat.interval.ms=6000",
+    "--describe --entity-name readers",
+    "--alter --entity-name readers --add-config consumer.session.timeout.ms=1",
+    "--alter --entity-name readers --add-config no.such=1",
+    "--alter --entity-name readers --delete-config consumer.heartbeat.interval.ms",
+    "--describe --entity-name readers",
+    "--describe --entity-name readers --all",
+    "--alter --entity-name readers --delete-config consumer.session.timeout.ms",
+)
+
+
+def test_kafkas_own_tool(servers: Servers) -> None:
+    """kafka-configs of that release prints the same on both servers; the one of 3.9 knows no groups."""
+    with Tools(VERSION_43) as tools:
+        for command in COMMANDS:
+            expected, found = (printed(tools, port, command) for port in servers)
+            assert found == expected, command
+
+
+def printed(tools: Tools, port: int, command: str) -> tuple[int, list[str], list[str]]:
+    """Code and lines of kafka-configs, without the code positions of a trace and what a library says of its own log."""
+    bootstrap = f"127.0.0.1:{port}"
+    done = tools.run("configs", "--bootstrap-server", bootstrap, "--entity-type", "groups", *command.split())
+    trace = re.compile(r"(?m)^(\tat .*|\t... \d+ more|Caused by: .*|.* ERROR Reconfiguration failed: .*)$")
+    out, err = (trace.sub("", text.replace(bootstrap, "ADDRESS")).splitlines() for text in (done.out, done.err))
+    return done.code, sorted(filter(None, out)), sorted(filter(None, err))

@@ -1,0 +1,137 @@
+"""The settings of groups: the table, the checks, what is in effect."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.config import Config, ConsumerSettings, settings, with_values
+from coordinator.server.nodes.group_settings import (
+    GROUP_CONFIGS,
+    IN_EFFECT,
+    KEPT_CHARACTERS_MAX,
+    LONGER,
+    SettingsOfGroups,
+    default_of,
+    group_problem,
+    has_room,
+    plain_text,
+    text_problem,
+)
+
+SESSION, HEARTBEAT, INTERVAL = IN_EFFECT
+
+
+def test_every_default_is_allowed() -> None:
+    """A group can have each setting's default, and the limits of those in effect are settings of the broker."""
+    config = Config()
+    defaults = {name: default_of(config, name) for name in GROUP_CONFIGS}
+    assert not [name for name, value in defaults.items() if text_problem(name, value)]
+    assert group_problem(config, defaults) is None
+    assert {name: value.default for name, value in GROUP_CONFIGS.items()} == defaults
+    for name in IN_EFFECT:
+        setting = GROUP_CONFIGS[name]
+        assert setting.least is not None
+        assert setting.most is not None
+        assert {setting.broker, setting.least.name, setting.most.name} <= settings().keys()
+        for bound in (setting.least, setting.most):
+            assert settings()[bound.name].value_of(config) == bound.default
+    assert LONGER.keys() | set(LONGER.values()) <= GROUP_CONFIGS.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "is_allowed"),
+    [
+        ("no.such", "1", False),
+        (SESSION, "long", False),
+        (SESSION, "0", False),
+        (SESSION, str(2**31), False),
+        (SESSION, " +50000 ", True),
+        ("share.isolation.level", "read_committed", True),
+        ("share.isolation.level", "READ_COMMITTED", False),
+        ("share.renew.acknowledge.enable", "maybe", False),
+        ("share.auto.offset.reset", "earliest", True),
+        ("share.auto.offset.reset", "none", False),
+        ("share.auto.offset.reset", "by_duration:P1DT2H3M4.5S", True),
+        ("share.auto.offset.reset", "by_duration:pt1h", True),
+        ("share.auto.offset.reset", "by_duration:P", False),
+        ("share.auto.offset.reset", "by_duration:P1DT", False),
+        ("share.auto.offset.reset", "by_duration:-PT1H", False),
+    ],
+)
+def test_a_value_that_no_group_can_have(name: str, value: str, is_allowed: bool) -> None:
+    """It is named with its setting."""
+    problem = text_problem(name, value)
+    assert (problem is None) == is_allowed
+    assert problem is None or name in problem
+
+
+@pytest.mark.parametrize(
+    ("configs", "is_allowed"),
+    [
+        ({SESSION: "44999"}, False),
+        ({SESSION: "60001"}, False),
+        ({SESSION: "60000", HEARTBEAT: "15000"}, True),
+        ({HEARTBEAT: "4999"}, False),
+        ({HEARTBEAT: "15001"}, False),
+        ({INTERVAL: "15001"}, False),
+        ({INTERVAL: "0"}, True),
+        ({"share.delivery.count.limit": "11"}, False),
+        ({"streams.num.standby.replicas": "3"}, False),
+        ({"streams.initial.rebalance.delay.ms": str(2**31 - 1)}, True),
+    ],
+)
+def test_the_broker_says_how_small_and_how_large(configs: dict[str, str], is_allowed: bool) -> None:
+    """By its limits for groups of that kind."""
+    assert (group_problem(Config(), configs) is None) == is_allowed
+
+
+def test_a_session_is_longer_than_the_interval_between_heartbeats() -> None:
+    """Also if one of the two is the broker's."""
+    config = with_values(
+        Config(),
+        {
+            "group.consumer.min.session.timeout.ms": "1",
+            "group.consumer.min.heartbeat.interval.ms": "1",
+            "group.consumer.session.timeout.ms": "10000",
+        },
+    )
+    assert group_problem(config, {SESSION: "5000"}) is not None
+    assert group_problem(config, {SESSION: "5001"}) is None
+    assert group_problem(config, {HEARTBEAT: "10000"}) is not None
+    assert group_problem(config, {SESSION: "7000", HEARTBEAT: "7000"}) is not None
+
+
+def test_what_is_in_effect() -> None:
+    """A group's own settings; the broker's for the others; limits of a broker that was started with others."""
+    kept = {f"a/b/{SESSION}": "50000", f"c/{INTERVAL}": "0", "d/share.isolation.level": "read_committed"}
+    groups = SettingsOfGroups()
+    groups.put_into_effect(Config(), kept)
+    first = groups.by_group
+    assert first == {"a/b": ConsumerSettings(50_000, 5_000, 1_000), "c": ConsumerSettings(45_000, 5_000, 0)}
+    groups.put_into_effect(Config(), {f"c/{INTERVAL}": "0", f"c/{HEARTBEAT}": "6000"})
+    assert groups.by_group == {"c": ConsumerSettings(45_000, 6_000, 0)}
+    assert len(first) == 2
+    limited = with_values(Config(), {"group.consumer.max.session.timeout.ms": "48000"})
+    groups = SettingsOfGroups()
+    groups.put_into_effect(limited, {f"a/{SESSION}": "50000"})
+    assert groups.by_group["a"].session_timeout_ms == 48_000
+
+
+def test_values_are_kept_as_they_are_shown() -> None:
+    """Numbers without a sign, booleans in small letters, as Kafka shows them."""
+    assert plain_text(SESSION, " +050000 ") == "50000"
+    assert plain_text("share.renew.acknowledge.enable", "FALSE ") == "false"
+    assert plain_text("share.auto.offset.reset", " by_duration:pt1H ") == "by_duration:pt1H"
+
+
+def test_the_kept_settings_have_a_limit() -> None:
+    """More than it has no room, whatever is removed besides; to remove has always room."""
+    name = f"{'g' * 1_000}/{SESSION}"
+    full = {f"{number:04}{name}": "50000" for number in range(KEPT_CHARACTERS_MAX // (len(name) + 4))}
+    other = {f"more{name}": "50000"}
+    assert has_room({}, other, set())
+    assert not has_room(full, other, set())
+    first = next(iter(full))
+    assert has_room(full, {first: "45000"}, set())
+    assert has_room(full, {first: None}, {first})
+    assert has_room(full, {first: None, **other}, {first})
