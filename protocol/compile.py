@@ -285,6 +285,6 @@ def _init(cls: type[Message], definition: Struct) -> Callable[..., None]:
 
 def _default(field: Field) -> str:
     """The default in `__init__`: a literal, or a name of its namespace."""
-    if field.default == () or (field.struct is not None and not field.array and field.nullable is None):
+    if field.default == () or field.has_struct:
         return "NEW"
     return "ZERO" if field.type == "uuid" and not field.array else repr(field.default)

@@ -12,10 +12,11 @@ A schema table has a line per field, in the order of the wire:
 - type: bool, int8, int16, uint16, int32, uint32, int64, float64, string, bytes, uuid, records, or the name of a struct
   whose fields follow indented; `[]` in front makes it an array of that.
 - versions: `0+`, `2-4` or `1`; the field is on the wire in these only.
-- null: the versions in which the field may be null; without `=` all that have it. A struct that may be null is null by
-  default, in all versions that have it.
+- null: the versions in which the field may be null; without `=` all that have it. A struct may be null in all of them
+  or in none.
 - default: the field's value in a message that gives none, or whose version lacks the field. Without this option: 0,
-  false, "", empty or the zero UUID by type (records: null).
+  false, "", empty, the zero UUID or a struct of defaults by type (records: null). A struct that may be null and isn't
+  tagged is null by default.
 - ignorable: encoding drops the field's value in a version that lacks it. Without this option it drops only the default.
 - tag: the field is a tagged field (KIP-482) with this number in every version that has it; such versions are flexible.
 
@@ -63,8 +64,8 @@ class Field(NamedTuple):
 
     type: the element's type if `array`. struct: the struct that the type names; None for other types. nullable: the
     versions in which it may be null; None if there are none. default: a number, bool or str; None for null; `()` for an
-    empty array; b"" for bytes. A uuid's default is always the zero UUID. A struct's is null if it may be null, else a
-    struct of defaults.
+    empty array; b"" for bytes. A uuid's default is always the zero UUID. has_struct: the default is a struct of its
+    fields' defaults.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Field(NamedTuple):
     default: int | float | bool | str | bytes | tuple[()] | None
     ignorable: bool
     tag: int | None
+    has_struct: bool = False
 
 
 class Struct(NamedTuple):
@@ -181,12 +183,15 @@ def _field(
     if nullable is not None and not (array or type_name in VARIABLE):
         if type_name in FIXED:
             raise DefinitionError(f"{where}: {type_name} is never null")
-        if nullable != present or given != "null":
-            raise DefinitionError(f"{where}: a struct that may be null is so in all versions, and by default")
+        if nullable != present or (given != "null" and tag is None):
+            raise DefinitionError(
+                f"{where}: a struct that may be null is so in all versions, and by default if untagged"
+            )
     if tag is not None and (flexible is None or present.first < flexible):
         raise DefinitionError(f"{where}: a tagged field in a version that isn't flexible")
     default = _default(where, type_name, array, given, nullable == present)
-    return Field(words[0], type_name, array, struct, present, nullable, default, ignorable, tag)
+    has_struct = struct is not None and not array and given != "null"
+    return Field(words[0], type_name, array, struct, present, nullable, default, ignorable, tag, has_struct)
 
 
 def _versions(where: str, text: str, within: Versions) -> Versions:

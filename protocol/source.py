@@ -184,7 +184,8 @@ class _Decoder(_Lines):
             n = self.name("n")
             self.run.append(("b", n))
             self.flush()
-            self.line(f"if {n} < 0:")
+            # A tagged field has another mark in front: 0 for null.
+            self.line(f"if {n} < {0 if field.tag is None else 1}:")
             self.line(f"    {target} = None")
             self.line("else:")
             self.indent += 1
@@ -313,7 +314,7 @@ class _Decoder(_Lines):
         """An expression of the default; lists and structs are new each time, for a message may be changed."""
         if field.default == ():
             return "[]"
-        if field.struct is not None and not field.array and field.nullable is None:
+        if field.has_struct:
             return f"{self.use('default', self.owner.default)}({field.type!r})"
         if field.type == "uuid" and not field.array:
             return self.use("ZERO_UUID", zero_uuid())
@@ -427,7 +428,7 @@ class _Encoder(_Lines):
         """The condition under which a field differs from its default."""
         if field.default == ():
             return f"{value} != []"
-        if field.struct is not None and not field.array and field.nullable is None:
+        if field.has_struct:
             return f"{value} != {self.use(f'DEFAULT_{field.type}', self.owner.default(field.type))}"
         if field.type == "uuid" and not field.array:
             return f"{value} != {self.use('ZERO_UUID', zero_uuid())}"
@@ -440,7 +441,8 @@ class _Encoder(_Lines):
         if field.array:
             self.array(field, value)
         elif field.struct is not None and field.nullable is not None:
-            null, present = self.use("NULL_STRUCT", b"\xff"), self.use("STRUCT", b"\1")
+            null = self.use("NULL_STRUCT", b"\xff") if field.tag is None else self.use("NULL_TAGGED", b"\0")
+            present = self.use("STRUCT", b"\1")
             self.parts.append(("", f"({null} if {value} is None else {present} + {self.codec(field.struct)}({value}))"))
         elif field.struct is not None:
             self.parts.append(("", f"{self.codec(field.struct)}({value})"))

@@ -53,7 +53,7 @@ subscribed_topic_names    []string               0+
 subscribed_topic_regex    string                 0+  null
 rebalance_timeout_ms      int32                  0+  default=-1
 server_assignor           string                 0+  null
-classic_member_metadata   ClassicMemberMetadata  0+  null default=null tag=0
+classic_member_metadata   ClassicMemberMetadata  0+  null tag=0  # null for a member of the consumer protocol
     session_timeout_ms    int32                  0+
     supported_protocols   []ClassicProtocol      0+
         name              string                 0+
@@ -78,11 +78,11 @@ state                          int8                0+
 assigned_partitions            []TopicPartitions   0+
     topic_id                   uuid                0+
     partitions                 []int32             0+
-    assignment_epochs          []int32             0+  null default=null tag=0  # of each partition
+    assignment_epochs          []int32             0+  null tag=0  # of each partition
 partitions_pending_revocation  []TopicPartitions   0+
     topic_id                   uuid                0+
     partitions                 []int32             0+
-    assignment_epochs          []int32             0+  null default=null tag=0
+    assignment_epochs          []int32             0+  null tag=0
 """
 
 REGULAR_EXPRESSION_VALUE = """

@@ -28,6 +28,9 @@ MEMBER = b"\0\1g\0\1m"
 PARTITIONS = bytes(range(16)) + b"\3\0\0\0\4\0\0\0\5"
 """A topic id and partitions 4 and 5, without tagged fields."""
 
+MEMBER_START = b"\1\1\1\1\1\1\xff\xff\xff\xff\1"
+"""The fields of a member's value with their defaults. Behind it, Kafka writes null as a tagged field."""
+
 RECORDS: list[tuple[str, int, tuple[Any, bytes]]] = [
     ("ConsumerGroupMetadataKey", 3, (ConsumerGroupMetadataKey(group_id="g"), GROUP)),
     ("ConsumerGroupPartitionMetadataKey", 4, (ConsumerGroupPartitionMetadataKey(group_id="g"), GROUP)),
@@ -89,6 +92,12 @@ RECORDS: list[tuple[str, int, tuple[Any, bytes]]] = [
             b"\1\0\x0c" + (b"\1" + b"\0\0\0\x09" + b"\2" + b"\2p" + b"\2\xaa" + b"\0" + b"\0"),
         ),
     ),
+    (
+        "ConsumerGroupMemberMetadataValue",
+        0,
+        (ConsumerGroupMemberMetadataValue(classic_member_metadata=None), MEMBER_START + b"\1\0\1\0"),
+    ),
+    ("ConsumerGroupMemberMetadataValue", 0, (ConsumerGroupMemberMetadataValue(), MEMBER_START + b"\0")),
     (
         "ConsumerGroupTargetAssignmentMetadataValue",
         0,

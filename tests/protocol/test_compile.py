@@ -104,6 +104,16 @@ def test_null_given_to_an_array_stays_null() -> None:
     assert OffsetFetchRequest(topics=None).topics is None
 
 
+def test_tagged_struct_that_is_null_stands_on_the_wire() -> None:
+    """Kafka leaves out a tagged struct of defaults, and writes null with a mark of its own, even if it may be null."""
+    table = "pair Pair 0+ null tag=0\n  left int8 0+"
+    cls: type[Any] = message_class(define("Tagged", table, (0, 0), flexible=0))
+    written = {b"\0": cls(), b"\1\0\1\0": cls(pair=None), b"\1\0\3\1\7\0": cls(pair=cls.Pair(left=7))}
+    for data, message in written.items():
+        assert encode(message, 0) == data
+        assert decode(cls, data, 0) == message
+
+
 def test_messages_alike_differ_in_what_is_given(example: type[Any]) -> None:
     """A copy with changed fields equals a message made of all fields; the original stays unchanged."""
     said: dict[str, Any] = {"name": "a", "remark": "r", "topic_id": UUID(int=1), "unknown_tagged_fields": {9: b"x"}}

@@ -187,7 +187,7 @@ def test_newer_group_protocols_are_named(version: int, kind: str) -> None:
 def test_groups_of_the_consumer_protocol_are_decoded(version: int, key: Fields, value: Fields) -> None:
     """Keys name the member or the regular expression; values have Kafka's fields, and topic ids in Kafka's form."""
     kind = NEWER_KINDS[version]
-    data = {name: data for name, _, (_, data) in RECORDS if name.startswith(KAFKA_NAMES[version])}
+    data = {name: data for name, _, (_, data) in reversed(RECORDS) if name.startswith(KAFKA_NAMES[version])}
     record = Record(
         struct.pack(">h", version) + data[f"{KAFKA_NAMES[version]}Key"],
         b"\0\0" + data[f"{KAFKA_NAMES[version]}Value"],
