@@ -37,7 +37,17 @@ from coordinator.client.events import EventReader, NoEvents
 from coordinator.timeline.counts import RETURNS
 from coordinator.timeline.entries import Entry, Timeline
 from coordinator.timeline.schema import RebalanceEvent
-from coordinator.timeline.words import cause_text, duration_text, entry_lines, short, time_text, timed_lines
+from coordinator.timeline.words import (
+    cause_text,
+    counter_name,
+    duration_text,
+    entry_lines,
+    revoking_text,
+    short,
+    target_text,
+    time_text,
+    timed_lines,
+)
 
 WAIT_MS = 500
 """How long one poll of the topic may wait for events; at most half of the time that an answer may take."""
@@ -146,12 +156,16 @@ class EventLines:
         match event["type"]:
             case "rebalance_started":
                 self._begun[group] = event["generation"], 1
-                yield _begins(prefix, at_ms, event["generation"], event["cause"])
+                yield _begins(prefix, at_ms, event["generation"], event["cause"], counter_name(event))
             case "rebalance_cause":
                 if group in self._begun:
                     generation, causes = self._begun[group]
                     self._begun[group] = generation, causes + 1
                 yield Block(at_ms, [f"{prefix}{at}  also: {cause_text(event['cause'])}"])
+            case "target_assigned":
+                yield Block(at_ms, [f"{prefix}{at}  {target_text(event)}"])
+            case "member_revoking":
+                yield Block(at_ms, [f"{prefix}{at}  {revoking_text(event)}"])
             case "rebalance_stuck":
                 text = "nobody has rejoined within the rebalance timeout, the group waits on"
                 yield Block(at_ms, [f"{prefix}{at}  {text}"])
@@ -180,19 +194,20 @@ class EventLines:
                 yield f"    the return of {returned_at} was a takeover: the former program still runs"
 
 
-def _begins(prefix: str, at_ms: int, generation: int, cause: dict[str, Any]) -> Block:
-    return Block(at_ms, [f"{prefix}{time_text(at_ms)}  rebalance begins, generation {generation}: {cause_text(cause)}"])
+def _begins(prefix: str, at_ms: int, generation: int, cause: dict[str, Any], name: str) -> Block:
+    return Block(at_ms, [f"{prefix}{time_text(at_ms)}  rebalance begins, {name} {generation}: {cause_text(cause)}"])
 
 
 def _ended(prefix: str, event: RebalanceEvent, causes_shown: int) -> Iterator[Block]:
     """The end of a rebalance after `causes_shown` printed causes; without any, its beginning comes first."""
     before, after = event["generation_before"], event["generation"]
+    name = counter_name(event)
     if not causes_shown:
-        yield _begins(prefix, event["began_ms"], before, event["causes"][0])
+        yield _begins(prefix, event["began_ms"], before, event["causes"][0], name)
     (entry,) = Timeline(event["group"]).add_all([event]).entries
     # The causes have lines of their own.
     _, outcome, *more = entry_lines(entry | {"causes": event["causes"][:1], "further_causes": 0})
-    generations = f"generation {before}" + (f" -> {after}" if after != before else "")
+    generations = f"{name} {before}" + (f" -> {after}" if after != before else "")
     took = duration_text(event["at_ms"] - event["began_ms"])
     lines = [f"{prefix}{time_text(event['at_ms'])}  rebalance ended after {took}, {generations}: {outcome}"]
     lines += [f"    also: {cause_text(cause)}" for cause in event["causes"][max(causes_shown, 1) :]]

@@ -19,9 +19,12 @@ NO_JOIN_REASON = -1
 PARTIES_MAX = 100
 """Most members that a cause names where several caused a rebalance together."""
 
+TOPICS_MAX = 20
+"""Most topics that a cause names: a regular expression may match thousands that come at once."""
+
 
 class CauseKind(HashedById):
-    """The kinds of causes for which a group prepares a rebalance."""
+    """The kinds of causes for which a group rebalances. The last four are of the consumer protocol alone."""
 
     MEMBER_JOINED = "member_joined"
     MEMBER_REJOINED = "member_rejoined"
@@ -35,6 +38,20 @@ class CauseKind(HashedById):
     SYNC_TIMED_OUT = "sync_timed_out"
     ASSIGNMENT_TOO_LARGE = "assignment_too_large"
     GROUP_OVER_CAPACITY = "group_over_capacity"
+    SUBSCRIPTION_CHANGED = "subscription_changed"
+    TOPICS_CHANGED = "topics_changed"
+    REGEX_RESOLVED = "regex_resolved"
+    REVOCATION_TIMED_OUT = "revocation_timed_out"
+
+
+class Change(HashedById):
+    """The change of a topic that members subscribe to, or of a subscription to it."""
+
+    CREATED = "created"
+    GROWN = "grown"
+    DELETED = "deleted"
+    ADDED = "added"
+    REMOVED = "removed"
 
 
 class JoinReason(IntEnum):
@@ -101,6 +118,13 @@ class Party(NamedTuple):
     principal: str = ANONYMOUS
 
 
+class TopicChange(NamedTuple):
+    """A topic that is part of a cause."""
+
+    topic: str
+    change: Change
+
+
 class Cause(NamedTuple):
     """A cause of a rebalance, and how the coordinator knows it.
 
@@ -108,8 +132,9 @@ class Cause(NamedTuple):
     members: the same members with their clients, PARTIES_MAX at most, where there are several.
     reason: the client's free-text reason (KIP-800), "" if it sent none.
     join_reason: the number of KIP-423, None if the client sent none.
-    api_version: version of the JoinGroup or LeaveGroup that caused it; None for a timer.
+    api_version: version of the JoinGroup or LeaveGroup that caused it; None for a timer, and for a heartbeat.
     principal: of the client.
+    topics: topics that changed, TOPICS_MAX at most. further_topics: how many others did.
     """
 
     kind: CauseKind
@@ -122,6 +147,8 @@ class Cause(NamedTuple):
     api_version: int | None = None
     members: tuple[Party, ...] = ()
     principal: str = ANONYMOUS
+    topics: tuple[TopicChange, ...] = ()
+    further_topics: int = 0
 
     @property
     def meaning(self) -> Meaning | None:

@@ -29,7 +29,7 @@ from coordinator.group.classic import join as joins
 from coordinator.group.classic.rules import CLASSIC
 from coordinator.group.consumer import describe as consumer_describe
 from coordinator.group.consumer import heartbeat as consumer_heartbeat
-from coordinator.group.consumer import regex, target
+from coordinator.group.consumer import reasons, regex, target
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.consumer.refused import Refused
 from coordinator.group.consumer.rules import CONSUMER
@@ -264,6 +264,7 @@ class Coordinator:
                 event.changed is None or any(group.is_subscribed(name) for name in event.changed)
             ):
                 group.is_stale = True
+                reasons.topics_changed(turn, group, event.changed or ())
 
     def _regex_resolved(self, turn: Turn, event: RegexResolved) -> None:
         group = self.groups.get(event.group_id)

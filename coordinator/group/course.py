@@ -9,7 +9,9 @@ House rule: plain values. No rule reads a course, so a fact for people can't cha
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
 
 from coordinator.group.state import EMPTY, State
 from protocol.speed import HashedById
@@ -39,24 +41,30 @@ class Outcome(HashedById):
 
 
 class Phase(HashedById):
-    """The phases of a rebalance; it waits for members that join, then the leader's assignments."""
+    """What a rebalance waits for: members that join, then the leader's assignments.
+
+    In the consumer protocol: members that give up partitions, and the heartbeats with which members take their new
+    assignment.
+    """
 
     PREPARING = "preparing"
     COMPLETING = "completing"
+    REVOKING = "revoking"
+    ACKNOWLEDGING = "acknowledging"
 
 
 class Snapshot(NamedTuple):
     """A member at the begin or at the end of a rebalance.
 
     client_id, client_host: of the client that held the seat at that time.
-    assignment: the bytes that the leader wrote.
+    assignment: the bytes that the leader wrote; in the consumer protocol, partitions by the id of their topic.
     """
 
     member_id: str
     group_instance_id: str | None
     client_id: str
     client_host: str
-    assignment: bytes
+    assignment: bytes | Mapping[UUID, Mapping[int, int]]
 
 
 class Pending(NamedTuple):
@@ -72,11 +80,15 @@ class Pending(NamedTuple):
 
 
 class Waited(NamedTuple):
-    """The longest wait of a rebalance: for a member or a pending member id, in which phase, for how many ms."""
+    """The longest wait of a rebalance: for a member or a pending member id, in which phase, for how many ms.
+
+    group_instance_id: of a static member of the consumer protocol.
+    """
 
     member_id: str
     phase: Phase
     ms: int
+    group_instance_id: str | None = None
 
 
 class Course:

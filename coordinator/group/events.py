@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from coordinator.group.any_group import AnyGroup, CommittedOffset, Prepared
     from coordinator.group.effects import TimerKey
+    from coordinator.group.notes import TargetAssigned
     from coordinator.group.topics import Topics
     from protocol.messages import (
         ConsumerGroupHeartbeatRequest,
@@ -284,13 +285,14 @@ class RegexResolved:
 class TargetMade:
     """A target that was made in steps is complete; `Coordinator.target_of` makes this event.
 
-    epoch: the group epoch that the target is for. targets, written: see `consumer.group.Made`.
+    epoch: the group epoch that the target is for. targets, written, note: see `consumer.group.Made`.
     """
 
     group_id: str
     epoch: int
     targets: Mapping[str, Mapping[UUID, frozenset[int]]]
     written: Mapping[str, tuple[bytes, bytes]]
+    note: TargetAssigned | None = None
 
 
 @dataclass(slots=True)

@@ -8,8 +8,10 @@ House rule: a note's name is an interface of log lines and events. Fields may be
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, dataclass_transform
+from uuid import UUID
 
 from coordinator.group.client import ANONYMOUS
 
@@ -61,6 +63,25 @@ class Value(tuple[Any, ...]):
         return f"{type(self).__name__}({fields})"
 
 
+CLASSIC, CONSUMER = "classic", "consumer"
+"""Types of groups, as ListGroups names them."""
+
+NO_NAMES: Mapping[UUID, str] = {}
+
+CHANGES_MAX = 100
+"""Most members that the note of a target names."""
+
+
+class TargetChange(NamedTuple):
+    """A member whose target changes: how many topic partitions it gains, loses, and has then."""
+
+    member_id: str
+    group_instance_id: str | None
+    gains: int
+    loses: int
+    partitions: int
+
+
 class Note(Value):
     """Something that happened in `group` at `generation`."""
 
@@ -73,6 +94,9 @@ class RebalanceStarted(Note):
 
     members: the group's members, without members that left and with members that came. members_before: as in
     RebalanceEnded.
+
+    In a group of the consumer protocol: the group epoch grew while every member was at its target. A RebalanceCause
+    tells of each further epoch until all are at theirs.
     """
 
     state: str
@@ -80,12 +104,14 @@ class RebalanceStarted(Note):
     members: int = 0
     pending: tuple[Pending, ...] = ()
     members_before: int = 0
+    group_type: str = CLASSIC
 
 
 class RebalanceCause(Note):
-    """Another cause came while the group prepared."""
+    """Another cause came while the group prepared. In the consumer protocol it is another epoch."""
 
     cause: Cause
+    group_type: str = CLASSIC
 
 
 class GenerationStarted(Note):
@@ -106,7 +132,10 @@ class RebalanceCompleted(Note):
 
 
 class RebalanceEnded(Note):
-    """A rebalance ended. It began at `generation_before`. The fields come from its course (`course.Course`)."""
+    """A rebalance ended. It began at `generation_before`. The fields come from its course (`course.Course`).
+
+    topic_names: by topic id, where snapshots have ids.
+    """
 
     outcome: Outcome
     generation_before: int
@@ -124,6 +153,61 @@ class RebalanceEnded(Note):
     protocol_name: str | None
     before: tuple[Snapshot, ...]
     after: tuple[Snapshot, ...]
+    group_type: str = CLASSIC
+    topic_names: Mapping[UUID, str] = NO_NAMES
+
+
+class TargetAssigned(Note):
+    """A group of the consumer protocol has a target for its epoch, `generation`, made by `assignor`.
+
+    gained_partitions, lost_partitions: how many topic partitions members gain and lose by it, all together.
+    changes: of up to CHANGES_MAX members. further_changes: how many other members gain or lose some.
+    """
+
+    assignor: str
+    members: int
+    gained_partitions: int
+    lost_partitions: int
+    changes: tuple[TargetChange, ...] = ()
+    further_changes: int = 0
+
+
+class MemberRevoking(Note):
+    """The coordinator asks a member of the consumer protocol to give up so many topic partitions within a time.
+
+    until_ms: Unix time; later the member is removed.
+    """
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    partitions: int
+    until_ms: int
+
+
+class MemberAway(Note):
+    """A static member of the consumer protocol left for a while; it keeps its seat until its session ends."""
+
+    member_id: str
+    group_instance_id: str
+    client_id: str
+    client_host: str
+
+
+class InstanceIdUnreleased(Note):
+    """A client wants to join with an instance id whose member is active: UNRELEASED_INSTANCE_ID.
+
+    silent_ms: how long ago the last heartbeat of `current_member_id` came; None if none came since the load.
+    client: the sender. current_client: of the member that has the seat.
+    """
+
+    member_id: str
+    current_member_id: str
+    group_instance_id: str
+    silent_ms: int | None
+    client: Client
+    current_client: Client
 
 
 class RebalanceStuck(Note):
@@ -192,6 +276,7 @@ class MemberReplaced(Note):
     after_load: nothing came from `old_member_id` since the coordinator read the group from the log, so only the client
     knows whether it restarted, or lost its session while no coordinator answered and joined again.
     api_version: of the JoinGroup.
+    away_ms: in the consumer protocol, how long the member was away; None if only the time before the load knows.
     """
 
     member_id: str
@@ -205,6 +290,7 @@ class MemberReplaced(Note):
     after_load: bool = False
     api_version: int | None = None
     principal: str = ANONYMOUS
+    away_ms: int | None = None
 
 
 class MemberFenced(Note):

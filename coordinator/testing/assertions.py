@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from coordinator.group.causes import CauseKind
 from coordinator.testing.history import kinds
 from coordinator.timeline.entries import REBALANCING
+from coordinator.timeline.schema import CONSUMER
 from coordinator.timeline.words import folded_lines, short
 
 if TYPE_CHECKING:
@@ -43,6 +44,16 @@ REQUESTS = {
     CauseKind.ASSIGNMENT_TOO_LARGE: "SyncGroup",
 }
 """The request behind a cause. The other causes come from a timer, or from a load of the group."""
+
+HEARTBEATS = frozenset(
+    {
+        CauseKind.MEMBER_JOINED,
+        CauseKind.MEMBER_LEFT,
+        CauseKind.SUBSCRIPTION_CHANGED,
+        CauseKind.TOPICS_CHANGED,
+    }
+)
+"""Causes that come with a ConsumerGroupHeartbeat in the consumer protocol."""
 
 
 class Subject(Protocol):
@@ -177,11 +188,14 @@ def _text(group: Subject, head: str, entries: list[Entry]) -> str:
 
 def _requests(entry: Entry) -> str:
     """The requests that caused a rebalance, or the timer."""
-    return ", ".join(dict.fromkeys(_request(cause) for cause in entry["causes"]))
+    is_consumer = entry.get("group_type") == CONSUMER
+    return ", ".join(dict.fromkeys(_request(cause, is_consumer=is_consumer) for cause in entry["causes"]))
 
 
-def _request(cause: Mapping[str, object]) -> str:
-    """The request behind a cause, with its version if the server noted it."""
+def _request(cause: Mapping[str, object], *, is_consumer: bool) -> str:
+    """The request behind a cause, with its version if the server noted it. is_consumer: in the consumer protocol."""
+    if is_consumer and CauseKind(cause["kind"]) in HEARTBEATS:
+        return "ConsumerGroupHeartbeat"
     request = REQUESTS.get(CauseKind(cause["kind"]))
     if request is None:
         return "no request: the coordinator's own timer or load"

@@ -7,9 +7,11 @@ as it is.
     rebalance        cause (the trigger), further causes, causes_at_ms (when each came, null where no record tells),
                      outcome (null while it is open; "unknown" if no record tells its end, "interrupted" if the server
                      ended before it did, "unloaded" if a write failed before it did), phases, who was waited for,
-                     members before and after, what moved
+                     members before and after, what moved; in the consumer protocol also targets (how many there were)
+                     and revoking (members that had to give up partitions, as far as records tell)
     static_restart   member_replaced: a static member is back (`counts` has the definition of these three)
     static_rejoin    the same, as the first that the coordinator hears of the seat since it loaded the group
+    unreleased       instance_id_unreleased: a client wanted a seat whose member was active
     takeover         the same, once a fencing shows that the old member id is still in use: two programs have one name
     fencing          member_fenced, with `kind`
     pending          member_pending: `outcome` is joined, left, lapsed, forgotten (the coordinator started anew), or
@@ -28,7 +30,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from coordinator.timeline.counts import RETURNS, TAKEOVER, is_end_of, return_type
-from coordinator.timeline.schema import RebalanceEvent
+from coordinator.timeline.schema import CONSUMER, RebalanceEvent
 
 Entry = dict[str, Any]
 
@@ -36,7 +38,7 @@ COMMON = frozenset({"version", "type", "at_ms", "group", "generation", "node", "
 """Fields of events that an entry has in another form."""
 
 
-REBALANCING = frozenset({"PreparingRebalance", "CompletingRebalance"})
+REBALANCING = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
 """States of a group with an open rebalance."""
 
 
@@ -112,6 +114,7 @@ class Timeline:
             generation_before=event["generation"],
             members_before=event.get("members_before"),
             is_stuck=False,
+            **({"targets": 0, "revoking": []} if event.get("group_type") == CONSUMER else {}),
         )
         self._used(cause)
 
@@ -120,6 +123,22 @@ class Timeline:
         if self._open is not None:
             self._open["causes"].append(event["cause"])
             self._open["causes_at_ms"].append(event["at_ms"])
+
+    def _target_assigned(self, event: RebalanceEvent) -> None:
+        if self._open is not None:
+            self._open["targets"] = self._open.get("targets", 0) + 1
+            self._open["target"] = {name: value for name, value in event.items() if name not in COMMON} | {
+                "at_ms": event["at_ms"]
+            }
+
+    def _member_revoking(self, event: RebalanceEvent) -> None:
+        if self._open is not None:
+            self._open.setdefault("revoking", []).append(
+                {name: value for name, value in event.items() if name not in COMMON} | {"at_ms": event["at_ms"]}
+            )
+
+    def _instance_id_unreleased(self, event: RebalanceEvent) -> None:
+        self._enter("unreleased", event)
 
     def _rebalance_stuck(self, _event: RebalanceEvent) -> None:
         if self._open is not None:

@@ -7,11 +7,11 @@ House rule: where Kafka has a wording, it is Kafka's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from coordinator.group import notes
-from coordinator.group.causes import Cause, CauseKind, JoinReason
+from coordinator.group.causes import Cause, CauseKind, Change, JoinReason
 from coordinator.group.client import ANONYMOUS
 from coordinator.group.course import Outcome, Phase, Waited
 
@@ -31,8 +31,15 @@ SEEN = {
     CauseKind.SYNC_TIMED_OUT: "no sync in time from {who}",
     CauseKind.ASSIGNMENT_TOO_LARGE: "the assignment by leader {who} does not fit into a record",
     CauseKind.GROUP_OVER_CAPACITY: "loaded with more members than group.max.size",
+    CauseKind.SUBSCRIPTION_CHANGED: "member {who} subscribes to other topics",
+    CauseKind.TOPICS_CHANGED: "topics that the group subscribes to changed",
+    CauseKind.REGEX_RESOLVED: "a regular expression matches other topics",
+    CauseKind.REVOCATION_TIMED_OUT: "member {who} did not give up its partitions in time",
 }
 """The text of each kind of cause."""
+
+OF_TOPICS = frozenset({CauseKind.SUBSCRIPTION_CHANGED, CauseKind.TOPICS_CHANGED, CauseKind.REGEX_RESOLVED})
+"""Kinds of causes that topics are. With any other cause, topics may have changed beside it."""
 
 SAY_NOTHING = frozenset({"", "member was removed by an admin", "removed by an admin"})
 """Reasons of a removal that give no reason: those of Kafka's KafkaAdminClient, and ours (KIP-800)."""
@@ -46,12 +53,42 @@ OUTCOMES = {
 """How a rebalance ended, in words."""
 
 
+CHANGES = {
+    Change.CREATED: "created",
+    Change.GROWN: "more partitions",
+    Change.DELETED: "deleted",
+    Change.ADDED: "new",
+    Change.REMOVED: "gone",
+}
+"""How a topic changed, or the group's subscription to it, in words."""
+
+
+AWAITED = {
+    Phase.PREPARING: "to join",
+    Phase.COMPLETING: "to assign",
+    Phase.REVOKING: "to give up partitions",
+    Phase.ACKNOWLEDGING: "to take its new assignment",
+}
+"""What a group waits for a member to do, in words."""
+
+
+def topics_text(topics: Iterable[tuple[str, str]], further: int) -> str:
+    """Topics with their changes, after a cause; empty without any. topics: names with words of CHANGES."""
+    named = [f"{topic} ({how})" for topic, how in topics]
+    if further:
+        named.append(f"{further} more")
+    return f": {', '.join(named)}" if named else ""
+
+
 def reason_of(cause: Cause) -> str:
     """A cause in words: what the coordinator saw, and the client's own reason."""
     who = ", ".join(cause.member_ids)
     if cause.group_instance_id is not None:
         who = f"{who} with group instance id {cause.group_instance_id}"
     seen = SEEN[cause.kind].replace("{who}", who)
+    if cause.topics:
+        topics = topics_text(((each.topic, CHANGES[each.change]) for each in cause.topics), cause.further_topics)
+        seen += topics if cause.kind in OF_TOPICS else f", and topics changed{topics}"
     if cause.kind is CauseKind.MEMBER_REMOVED:
         # The operator's tool sent this reason, not the client. A default reason adds nothing.
         return seen if cause.reason in SAY_NOTHING else f"{seen}, who says: {cause.reason}"
@@ -66,8 +103,8 @@ def reason_of(cause: Cause) -> str:
 def _waited_text(waited: Waited | None) -> str:
     if waited is None:
         return ""
-    what = "to join" if waited.phase is Phase.PREPARING else "to assign"
-    return f"; waited longest for {waited.member_id} {what}, {waited.ms} ms"
+    who = waited.member_id if waited.group_instance_id is None else waited.group_instance_id
+    return f"; waited longest for {who} {AWAITED[waited.phase]}, {waited.ms} ms"
 
 
 def _as(principal: str) -> str:
@@ -127,15 +164,72 @@ def _removed_text(note: notes.OffsetsRemoved, _: str) -> str:
     return f"Group {note.group}: {'expired' if note.expired else 'deleted'} committed offsets of {what}"
 
 
-# A table, because `match` would try one class after the other.
-TEXTS: Mapping[type[notes.Note], Callable[[Any, str], str]] = {
-    notes.RebalanceStarted: lambda note, place: (
+def _started_text(note: notes.RebalanceStarted, place: str) -> str:
+    if note.group_type == notes.CONSUMER:
+        return (
+            f"[GroupId {note.group}] Bumped group epoch to {note.generation + 1} {place} "
+            f"(reason: {reason_of(note.cause)}; from state {note.state})"
+        )
+    return (
         f"Preparing to rebalance group {note.group} in state PreparingRebalance with old generation "
         f"{note.generation} {place} (reason: {reason_of(note.cause)}; from state {note.state})"
-    ),
-    notes.RebalanceCause: lambda note, _: (
-        f"Group {note.group} is preparing to rebalance already; another reason: {reason_of(note.cause)}"
-    ),
+    )
+
+
+def _cause_text(note: notes.RebalanceCause, place: str) -> str:
+    if note.group_type == notes.CONSUMER:
+        return (
+            f"[GroupId {note.group}] Bumped group epoch to {note.generation + 1} {place} "
+            f"(reason: {reason_of(note.cause)}; while it rebalances)"
+        )
+    return f"Group {note.group} is preparing to rebalance already; another reason: {reason_of(note.cause)}"
+
+
+def _target_text(note: notes.TargetAssigned, _: str) -> str:
+    return (
+        f"[GroupId {note.group}] Computed a new target assignment for epoch {note.generation} with '{note.assignor}' "
+        f"assignor: {note.members} members, {note.gained_partitions} topic partitions given, "
+        f"{note.lost_partitions} taken away"
+    )
+
+
+def named(member_id: str, instance_id: str | None) -> str:
+    """A member with its instance id, if it has one."""
+    return member_id if instance_id is None else f"{member_id} with groupInstanceId={instance_id}"
+
+
+def _revoking_text(note: notes.MemberRevoking, _: str) -> str:
+    return (
+        f"[GroupId {note.group}] Member {named(note.member_id, note.group_instance_id)} is asked to give up "
+        f"{note.partitions} topic partitions (client {note.client_id}, {note.client_host})"
+    )
+
+
+def _away_text(note: notes.MemberAway, _: str) -> str:
+    return (
+        f"[GroupId {note.group}] Static member {note.member_id} with instance id {note.group_instance_id} temporarily "
+        f"left the group; its seat is kept until its session ends (client {note.client_id}, {note.client_host})"
+    )
+
+
+def _unreleased_text(note: notes.InstanceIdUnreleased, _: str) -> str:
+    heard = "" if note.silent_ms is None else f", heard of {note.silent_ms} ms ago"
+    return (
+        f"[GroupId {note.group}] Static member {note.member_id} with instance id {note.group_instance_id} cannot join "
+        f"the group because the instance id is owned by member {note.current_member_id} "
+        f"({note.client.id}, {note.client.host}; the owner is {note.current_client.id}, "
+        f"{note.current_client.host}{heard})"
+    )
+
+
+# A table, because `match` would try one class after the other.
+TEXTS: Mapping[type[notes.Note], Callable[[Any, str], str]] = {
+    notes.RebalanceStarted: _started_text,
+    notes.RebalanceCause: _cause_text,
+    notes.TargetAssigned: _target_text,
+    notes.MemberRevoking: _revoking_text,
+    notes.MemberAway: _away_text,
+    notes.InstanceIdUnreleased: _unreleased_text,
     notes.GenerationStarted: lambda note, place: (
         f"Stabilized group {note.group} generation {note.generation} {place} with {note.members} members"
     ),

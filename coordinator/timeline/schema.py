@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from functools import cache, lru_cache
 from typing import Any, NamedTuple, TypeVar
+from uuid import UUID
 
 from coordinator.group import notes
 from coordinator.group.causes import Cause, CauseKind, Meaning, Party, Source
@@ -40,6 +41,9 @@ RebalanceEvent = dict[str, Any]
 
 NOTHING: Mapping[str, Any] = {}
 
+CONSUMER = notes.CONSUMER
+"""`group_type` of an event of the consumer protocol; events of classic groups have none."""
+
 SELF, CONFLICT = "self", "conflict"
 """Kinds of a fencing: a client met an earlier request of its own, or two programs have one instance id."""
 
@@ -60,6 +64,9 @@ class Gap(NamedTuple):
     last_ms: int
 
 
+USUAL = {"principal": ANONYMOUS, "group_type": notes.CLASSIC, "away_ms": None}
+"""Values with which a field is left out."""
+
 MEMBERS_MAX = 100
 """Most members before, and after, that a record names."""
 
@@ -72,6 +79,9 @@ VALUE_MAX = 256 * 1024
 TEXT_MAX = 500
 """Length of a name or reason after the cut. A client can send 32,767 characters, and a record has some hundred texts.
 """
+
+Assignment = bytes | Mapping[UUID, Mapping[int, int]]
+"""What a snapshot has (course.Snapshot)."""
 
 Move = tuple[str, int, str | None, str | None]
 """Topic, partition, the member before and the member after; None for no member."""
@@ -113,12 +123,16 @@ def plain(value: Any) -> Any:
                 "api_version": value.api_version,
             }
             | ({"members": plain(value.members)} if value.members else {})
+            | _topics(value)
             | _known(value.principal)
         )
     if isinstance(value, Client):
         return {"client_id": value.id, "client_host": value.host} | _known(value.principal)
     if isinstance(value, Party):
         return dict(zip(Party._fields[:-1], value[:-1], strict=True)) | _known(value.principal)
+    if isinstance(value, Waited):
+        static = value.group_instance_id is not None
+        return dict(zip(Waited._fields, map(plain, value if static else value[:-1]), strict=False))
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, tuple):
@@ -133,11 +147,19 @@ def _known(principal: str) -> dict[str, str]:
     return {} if principal == ANONYMOUS else {"principal": principal}
 
 
+def _topics(cause: Cause) -> dict[str, Any]:
+    """The topics of a cause as fields; no fields for a cause without any."""
+    if not cause.topics:
+        return {}
+    return {"topics": plain(cause.topics)} | ({"further_topics": cause.further_topics} if cause.further_topics else {})
+
+
 def fields_of(note: notes.Note, names: Iterable[str]) -> dict[str, Any]:
     """Fields of a note as JSON values."""
-    fields = {name: plain(getattr(note, name)) for name in names}
-    if fields.get("principal") == ANONYMOUS:
-        del fields["principal"]
+    fields = {name: plain(getattr(note, name)) for name in names if name != "topic_names"}
+    for name, usual in USUAL.items():
+        if name in fields and fields[name] == usual:
+            del fields[name]
     return fields
 
 
@@ -187,19 +209,20 @@ def _cut(value: Any) -> Any:
 def _ended(at_ms: int, note: notes.RebalanceEnded, node_id: int) -> str:
     (
         group, generation, outcome, generation_before, state, causes, further_causes, began_ms, preparing_ms,
-        completing_ms, waited_for, late, lapsed, leader, protocol_type, protocol_name, before, after,
+        completing_ms, waited_for, late, lapsed, leader, protocol_type, protocol_name, before, after, group_type, _,
     ) = note  # fmt: skip
     moved = moves(note) if outcome is Outcome.COMPLETED else None
     assigned, freed = (sum([move[side] is None for move in moved or ()]) for side in (2, 3))
+    kind = "" if group_type == notes.CLASSIC else f',"group_type":{_text(group_type)}'
     return (
         f'{{"version":{VERSION},"type":"rebalance_ended","at_ms":{at_ms},"group":{_text(group)}'
-        f',"generation":{generation},"node":{node_id},"outcome":{_ENUMS[outcome]}'
+        f',"generation":{generation},"node":{node_id}{kind},"outcome":{_ENUMS[outcome]}'
         f',"generation_before":{generation_before},"state":{_text(state)},"causes":{_array(causes, _cause)}'
         f',"further_causes":{further_causes},"began_ms":{began_ms},"preparing_ms":{preparing_ms}'
         f',"completing_ms":{_number(completing_ms)},"waited_for":{_waited(waited_for)},"late":{_array(late, _text)}'
         f',"lapsed":{_array(lapsed, _text)},"leader":{_name(leader)},"protocol_type":{_name(protocol_type)}'
         f',"protocol_name":{_name(protocol_name)},"members_before":{len(before)},"members_after":{len(after)}'
-        f',"before":{_array(_names(before[:MEMBERS_MAX]), _text)},"after":{_after(protocol_type, after)}'
+        f',"before":{_array(_names(before[:MEMBERS_MAX]), _text)},"after":{_after(note)}'
         f',"moved_partitions":{"null" if moved is None else len(moved) - assigned - freed}'
         f',"assigned_partitions":{"null" if moved is None else assigned}'
         f',"freed_partitions":{"null" if moved is None else freed}'
@@ -208,11 +231,15 @@ def _ended(at_ms: int, note: notes.RebalanceEnded, node_id: int) -> str:
 
 
 def _cause(cause: Cause) -> str:
-    kind, member_ids, instance_id, client_id, client_host, reason, join_reason, api_version, members, who = cause
+    (
+        kind, member_ids, instance_id, client_id, client_host, reason, join_reason, api_version, members, who, topics, _
+    ) = cause  # fmt: skip
     meaning = cause.meaning if reason else None
     named = f',"members":{_ENCODE(plain(members))}' if members else ""
     if who != ANONYMOUS:
         named += f',"principal":{_text(who)}'
+    if topics:
+        named += f",{_ENCODE(_topics(cause))[1:-1]}"
     return (
         f'{{"kind":{_ENUMS[kind]},"member_ids":{_array(member_ids, _text)},"group_instance_id":{_name(instance_id)}'
         f',"client_id":{_text(client_id)},"client_host":{_text(client_host)},"source":{_ENUMS[cause.source]}'
@@ -224,16 +251,18 @@ def _cause(cause: Cause) -> str:
 def _waited(waited: Waited | None) -> str:
     if waited is None:
         return "null"
-    return f'{{"member_id":{_text(waited.member_id)},"phase":{_ENUMS[waited.phase]},"ms":{waited.ms}}}'
+    name = waited.group_instance_id
+    static = "" if name is None else f',"group_instance_id":{_text(name)}'
+    return f'{{"member_id":{_text(waited.member_id)},"phase":{_ENUMS[waited.phase]},"ms":{waited.ms}{static}}}'
 
 
-def _after(protocol_type: str | None, after: Sequence[Snapshot]) -> str:
+def _after(note: notes.RebalanceEnded) -> str:
     """The first members, each with the number of its topic partitions; null where only its clients can read them."""
     members = [
         f'{{"member_id":{_text(member_id)},"group_instance_id":{"null" if name is None else _text(name)}'
         f',"client_id":{_text(client_id)},"client_host":{_text(client_host)}'
-        f',"partitions":{"null" if (owned := _owned(protocol_type, assignment)) is None else len(owned)}}}'
-        for member_id, name, client_id, client_host, assignment in after[:MEMBERS_MAX]
+        f',"partitions":{"null" if (owned := _owned(note, assignment)) is None else len(owned)}}}'
+        for member_id, name, client_id, client_host, assignment in note.after[:MEMBERS_MAX]
     ]
     return f"[{','.join(members)}]"
 
@@ -266,8 +295,8 @@ def moves(note: notes.RebalanceEnded) -> list[Move] | None:
     after = _assignments(note.after)
     if before == after:
         return []
-    had = _owners(note.protocol_type, before, after)
-    have = _owners(note.protocol_type, after, before)
+    had = _owners(note, before, after)
+    have = _owners(note, after, before)
     if had is None or have is None:
         return None
     changed = [
@@ -283,7 +312,7 @@ def _kind_of_move(move: Move) -> tuple[bool, bool]:
 
 
 def _owners(
-    protocol_type: str | None, seats: Mapping[str, bytes], others: Mapping[str, bytes]
+    note: notes.RebalanceEnded, seats: Mapping[str, Assignment], others: Mapping[str, Assignment]
 ) -> dict[tuple[str, int], str] | None:
     """The member of each topic partition, for members whose assignment is another one in `others`.
 
@@ -292,7 +321,7 @@ def _owners(
     owners: dict[tuple[str, int], str] = {}
     for name, assignment in seats.items():
         if others.get(name) != assignment:
-            owned = _owned(protocol_type, assignment)
+            owned = _owned(note, assignment)
             if owned is None:
                 return None
             for place in owned:
@@ -304,13 +333,22 @@ def _names(seats: Sequence[Snapshot]) -> list[str]:
     return [member_id if name is None else name for member_id, name, _, _, _ in seats]
 
 
-def _assignments(seats: Sequence[Snapshot]) -> dict[str, bytes]:
+def _assignments(seats: Sequence[Snapshot]) -> dict[str, Assignment]:
     """Assignments by the name that a member keeps: a static member's instance id, another's member id."""
     return {member_id if name is None else name: assignment for member_id, name, _, _, assignment in seats}
 
 
-def _owned(protocol_type: str | None, assignment: bytes) -> tuple[tuple[str, int], ...] | None:
-    return (_read if len(assignment) > KEPT_BYTES_MAX else _read_once)(protocol_type, assignment)
+def _owned(note: notes.RebalanceEnded, assignment: Assignment) -> tuple[tuple[str, int], ...] | None:
+    """The topic partitions of an assignment. Those of a topic whose name nobody knows any more are left out."""
+    if isinstance(assignment, bytes):
+        return (_read if len(assignment) > KEPT_BYTES_MAX else _read_once)(note.protocol_type, assignment)
+    names = note.topic_names
+    return tuple(
+        (names[topic_id], partition)
+        for topic_id, partitions in assignment.items()
+        if topic_id in names
+        for partition in partitions
+    )
 
 
 def _read(protocol_type: str | None, assignment: bytes) -> tuple[tuple[str, int], ...] | None:

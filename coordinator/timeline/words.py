@@ -14,11 +14,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from coordinator.group.causes import Cause, CauseKind
+from coordinator.group.causes import Cause, CauseKind, Change, TopicChange
+from coordinator.group.course import Phase
 from coordinator.timeline.described import client_text
 from coordinator.timeline.diagnosis import turns
 from coordinator.timeline.folding import folded
-from coordinator.timeline.log_words import reason_of
+from coordinator.timeline.log_words import AWAITED, reason_of
+from coordinator.timeline.schema import CONSUMER
 
 if TYPE_CHECKING:
     from coordinator.timeline.entries import Entry
@@ -77,6 +79,8 @@ def cause_text(cause: dict[str, Any]) -> str:
             cause["reason"],
             cause["join_reason"],
             cause["api_version"],
+            topics=tuple(TopicChange(each["topic"], Change(each["change"])) for each in cause.get("topics", ())),
+            further_topics=cause.get("further_topics", 0),
         )
     ).removesuffix("; client reason: not provided")
     client = f" ({client_text(cause)})" if cause["client_host"] else ""
@@ -115,7 +119,7 @@ def entry_lines(entry: Entry) -> Iterator[str]:
         case "static_restart":
             yield (
                 f"restart: static member {entry['group_instance_id']} is back as {short(entry['member_id'])} "
-                f"({client_text(entry)}){_other_topics(entry)}, {_costs(entry)}"
+                f"({client_text(entry)}){_away_text(entry)}{_other_topics(entry)}, {_costs(entry)}"
             )
         case "static_rejoin":
             yield (
@@ -131,6 +135,8 @@ def entry_lines(entry: Entry) -> Iterator[str]:
             )
         case "fencing":
             yield fencing_text(entry)
+        case "unreleased":
+            yield from _unreleased_lines(entry)
         case "pending":
             ends = {"joined": "it was used", "left": "it was given back", "lapsed": "it lapsed unused"}
             ends["forgotten"] = "it was forgotten, unused, when the coordinator started anew"
@@ -167,24 +173,50 @@ def restarts_text(restarts: Sequence[Entry]) -> str:
     )
 
 
+def _away_text(entry: Entry) -> str:
+    """How long a static member of the consumer protocol was away."""
+    away_ms = entry.get("away_ms")
+    return "" if away_ms is None else f" after {duration_text(away_ms)}"
+
+
+def _unreleased_lines(entry: Entry) -> Iterator[str]:
+    one, other = client_text(entry["client"]), client_text(entry["current_client"])
+    heard = "" if entry["silent_ms"] is None else f" and was heard of {duration_text(entry['silent_ms'])} before"
+    yield (
+        f"refused: {short(entry['member_id'])} ({one}) wants the seat of {entry['group_instance_id']}, which "
+        f"{short(entry['current_member_id'])} ({other}) has{heard}"
+    )
+    yield "a seat is free once its member leaves or its session ends (UNRELEASED_INSTANCE_ID)"
+
+
+def counter_name(entry: dict[str, Any]) -> str:
+    """The name of a group's counter: its epoch in the consumer protocol."""
+    return "epoch" if entry.get("group_type") == CONSUMER else "generation"
+
+
 def _rebalance_lines(entry: Entry) -> Iterator[str]:
     after = f" -> {entry['generation']}" if entry["generation"] != entry["generation_before"] else ""
-    yield f"rebalance, generation {entry['generation_before']}{after}: {cause_text(entry['causes'][0])}"
+    name = counter_name(entry)
+    yield f"rebalance, {name} {entry['generation_before']}{after}: {cause_text(entry['causes'][0])}"
     for cause in entry["causes"][1:]:
         yield f"also: {cause_text(cause)}"
     if entry.get("further_causes"):
         yield f"and {_several(entry['further_causes'], 'further cause')}"
     if "preparing_ms" not in entry:
         yield f"{ENDS[entry['outcome']]}" + ("; nobody rejoined in time" if entry["is_stuck"] else "")
+        yield from _steps_lines(entry)
         return
     waited = entry["waited_for"]
     text = f"{ENDS[entry['outcome']]}{_phases_text(entry)}"
     if waited is not None:
-        what = "to join" if waited["phase"] == "preparing" else "to assign"
-        text += f"; waited longest for {short(waited['member_id'])} {what}, {duration_text(waited['ms'])}"
+        who = waited.get("group_instance_id") or short(waited["member_id"])
+        text += f"; waited longest for {who} {AWAITED[Phase(waited['phase'])]}, {duration_text(waited['ms'])}"
     yield text
     if entry["late"]:
-        yield f"too late: {_some(entry['late'])}"
+        is_consumer = entry.get("group_type") == CONSUMER
+        yield f"{'removed, as their partitions were not given up in time' if is_consumer else 'too late'}: " + _some(
+            entry["late"]
+        )
     if entry["lapsed"]:
         yield f"member ids that lapsed meanwhile: {_some(entry['lapsed'])}"
     if entry["outcome"] in {"completed", "emptied"}:
@@ -198,6 +230,11 @@ def _rebalance_lines(entry: Entry) -> Iterator[str]:
 def _phases_text(entry: Entry) -> str:
     """How long each phase of a rebalance took. A rebalance from Empty is held open and waits for nobody (KIP-134)."""
     took = duration_text(entry["preparing_ms"])
+    if entry.get("group_type") == CONSUMER:
+        if entry["completing_ms"] is None:
+            return f" after {took}" if entry["preparing_ms"] else ""
+        taken = "until every member had its part" if entry["outcome"] == "completed" else "without an end"
+        return f": {took} until there was a target, {duration_text(entry['completing_ms'])} {taken}"
     delayed = f"{took} initial delay (group.initial.rebalance.delay.ms)"
     if entry["completing_ms"] is None:
         if entry["state"] == "Empty":
@@ -206,6 +243,35 @@ def _phases_text(entry: Entry) -> str:
     joined = f"{took} until the rebalance timeout" if entry["late"] else f"{took} until all had joined"
     assigned = "until all was assigned" if entry["outcome"] == "completed" else "without assignments"
     return f": {delayed if entry['state'] == 'Empty' else joined}, {duration_text(entry['completing_ms'])} {assigned}"
+
+
+def _steps_lines(entry: Entry) -> Iterator[str]:
+    """How far an open rebalance of the consumer protocol is, as far as records tell."""
+    target = entry.get("target")
+    if target is not None:
+        yield f"{target_text(target)} (target {entry['targets']} of this rebalance)"
+    for asked in entry.get("revoking", ())[:AWAITED_SHOWN]:
+        yield f"{time_text(asked['at_ms'])}  {revoking_text(asked)}"
+
+
+def target_text(target: dict[str, Any]) -> str:
+    """A target of the consumer protocol: what it changes."""
+    changes = [
+        f"{change['group_instance_id'] or short(change['member_id'])} +{change['gains']} -{change['loses']}"
+        for change in target["changes"][:MEMBERS_SHOWN]
+    ]
+    more = len(target["changes"]) - len(changes) + target["further_changes"]
+    text = f"target by {target['assignor']} for {_several(target['members'], 'member')}"
+    if not changes:
+        return f"{text}: nothing changes"
+    return f"{text}: {', '.join(changes)}" + (f" and {more} more" if more else "")
+
+
+def revoking_text(asked: dict[str, Any]) -> str:
+    """A member of the consumer protocol that must give up partitions."""
+    who = asked["group_instance_id"] or short(asked["member_id"])
+    what = _several(asked["partitions"], "topic partition")
+    return f"{who} ({client_text(asked)}) must give up {what} until {time_text(asked['until_ms'])}"
 
 
 def _moves_texts(entry: Entry) -> Iterator[str]:

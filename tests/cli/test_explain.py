@@ -17,13 +17,16 @@ from typing import Any
 import pytest
 
 from coordinator.cli.main import make_app
-from coordinator.client.topics import LATEST
+from coordinator.client.client import Client
+from coordinator.client.topics import LATEST, create_topic
 from coordinator.group.causes import CauseKind
 from coordinator.timeline.schema import EVENTS_TOPIC
 from coordinator.timeline.words import duration_text, short, time_text
 from protocol.messages import DeleteRecordsRequest, ListOffsetsRequest
 from schemas.errors import ErrorCode
 from tests.cli.conftest import Ran, at, run_app
+from tests.support.heartbeats import AWAY, Beating
+from tests.support.heartbeats import settle as settle_heartbeats
 from tests.support.patience import WITHIN_S
 from tests.support.scripted import BESIDE, STAYS_MS, Member, hang_up, settle
 from tests.support.tenure import Tenure, wait_until
@@ -722,3 +725,134 @@ def test_json_is_one_document(server: Tenure) -> None:
     told = json.loads(run(server, "explain", group, "--output", "json").out)
     assert (told["group_id"], told["state"], told["waiting"], told["passed_over"]) == (group, "Stable", None, 0)
     a.connection.close()
+
+
+@pytest.fixture(scope="module")
+def heartbeats() -> Iterator[Tenure]:
+    """A server with topics, on which each epoch of the consumer protocol has its target at once."""
+    settings = {
+        "group.consumer.assignment.interval.ms": "0",
+        "group.consumer.min.session.timeout.ms": "1000",
+        "group.consumer.min.heartbeat.interval.ms": "500",
+        "group.consumer.heartbeat.interval.ms": "500",
+        "group.consumer.session.timeout.ms": "6000",
+        "tenure.topics": "orders:4,bills:2",
+    }
+    with Tenure(settings) as tenure:
+        yield tenure
+
+
+def until_told(server: Tenure, group: str) -> None:
+    """Wait until the first event of a group is kept."""
+    wait_until(lambda: run(server, "explain", group).code == 0, "the group has an event", WITHIN_S)
+
+
+def test_the_consumer_protocol_tells_its_causes_and_who_was_waited_for(heartbeats: Tenure) -> None:
+    """A member joins, another one gives up partitions late, subscribes to something else, leaves."""
+    group = fresh_group()
+    a = Beating(heartbeats.port, group, "a", ["orders"], instance="i-a")
+    b = Beating(heartbeats.port, group, "b", ["orders"])
+    assert a.join() == 0
+    until_told(heartbeats, group)
+    rebalances(heartbeats, group, 1)
+    assert b.join() == 0
+    assert a.beat(owns=True) == 0  # it is asked to give up two partitions
+
+    def is_told() -> bool:
+        return bool(explained(heartbeats, group)["timeline"][-1].get("revoking"))
+
+    wait_until(is_told, "explain tells who must give up partitions", WITHIN_S)
+    told = run(heartbeats, "explain", group).out
+    assert "under way" in told
+    assert "i-a (a at 127.0.0.1) must give up 2 topic partitions until " in told
+    settle_heartbeats(a, b)
+    first, second = rebalances(heartbeats, group, 2)
+    assert (first["group_type"], first["state"], first["outcome"], first["protocol_name"]) == (
+        "consumer",
+        "Empty",
+        "completed",
+        "uniform",
+    )
+    assert who(first["cause"]) == ("member_joined", [a.member_id], "i-a", "a", HERE, None, "inferred")
+    assert (second["moved_partitions"], second["members_before"], second["members_after"]) == (2, 1, 2)
+    assert (second["waited_for"]["phase"], second["waited_for"]["group_instance_id"]) == ("revoking", "i-a")
+    assert b.subscribe(["orders", "bills"]) == 0
+    settle_heartbeats(a, b)
+    third = rebalances(heartbeats, group, 3)[-1]
+    assert who(third["cause"])[0] == "subscription_changed"
+    assert third["cause"]["topics"] == [{"topic": "bills", "change": "added"}]
+    told = run(heartbeats, "explain", group).out
+    assert "rebalance, epoch 2 -> 3: new member b" in told
+    assert "waited longest for i-a to give up partitions" in told
+    assert "subscribes to other topics: bills (new)" in told
+    assert b.leave() == 0
+    settle_heartbeats(a)
+    assert who(rebalances(heartbeats, group, 4)[-1]["cause"])[0] == "member_left"
+
+
+def test_the_consumer_protocol_tells_of_topics_and_of_members_that_give_nothing_up(heartbeats: Tenure) -> None:
+    """A regular expression is resolved, a topic is created, and a member is removed with its partitions."""
+    group, topic = fresh_group(), fresh_group()
+    a = Beating(heartbeats.port, group, "a", ["bills", topic], regex="ord.*", timeout_ms=1_000)
+    assert a.join() == 0
+    until_told(heartbeats, group)
+
+    def is_resolved() -> bool:
+        return a.beat(owns=True) == 0 and len(a.partitions) == 2
+
+    wait_until(is_resolved, "the topics are found", WITHIN_S)
+    with Client(f"127.0.0.1:{heartbeats.port}") as client:
+        create_topic(client, topic, 2)
+
+    def is_created() -> bool:
+        return a.beat(owns=True) == 0 and len(a.partitions) == 3
+
+    wait_until(is_created, "the new topic is found", WITHIN_S)
+    causes = [entry["cause"] for entry in rebalances(heartbeats, group, 3)]
+    assert [cause["kind"] for cause in causes] == ["member_joined", "regex_resolved", "topics_changed"]
+    assert [cause.get("topics") for cause in causes] == [
+        None,
+        [{"topic": "orders", "change": "added"}],
+        [{"topic": topic, "change": "created"}],
+    ]
+    b = Beating(heartbeats.port, group, "b", ["bills"])
+    assert b.join() == 0
+    assert a.beat(owns=True) == 0  # it is asked, and says that it owns all
+
+    def is_removed() -> bool:
+        return b.beat(owns=True) == 0 and a.beat() == ErrorCode.UNKNOWN_MEMBER_ID
+
+    wait_until(is_removed, "a is removed", WITHIN_S)
+    settle_heartbeats(b)
+    last = rebalances(heartbeats, group, 4)[-1]
+    assert [cause["kind"] for cause in last["causes"]] == ["member_joined", "revocation_timed_out"]
+    assert last["late"] == [a.member_id]
+    told = run(heartbeats, "explain", group).out
+    assert f"removed, as their partitions were not given up in time: {short(a.member_id)}" in told
+    assert f"topics that the group subscribes to changed: {topic} (created)" in told
+
+
+def test_a_static_member_away_and_its_twin_are_told(heartbeats: Tenure) -> None:
+    """A restart moves nothing and makes no rebalance; a program that wants the seat meanwhile is refused."""
+    group = fresh_group()
+    a = Beating(heartbeats.port, group, "a", ["orders"], instance="i-a")
+    assert a.join() == 0
+    until_told(heartbeats, group)
+    twin = Beating(heartbeats.port, group, "twin", ["orders"], instance="i-a")
+    assert twin.join() == ErrorCode.UNRELEASED_INSTANCE_ID
+    assert a.leave(AWAY) == 0
+    back = Beating(heartbeats.port, group, "a", ["orders"], instance="i-a")
+    assert back.join() == 0
+
+    def timeline() -> list[dict[str, Any]] | None:
+        entries: list[dict[str, Any]] = explained(heartbeats, group)["timeline"]
+        return entries if len(entries) == 3 else None
+
+    first, refused, restart = wait_until(timeline, "all is told", WITHIN_S)
+    assert [first["type"], refused["type"], restart["type"]] == ["rebalance", "unreleased", "static_restart"]
+    assert (refused["client"]["client_id"], refused["current_client"]["client_id"]) == ("twin", "a")
+    assert restart["away_ms"] >= 0
+    told = run(heartbeats, "explain", group).out
+    assert "twin at 127.0.0.1) wants the seat of i-a, which a-" in told
+    assert "restart: static member i-a is back as a-" in told
+    assert "and nothing moves" in told

@@ -165,7 +165,7 @@ def seats_of(state: GroupMetadataValue) -> set[tuple[str, str | None, bytes]]:
     return {(member.member_id, member.group_instance_id, member.assignment) for member in state.members}
 
 
-def seats(after: tuple[Snapshot, ...]) -> set[tuple[str, str | None, bytes]]:
+def seats(after: tuple[Snapshot, ...]) -> set[tuple[str, str | None, Any]]:
     """The members in a note."""
     return {(seat.member_id, seat.group_instance_id, seat.assignment) for seat in after}
 

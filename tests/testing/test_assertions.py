@@ -12,7 +12,7 @@ from coordinator.testing import (
     assert_rebalances,
     assert_same_seats,
 )
-from coordinator.testing.assertions import REQUESTS, assert_at_rest
+from coordinator.testing.assertions import HEARTBEATS, REQUESTS, assert_at_rest
 from coordinator.timeline.log_words import SEEN
 from tests.support.scripted import settle
 from tests.testing.conftest import Join, join_in
@@ -153,8 +153,10 @@ def test_other_seats_are_named(server: Tenure, member: Join) -> None:
 
 def test_each_cause_by_a_request_has_its_request() -> None:
     """The others come from a timer or a load; there is no cause that nobody has thought of."""
-    assert {kind.value for kind in SEEN.keys() - REQUESTS.keys()} == {
+    assert {kind.value for kind in SEEN.keys() - REQUESTS.keys() - HEARTBEATS} == {
         "member_expired",
         "sync_timed_out",
         "group_over_capacity",
+        "regex_resolved",
+        "revocation_timed_out",
     }

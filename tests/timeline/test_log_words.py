@@ -54,6 +54,19 @@ from tests.server.telemetry.test_note_lines import EVENTS
             ),
         ),
         ("member_left", "Member m-1 has left group g through explicit `LeaveGroup`; client reason: done"),
+        (
+            "target_assigned",
+            "[GroupId g] Computed a new target assignment for epoch 5 with 'uniform' assignor: 2 members, 3 topic",
+        ),
+        ("member_revoking", "Member m-1 with groupInstanceId=i-1 is asked to give up 3 topic partitions"),
+        ("member_away", "Static member m-1 with instance id i-1 temporarily left the group"),
+        (
+            "instance_id_unreleased",
+            (
+                "Static member m-2 with instance id i-1 cannot join the group because the instance id is owned by "
+                "member m-1 (c, /h; the owner is d, /i, heard of 700 ms ago)"
+            ),
+        ),
         ("rebalance_stuck", "Group g could not complete rebalance because no members rejoined"),
     ],
 )
@@ -73,7 +86,11 @@ def test_every_cause_has_words_and_names_its_member(kind: CauseKind) -> None:
     """A cause that came with a request also says that the client gave no reason."""
     words = reason_of(Cause(kind, ("m-1",), api_version=5))
     assert words.endswith("client reason: not provided") is (kind is not CauseKind.MEMBER_REMOVED)
-    assert "m-1" in words or kind is CauseKind.GROUP_OVER_CAPACITY
+    assert "m-1" in words or kind in {
+        CauseKind.GROUP_OVER_CAPACITY,
+        CauseKind.TOPICS_CHANGED,
+        CauseKind.REGEX_RESOLVED,
+    }
     assert "client reason" not in reason_of(Cause(kind, ("m-1",)))
 
 

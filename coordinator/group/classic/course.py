@@ -86,6 +86,8 @@ def end(turn: Turn, group: Group, outcome: Outcome) -> None:
             group.protocol_name,
             course.before,
             snapshots(group) if outcome is Outcome.COMPLETED else (),
+            notes.CLASSIC,
+            notes.NO_NAMES,
         )
     )
     group.course = None

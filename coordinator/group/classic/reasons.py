@@ -115,6 +115,8 @@ def by_join(kind: CauseKind, member: Member, event: JoinGroup) -> Cause:
             event.version,
             (),
             event.client.principal,
+            (),
+            0,
         ),
     )
 

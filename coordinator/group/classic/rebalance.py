@@ -46,7 +46,7 @@ def maybe_prepare(turn: Turn, group: Group, cause: Cause) -> None:
         prepare(turn, group, cause)
     else:
         course.opened(group).add(cause)
-        turn.note(new(notes.RebalanceCause, (group.group_id, group.generation, cause)))
+        turn.note(new(notes.RebalanceCause, (group.group_id, group.generation, cause, notes.CLASSIC)))
 
 
 def prepare(turn: Turn, group: Group, cause: Cause) -> None:

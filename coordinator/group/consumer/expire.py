@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinator.group import notes
-from coordinator.group.consumer import leave, sessions
-from coordinator.group.consumer.group import UNREVOKED, ConsumerGroup, ConsumerMember
+from coordinator.group.causes import CauseKind
+from coordinator.group.consumer import course, leave, reasons, sessions
+from coordinator.group.consumer.group import AWAY, UNREVOKED, ConsumerGroup, ConsumerMember
 from coordinator.group.effects import SESSION, SYNC
 from coordinator.group.group import NEVER
 
@@ -36,10 +37,12 @@ def fired(turn: Turn, group: ConsumerGroup, key: TimerKey) -> None:
                 member.client_host,
             )
         )
-        leave.drop(turn, group, [member])
+        leave.drop(turn, group, [member], reasons.of_member(group, CauseKind.MEMBER_EXPIRED, member))
     elif why := why_late(group, member, key):
         turn.note(notes.MembersDropped(group.group_id, group.generation, (member.member_id,), why))
-        leave.drop(turn, group, [member])
+        kind = CauseKind.SYNC_TIMED_OUT if key.kind is SYNC else CauseKind.REVOCATION_TIMED_OUT
+        course.opened(turn, group).late += (member.member_id,)
+        leave.drop(turn, group, [member], reasons.of_member(group, kind, member))
 
 
 def why_late(group: ConsumerGroup, member: ConsumerMember, key: TimerKey) -> str | None:
@@ -56,7 +59,10 @@ def load(turn: Turn, group: ConsumerGroup) -> None:
 
     As in Kafka, a classic member's own session timeout counts from its next request on.
     """
+    group.loaded_ms = turn.now.ms
     for member in group.members.values():
+        if member.state is UNREVOKED or member.epoch == AWAY:
+            group.waits_since[member.member_id] = turn.now.wall_ms
         sessions.restart(turn, group, member.member_id)
         if member.state is UNREVOKED:
             sessions.watch_revocation(turn, group, member)

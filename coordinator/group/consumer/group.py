@@ -19,10 +19,16 @@ from typing import ClassVar, NamedTuple
 from uuid import UUID
 
 from coordinator.group.any_group import AnyGroup
+from coordinator.group.causes import Change
+from coordinator.group.course import Course, Phase, Waited
 from coordinator.group.group import NAME, NEVER
+from coordinator.group.notes import TargetAssigned
 from coordinator.group.state import ASSIGNING, DEAD, EMPTY, RECONCILING, STABLE, Kind, State
 from protocol.consumer import CONSUMER
 from protocol.speed import HashedById
+
+CHANGED_MAX = 1_000
+"""Changed topics that a group remembers for its next cause: a cause names a few, and counts the others."""
 
 LEFT = -1
 """The epoch of a request that leaves for good."""
@@ -52,6 +58,7 @@ class MemberState(HashedById):
 
 
 # Short names: see `speed`.
+GROWN = Change.GROWN
 SETTLED, UNREVOKED = MemberState.STABLE, MemberState.UNREVOKED
 UNRELEASED, UNKNOWN = MemberState.UNRELEASED, MemberState.UNKNOWN
 
@@ -122,6 +129,7 @@ class Made(NamedTuple):
 
     targets: Mapping[str, Target]
     written: Mapping[str, tuple[bytes, bytes]]
+    note: TargetAssigned
 
 
 class Making:
@@ -157,6 +165,22 @@ class Session:
         self.timer_at_ms = NEVER
 
 
+class ConsumerCourse(Course):
+    """The course of a rebalance. members: those before. longest: the longest wait so far."""
+
+    __slots__ = ("longest", "members")
+
+    def __init__(self, members: tuple[ConsumerMember, ...]) -> None:
+        super().__init__(())
+        self.members = members
+        self.longest: Waited | None = None
+
+    def waited_for(self, member: ConsumerMember, phase: Phase, ms: int) -> None:
+        """A member did what the group waited for, after so many ms."""
+        if ms > (0 if self.longest is None else self.longest.ms):
+            self.longest = Waited(member.member_id, phase, ms, member.instance_id)
+
+
 class ConsumerGroup(AnyGroup):
     """A group of the consumer protocol; see the head of this module.
 
@@ -169,18 +193,27 @@ class ConsumerGroup(AnyGroup):
     ones that must rejoin count too. syncing: ids of classic members that joined and have not synced.
     classic_size: the number of classic members. classic_protocols: how many of them list a protocol name.
     had_partition_record: whether the log has a record of key version 4, which a later version deletes.
+    course: of the open rebalance. assignor: that made the target; None before the first since the load.
+    changed_topics: those that changed since the last epoch, CHANGED_MAX at most.
+    topic_names: of topics that members held in this rebalance or at the end of the one before, by id.
+    waits_since: when members were asked to give up partitions, or went away; by member id, Unix time in ms.
+    loaded_ms: when the group was loaded, on the clock of `Now.ms`; NEVER for a new group.
     """
 
     kind: ClassVar = Kind.CONSUMER
 
     __slots__ = (
+        "assignor",
         "assignors",
+        "changed_topics",
         "classic_protocols",
         "classic_size",
+        "course",
         "deadlines",
         "had_partition_record",
         "holders",
         "is_stale",
+        "loaded_ms",
         "making",
         "members",
         "metadata_hash",
@@ -193,7 +226,9 @@ class ConsumerGroup(AnyGroup):
         "target_ms",
         "targets",
         "topic_members",
+        "topic_names",
         "unsettled",
+        "waits_since",
     )
 
     def __init__(self, group_id: str) -> None:
@@ -225,6 +260,12 @@ class ConsumerGroup(AnyGroup):
         self.classic_protocols: Counter[str] = Counter()
         self.had_partition_record = False
         self.unsettled: set[str] = set()
+        self.course: ConsumerCourse | None = None
+        self.assignor: str | None = None
+        self.changed_topics: dict[str, Change] = {}
+        self.topic_names: dict[UUID, str] = {}
+        self.waits_since: dict[str, int] = {}
+        self.loaded_ms = NEVER
 
     def close(self) -> None:
         """Let go of the members."""
@@ -270,6 +311,7 @@ class ConsumerGroup(AnyGroup):
         self.sessions.pop(member_id, None)
         self.deadlines.pop(member_id, None)
         self.syncing.discard(member_id)
+        self.waits_since.pop(member_id, None)
         self.unsettled.discard(member_id)
         if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
             del self.static_members[member.instance_id]
@@ -311,8 +353,16 @@ class ConsumerGroup(AnyGroup):
         self.target_ms = wall_ms
         self.unsettled = {member_id for member_id, member in self.members.items() if not member.is_at(epoch)}
 
+    def note_topic(self, name: str, change: Change) -> None:
+        """Remember that a topic changed; one that grew after it was created counts as created."""
+        if name in self.changed_topics:
+            if change is not GROWN:
+                self.changed_topics[name] = change
+        elif len(self.changed_topics) < CHANGED_MAX:
+            self.changed_topics[name] = change
+
     def settle(self, wall_ms: int) -> None:
-        """Bring state and subscribed topics in line with the tables; each rule ends with it."""
+        """Bring state and subscribed topics in line with the tables (`course.settled`)."""
         state = self.current_state()
         if state is not self.state:
             self.state = state

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from coordinator.group import notes
+from coordinator.group.client import Client
 from coordinator.group.consumer import leave
 from coordinator.group.consumer.group import AWAY, LEFT, ConsumerGroup, ConsumerMember
 from coordinator.group.consumer.reconcile import Owned, is_within
@@ -191,6 +192,7 @@ def find(turn: Turn, group: ConsumerGroup, event: ConsumerHeartbeat, owned: Owne
     seat = group.seat(body.instance_id)
     if seat is not None:
         if seat.classic is None and seat.epoch != AWAY:
+            note_unreleased(turn, group, seat, member_id, event.client)
             words = (
                 f"Static member {member_id[:100]} with instance id {(body.instance_id or '')[:100]} cannot join the "
                 f"group because the instance id is owned by {seat.member_id} member."
@@ -201,6 +203,24 @@ def find(turn: Turn, group: ConsumerGroup, event: ConsumerHeartbeat, owned: Owne
     if existing is not None:
         return Found(existing)
     return Found(ConsumerMember(member_id), is_new=True)
+
+
+def note_unreleased(turn: Turn, group: ConsumerGroup, seat: ConsumerMember, member_id: str, client: Client) -> None:
+    """Note that a client wants the seat of an active member."""
+    session = group.sessions[seat.member_id]
+    heard_ms = session.deadline_ms - session.session_timeout_ms
+    turn.note(
+        notes.InstanceIdUnreleased(
+            group.group_id,
+            group.generation,
+            member_id,
+            seat.member_id,
+            seat.instance_id or "",
+            None if heard_ms == group.loaded_ms else turn.now.ms - heard_ms,
+            client,
+            Client(seat.client_id, seat.client_host),
+        )
+    )
 
 
 def check_epoch(member: ConsumerMember, epoch: int, owned: Owned | None) -> None:

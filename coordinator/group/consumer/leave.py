@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from coordinator.group import notes
-from coordinator.group.consumer import records, sessions
+from coordinator.group.causes import CauseKind
+from coordinator.group.consumer import course, reasons, records, sessions
 from coordinator.group.consumer.group import AWAY, NOTHING, ConsumerGroup, ConsumerMember
 from coordinator.group.leaving import answer, leaving_members
 from coordinator.group.topics import metadata_hash
@@ -19,6 +20,7 @@ from protocol.messages import LeaveGroupResponse
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from coordinator.group.causes import Cause
     from coordinator.group.events import LeaveGroup
     from coordinator.group.turn import Turn
 
@@ -29,12 +31,16 @@ def be_away(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
     assigned = {topic_id: dict.fromkeys(held, 0) for topic_id, held in member.assigned.items()}
     away = member._replace(epoch=AWAY, revoking=NOTHING, assigned=assigned)
     turn.append(records.current_record(group.group_id, away, turn.now.wall_ms))
+    if member.epoch != AWAY:
+        course.went_away(turn, group, member)
     group.put(away)
-    group.settle(turn.now.wall_ms)
+    course.settled(turn, group)
 
 
-def remove(turn: Turn, group: ConsumerGroup, members: Sequence[ConsumerMember], reason: str) -> None:
-    """Remove members that leave by request."""
+def remove(
+    turn: Turn, group: ConsumerGroup, members: Sequence[ConsumerMember], reason: str, cause: Cause | None = None
+) -> None:
+    """Remove members that leave by request. cause: if it isn't that of one member that leaves itself."""
     for member in members:
         turn.note(
             notes.MemberLeft(
@@ -47,15 +53,16 @@ def remove(turn: Turn, group: ConsumerGroup, members: Sequence[ConsumerMember], 
                 reason,
             )
         )
-    drop(turn, group, members)
+    if members:
+        drop(turn, group, members, cause or reasons.of_member(group, CauseKind.MEMBER_LEFT, members[0]))
 
 
-def drop(turn: Turn, group: ConsumerGroup, members: Sequence[ConsumerMember]) -> None:
+def drop(turn: Turn, group: ConsumerGroup, members: Sequence[ConsumerMember], cause: Cause) -> None:
     """Remove members and bump the epoch once."""
-    if not members:
-        return
     wall_ms = turn.now.wall_ms
+    course.opened(turn, group)
     for member in members:
+        course.waited_for(turn, group, member)
         turn.append(*records.member_tombstones(group.group_id, member.member_id, wall_ms))
         sessions.forget(turn, group, member.member_id)
     regexes = Counter(member.regex for member in members if member.regex)
@@ -68,7 +75,8 @@ def drop(turn: Turn, group: ConsumerGroup, members: Sequence[ConsumerMember]) ->
     group.metadata_hash = metadata_hash(turn.topics, group.subscribed_names())
     group.generation += 1
     turn.append(records.epoch_record(group.group_id, group.generation, group.metadata_hash, wall_ms))
-    group.settle(wall_ms)
+    course.bumped(turn, group, cause)
+    course.settled(turn, group)
     if not group.members:
         turn.note(notes.GroupEmptied(group.group_id, group.generation))
 
@@ -92,6 +100,7 @@ def leave(turn: Turn, group: ConsumerGroup, event: LeaveGroup) -> None:
             leaving[member.member_id] = member
             reason = identity.reason or reason
         errors.append(error)
-    remove(turn, group, list(leaving.values()), reason)
+    members = list(leaving.values())
+    remove(turn, group, members, reason, reasons.of_removal(group, members, event, reason) if members else None)
     response: LeaveGroupResponse = answer(event, errors)
     turn.answer(event.request, response)

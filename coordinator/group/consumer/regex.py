@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.group.consumer import records
+from coordinator.group.causes import CauseKind
+from coordinator.group.consumer import course, reasons, records
 from coordinator.group.consumer.group import ConsumerGroup, ConsumerMember, Resolved
 from coordinator.group.consumer.refused import Refused
 from coordinator.group.effects import Resolution
@@ -121,18 +122,27 @@ def resolved(turn: Turn, group: ConsumerGroup, event: RegexResolved) -> None:
     """Take the result of a resolution."""
     group.resolving = False
     wall_ms = turn.now.wall_ms
+    before: set[str] = set()
+    after: set[str] = set()
     changed = False
     for regex, topics in event.topics.items():
         if not group.regex_members[regex]:
             continue
         former = group.regexes.get(regex)
-        changed = changed or topics != (frozenset() if former is None else former.topics)
+        had = frozenset() if former is None else former.topics
+        changed = changed or topics != had
+        before |= had
+        after |= topics
         group.regexes[regex] = Resolved(topics, event.version, event.since_ms)
         turn.append(records.regex_record(group.group_id, regex, group.regexes[regex], wall_ms))
     hashed = metadata_hash(turn.topics, group.subscribed_names())
     if changed or hashed != group.metadata_hash:
+        course.opened(turn, group)
+        changes = [*reasons.differences(before, after), *reasons.topic_changes(group)]
+        cause = reasons.of_topics(CauseKind.REGEX_RESOLVED if changed else CauseKind.TOPICS_CHANGED, changes)
         group.generation += 1
         group.metadata_hash = hashed
         group.is_stale = False
         turn.append(records.epoch_record(group.group_id, group.generation, hashed, wall_ms))
-    group.settle(wall_ms)
+        course.bumped(turn, group, cause)
+    course.settled(turn, group)

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinator.group import notes
-from coordinator.group.consumer import describe, expire, leave, offsets
+from coordinator.group.consumer import course, describe, expire, leave, offsets
 from coordinator.group.consumer.group import ConsumerGroup
+from coordinator.group.course import Outcome
 from coordinator.group.refuse import refuse
 from coordinator.group.rules import Rules
 from coordinator.group.state import DEAD
@@ -41,6 +42,8 @@ def serve(_turn: Turn, _group: ConsumerGroup) -> None:
 
 def unload(turn: Turn, group: ConsumerGroup) -> None:
     """The partition goes. No request waits in a group of this kind."""
+    if group.course is not None:
+        course.end(turn, group, Outcome.UNLOADED)
     turn.note(notes.GroupUnloaded(group.group_id, group.generation))
     group.state = DEAD
 

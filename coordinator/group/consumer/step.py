@@ -14,12 +14,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.group import notes
-from coordinator.group.consumer import records, sessions
+from coordinator.group.causes import Cause, CauseKind
+from coordinator.group.consumer import course, reasons, records, sessions
 from coordinator.group.consumer.group import NO_TARGET, ConsumerGroup, ConsumerMember
 from coordinator.group.consumer.reconcile import Aim, Fenced, Owned, reconcile
 from coordinator.group.consumer.refused import Refused
 from coordinator.group.consumer.regex import RegexChange, update_regex
 from coordinator.group.consumer.target import Plan, bump, make_target
+from coordinator.group.state import STABLE
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -121,21 +123,43 @@ def take_step(turn: Turn, group: ConsumerGroup, step: Step) -> None:
     """Put a step into the group."""
     change, member = step.change, step.member
     turn.append(*step.records)
-    apply(turn, group, change, member)
+    cause = None
+    if step.plan.bumps:
+        course.opened(turn, group)
+        cause = cause_of(group, step)
+    apply(turn, group, change, member, rebalances=step.plan.bumps)
     step.regex.apply(turn)
     step.plan.apply(turn)
-    group.settle(turn.now.wall_ms)
+    if cause is not None:
+        course.bumped(turn, group, cause)
+    if step.plan.note is not None:
+        course.targeted(turn, group, step.plan.note)
+    if member != change.member:
+        course.moved(turn, group, change.found.member, member)
+    course.settled(turn, group)
     if member.classic is None and (member != change.member or change.found.member.classic is not None):
         sessions.synced(turn, group, member.member_id)
         sessions.watch_revocation(turn, group, member)
     sessions.renew(turn, group, member)
 
 
-def apply(turn: Turn, group: ConsumerGroup, change: Change, member: ConsumerMember) -> None:
-    """Put a member into the group, in the place of the one whose seat it takes."""
+def cause_of(group: ConsumerGroup, step: Step) -> Cause:
+    """Why the epoch grows with this step."""
+    found, member, client = step.change.found, step.change.member, step.change.client
+    if found.is_new:
+        return reasons.of_member(group, CauseKind.MEMBER_JOINED, member, client)
+    if member.topics == found.member.topics and not step.regex.changed:
+        return reasons.of_topics(CauseKind.TOPICS_CHANGED, reasons.topic_changes(group))
+    topics = reasons.differences(group.names_of(found.member), group.names_of(member))
+    return reasons.of_member(group, CauseKind.SUBSCRIPTION_CHANGED, member, client, topics)
+
+
+def apply(turn: Turn, group: ConsumerGroup, change: Change, member: ConsumerMember, *, rebalances: bool) -> None:
+    """Put a member into the group, in the place of the one whose seat it takes. rebalances: the epoch grows."""
     found, client = change.found, change.client
     if found.replaces is not None:
         former = found.replaces.member_id
+        away_since_ms = group.waits_since.get(former)
         sessions.forget(turn, group, former)
         target = group.targets.get(former, NO_TARGET)
         group.remove(former)
@@ -149,11 +173,12 @@ def apply(turn: Turn, group: ConsumerGroup, change: Change, member: ConsumerMemb
                 member.member_id,
                 former,
                 member.instance_id or "",
-                group.state.value,
+                (STABLE if group.course is None else group.state).value,
                 client.id,
                 client.host,
-                subscription_changed=member.topics != found.replaces.topics,
+                rebalances,
                 principal=client.principal,
+                away_ms=None if away_since_ms is None else max(turn.now.wall_ms - away_since_ms, 0),
             )
         )
     elif found.is_new:

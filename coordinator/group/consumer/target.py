@@ -19,7 +19,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import UUID
 
-from coordinator.group.consumer import records
+from coordinator.group.consumer import course, records
 from coordinator.group.consumer.assignors import Pauses, Subscriber, assign
 from coordinator.group.consumer.group import (
     NO_TARGET,
@@ -31,6 +31,7 @@ from coordinator.group.consumer.group import (
     Target,
     names_of,
 )
+from coordinator.group.notes import CHANGES_MAX, TargetAssigned, TargetChange
 from coordinator.group.topics import metadata_hash
 from protocol.records.batch import Record
 
@@ -73,6 +74,7 @@ class Plan:
     """The target that a heartbeat works with.
 
     epoch, target: of the sender. topic_ids: of the topics that the sender subscribes to.
+    note: of a new target; None if there is none. bumps: whether the group epoch grows.
     """
 
     def __init__(self, group: ConsumerGroup, bumped: Bump, topic_ids: frozenset[UUID], target: Target) -> None:
@@ -83,6 +85,8 @@ class Plan:
         self.epoch = group.target_epoch
         self.target = target
         self.topic_ids = topic_ids
+        self.note: TargetAssigned | None = None
+        self.bumps = bumped.epoch > group.generation
         self.records: list[Record] = [] if bumped.record is None else [bumped.record]
 
     def take(self, made: Made, member_id: str, wall_ms: int) -> None:
@@ -90,6 +94,7 @@ class Plan:
         self.records += [Record(key, value, wall_ms) for key, value in made.written.values()]
         self._set(made.targets, self._bumped.epoch, wall_ms)
         self.target = made.targets.get(member_id, NO_TARGET)
+        self.note = made.note
 
     def go_on(self, making: Making) -> None:
         """Leave the rest of the work to further steps. A group's first target is an empty one until then."""
@@ -167,7 +172,8 @@ def make_target(
     members[member.member_id] = member
     name = preferred_assignor(group, member, former) or turn.config.group_consumer_assignors[0]
     owned = {**targets, member.member_id: plan.target}
-    making = Making(bumped.epoch, targets, steps_to(group.group_id, name, Given(members, owned, targets), ids))
+    given = Given(group.group_id, bumped.epoch, members, owned, targets)
+    making = Making(bumped.epoch, targets, steps_to(given, name, ids))
     for made in islice(making.steps, PAUSES_AT_ONCE + 1):
         if made is not None:
             plan.take(made, member.member_id, turn.now.wall_ms)
@@ -179,12 +185,14 @@ def make_target(
 class Given(NamedTuple):
     """What a new target is made of. owned: the targets so far, with the sender's. former: those of the log."""
 
+    group_id: str
+    epoch: int
     members: Mapping[str, ConsumerMember]
     owned: Mapping[str, Target]
     former: Mapping[str, Target]
 
 
-def steps_to(group_id: str, assignor: str, given: Given, ids: Ids) -> Iterator[Made | None]:
+def steps_to(given: Given, assignor: str, ids: Ids) -> Iterator[Made | None]:
     """Make a target. Yields None where the caller may pause, and the target at last."""
     pauses = Pauses()
     subscribers = {}
@@ -200,12 +208,40 @@ def steps_to(group_id: str, assignor: str, given: Given, ids: Ids) -> Iterator[M
         else:
             targets = step
     written = {}
+    gained = lost = changed = 0
+    changes: list[TargetChange] = []
     for member_id, target in targets.items():
         if given.former.get(member_id) != target:
-            written[member_id] = records.target_bytes(group_id, member_id, target)
+            written[member_id] = records.target_bytes(given.group_id, member_id, target)
+            change = change_of(given, member_id, target)
+            gained, lost = gained + change.gains, lost + change.loses
+            changed += bool(change.gains or change.loses)
+            if (change.gains or change.loses) and len(changes) < CHANGES_MAX:
+                changes.append(change)
         if pauses.due(UNITS_PER_RECORD):
             yield None
-    yield Made(targets, written)
+    further = changed - len(changes)
+    note = TargetAssigned(
+        given.group_id, given.epoch, assignor, len(given.members), gained, lost, tuple(changes), further
+    )
+    yield Made(targets, written, note)
+
+
+def change_of(given: Given, member_id: str, target: Target) -> TargetChange:
+    """What a new target changes for a member."""
+    had = given.owned.get(member_id, NO_TARGET)
+    return TargetChange(
+        member_id,
+        given.members[member_id].instance_id,
+        missing_in(had, target),
+        missing_in(target, had),
+        sum(map(len, target.values())),
+    )
+
+
+def missing_in(one: Target, other: Target) -> int:
+    """How many partitions of `other` are not in `one`."""
+    return sum(len(partitions - one.get(topic_id, frozenset())) for topic_id, partitions in other.items())
 
 
 def made(turn: Turn, group: ConsumerGroup, event: TargetMade) -> None:
@@ -231,7 +267,9 @@ def made(turn: Turn, group: ConsumerGroup, event: TargetMade) -> None:
             turn.append(Record(*event.written[member_id], wall_ms))
     turn.append(records.target_epoch_record(group.group_id, event.epoch, wall_ms))
     group.set_targets(targets, event.epoch, wall_ms)
-    group.settle(wall_ms)
+    assert event.note is not None
+    course.targeted(turn, group, event.note)
+    course.settled(turn, group)
 
 
 def is_due(turn: Turn, group: ConsumerGroup) -> bool:

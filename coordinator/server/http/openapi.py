@@ -51,6 +51,8 @@ def object_of(fields: dict[str, Schema], optional: dict[str, Schema] | None = No
 CLIENT: dict[str, Schema] = {"client_id": TEXT, "client_host": TEXT}
 LISTED: dict[str, Schema] = {"group_id": TEXT, "group_type": TEXT, "protocol_type": TEXT, "state": TEXT}
 ENTRY: dict[str, Schema] = {"at_ms": UNIX_MS, "generation": or_null(NUMBER), "text": list_of(TEXT)}
+PHASES = ["preparing", "completing", "revoking", "acknowledging"]
+GROUP_TYPE: Schema = {**just("consumer"), "description": "in the consumer protocol; missing in classic groups"}
 SEAT: dict[str, Schema] = {"member_id": TEXT, "group_instance_id": or_null(TEXT), **CLIENT}
 
 REPLACED: dict[str, Schema] = {
@@ -65,6 +67,7 @@ DELETED_BY: dict[str, Schema] = {"client": {**or_null(object_of(CLIENT)), "descr
 CHANGED: dict[str, Schema] = {
     "subscription_changed": {**FLAG, "description": "missing in older records"},
     "api_version": {**or_null(NUMBER), "description": "of the JoinGroup; missing in older records"},
+    "away_ms": {**NUMBER, "description": "in the consumer protocol, how long the member was away"},
 }
 
 SCHEMAS: dict[str, Schema] = {
@@ -201,8 +204,36 @@ SCHEMAS: dict[str, Schema] = {
             "join_reason": or_null({**NUMBER, "description": "KIP-423's number"}),
             "api_version": or_null(NUMBER),
         },
-        {"members": {**list_of(object_of(SEAT)), "description": "the members, if there are several"}},
+        {
+            "members": {**list_of(object_of(SEAT)), "description": "the members, if there are several"},
+            "topics": list_of(
+                object_of({"topic": TEXT, "change": {"enum": ["created", "grown", "deleted", "added", "removed"]}})
+            ),
+            "further_topics": NUMBER,
+        },
     ),
+    "Target": object_of(
+        {
+            "at_ms": UNIX_MS,
+            "assignor": TEXT,
+            "members": NUMBER,
+            "gained_partitions": NUMBER,
+            "lost_partitions": NUMBER,
+            "changes": list_of(
+                object_of(
+                    {
+                        "member_id": TEXT,
+                        "group_instance_id": or_null(TEXT),
+                        "gains": NUMBER,
+                        "loses": NUMBER,
+                        "partitions": NUMBER,
+                    }
+                )
+            ),
+            "further_changes": NUMBER,
+        }
+    ),
+    "Revoking": object_of({**SEAT, "at_ms": UNIX_MS, "partitions": NUMBER, "until_ms": UNIX_MS}),
     "Entry": {
         "oneOf": [
             ref(name)
@@ -212,6 +243,7 @@ SCHEMAS: dict[str, Schema] = {
                 "StaticRejoin",
                 "Takeover",
                 "Fencing",
+                "Unreleased",
                 "Pending",
                 "Loaded",
                 "Gap",
@@ -247,8 +279,15 @@ SCHEMAS: dict[str, Schema] = {
             "preparing_ms": NUMBER,
             "completing_ms": or_null(NUMBER),
             "waited_for": or_null(
-                object_of({"member_id": TEXT, "phase": {"enum": ["preparing", "completing"]}, "ms": NUMBER})
+                object_of({"member_id": TEXT, "phase": {"enum": PHASES}, "ms": NUMBER}, {"group_instance_id": TEXT})
             ),
+            "group_type": GROUP_TYPE,
+            "targets": {
+                **NUMBER,
+                "description": "in the consumer protocol, how many were made, as far as records tell",
+            },
+            "target": {**ref("Target"), "description": "the newest of them"},
+            "revoking": list_of(ref("Revoking")),
             "late": list_of(TEXT),
             "lapsed": list_of(TEXT),
             "leader": or_null(TEXT),
@@ -286,6 +325,18 @@ SCHEMAS: dict[str, Schema] = {
             "client": or_null(object_of(CLIENT)),
             "current_client": or_null(object_of(CLIENT)),
             "waited": FLAG,
+        }
+    ),
+    "Unreleased": object_of(
+        {
+            **ENTRY,
+            "type": just("unreleased"),
+            "member_id": TEXT,
+            "current_member_id": TEXT,
+            "group_instance_id": TEXT,
+            "silent_ms": or_null(NUMBER),
+            "client": object_of(CLIENT),
+            "current_client": object_of(CLIENT),
         }
     ),
     "Pending": object_of(

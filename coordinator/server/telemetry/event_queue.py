@@ -11,9 +11,10 @@ durable out of order, but the timestamps of a partition never fall.
 These get no record:
 
     the start and the causes of a rebalance that ends before they are written: its end repeats them
-    further causes of a longer rebalance, beyond LIVE_CAUSES_MAX
+    further causes of a longer rebalance, beyond LIVE_CAUSES_MAX; its targets and members that must give up partitions,
+        beyond LIVE_STEPS_MAX
     a member id that was given out and used at once
-    the fencing of a member that was fenced before
+    the fencing of a member that was fenced before, and another try to take the seat of an active member
     the load of a group without members, unless a write of it had failed; loads beyond LOADED_MAX; unloads
 
 House rule: a fault here costs events, and nothing else.
@@ -47,8 +48,13 @@ WEIGHT_MAX = 100_000
 LIVE_CAUSES_MAX = 10
 """Further causes of one rebalance that are written before its end."""
 
+LIVE_STEPS_MAX = 20
+"""Targets, and members that must give up partitions, of one rebalance that are written before its end."""
+
 FENCED_KEPT = 4_096
-"""Fenced members that are remembered, so that each gets one event: some clients go on asking for ever."""
+"""Fenced members, and members whose seat is taken, that are remembered, so that each gets one event: some clients go on
+asking for ever.
+"""
 
 LOADED_MAX = 1_000
 """The most groups whose loads are written, in the life of a process. The topic, and the newest events that HTTP keeps,
@@ -76,6 +82,7 @@ class Events:
         self._pending: dict[tuple[str, str], TimedNote] = {}
         self._begun: dict[str, list[TimedNote]] = {}
         self._causes: dict[str, int] = {}
+        self._steps: dict[str, int] = {}
         self._fenced: OrderedDict[tuple[str, str, str], None] = OrderedDict()
         self._alarm: Handle | None = None
         self._is_writing = False
@@ -127,7 +134,7 @@ class Events:
 
     def _rebalance_started(self, event: TimedNote, note: notes.RebalanceStarted) -> None:
         group = note.group
-        self._causes[group] = 0
+        self._causes[group] = self._steps[group] = 0
         self._queue_begun(group)
         if self._has_room(event):
             self._begun[group] = [event]
@@ -138,9 +145,18 @@ class Events:
         if count <= LIVE_CAUSES_MAX and self._has_room(event):
             self._begun.setdefault(group, []).append(event)
 
+    def _step(self, event: TimedNote, note: notes.TargetAssigned | notes.MemberRevoking) -> None:
+        """A step of an open rebalance of the consumer protocol."""
+        group = note.group
+        count = self._steps.get(group)
+        if count is not None and count < LIVE_STEPS_MAX and self._has_room(event):
+            self._steps[group] = count + 1
+            self._begun.setdefault(group, []).append(event)
+
     def _rebalance_ended(self, event: TimedNote, note: notes.RebalanceEnded) -> None:
         group = note.group
         self._causes.pop(group, None)
+        self._steps.pop(group, None)
         self._weight -= len(self._begun.pop(group, ()))
         self._append(event, len(note.before) + len(note.after))
 
@@ -148,19 +164,26 @@ class Events:
         if not self._was_fenced(note):
             self._append(event._replace(extra={"kind": self._kind(note)}))
 
+    def _unreleased(self, event: TimedNote, note: notes.InstanceIdUnreleased) -> None:
+        if not self._was_fenced(note):
+            self._append(event)
+
     _TAKES: ClassVar[dict[type[notes.Note], Callable[[Events, TimedNote, Any], None]]] = {
         notes.GroupDeleted: _queued,
         notes.GroupLoaded: _group_loaded,
+        notes.InstanceIdUnreleased: _unreleased,
         notes.LeaderElected: _queued,
         notes.MemberFenced: _member_fenced,
         notes.MemberJoined: _member_joined,
         notes.MemberPending: _member_pending,
         notes.MemberReplaced: _queued,
+        notes.MemberRevoking: _step,
         notes.PendingExpired: _pending_expired,
         notes.RebalanceCause: _rebalance_cause,
         notes.RebalanceEnded: _rebalance_ended,
         notes.RebalanceStarted: _rebalance_started,
         notes.RebalanceStuck: _queued,
+        notes.TargetAssigned: _step,
     }
     """The notes that become events, and MemberJoined, which takes back a MemberPending."""
 
@@ -181,8 +204,8 @@ class Events:
         self._weight -= 1
         return True
 
-    def _was_fenced(self, note: notes.MemberFenced) -> bool:
-        """Whether that member was fenced before. Remembers that it was fenced."""
+    def _was_fenced(self, note: notes.MemberFenced | notes.InstanceIdUnreleased) -> bool:
+        """Whether that member was refused because of its instance id before. Remembers that it was."""
         key = note.group, note.group_instance_id, note.member_id
         if key in self._fenced:
             return True

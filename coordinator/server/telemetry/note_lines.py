@@ -20,6 +20,7 @@ from coordinator.timeline.schema import event_name, fields_of
 LEVELS = {
     notes.RebalanceStuck: Level.WARN,
     notes.MemberFenced: Level.WARN,
+    notes.InstanceIdUnreleased: Level.WARN,
     notes.UnexpectedRequest: Level.WARN,
     notes.GroupTooLarge: Level.ERROR,
 }
