@@ -33,6 +33,7 @@ from coordinator.group.consumer import reasons, regex, target
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.consumer.refused import Refused
 from coordinator.group.consumer.rules import CONSUMER
+from coordinator.group.consumer.steady import Steady, steady
 from coordinator.group.effects import Effects, Response
 from coordinator.group.events import (
     CommitOffsets,
@@ -108,6 +109,11 @@ class Coordinator:
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID if group_id else ErrorCode.INVALID_GROUP_ID
         return RULES[group.kind].heartbeat(group, member_id, instance_id, generation, now_ms)
+
+    def steady(self, group_id: str, member_id: str, now: Now) -> Steady | None:
+        """A member whose next heartbeat has the same answer as the one that it has just got; None if it may differ."""
+        group = self.groups.get(group_id)
+        return steady(self, group, member_id, now) if isinstance(group, ConsumerGroup) else None
 
     def commit_repeated(self, commits: Iterable[Repeat], now: Now) -> offsets.Window[Repeat]:
         """Repeated commits without events. Their records are their only effect."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from coordinator.server.wire.connection import Connection
     from coordinator.server.wire.listener import Connections
 
-REPEATED = ("Heartbeat", "OffsetCommit")
+REPEATED = ("Heartbeat", "ConsumerGroupHeartbeat", "OffsetCommit")
 """The APIs whose requests may take short cuts."""
 
 API_VERSIONS = API_KEYS["ApiVersions"]

@@ -66,6 +66,7 @@ from schemas.errors import ErrorCode
 if TYPE_CHECKING:
     from coordinator.config import Config, ConsumerSettings
     from coordinator.group.client import Client
+    from coordinator.group.consumer.steady import Steady
     from coordinator.group.effects import Effects
     from coordinator.log.engine import Ownership
     from coordinator.server.clock import Clock
@@ -198,6 +199,10 @@ class Partition:
         if error and (error == ErrorCode.FENCED_INSTANCE_ID or self.gate.holds(group_id)):
             return None
         return error
+
+    def steady(self, group_id: str, member_id: str) -> Steady | None:
+        """See `Coordinator.steady`."""
+        return self.coordinator.steady(group_id, member_id, Now(self._ms(), self._wall_ms()))
 
     def commit(self, commit: RepeatedCommit) -> None:
         """Take a repeated commit with the next window. Its answer is that of an event."""

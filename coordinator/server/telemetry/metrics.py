@@ -58,7 +58,7 @@ COUNTED: Mapping[type[notes.Note], tuple[str, str]] = {
 }
 """Notes whose number is a counter: its name and its text."""
 
-HEARTBEAT = API_KEYS["Heartbeat"]
+HEARTBEAT, CONSUMER_HEARTBEAT = API_KEYS["Heartbeat"], API_KEYS["ConsumerGroupHeartbeat"]
 API_NAMES = {key: name for name, key in API_KEYS.items()}
 
 
@@ -233,7 +233,8 @@ def families(measures: Measures, now: Census) -> Iterator[Metric]:
 
 def _answers(measures: Measures) -> Metric:
     answers = CounterMetricFamily("tenure_answers", "Answers, by API and the error on top.", labels=["api", "error"])
-    counts = measures.answers + Counter({(HEARTBEAT, 0): measures.repeated_heartbeats})
+    repeated = {(HEARTBEAT, 0): measures.repeated_heartbeats, (CONSUMER_HEARTBEAT, 0): measures.repeated_beats}
+    counts = measures.answers + Counter(repeated)
     for (api_key, error), count in sorted(counts.items()):
         answers.add_metric([API_NAMES[api_key], ErrorCode(error).name], count)
     return answers

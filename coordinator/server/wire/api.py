@@ -3,13 +3,14 @@
 A request comes in through `Api.dispatch`, or through `Api.handle` where the server asks itself. So here, and nowhere
 else, a request can be delayed, dropped or refused before a handler sees it.
 
-Three short cuts save work:
+Four short cuts save work:
 
     a heartbeat                       makes neither event nor `Call`
     a heartbeat that repeats another  is answered by its bytes (`repeated_heartbeats`), kept per principal and host
+    the same of the consumer protocol is answered by its bytes (`repeated_beats`), kept per connection
     a commit that repeats another     is taken by its bytes (`repeated_commits`), kept per connection
 
-A connection takes the last two by itself, before dispatch sees the request, while its switch `may_short_cut` is on.
+A connection takes the last three by itself, before dispatch sees the request, while its switch `may_short_cut` is on.
 Only dispatch sets the switch: it is off until dispatch has let a first request of the connection through, and while the
 time of the client's requests counts against a quota (`throttle`). Faults that a test plans (`faults`) come behind the
 short cuts; they turn the switch off while a fault could concern such requests.
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from coordinator.group.group import Group
 from coordinator.security.acls import Kind, Operation
 from coordinator.server.wire.call import Call, Services, Steps
+from coordinator.server.wire.repeated_beats import CONSUMER_HEARTBEAT, beat_of
 from coordinator.server.wire.repeated_commits import UNLIKE_MAX, commit_of
 from coordinator.server.wire.repeated_heartbeats import CORRELATION_ID, HEARTBEAT, Heartbeats, pack_size, template
 from protocol.header import decode_request_header
@@ -217,6 +219,11 @@ class Api:
                 answer = connection.heartbeats.answer(pack_size(len(frame)) + frame)
                 if answer is not None:
                     return answer
+            beat = connection.beat
+            if beat is not None:
+                answer = beat.answer(pack_size(len(frame)) + frame)
+                if answer is not None:
+                    return answer
             commit = connection.commit
             if commit is not None and commit.take(commit.frame_size + frame):
                 connection.wait_for(commit)
@@ -237,8 +244,9 @@ class Api:
             if answer is not None:
                 return answer
         call = self._call(connection, api_key, version, correlation_id, client_id)
+        request = None
         if meter is None:
-            self._handle(call, frame, offset, connection)
+            request = self._handle(call, frame, offset, connection)
         else:
             call.meter = meter
             meter.begin()
@@ -249,6 +257,8 @@ class Api:
         outcome = call.take(connection.send)
         if outcome is None:
             connection.wait_for(call)
+        elif api_key == CONSUMER_HEARTBEAT:
+            connection.beat = None if request is None else beat_of(self._services, frame, version, request, outcome)
         return outcome
 
     def _meter(self, connection: Connection, api_key: int, client_id: str | None, size: int) -> Meter | None:
@@ -301,19 +311,22 @@ class Api:
             self._services.pace,
         )
 
-    def _handle(self, call: Call, frame: bytes, offset: int, connection: Connection | None) -> None:
-        """Hand a request to its handler. offset: where its body starts. connection: None if it came through none."""
+    def _handle(self, call: Call, frame: bytes, offset: int, connection: Connection | None) -> Any:
+        """Hand a request to its handler. Returns the request; None if it is decoded in steps.
+
+        offset: where its body starts. connection: None if it came through none.
+        """
         api_key = call.api_key
         if api_key == API_VERSIONS and not _speaks(call.api_version):
             refuse_api_versions(call)
-            return
+            return None
         known = self._handlers.get(api_key)
         if known is None:
             known = self._handlers[api_key] = handler(api_key), request_class(api_key)
         handle, request_type = known
         if len(frame) > DECODED_IN_STEPS_ABOVE:
             call.work(self._in_steps(handle, request_type, call, frame, offset, connection))
-            return
+            return None
         request: Any = decode(request_type, frame, call.api_version, offset)
         if api_key == OFFSET_COMMIT and connection is not None:
             self._remember(connection, frame, offset, call, request)
@@ -321,6 +334,7 @@ class Api:
         if steps is not None:
             call.in_steps = True
             call.work(steps)
+        return request
 
     def _in_steps(
         self,

@@ -3,7 +3,8 @@
 Bytes become frames. A frame goes to `Api.dispatch`, which returns the answer, or None if the answer comes later. Until
 then the next frames wait, as in Kafka: a JoinGroup that waits for other members holds up the rest of its connection.
 The answers to the requests of one read go out with one write. While `may_short_cut` is on, a repeated heartbeat gets
-its answer without all that (`repeated_heartbeats`), and a repeated commit is taken without it (`repeated_commits`).
+its answer without all that (`repeated_heartbeats`, `repeated_beats`), and a repeated commit is taken without it
+(`repeated_commits`).
 
 An answer of many parts is written piece by piece, as fast as the client takes it and the turn has time. Until its last
 piece nothing else is written.
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from coordinator.server.runtime.pace import Pace
     from coordinator.server.wire.call import Outcome
     from coordinator.server.wire.intake import Intake
+    from coordinator.server.wire.repeated_beats import Beat
     from coordinator.server.wire.repeated_commits import Commit
     from coordinator.server.wire.repeated_heartbeats import Heartbeats
 
@@ -114,6 +116,7 @@ class Connection(asyncio.Protocol):
     may_short_cut: whether repeated requests may be answered before dispatch sees them; only dispatch sets it.
     heartbeats: those that may be repeated; dispatch sets them too.
     commit: the last one, as `api.Api` keeps it. unlike_commits: how many commits came since one was repeated.
+    beat: the last heartbeat of a steady member of the consumer protocol, likewise.
     """
 
     __slots__ = (
@@ -132,6 +135,7 @@ class Connection(asyncio.Protocol):
         "_waits_for_room",
         "_waits_for_turn",
         "_writable",
+        "beat",
         "commit",
         "guard",
         "heartbeats",
@@ -182,6 +186,7 @@ class Connection(asyncio.Protocol):
         self.principal = ANONYMOUS
         self.may_short_cut = False
         self.commit: Commit | None = None
+        self.beat: Beat | None = None
         self.unlike_commits = 0
 
     # Called by the event loop.
@@ -212,7 +217,10 @@ class Connection(asyncio.Protocol):
             if commit is not None and commit.take(data):
                 self._call = commit
                 return
-            answer = self.heartbeats.answer(data)
+            beat = self.beat
+            answer = None if beat is None else beat.answer(data)
+            if answer is None:
+                answer = self.heartbeats.answer(data)
             if answer is not None:
                 assert self._transport is not None
                 self._transport.write(answer)
@@ -247,6 +255,7 @@ class Connection(asyncio.Protocol):
         self._let_go()
         self._sent()
         self.commit = None  # it refers to this connection
+        self.beat = None
         self._rest = None
         self._transport = None
         self._connections.remove(self)
@@ -296,6 +305,7 @@ class Connection(asyncio.Protocol):
         self.principal = principal
         self._clients.clear()
         self.commit = None
+        self.beat = None
         self.may_short_cut = False
 
     def dispatch_by(self, dispatch: Dispatch) -> None:

@@ -164,7 +164,7 @@ class Connections:
         """Drop what connections answer by themselves: dispatch has to decide about each request once more."""
         for connection in self._open:
             connection.may_short_cut = False
-            connection.commit = None
+            connection.commit = connection.beat = None
 
     # Idle connections.
 

@@ -133,6 +133,9 @@ def test_any_play_keeps_the_rules_and_settles(seed: int, monkeypatch: pytest.Mon
             play.asked.clear()
     assert paused or not seed % 3
     settle(play, clients)
+    for client in clients * 2:
+        client.beat(says=False)
+    assert play.repeated >= len(clients)
 
 
 def settle(play: Play, clients: list[Client]) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from coordinator.log.memory import MemoryEngine
 from coordinator.server.faults import plan
-from coordinator.server.faults.faults import Asked, Faults
+from coordinator.server.faults.faults import REPEATED, Asked, Faults
 from coordinator.server.faults.plan import Action, Fault
 from coordinator.server.nodes.topic_data import Budget
 from coordinator.server.wire.connection import QUEUED_BYTES_MAX, Connection
@@ -488,6 +488,17 @@ async def test_short_cuts_are_off_while_a_fault_could_concern_them() -> None:
         before = server.server._api._services.measures.repeated_heartbeats
         await peer.ask(beat, 3)
         assert server.server._api._services.measures.repeated_heartbeats == before + 1
+
+
+@pytest.mark.parametrize("api", REPEATED)
+async def test_short_cuts_are_off_for_every_api_that_has_one(api: str) -> None:
+    """A fault of any request that connections answer by themselves."""
+    faults = Faults()
+    async with serving(faults=faults) as server:
+        peer = await server.peer()
+        await seat(peer, "g", "i")
+        faults.add(plan.error(ErrorCode.NOT_COORDINATOR, api))
+        assert short_cuts(server) == [False]
 
 
 async def test_a_fault_for_joins_leaves_the_short_cuts_on() -> None:

@@ -10,6 +10,7 @@ from coordinator.group.client import ANONYMOUS
 from coordinator.security.acls import Kind, Operation, Pattern, Permission, Rule
 from coordinator.server.requests.acls import CREATIONS_MAX, FILTERS_MAX
 from protocol.messages import (
+    ConsumerGroupHeartbeatRequest,
     CreateAclsRequest,
     DeleteAclsRequest,
     DescribeAclsRequest,
@@ -138,6 +139,25 @@ async def test_a_remembered_heartbeat_is_refused_as_soon_as_its_rule_is_gone() -
         assert [(await peer.ask(beat, 4)).error_code for _ in range(2)] == [ErrorCode.GROUP_AUTHORIZATION_FAILED] * 2
         await change(server, GROUP)
         assert (await peer.ask(beat, 4)).error_code == ErrorCode.NONE
+
+
+async def test_a_remembered_heartbeat_of_the_consumer_protocol_is_refused_as_soon_as_its_rule_is_gone() -> None:
+    """The same for members whose heartbeats a connection keeps."""
+    topic = (Kind.TOPIC, "orders", Operation.DESCRIBE)
+    async with serving(STANDARD, "tenure.topics=orders:1") as server:
+        await change(server, GROUP, topic)
+        peer = await server.peer()
+        joining = ConsumerGroupHeartbeatRequest(
+            group_id="g", member_id="m", subscribed_topic_names=["orders"], rebalance_timeout_ms=1, topic_partitions=[]
+        )
+        epoch = (await peer.ask(joining, 1)).member_epoch
+        beat = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=epoch)
+        assert [(await peer.ask(beat, 1)).error_code for _ in range(3)] == [0, 0, 0]
+        assert server.server._api._services.measures.repeated_beats > 0
+        await change(server)
+        assert [(await peer.ask(beat, 1)).error_code for _ in range(2)] == [ErrorCode.GROUP_AUTHORIZATION_FAILED] * 2
+        await change(server, GROUP)
+        assert (await peer.ask(beat, 1)).error_code == ErrorCode.NONE
 
 
 async def test_a_refused_heartbeat_does_not_keep_the_session() -> None:
