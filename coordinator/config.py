@@ -399,10 +399,11 @@ class GroupConfig:
         ),
     )
     group_consumer_migration_policy: str = field(
-        default="disabled",
+        default="bidirectional",
         metadata=_spec(
             "group.consumer.migration.policy",
-            "Whether a group with members may change its protocol. It never does so far: the others mean disabled too.",
+            "Which way a group with members may change its protocol: to the consumer protocol (upgrade), back "
+            "(downgrade), both ways (bidirectional) or neither (disabled).",
             read=_choice("disabled", "upgrade", "downgrade", "bidirectional"),
         ),
     )

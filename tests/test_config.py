@@ -85,7 +85,7 @@ def test_every_setting_can_be_given_in_every_way(name: str) -> None:
         "log.cleaner.min.cleanable.ratio": "0.25",
         "group.consumer.assignor.offload.enable": "false",
         "group.consumer.assignors": "range",
-        "group.consumer.migration.policy": "bidirectional",
+        "group.consumer.migration.policy": "upgrade",
         "group.consumer.regex.refresh.interval.ms": "20000",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT",
         "max.connections.per.ip.overrides": "127.0.0.1:7",

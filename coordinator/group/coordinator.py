@@ -29,7 +29,7 @@ from coordinator.group.classic import join as joins
 from coordinator.group.classic.rules import CLASSIC
 from coordinator.group.consumer import describe as consumer_describe
 from coordinator.group.consumer import heartbeat as consumer_heartbeat
-from coordinator.group.consumer import reasons, regex, target
+from coordinator.group.consumer import reasons, regex, target, upgrade
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.consumer.refused import Refused
 from coordinator.group.consumer.rules import CONSUMER
@@ -101,10 +101,17 @@ class Coordinator:
         """Handle one event. The event's group must live on this partition."""
         turn = Turn(self.config, now, self.topics, self.group_configs)
         self._HANDLERS[type(event)](self, turn, event)
+        if turn.successor is not None:
+            self.groups[turn.successor.group_id] = turn.successor
         return turn.effects
 
-    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> int:
-        """A heartbeat without an event: the error code to answer. Its only effect is a later deadline."""
+    def heartbeat(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
+    ) -> int | None:
+        """A heartbeat without an event: the error code to answer; None if it needs one.
+
+        Its only effect is a later deadline.
+        """
         group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID if group_id else ErrorCode.INVALID_GROUP_ID
@@ -204,12 +211,11 @@ class Coordinator:
 
     def _heartbeat(self, turn: Turn, event: Heartbeat) -> None:
         body = event.body
-        error = self.heartbeat(body.group_id, body.member_id, body.group_instance_id, body.generation_id, turn.now.ms)
-        if error == ErrorCode.FENCED_INSTANCE_ID:
-            # The fast path takes no notes. The check repeats the decision and notes who fenced whom.
-            group = self.groups[body.group_id]
-            assert isinstance(group, Group)
-            turn.validate_member(group, body.member_id, body.group_instance_id, "heartbeat", event.client)
+        group = self.groups.get(body.group_id)
+        if group is None:
+            error: int = ErrorCode.UNKNOWN_MEMBER_ID if body.group_id else ErrorCode.INVALID_GROUP_ID
+        else:
+            error = RULES[group.kind].beat(turn, group, event)
         turn.effects.responses.append(Response(event.request, HeartbeatResponse(error_code=error)))
 
     def _leave(self, turn: Turn, event: LeaveGroup) -> None:
@@ -233,20 +239,32 @@ class Coordinator:
                 raise refused
             if isinstance(group, ConsumerGroup):
                 consumer_heartbeat.heartbeat(turn, group, event)
-            elif body.member_epoch != consumer_heartbeat.JOINING or (group is not None and group.state is not EMPTY):
+            elif body.member_epoch != consumer_heartbeat.JOINING:
                 words = "not found." if group is None else "is not a consumer group."
                 raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {body.group_id[:100]} {words}")
             else:
-                # Effects of a group that is refused its first member would have to be taken back.
-                begun = Turn(self.config, turn.now, self.topics, self.group_configs)
-                new = ConsumerGroup(body.group_id)
-                consumer_heartbeat.heartbeat(begun, new, event)
-                if group is not None:
-                    self._change_kind(turn, group, new)
-                self.groups[body.group_id] = new
-                turn.effects.extend(begun.effects)
+                self._begin_consumer_group(turn, group, event)
         except Refused as error:
             turn.answer(event.request, consumer_heartbeat.refusal(error.error, error.message))
+
+    def _begin_consumer_group(self, turn: Turn, group: Group | None, event: ConsumerHeartbeat) -> None:
+        """The first member of the consumer protocol makes a group, or another one of a classic group."""
+        # Effects of a group that is refused its first member would have to be taken back.
+        begun = Turn(self.config, turn.now, self.topics, self.group_configs)
+        if group is None or group.state is EMPTY:
+            new = ConsumerGroup(event.body.group_id)
+        else:
+            new = upgrade.upgraded(begun, group)
+        consumer_heartbeat.heartbeat(begun, new, event)
+        if group is None:
+            self.groups[new.group_id] = new
+        elif group.state is EMPTY:
+            self._change_kind(turn, group, new)
+        else:
+            upgrade.give_way(turn, group)
+            new.offsets = group.offsets
+            self.groups[new.group_id] = new
+        turn.effects.extend(begun.effects)
 
     def _change_kind(self, turn: Turn, group: AnyGroup, new: AnyGroup) -> AnyGroup:
         """Put a group of another kind in the place of an empty one; it keeps the offsets (KIP-848)."""

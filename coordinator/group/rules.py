@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from coordinator.group.effects import TimerKey
-    from coordinator.group.events import CommitOffsets, CommitPrepared, JoinGroup, LeaveGroup, SyncGroup
+    from coordinator.group.events import CommitOffsets, CommitPrepared, Heartbeat, JoinGroup, LeaveGroup, SyncGroup
     from coordinator.group.turn import Turn
     from schemas.errors import ErrorCode
 
@@ -22,7 +22,8 @@ G = TypeVar("G")
 class Rules(NamedTuple, Generic[G]):
     """The rules of one kind of groups.
 
-    heartbeat: takes group, member id, instance id, generation and `Now.ms`; returns the error code.
+    heartbeat: takes group, member id, instance id, generation and `Now.ms`; returns the error code, or None if that
+    takes more than a later deadline. beat: does all that a heartbeat asks for; returns the error code.
     load: the group was read from the log. serve: all groups of the partition are read. unload: the partition goes.
     bury: an empty group becomes Dead, and the log forgets it.
     admit: whether a group takes a commit. fetch_error: whether a member, or None, may ask for offsets at its epoch.
@@ -30,7 +31,8 @@ class Rules(NamedTuple, Generic[G]):
 
     join: Callable[[Turn, G, JoinGroup], None]
     sync: Callable[[Turn, G, SyncGroup], None]
-    heartbeat: Callable[[G, str, str | None, int, int], int]
+    heartbeat: Callable[[G, str, str | None, int, int], int | None]
+    beat: Callable[[Turn, G, Heartbeat], int]
     leave: Callable[[Turn, G, LeaveGroup], None]
     timer_fired: Callable[[Turn, G, TimerKey], None]
     load: Callable[[Turn, G], None]

@@ -4,7 +4,8 @@
     PreparingRebalance   waits for the members to join; answers JoinGroup when all have joined, or time is up
     CompletingRebalance  waits for the leader's assignments; answers SyncGroup when they come
     Stable               every member has its assignment; the generation is on disk
-    Dead                 deleted, or its partition was unloaded; no transition leads out of it
+    Dead                 deleted, or its partition was unloaded, or a group of the consumer protocol took its place
+                         (upgraded); no transition leads out of it
 
 A group of the consumer protocol has Empty, Stable and Dead too, and two of its own, Assigning and Reconciling. Its
 state follows from its epochs and members (`consumer.group.ConsumerGroup.current_state`), so it has no transitions.
@@ -83,9 +84,9 @@ TRANSITIONS = (
     Transition(State.STABLE, State.PREPARING_REBALANCE, "loaded with more members than group.max.size"),
     Transition(State.EMPTY, State.DEAD, "deleted, or no offsets left"),
     Transition(State.EMPTY, State.DEAD, "partition unloaded"),
-    Transition(State.PREPARING_REBALANCE, State.DEAD, "partition unloaded"),
-    Transition(State.COMPLETING_REBALANCE, State.DEAD, "partition unloaded"),
-    Transition(State.STABLE, State.DEAD, "partition unloaded"),
+    Transition(State.PREPARING_REBALANCE, State.DEAD, "partition unloaded, or upgraded"),
+    Transition(State.COMPLETING_REBALANCE, State.DEAD, "partition unloaded, or upgraded"),
+    Transition(State.STABLE, State.DEAD, "partition unloaded, or upgraded"),
 )
 
 NEXT: dict[State, frozenset[State]] = {

@@ -51,9 +51,12 @@ class Watched(Protocol):
 
 
 class Turn:
-    """The handling of one event."""
+    """The handling of one event.
 
-    __slots__ = ("_group_configs", "config", "effects", "now", "topics")
+    successor: the group that takes the place of the event's group, once a rule has made one.
+    """
+
+    __slots__ = ("_group_configs", "config", "effects", "now", "successor", "topics")
 
     def __init__(
         self,
@@ -66,6 +69,7 @@ class Turn:
         self.now = now
         self.topics = topics
         self.effects = Effects()
+        self.successor: AnyGroup | None = None
         self._group_configs = group_configs
 
     def consumer_settings(self, group_id: str) -> ConsumerSettings:

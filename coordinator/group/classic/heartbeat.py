@@ -16,7 +16,9 @@ from coordinator.group.state import COMPLETING_REBALANCE, DEAD, PREPARING_REBALA
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from coordinator.group.events import Heartbeat
     from coordinator.group.group import Group, Member
+    from coordinator.group.turn import Turn
 
 # Short names: see `speed`. `State.DEAD` and its like would take as long as the rest of this rule.
 NONE, REBALANCE_IN_PROGRESS = int(ErrorCode.NONE), int(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -38,6 +40,15 @@ def heartbeat(group: Group, member_id: str, instance_id: str | None, generation:
         return ErrorCode.ILLEGAL_GENERATION
     member.deadline_ms = now_ms + member.session_timeout_ms
     return REBALANCE_IN_PROGRESS if state is PREPARING_REBALANCE else NONE
+
+
+def beat(turn: Turn, group: Group, event: Heartbeat) -> int:
+    """The error code of a heartbeat. Notes who is fenced; `heartbeat` takes no notes."""
+    body = event.body
+    error = heartbeat(group, body.member_id, body.group_instance_id, body.generation_id, turn.now.ms)
+    if error == ErrorCode.FENCED_INSTANCE_ID:
+        turn.validate_member(group, body.member_id, body.group_instance_id, "heartbeat", event.client)
+    return error
 
 
 def remember(group: Group, member: Member, beat: Hashable) -> Hashable | None:

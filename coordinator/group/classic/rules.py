@@ -14,6 +14,7 @@ CLASSIC: Rules[Group] = Rules(
     join=join.join,
     sync=sync.sync,
     heartbeat=heartbeat.heartbeat,
+    beat=heartbeat.beat,
     leave=leave.leave,
     timer_fired=expire.fired,
     load=residence.load,

@@ -81,7 +81,7 @@ class Classic(NamedTuple):
 class ConsumerMember(NamedTuple):
     """A member.
 
-    topics: the names that it subscribes to. regex: its regular expression; None or "" for none.
+    topics: the names that it subscribes to. regex: its regular expression; "" for none, or None in a record.
     assignor: its vote for a server-side assignor, None for none.
     epoch, previous_epoch: AWAY while a static member is away; the previous one is what a lost answer may have left.
     assigned: the partitions that it may use. revoking: those that the coordinator wants back.
@@ -95,7 +95,7 @@ class ConsumerMember(NamedTuple):
     client_id: str = ""
     client_host: str = ""
     topics: frozenset[str] = frozenset()
-    regex: str | None = None
+    regex: str | None = ""
     assignor: str | None = None
     epoch: int = 0
     previous_epoch: int = -1

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from coordinator.group import notes
 from coordinator.group.causes import CauseKind
-from coordinator.group.consumer import course, reasons, records, sessions
+from coordinator.group.consumer import course, downgrade, reasons, records, sessions
 from coordinator.group.consumer.group import AWAY, NOTHING, ConsumerGroup, ConsumerMember
 from coordinator.group.leaving import answer, leaving_members
 from coordinator.group.topics import metadata_hash
@@ -58,7 +58,10 @@ def remove(
 
 
 def drop(turn: Turn, group: ConsumerGroup, members: Sequence[ConsumerMember], cause: Cause) -> None:
-    """Remove members and bump the epoch once."""
+    """Remove members and bump the epoch once, or downgrade a group that has only classic members left."""
+    if downgrade.is_due(turn, group, members):
+        downgrade.leave_behind(turn, group, members, cause)
+        return
     wall_ms = turn.now.wall_ms
     course.opened(turn, group)
     for member in members:

@@ -106,9 +106,9 @@ def target_bytes(group_id: str, member_id: str, target: Target) -> tuple[bytes, 
     return _key(ConsumerGroupTargetAssignmentMemberKey, group_id, member_id), _VERSION + encode(value, VALUE_VERSION)
 
 
-def target_epoch_record(group_id: str, epoch: int, wall_ms: int) -> Record:
-    """The epoch of a group's target, which was made at `wall_ms`."""
-    value = ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=wall_ms)
+def target_epoch_record(group_id: str, epoch: int, made_ms: int, wall_ms: int) -> Record:
+    """The epoch of a group's target, which was made at `made_ms`; 0 for one that a leader made."""
+    value = ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=made_ms)
     return _record(_key(ConsumerGroupTargetAssignmentMetadataKey, group_id), value, wall_ms)
 
 

@@ -69,7 +69,7 @@ def update_regex(
     regex_error: what is wrong with it.
     """
     change = RegexChange(group)
-    old, new = before.regex, member.regex
+    old, new = before.regex or "", member.regex or ""
     needed = False
     if old != new:
         change.changed = True

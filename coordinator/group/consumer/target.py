@@ -103,7 +103,7 @@ class Plan:
             self._set({}, FIRST_EPOCH, 0)
 
     def _set(self, targets: Mapping[str, Target], epoch: int, wall_ms: int) -> None:
-        self.records.append(records.target_epoch_record(self._group.group_id, epoch, wall_ms))
+        self.records.append(records.target_epoch_record(self._group.group_id, epoch, wall_ms, wall_ms))
         self._made = targets, epoch, wall_ms
         self.epoch = epoch
 
@@ -265,7 +265,7 @@ def made(turn: Turn, group: ConsumerGroup, event: TargetMade) -> None:
                 turn.append(records.target_record(group.group_id, member_id, target, wall_ms))
         elif member_id in event.written:
             turn.append(Record(*event.written[member_id], wall_ms))
-    turn.append(records.target_epoch_record(group.group_id, event.epoch, wall_ms))
+    turn.append(records.target_epoch_record(group.group_id, event.epoch, wall_ms, wall_ms))
     group.set_targets(targets, event.epoch, wall_ms)
     assert event.note is not None
     course.targeted(turn, group, event.note)

@@ -190,8 +190,8 @@ class Partition:
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> int | None:
         """The error code of a heartbeat; None if it needs an event.
 
-        It needs one if the partition doesn't serve, if the answer rests on records that aren't durable yet, or if the
-        member is fenced, because that makes a note.
+        It needs one if the partition doesn't serve, if the answer rests on records that aren't durable yet, if the
+        member is fenced, because that makes a note, or if the coordinator says so.
         """
         if self.standing is not ACTIVE:
             return None

@@ -417,8 +417,8 @@ class Api:
             return None
         if not error:
             group = partition.coordinator.groups[group_id]
-            assert isinstance(group, Group)
-            connection.heartbeats.remember(frame, version, group, group.members[request.member_id])
+            if isinstance(group, Group):
+                connection.heartbeats.remember(frame, version, group, group.members[request.member_id])
         self._services.measures.answers[HEARTBEAT, int(error)] += 1
         head, tail = template(version, error)
         return head + frame[CORRELATION_ID] + tail

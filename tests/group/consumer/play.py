@@ -1,8 +1,9 @@
 """A play of groups of the consumer protocol on the core alone, with a clock and topics of its own.
 
-After each event it checks what must always hold (`check`): nobody shares a partition, epochs never fall, and the
-records so far make the same group again. A heartbeat that a server could answer like the one before it
-(`consumer.steady`) must have no effect and the same answer; repeated: how many could.
+Members of the classic protocol can play too, in classic groups and beside the others. After each event it checks what
+must always hold (`check`): nobody shares a partition, epochs never fall, and the records so far make the same group
+again. A heartbeat that a server could answer like the one before it (`consumer.steady`) must have no effect and the
+same answer; repeated: how many could.
 """
 
 from __future__ import annotations
@@ -20,21 +21,34 @@ from coordinator.group.events import (
     DeleteGroup,
     DescribeConsumerGroup,
     FetchOffsets,
+    Heartbeat,
+    JoinGroup,
     LeaveGroup,
     Load,
     RegexResolved,
+    SyncGroup,
     TargetMade,
     TimerFired,
     TopicsChanged,
 )
+from coordinator.group.group import Group
+from coordinator.group.invariants import violations
+from coordinator.group.records import group_value
 from coordinator.group.replay import Replay
-from coordinator.group.state import Kind
+from coordinator.group.state import Kind, State
 from coordinator.group.topics import TopicImage, TopicTable
+from protocol.consumer import decode_assignment
 from protocol.messages import (
     ConsumerGroupHeartbeatRequest,
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    HeartbeatRequest,
+    JoinGroupRequest,
     LeaveGroupRequest,
     OffsetCommitRequest,
     OffsetFetchRequest,
+    SyncGroupRequest,
+    encode,
 )
 
 if TYPE_CHECKING:
@@ -66,19 +80,22 @@ class Play:
     """
 
     def __init__(self, topics: dict[str, int] | None = None, **settings: Any) -> None:
-        self.config = GroupConfig(**{"group_consumer_assignment_interval_ms": 0, **settings})
+        intervals = {"group_consumer_assignment_interval_ms": 0, "group_initial_rebalance_delay_ms": 0}
+        self.config = GroupConfig(**{**intervals, **settings})
         self.coordinator = Coordinator(0, self.config)
         self.ms = 1_000
         self.version = 0
+        self.fresh = 0
         self.log: list[Record] = []
         self.notes: list[Note] = []
         self.timers: dict[TimerKey, int] = {}
         self.asked: list[Resolution] = []
         self.works: list[Iterator[TargetMade | None]] = []
+        self.answers: dict[str, Any] = {}
         self.topics: dict[str, int] = {}
         self.repeated = 0
         self._kept: dict[str, tuple[ConsumerGroupHeartbeatRequest, Steady, Any]] = {}
-        self._epochs: dict[str, int] = {}
+        self._epochs: dict[str, tuple[Kind, int, int]] = {}
         self.set_topics(**({"t": 4} if topics is None else topics))
 
     def now(self) -> Now:
@@ -86,7 +103,7 @@ class Play:
         return Now(self.ms, 1_600_000_000_000 + self.ms)
 
     def handle(self, event: Any) -> Any:
-        """Handle an event; its answer, if it has one."""
+        """Handle an event; its answer, if it has one at once. `answers` has all answers by request."""
         effects = self.coordinator.handle(event, self.now())
         self.log += effects.records
         self.notes += effects.notes
@@ -97,9 +114,11 @@ class Play:
                 self.timers.pop(key, None)
             else:
                 self.timers[key] = at_ms
+        answered = {str(response.request): response.body for response in effects.responses}
+        assert len(answered) == len(effects.responses)
+        self.answers |= answered
         self.check()
-        assert len(effects.responses) <= 1
-        return effects.responses[0].body if effects.responses else None
+        return answered.get(getattr(event, "request", ""))
 
     def set_topics(self, **topics: int) -> None:
         """Create topics, or give them more partitions; 0 deletes one."""
@@ -193,6 +212,12 @@ class Play:
         body = LeaveGroupRequest(group_id=GROUP, members=[LeaveGroupRequest.MemberIdentity(**identity)])
         return int(self.handle(LeaveGroup("r", 5, CLIENT, body)).members[0].error_code)
 
+    def remove_all(self, *member_ids: str) -> list[int]:
+        """One LeaveGroup of several members; their error codes."""
+        members = [LeaveGroupRequest.MemberIdentity(member_id=member_id) for member_id in member_ids]
+        body = LeaveGroupRequest(group_id=GROUP, members=members)
+        return [member.error_code for member in self.handle(LeaveGroup("r", 5, CLIENT, body)).members]
+
     def describe(self, group: str = GROUP) -> Any:
         """The group as ConsumerGroupDescribe shows it."""
         return self.handle(DescribeConsumerGroup("r", group, CLIENT))
@@ -217,6 +242,86 @@ class Play:
                 self.handle(event)
             steps = None if steps is None else steps - 1
 
+    # Requests of classic members.
+
+    def classic_join(
+        self,
+        member_id: str,
+        metadata: bytes | None = None,
+        *,
+        name: str = "range",
+        protocols: list[tuple[str, bytes]] | None = None,
+        instance_id: str | None = None,
+        version: int = 9,
+        timeout_ms: int = 10_000,
+        session_ms: int = 45_000,
+        protocol_type: str = "consumer",
+        request: str = "join",
+        group: str = GROUP,
+    ) -> Any:
+        """Send a JoinGroup; its answer, None if it waits."""
+        offered = [(name, subscribed("t") if metadata is None else metadata)] if protocols is None else protocols
+        body = JoinGroupRequest(
+            group_id=group,
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=timeout_ms,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            protocol_type=protocol_type,
+            protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name=each, metadata=said) for each, said in offered],
+        )
+        self.fresh += 1
+        return self.handle(JoinGroup(request, version, CLIENT, body, f"fresh{self.fresh}"))
+
+    def classic_sync(
+        self,
+        member_id: str,
+        generation: int,
+        given: dict[str, bytes] | None = None,
+        *,
+        request: str = "sync",
+        **said: Any,
+    ) -> Any:
+        """Send a SyncGroup; its answer, None if it waits."""
+        body = SyncGroupRequest(
+            group_id=GROUP,
+            generation_id=generation,
+            member_id=member_id,
+            assignments=[
+                SyncGroupRequest.SyncGroupRequestAssignment(member_id=to, assignment=each)
+                for to, each in (given or {}).items()
+            ],
+            **{"protocol_type": "consumer", "protocol_name": "range", **said},
+        )
+        return self.handle(SyncGroup(request, 5, CLIENT, body))
+
+    def classic_beat(self, member_id: str, generation: int, instance_id: str | None = None) -> int:
+        """Send a heartbeat as the server does, without an event if that is enough; the error code."""
+        error = self.coordinator.heartbeat(GROUP, member_id, instance_id, generation, self.ms)
+        if error is None:
+            body = HeartbeatRequest(
+                group_id=GROUP, member_id=member_id, generation_id=generation, group_instance_id=instance_id
+            )
+            error = self.handle(Heartbeat("r", body)).error_code
+        return int(error)
+
+    def classic_group(self, *members: tuple[str, str | None, Owned]) -> list[str]:
+        """Form a Stable classic group: each member's name, instance id and assignment; their member ids."""
+        ids: list[str] = []
+        for name, instance_id, _ in members:
+            # JoinGroup v3 takes a dynamic member without another round.
+            version = 3 if instance_id is None else 9
+            self.classic_join("", instance_id=instance_id, version=version, request=name)
+            for member_id, (former, instance, _) in zip(ids, members, strict=False):
+                self.classic_join(member_id, instance_id=instance, request=former)
+            ids.append(self.answers[name].member_id)
+        generation = self.answers[members[-1][0]].generation_id
+        given = {member_id: assigned(**held) for member_id, (_, _, held) in zip(ids, members, strict=True)}
+        for member_id, (name, _, _) in reversed(list(zip(ids, members, strict=True))):
+            self.classic_sync(member_id, generation, given if member_id == ids[0] else None, request=f"sync {name}")
+        assert self.state() == "Stable"
+        return ids
+
     # Time.
 
     def wait(self, ms: int) -> None:
@@ -236,6 +341,8 @@ class Play:
         self.coordinator.topics = topics
         self.timers.clear()
         self.works.clear()
+        # A classic group goes back to its last synced generation.
+        self._epochs = {name: known for name, known in self._epochs.items() if known[0] is Kind.CONSUMER}
         replay = Replay()
         replay.add(self.log)
         self.handle(Load({group.group_id: group for group in replay.groups()}))
@@ -261,6 +368,10 @@ class Play:
     def check(self) -> None:
         """Check what must always hold."""
         groups = [group for group in self.coordinator.groups.values() if group.kind is Kind.CONSUMER]
+        for group in self.coordinator.groups.values():
+            kind, epoch, size = self._epochs.get(group.group_id, (group.kind, 0, 0))
+            # An empty group that changes its kind starts counting anew.
+            assert group.generation >= epoch or (group.kind is not kind and not size)
         for group in groups:
             seen: set[tuple[UUID, int]] = set()
             for member in group.members.values():
@@ -272,13 +383,14 @@ class Play:
                 assert member.epoch <= max(group.generation, 0)
             assert {topic: set(held) for topic, held in group.holders.items()} == by_topic(seen)
             assert group.target_epoch <= group.generation
-            assert group.generation >= self._epochs.get(group.group_id, 0)
             assert group.state is group.current_state()
             assert group.unsettled == {
                 member_id for member_id, member in group.members.items() if not member.is_at(group.target_epoch)
             }
             assert group.targets.keys() <= group.members.keys()
-        self._epochs = {group.group_id: group.generation for group in groups}
+        self._epochs = {
+            group.group_id: (group.kind, group.generation, group.size) for group in self.coordinator.groups.values()
+        }
         self._check_log(groups)
 
     def _check_log(self, groups: list[ConsumerGroup]) -> None:
@@ -287,12 +399,48 @@ class Play:
         replay.add(self.log)
         replayed = {group.group_id: group for group in replay.groups()}
         assert not replay.skipped
+        for classic in self.coordinator.groups.values():
+            if isinstance(classic, Group) and classic.state is State.STABLE:
+                assert not violations(classic)
+                logged: Any = replayed[classic.group_id]
+                assert group_value(logged, logged.state_since_ms) == group_value(classic, classic.state_since_ms)
         for group in groups:
             again: Any = replayed[group.group_id]
             for field in ("generation", "target_epoch", "target_ms", "members", "regexes", "static_members", "offsets"):
                 assert getattr(again, field) == getattr(group, field), field
             mine = {member_id: target for member_id, target in group.targets.items() if target}
             assert {member_id: target for member_id, target in again.targets.items() if target} == mine
+
+
+def subscribed(*topics: str, owned: Owned | None = None, generation: int = -1, version: int = 3) -> bytes:
+    """The metadata of a classic consumer."""
+    said = ConsumerProtocolSubscription(
+        topics=list(topics),
+        owned_partitions=[
+            ConsumerProtocolSubscription.TopicPartition(topic=name, partitions=held)
+            for name, held in (owned or {}).items()
+        ],
+        generation_id=generation,
+    )
+    return version.to_bytes(2) + encode(said, version)
+
+
+def assigned(**held: list[int]) -> bytes:
+    """A leader's assignment for a classic consumer."""
+    given = ConsumerProtocolAssignment(
+        assigned_partitions=[
+            ConsumerProtocolAssignment.TopicPartition(topic=name, partitions=partitions)
+            for name, partitions in held.items()
+        ]
+    )
+    return b"\0\0" + encode(given, 0)
+
+
+def read(assignment: bytes) -> Owned:
+    """The partitions in an assignment for a classic consumer."""
+    found = decode_assignment("consumer", assignment)
+    assert found is not None
+    return found
 
 
 def by_topic(pairs: set[tuple[UUID, int]]) -> dict[UUID, set[int]]:

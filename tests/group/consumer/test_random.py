@@ -1,4 +1,4 @@
-"""Random plays: members come, change, restart, go away, fall silent and leave, in any order.
+"""Random plays: members of both protocols come, change, restart, go away, fall silent and leave, in any order.
 
 `Play` checks after each event that no partition has two holders, that epochs never fall, and that the log makes the
 same group. At the end nothing changes any more, and every member reaches its target. Two plays of three make targets in
@@ -8,6 +8,8 @@ the smallest steps, with anything between two of them.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -15,13 +17,25 @@ import pytest
 from coordinator.group.consumer import target
 from coordinator.group.consumer.assignors import subscriber
 from schemas.errors import ErrorCode
-from tests.group.consumer.play import Owned, Play, given
+from tests.group.consumer.play import Owned, Play, assigned, given, read, subscribed
 
 STEPS = 120
 ROUNDS = 40
 """Heartbeats of everybody within which a group must be stable once nothing changes."""
 
 TOPICS = ("t1", "t2", "u1")
+
+
+LOST = {
+    ErrorCode.FENCED_MEMBER_EPOCH,
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.FENCED_INSTANCE_ID,
+    ErrorCode.GROUP_ID_NOT_FOUND,
+    ErrorCode.UNRELEASED_INSTANCE_ID,
+    # A classic group in its first rebalance.
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""Errors after which a client starts anew."""
 
 
 class Client:
@@ -61,8 +75,7 @@ class Client:
         self._take(self.play.beat(self.member_id, self.epoch, owned, instance_id=self.instance_id, **changed))
 
     def _take(self, answer: Any) -> None:
-        lost = {ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID}
-        if answer.error_code in lost | {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNRELEASED_INSTANCE_ID}:
+        if answer.error_code in LOST:
             self.is_in = False
             return
         assert answer.error_code == ErrorCode.NONE, answer
@@ -73,6 +86,16 @@ class Client:
         assignment = given(answer)
         if assignment is not None:
             self.owned = assignment
+
+    def go_on(self) -> None:
+        """Do what a client of t1 does that nobody disturbs."""
+        if not self.is_in:
+            self.join()
+        else:
+            self.beat(topics=["t1"], regex="", timeout_ms=10_000)
+
+    def restarted(self) -> None:
+        """The coordinator restarted; a member notices nothing."""
 
     def act(self) -> None:
         """Do something that a client may do."""
@@ -92,6 +115,128 @@ class Client:
         else:
             self.play.beat(self.member_id, -1, instance_id=self.instance_id)
             self.is_in = False
+
+
+class ClassicClient:
+    """A client of the classic protocol. It gives up what its assignment leaves out, and keeps the rest (KIP-429)."""
+
+    def __init__(self, play: Play, chance: random.Random, number: int) -> None:
+        self.play = play
+        self.chance = chance
+        self.instance_id = f"i{number}" if chance.random() < 0.5 else None
+        self.number = number
+        self.sent = 0
+        self.topics = list(TOPICS)
+        self.waits: str | None = None
+        self.start_anew()
+
+    def start_anew(self) -> None:
+        """Forget everything."""
+        self.member_id, self.generation = "", -1
+        self.owned: Owned = {}
+        self.is_in = False
+
+    def restarted(self) -> None:
+        """The coordinator restarted: what waits gets NOT_COORDINATOR."""
+        if self.waits is not None:
+            self.waits, self.is_in = None, False
+
+    def join(self) -> None:
+        """Join, or join again."""
+        metadata = subscribed(*self.topics, owned=self.owned, generation=self.generation)
+        self.is_in = False
+        self.sent += 1
+        request = self._name("join")
+        self._take(
+            "join", self.play.classic_join(self.member_id, metadata, instance_id=self.instance_id, request=request)
+        )
+
+    def _name(self, what: str) -> str:
+        """The name of its last request."""
+        return f"{what} {self.sent} of c{self.number}"
+
+    def _take(self, what: str, answer: Any) -> None:
+        """Take the answer of a JoinGroup or a SyncGroup."""
+        self.waits = what if answer is None else None
+        if answer is None:
+            return
+        self.play.answers.pop(self._name(what))
+        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = answer.member_id
+            self.join()
+        elif answer.error_code == ErrorCode.NONE and what == "join":
+            self.member_id, self.generation = answer.member_id, answer.generation_id
+            self._sync(answer.members if answer.leader == answer.member_id else [])
+        elif answer.error_code == ErrorCode.NONE:
+            self.owned = read(answer.assignment)
+            self.is_in = True
+        elif answer.error_code != ErrorCode.REBALANCE_IN_PROGRESS:
+            self.start_anew()
+
+    def _sync(self, members: Any) -> None:
+        """Sync; a leader deals all partitions out in turn."""
+        held: dict[str, Owned] = {member.member_id: {} for member in members}
+        pairs = [(name, index) for name, count in self.play.topics.items() for index in range(count)]
+        for (name, index), member in zip(pairs, cycle(members)):
+            held[member.member_id].setdefault(name, []).append(index)
+        given = {member_id: assigned(**each) for member_id, each in held.items()}
+        self._take(
+            "sync",
+            self.play.classic_sync(
+                self.member_id,
+                self.generation,
+                given,
+                request=self._name("sync"),
+                group_instance_id=self.instance_id,
+            ),
+        )
+
+    def hear(self) -> bool:
+        """Take an answer that came meanwhile; whether nothing is awaited."""
+        if self.waits is not None:
+            self._take(self.waits, self.play.answers.get(self._name(self.waits)))
+        return self.waits is None
+
+    def go_on(self) -> None:
+        """Do what a client of t1 does that nobody disturbs."""
+        if not self.hear():
+            return
+        if not self.is_in or self.topics != ["t1"]:
+            self.topics = ["t1"]
+            self.join()
+            return
+        error = self.play.classic_beat(self.member_id, self.generation, self.instance_id)
+        if error == ErrorCode.REBALANCE_IN_PROGRESS:
+            self.join()
+        elif error != ErrorCode.NONE:
+            self.start_anew()
+
+    def act(self) -> None:
+        """Do something that a client may do."""
+        what = self.chance.random()
+        if what < 0.1:
+            # It dies, and starts again with nothing in memory.
+            self.waits = None
+            self.start_anew()
+        elif not self.hear():
+            return
+        elif not self.is_in or what < 0.2:
+            self.join()
+        elif what < 0.7:
+            error = self.play.classic_beat(self.member_id, self.generation, self.instance_id)
+            if error == ErrorCode.REBALANCE_IN_PROGRESS and self.chance.random() < 0.8:
+                self.join()
+            elif error not in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
+                self.start_anew()
+        elif what < 0.8:
+            self.topics = [name for name in TOPICS if self.chance.random() < 0.7]
+            self.join()
+        elif what < 0.9:
+            # The answer is lost, and the client sends the request again.
+            self.play.classic_sync(self.member_id, self.generation, group_instance_id=self.instance_id)
+        else:
+            self.play.remove(member_id=self.member_id, group_instance_id=self.instance_id)
+            self.start_anew()
 
 
 def resolve(play: Play) -> None:
@@ -138,19 +283,49 @@ def test_any_play_keeps_the_rules_and_settles(seed: int, monkeypatch: pytest.Mon
     assert play.repeated >= len(clients)
 
 
-def settle(play: Play, clients: list[Client]) -> None:
+@pytest.mark.parametrize("seed", range(60))
+def test_any_play_of_both_protocols_keeps_the_rules_and_settles(seed: int) -> None:
+    """Classic members play too: the group changes its kind whenever one kind of members is left."""
+    chance = random.Random(f"both {seed}")
+    interval = chance.choice([0, 0, 1_000])
+    play = Play({"t1": 3, "u1": 2}, group_consumer_assignment_interval_ms=interval)
+    # Some share instance ids, and so take each other's seats.
+    ours = [Client(play, chance, number) for number in range(chance.choice([1, 3]))]
+    theirs = [ClassicClient(play, chance, number) for number in range(3)]
+    clients: list[Client | ClassicClient] = [*ours, *theirs]
+    for step in range(STEPS):
+        what = chance.random()
+        if what < 0.8:
+            # In the first third, and in the last one, there are classic members only.
+            chance.choice(clients if STEPS // 3 < step < 2 * STEPS // 3 else clients[-3:]).act()
+        elif what < 0.88:
+            play.wait(chance.choice([500, 5_000, 20_000, 50_000]))
+        elif what < 0.91:
+            resolve(play)
+        elif what < 0.95:
+            name = chance.choice(TOPICS)
+            play.set_topics(**{name: play.topics.get(name, 0) + 1})
+        else:
+            play.restart()
+            play.asked.clear()
+            for client in clients:
+                client.restarted()
+    for number, client in enumerate(clients):
+        client.instance_id = None if client.instance_id is None else f"own {number}"
+    settle(play, clients)
+
+
+def settle(play: Play, clients: Sequence[Client | ClassicClient]) -> None:
     """Nobody comes or goes any more; all members reach their targets."""
     for client in clients:
-        client.loses = False
+        if isinstance(client, Client):
+            client.loses = False
     for _ in range(ROUNDS):
         play.wait(3_000)
         resolve(play)
         play.work()
         for client in clients:
-            if not client.is_in:
-                client.join()
-            else:
-                client.beat(topics=["t1"], regex="", timeout_ms=10_000)
+            client.go_on()
         if play.state() == "Stable" and len(play.group.members) == len(clients):
             break
     assert play.state() == "Stable"

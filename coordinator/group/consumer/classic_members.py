@@ -1,0 +1,253 @@
+"""Members of the classic protocol in a group of the consumer protocol (KIP-848; Kafka: classicGroup...ToConsumerGroup).
+
+While a group goes from one protocol to the other, both kinds of members share its partitions. Nothing waits here as it
+does in a classic group: the coordinator assigns, so a JoinGroup is answered at once.
+
+    JoinGroup   a step like that of a heartbeat: the subscription in its metadata counts, and the partitions that it
+                owns. The generation in the answer is the member's epoch. There is no leader.
+    SyncGroup   gets the partitions that the member may use; assignments in the request are ignored
+    Heartbeat   REBALANCE_IN_PROGRESS as long as another JoinGroup would get the member further, else NONE
+
+House rule: `heartbeat` takes no turn, because most heartbeats need none; it returns None for one that does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinator.group import notes
+from coordinator.group.classic import rebalance
+from coordinator.group.classic.join import MEMBER_ID_REQUIRED_SINCE
+from coordinator.group.classic.joining import protocols_of, rebalance_timeout_of
+from coordinator.group.consumer import downgrade, sessions
+from coordinator.group.consumer.embedded import Unreadable, assignment_bytes, ids_of, read_subscription
+from coordinator.group.consumer.group import NO_TARGET, UNRELEASED, UNREVOKED, Classic, ConsumerGroup, ConsumerMember
+from coordinator.group.consumer.refused import Refused
+from coordinator.group.consumer.step import Change, Found, cause_of, has_room, plan_step, take_step
+from coordinator.group.group import NAME
+from coordinator.group.turn import UNKNOWN_MEMBER_ID, join_error, sync_error
+from protocol.consumer import CONSUMER
+from protocol.messages import JoinGroupResponse, SyncGroupResponse
+from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.group.client import Client
+    from coordinator.group.events import Heartbeat, JoinGroup, SyncGroup
+    from coordinator.group.turn import Turn
+
+NONE = ErrorCode.NONE
+
+NEVER_WELCOME = "disabled"
+"""The migration policy under which no classic member may join."""
+
+
+# JoinGroup.
+
+
+def join(turn: Turn, group: ConsumerGroup, event: JoinGroup) -> None:
+    """Handle a JoinGroup."""
+    try:
+        answer = join_as(turn, group, event)
+    except Refused as refused:
+        # As in Kafka, these answers don't repeat the member id.
+        answer = join_error(event.version, refused.error, UNKNOWN_MEMBER_ID)
+    turn.answer(event.request, answer)
+
+
+def join_as(turn: Turn, group: ConsumerGroup, event: JoinGroup) -> JoinGroupResponse:
+    """A member joins, or joins again. Raises Refused before it changes the group. Checks come in Kafka's order."""
+    body = event.body
+    if turn.config.group_consumer_migration_policy == NEVER_WELCOME:
+        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    has_room(turn, group, body.member_id)
+    protocols = protocols_of(event)
+    if body.protocol_type != CONSUMER or not group.supports(map(NAME, protocols)):
+        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    member_id = body.member_id or f"{body.group_instance_id or event.client.id}-{event.fresh_id}"
+    if not body.member_id and body.group_instance_id is None and event.version >= MEMBER_ID_REQUIRED_SINCE:
+        # The group takes any id from a dynamic member, so it need not remember this one.
+        return join_error(event.version, ErrorCode.MEMBER_ID_REQUIRED, member_id)
+    change = change_of(turn, event, find(turn, group, event, member_id))
+    last = last_seat(turn, group, body.group_instance_id)
+    step = plan_step(turn, group, change, may_assign=last is None)
+    take_step(turn, group, step)
+    if last is None:
+        sessions.joined(turn, group, step.member)
+    else:
+        # Without a target for its epoch the group has nothing to go on with.
+        is_behind = group.target_epoch < group.generation
+        classic = downgrade.downgrade(turn, group)
+        if is_behind:
+            rebalance.prepare(turn, classic, cause_of(group, step))
+    assert step.member.classic is not None
+    return JoinGroupResponse(
+        error_code=NONE,
+        generation_id=step.member.epoch,
+        protocol_type=CONSUMER,
+        protocol_name=step.member.classic.protocol_name,
+        leader="",
+        member_id=member_id,
+        members=[],
+    )
+
+
+def last_seat(turn: Turn, group: ConsumerGroup, instance_id: str | None) -> ConsumerMember | None:
+    """The member that has a static seat, if it is the last one of the consumer protocol and the group may go back."""
+    seat = group.seat(instance_id)
+    if seat is None or seat.classic is not None or group.classic_size < group.size - 1:
+        return None
+    return seat if downgrade.may_downgrade(turn, group.size) else None
+
+
+def find(turn: Turn, group: ConsumerGroup, event: JoinGroup, member_id: str) -> Found:
+    """The member of a JoinGroup. Raises Refused.
+
+    A static member that names no member id takes its seat, whichever protocol the one before it spoke.
+    """
+    body = event.body
+    if body.group_instance_id is None or body.member_id:
+        if body.group_instance_id is not None:
+            return Found(known(turn, group, member_id, body.group_instance_id, "join-group", event.client))
+        member = group.members.get(member_id)
+        return Found(ConsumerMember(member_id), is_new=True) if member is None else Found(member)
+    seat = group.seat(body.group_instance_id)
+    if seat is None:
+        return Found(ConsumerMember(member_id), is_new=True)
+    return Found(seat._replace(member_id=member_id, epoch=0, previous_epoch=0), replaces=seat)
+
+
+def change_of(turn: Turn, event: JoinGroup, found: Found) -> Change:
+    """What a JoinGroup says. Raises Refused if its metadata can't be read."""
+    body, member = event.body, found.member
+    protocols = protocols_of(event)
+    if sum(len(metadata) for _, metadata in protocols) > turn.config.message_max_bytes:
+        # No record can have it.
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
+    try:
+        said = read_subscription(protocols[0][1])
+    except Unreadable:
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR) from None
+    timeout_ms = rebalance_timeout_of(event)
+    changed = member._replace(
+        instance_id=member.instance_id if body.group_instance_id is None else body.group_instance_id,
+        rack=said.rack or member.rack,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+        client_id=event.client.id,
+        client_host=event.client.host,
+        topics=said.topics,
+        # A classic client resolves its regular expression itself.
+        regex="",
+        classic=Classic(body.session_timeout_ms, tuple(protocols)),
+    )
+    return Change(found, changed, ids_of(turn.topics, said.owned), event.client)
+
+
+# SyncGroup and Heartbeat.
+
+
+def sync(turn: Turn, group: ConsumerGroup, event: SyncGroup) -> None:
+    """Handle a SyncGroup."""
+    try:
+        answer = sync_as(turn, group, event)
+    except Refused as refused:
+        answer = sync_error(refused.error)
+    turn.answer(event.request, answer)
+
+
+def sync_as(turn: Turn, group: ConsumerGroup, event: SyncGroup) -> SyncGroupResponse:
+    """A member gets its partitions. Raises Refused."""
+    body = event.body
+    member = known(turn, group, body.member_id, body.group_instance_id, "sync-group", event.client)
+    if member.classic is None:
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+    if body.generation_id != member.epoch:
+        raise Refused(ErrorCode.ILLEGAL_GENERATION)
+    if body.protocol_type not in (None, CONSUMER) or body.protocol_name not in (None, member.classic.protocol_name):
+        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if member.epoch < group.target_epoch and member.state is not UNREVOKED:
+        sessions.tell_to_rejoin(turn, group, member)
+        raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
+    sessions.synced(turn, group, member.member_id)
+    sessions.renew(turn, group, member)
+    return SyncGroupResponse(
+        error_code=NONE,
+        protocol_type=body.protocol_type,
+        protocol_name=body.protocol_name,
+        assignment=assignment_bytes(turn.topics, member.assigned, member.classic.protocols[0][1]),
+    )
+
+
+def heartbeat(
+    group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, now_ms: int
+) -> int | None:
+    """The error code of a heartbeat; None if it needs `beat`, because it starts a timer or fences a member."""
+    member = group.members.get(member_id)
+    if instance_id is not None and (member is None or member.instance_id != instance_id):
+        return ErrorCode.UNKNOWN_MEMBER_ID if instance_id not in group.static_members else None
+    if member is None or member.classic is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if generation != member.epoch:
+        return ErrorCode.ILLEGAL_GENERATION
+    must_rejoin = gets_further(group, member)
+    if must_rejoin and member_id not in group.deadlines:
+        return None
+    session = group.sessions[member_id]
+    if session.session_timeout_ms != member.classic.session_timeout_ms:
+        return None
+    session.deadline_ms = now_ms + session.session_timeout_ms
+    return ErrorCode.REBALANCE_IN_PROGRESS if must_rejoin else NONE
+
+
+def beat(turn: Turn, group: ConsumerGroup, event: Heartbeat) -> int:
+    """The error code of a heartbeat, with all that follows from it."""
+    body = event.body
+    try:
+        member = known(turn, group, body.member_id, body.group_instance_id, "heartbeat", event.client)
+    except Refused as refused:
+        return refused.error
+    if member.classic is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if body.generation_id != member.epoch:
+        return ErrorCode.ILLEGAL_GENERATION
+    sessions.renew(turn, group, member)
+    if not gets_further(group, member):
+        return NONE
+    sessions.tell_to_rejoin(turn, group, member)
+    return ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def gets_further(group: ConsumerGroup, member: ConsumerMember) -> bool:
+    """Whether another JoinGroup would bring a member nearer to its target, or is to confirm what it gave up."""
+    if member.epoch < group.target_epoch or member.state is UNREVOKED:
+        return True
+    return member.state is UNRELEASED and not waits_for_others(group, member)
+
+
+def waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
+    """Whether another member still holds a partition of a member's target."""
+    target = group.targets.get(member.member_id, NO_TARGET)
+    return any(
+        partition not in member.assigned.get(topic_id, {}) and partition in group.holders.get(topic_id, {})
+        for topic_id, partitions in target.items()
+        for partition in partitions
+    )
+
+
+def known(
+    turn: Turn, group: ConsumerGroup, member_id: str, instance_id: str | None, operation: str, client: Client
+) -> ConsumerMember:
+    """The member that a request names. Raises Refused, and notes who is fenced. The instance id comes first."""
+    if instance_id is None:
+        member = group.members.get(member_id)
+    else:
+        member = group.seat(instance_id)
+        if member is not None and member.member_id != member_id:
+            turn.note(
+                notes.MemberFenced(
+                    group.group_id, group.generation, member_id, member.member_id, instance_id, operation, client
+                )
+            )
+            raise Refused(ErrorCode.FENCED_INSTANCE_ID)
+    if member is None:
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+    return member

@@ -1,0 +1,96 @@
+"""A group of the consumer protocol becomes a classic one again (KIP-848; Kafka: ClassicGroup.fromConsumerGroup).
+
+That happens when only classic members are left: the last member of the consumer protocol leaves, expires, is removed or
+does not give up its partitions, or a static classic member takes its seat. A member that is away (-2) still counts. The
+epoch becomes the generation, and targets become assignments. If somebody went, the members rebalance; after the
+takeover of a seat the classic group is Stable at once, unless the epoch had no target yet.
+
+House rule: the coordinator puts the classic group in the place of the other after the event (`Turn.successor`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from coordinator.group import records as classic_records
+from coordinator.group.classic import rebalance
+from coordinator.group.consumer import course, records, sessions
+from coordinator.group.consumer.embedded import assignment_bytes
+from coordinator.group.consumer.group import NO_TARGET, ConsumerGroup, ConsumerMember
+from coordinator.group.course import Outcome
+from coordinator.group.group import Group, Member
+from coordinator.group.state import DEAD, STABLE
+from protocol.consumer import CONSUMER
+
+if TYPE_CHECKING:
+    from coordinator.group.causes import Cause
+    from coordinator.group.turn import Turn
+
+POLICIES = frozenset({"bidirectional", "downgrade"})
+"""The migration policies under which a group is downgraded."""
+
+
+def is_due(turn: Turn, group: ConsumerGroup, going: Collection[ConsumerMember]) -> bool:
+    """Whether a group becomes a classic one once these members are gone."""
+    left = group.size - len(going)
+    classic = group.classic_size - sum(member.classic is not None for member in going)
+    return 0 < left == classic and may_downgrade(turn, left)
+
+
+def may_downgrade(turn: Turn, size: int) -> bool:
+    """Whether a group of this size may become a classic one."""
+    return turn.config.group_consumer_migration_policy in POLICIES and size <= turn.config.group_max_size
+
+
+def downgrade(turn: Turn, group: ConsumerGroup, going: Collection[ConsumerMember] = ()) -> Group:
+    """Make the classic group. going: members that it does not get."""
+    if group.course is not None and group.course.causes:
+        course.end(turn, group, Outcome.SUPERSEDED)
+    turn.append(*records.group_tombstones(group, turn.now.wall_ms))
+    classic = classic_group(turn, group, {member.member_id for member in going})
+    turn.append(classic_records.group_record(classic, classic.state_since_ms, turn.now.wall_ms))
+    for member_id in group.members:
+        sessions.forget(turn, group, member_id)
+    turn.renew_sessions(classic, classic.members.values())
+    group.state = DEAD
+    turn.successor = classic
+    return classic
+
+
+def leave_behind(turn: Turn, group: ConsumerGroup, going: Collection[ConsumerMember], cause: Cause) -> None:
+    """Downgrade a group whose last members of the consumer protocol go; the others rebalance."""
+    rebalance.prepare(turn, downgrade(turn, group, going), cause)
+
+
+def classic_group(turn: Turn, group: ConsumerGroup, without: Collection[str]) -> Group:
+    """The classic group: Stable, with the targets as assignments."""
+    classic = Group(group.group_id, turn.now.wall_ms)
+    classic.protocol_type = CONSUMER
+    classic.generation = group.generation
+    classic.offsets = group.offsets
+    for member in group.members.values():
+        if member.member_id not in without:
+            classic.add(classic_member(member))
+    classic.protocol_name = name = classic.select_protocol()
+    for each in classic.members.values():
+        target = group.targets.get(each.member_id, NO_TARGET)
+        each.assignment = assignment_bytes(turn.topics, target, each.metadata(name))
+    classic.subscribed_topics = classic.find_subscribed_topics()
+    # This sets the state that the record has; it is no transition.
+    classic.state = STABLE
+    return classic
+
+
+def classic_member(member: ConsumerMember) -> Member:
+    """A member as it goes on."""
+    assert member.classic is not None
+    return Member(
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        member.rebalance_timeout_ms,
+        member.classic.session_timeout_ms,
+        list(member.classic.protocols),
+    )

@@ -1,0 +1,134 @@
+"""A classic group of consumers becomes one of the consumer protocol (KIP-848; Kafka: ConsumerGroup.fromClassicGroup).
+
+That happens when the first member of the consumer protocol comes. Generation and assignments stay: the generation is
+the epoch of the group, of its target and of all members, and each member's target is what the leader gave it. So nobody
+moves unless the newcomer's subscription bumps the epoch. Members that wait in a rebalance are told to join again.
+
+House rule: `upgraded` changes nothing, because the newcomer may still be refused; `give_way` ends the classic group.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinator.group import records as classic_records
+from coordinator.group.classic import course
+from coordinator.group.consumer import records, sessions
+from coordinator.group.consumer.embedded import HasUserData, Unreadable, read_assignment, read_subscription
+from coordinator.group.consumer.group import Classic, ConsumerGroup, ConsumerMember, Target
+from coordinator.group.consumer.refused import Refused
+from coordinator.group.course import Outcome
+from coordinator.group.effects import PENDING, REBALANCE, SYNC
+from coordinator.group.state import DEAD
+from coordinator.group.topics import metadata_hash
+from protocol.consumer import CONSUMER
+from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.group.group import Group, Member
+    from coordinator.group.turn import Turn
+
+POLICIES = frozenset({"bidirectional", "upgrade"})
+"""The migration policies under which a group is upgraded."""
+
+
+def upgraded(turn: Turn, group: Group) -> ConsumerGroup:
+    """The group of the consumer protocol that a classic group with members becomes. Raises Refused.
+
+    turn: takes its records and timers.
+    """
+    words = why_not(turn, group)
+    if words is not None:
+        raise refusal(group, words)
+    if group.protocol_name is None or not group.all_support(group.protocol_name):
+        # Kafka finds no metadata to read then: the first generation isn't there, or the next has another protocol.
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
+    new = ConsumerGroup(group.group_id)
+    new.generation = group.generation
+    targets: dict[str, Target] = {}
+    try:
+        for member in group.members.values():
+            target = read_assignment(turn.topics, member.assignment)
+            if any(not new.holders.get(topic_id, {}).keys().isdisjoint(held) for topic_id, held in target.items()):
+                # The leader gave a partition to two members.
+                raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
+            targets[member.member_id] = target
+            new.put(member_of(member, group.protocol_name, group.generation, target))
+    except Unreadable:
+        raise refusal(group, "the embedded consumer protocol is malformed") from None
+    except HasUserData:
+        raise refusal(group, "an unsupported custom assignor is in use") from None
+    new.set_targets(targets, group.generation, 0)
+    new.metadata_hash = metadata_hash(turn.topics, new.subscribed_names())
+    new.settle(turn.now.wall_ms)
+    write(turn, new)
+    for each in new.members.values():
+        sessions.renew(turn, new, each)
+    return new
+
+
+def why_not(turn: Turn, group: Group) -> str | None:
+    """Why a group stays as it is, in words; None if it may become another."""
+    if turn.config.group_consumer_migration_policy not in POLICIES:
+        return "online upgrade is disabled"
+    if group.protocol_type != CONSUMER:
+        return "the group does not use the consumer embedded protocol"
+    if group.size > turn.config.group_consumer_max_size:
+        return "the group size exceeds the consumer group maximum size"
+    return None
+
+
+def refusal(group: Group, words: str) -> Refused:
+    """The refusal of a group that stays as it is."""
+    return Refused(
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        f"Cannot upgrade classic group {group.group_id[:100]} to consumer group because {words}.",
+    )
+
+
+def member_of(member: Member, protocol_name: str, epoch: int, target: Target) -> ConsumerMember:
+    """A member as it goes on; it has what it was assigned last. Raises Unreadable."""
+    said = read_subscription(member.metadata(protocol_name))
+    return ConsumerMember(
+        member.member_id,
+        member.group_instance_id,
+        said.rack,
+        member.rebalance_timeout_ms,
+        member.client_id,
+        member.client_host,
+        said.topics,
+        "",
+        epoch=epoch,
+        previous_epoch=epoch,
+        assigned={topic_id: dict.fromkeys(partitions, epoch) for topic_id, partitions in target.items()},
+        classic=Classic(member.session_timeout_ms, tuple(member.protocols)),
+    )
+
+
+def write(turn: Turn, group: ConsumerGroup) -> None:
+    """Write a group in the place of the classic one, in Kafka's order."""
+    group_id, wall_ms = group.group_id, turn.now.wall_ms
+    members = group.members.values()
+    turn.append(classic_records.group_tombstone(group_id, wall_ms))
+    turn.append(*(records.member_record(group_id, member, wall_ms) for member in members))
+    turn.append(records.epoch_record(group_id, group.generation, group.metadata_hash, wall_ms))
+    turn.append(*(records.target_record(group_id, *each, wall_ms) for each in group.targets.items()))
+    turn.append(records.target_epoch_record(group_id, group.target_epoch, group.target_ms, wall_ms))
+    turn.append(*(records.current_record(group_id, member, wall_ms) for member in members))
+
+
+def give_way(turn: Turn, group: Group) -> None:
+    """End a classic group that became another. Members that wait join again, or sync again after that."""
+    for member in group.members.values():
+        turn.release_join(group, member, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
+        turn.release_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
+    for member_id in group.pending:
+        turn.arm(PENDING, group, None, member_id)
+    group.pending.clear()
+    group.pending_sync.clear()
+    group.initial_delay = None
+    turn.arm(REBALANCE, group, None)
+    turn.arm(SYNC, group, None)
+    group.transition_to(DEAD, turn.now.wall_ms)
+    if group.course is not None:
+        course.end(turn, group, Outcome.SUPERSEDED)

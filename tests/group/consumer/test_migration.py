@@ -1,0 +1,641 @@
+"""Both protocols in one group: a classic group of consumers goes to the consumer protocol, member by member, and back.
+
+The facts are those of Apache Kafka 4.3.1, asked over the wire.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.group.events import DescribeGroup, ListGroups
+from coordinator.group.state import Kind
+from schemas.errors import ErrorCode
+from tests.group.consumer.play import GROUP, Play, assigned, given, read, subscribed
+
+ALL = {"t": [0, 1, 2, 3]}
+LOW, HIGH = {"t": [0, 1]}, {"t": [2, 3]}
+NONE, REBALANCE = ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def rejoin(play: Play, member_id: str, owned: dict[str, list[int]], generation: int, **said: object) -> int:
+    """JoinGroup of a member that owns these partitions; the generation in its answer."""
+    answer = play.classic_join(member_id, subscribed("t", owned=owned, generation=generation), **said)  # type: ignore[arg-type]
+    assert answer.error_code == NONE
+    return int(answer.generation_id)
+
+
+# Upgrade.
+
+
+def test_upgrade_keeps_generation_and_assignments() -> None:
+    """The generation becomes the epoch, what the leader gave becomes the target; the newcomer bumps by one."""
+    play = Play()
+    c, d = play.classic_group(("c", None, LOW), ("d", None, HIGH))
+    assert play.group.generation == 2
+    answer = play.join("a")
+    assert (answer.member_epoch, given(answer)) == (3, {})
+    group = play.group
+    assert (group.kind, group.generation, group.target_epoch) == (Kind.CONSUMER, 3, 3)
+    assert [(group.members[each].epoch, group.members[each].previous_epoch) for each in (c, d)] == [(2, 2), (2, 2)]
+    assert play.held() == {c: LOW, d: HIGH, "a": {}}
+    assert [member.member_type for member in play.describe().members] == [0, 0, 1]
+
+
+def test_upgrade_answers_whoever_waits() -> None:
+    """Waiting JoinGroups and SyncGroups get REBALANCE_IN_PROGRESS, and the JoinGroups their member id."""
+    play = Play()
+    (c,) = play.classic_group(("c", None, ALL))
+    assert play.classic_join("", version=3, request="d") is None
+    play.join("a")
+    answer = play.answers["d"]
+    assert (answer.error_code, answer.member_id in play.group.members) == (REBALANCE, True)
+    assert play.held()[c] == ALL
+    play = Play()
+    (c,) = play.classic_group(("c", None, ALL))
+    play.classic_join("", version=3, request="d")
+    play.classic_join(c)
+    d = play.answers["d"].member_id
+    assert play.classic_sync(d, 2, request="sync d") is None
+    play.join("a")
+    assert play.answers["sync d"].error_code == REBALANCE
+    assert play.group.generation == 3
+    assert [key for key in play.timers if not key.member_id] == []
+
+
+def test_upgrade_writes_the_tombstone_first() -> None:
+    """The classic group's tombstone comes before the records of the new one, in the same batch."""
+    play = Play()
+    play.classic_group(("c", None, LOW), ("d", None, HIGH))
+    before = len(play.log)
+    play.join("a")
+    written = [(int.from_bytes(record.key[:2]), record.value is None) for record in play.log[before:]]
+    assert written[0] == (2, True)
+    assert [version for version, _ in written[1:9]] == [5, 5, 3, 7, 7, 6, 8, 8]
+    # Then the newcomer: its subscription, the epoch, the targets that change, what it has.
+    assert [version for version, _ in written[9:]] == [5, 3, 7, 7, 6, 8]
+    assert not any(is_tombstone for _, is_tombstone in written[1:])
+
+
+@pytest.mark.parametrize(
+    ("metadata", "assignment", "error"),
+    [
+        (subscribed("t"), assigned(**ALL)[:-4] + b"\0\0\0\1x", ErrorCode.GROUP_ID_NOT_FOUND),
+        (subscribed("t"), b"\0", ErrorCode.GROUP_ID_NOT_FOUND),
+        (b"no", assigned(**ALL), ErrorCode.GROUP_ID_NOT_FOUND),
+        (subscribed("t"), b"", ErrorCode.NONE),
+    ],
+)
+def test_upgrade_of_what_cannot_be_read_is_refused(metadata: bytes, assignment: bytes, error: ErrorCode) -> None:
+    """User data, or bytes that no consumer wrote: the group stays classic, and nothing is written."""
+    play = Play()
+    c = play.classic_join("", metadata, version=3).member_id
+    play.classic_sync(c, 1, {c: assignment})
+    before = len(play.log)
+    assert play.join("a").error_code == error
+    assert (play.coordinator.groups[GROUP].kind is Kind.CLASSIC) == bool(error)
+    assert (len(play.log) == before) == bool(error)
+    assert play.classic_beat(c, 1) == (NONE if error else REBALANCE)
+
+
+def test_upgrade_needs_consumers_and_one_owner_for_each_partition() -> None:
+    """A group of another protocol type stays; so does one whose leader gave a partition twice, or that is new."""
+    play = Play()
+    play.classic_join("", version=3, protocol_type="connect")
+    assert play.join("a").error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    play = Play()
+    play.classic_group(("c", None, ALL), ("d", None, ALL))
+    assert play.join("a").error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    play = Play(group_initial_rebalance_delay_ms=3_000)
+    play.classic_join("", version=3)
+    assert play.join("a").error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert "join" not in play.answers
+
+
+def test_upgrade_keeps_offsets() -> None:
+    """Committed offsets stay with the group."""
+    play = Play()
+    (c,) = play.classic_group(("c", None, ALL))
+    assert play.commit(c, 1) == NONE
+    play.join("a")
+    assert play.fetch(None, -1).topics[0].partitions[0].committed_offset == 7
+
+
+# Classic members inside.
+
+
+def test_classic_members_give_up_and_get_partitions_by_rejoining() -> None:
+    """Told by a heartbeat, a member rejoins with what it owns, revokes, rejoins, and syncs at each epoch."""
+    play = Play()
+    (c,) = play.classic_group(("c", None, ALL))
+    play.join("a")
+    assert play.classic_beat(c, 1) == REBALANCE
+    assert rejoin(play, c, ALL, 1) == 1
+    kept = read(play.classic_sync(c, 1).assignment)
+    assert len(kept["t"]) == 2
+    assert play.classic_beat(c, 1) == REBALANCE
+    assert given(play.beat("a", 2)) is None
+    assert rejoin(play, c, kept, 1) == 2
+    assert read(play.classic_sync(c, 2).assignment) == kept
+    assert play.classic_beat(c, 2) == NONE
+    moved = given(play.beat("a", 2))
+    assert moved is not None
+    assert sorted(kept["t"] + moved["t"]) == [0, 1, 2, 3]
+    assert play.state() == "Stable"
+
+
+def test_join_is_answered_at_once_without_leader() -> None:
+    """The answer has the member's own first protocol, no leader and no members; assignments in Sync are ignored."""
+    play = Play()
+    play.join("a")
+    offered = [("roundrobin", subscribed("t")), ("range", subscribed("t"))]
+    named = play.classic_join("", protocols=offered)
+    assert named.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert list(play.group.members) == ["a"]
+    answer = play.classic_join(named.member_id, protocols=offered)
+    assert (answer.error_code, answer.generation_id, answer.member_id) == (NONE, 3, named.member_id)
+    assert (answer.protocol_type, answer.protocol_name) == ("consumer", "roundrobin")
+    assert (answer.leader, answer.members) == ("", [])
+    synced = play.classic_sync(named.member_id, 3, {named.member_id: b"x"}, protocol_name="roundrobin")
+    assert (synced.error_code, synced.protocol_name, read(synced.assignment)) == (NONE, "roundrobin", {})
+
+
+def test_assignment_has_the_version_of_the_subscription() -> None:
+    """A member that subscribes in version 0 gets its assignment in version 0."""
+    play = Play()
+    play.join("a", ["t"])
+    for version in (0, 1, 3):
+        answer = play.classic_join("m", subscribed("t", version=version))
+        assert play.classic_sync("m", answer.generation_id).assignment[:2] == version.to_bytes(2)
+
+
+def test_subscription_of_version_0_owns_nothing() -> None:
+    """Its member gives up at once what it must: the first rejoin brings it to the new epoch."""
+    play = Play()
+    (c,) = play.classic_group(("c", None, ALL))
+    play.join("a")
+    answer = play.classic_join(c, subscribed("t", owned=ALL, version=0))
+    assert answer.generation_id == 2
+    assert len(given(play.beat("a", 2))["t"]) == 2  # type: ignore[index]
+
+
+def test_made_up_member_ids() -> None:
+    """A dynamic member may bring any id; a static one with an id needs the seat, and the id that has it."""
+    play = Play()
+    play.join("a")
+    assert play.classic_join("made up").error_code == NONE
+    assert play.classic_join("n", instance_id="D").error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    d = play.classic_join("", instance_id="D").member_id
+    assert play.classic_join("n", instance_id="D").error_code == ErrorCode.FENCED_INSTANCE_ID
+    assert play.classic_join(d, instance_id="D").error_code == NONE
+
+
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        ({"protocols": []}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocol_type": "connect"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocol_type": ""}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"name": "another"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"metadata": b"no"}, ErrorCode.UNKNOWN_SERVER_ERROR),
+        ({"metadata": b"\0\0\x7f\xff\xff\xff"}, ErrorCode.UNKNOWN_SERVER_ERROR),
+        ({"metadata": b"\0\0" + bytes(2_000_000)}, ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_wrong_joins_are_refused(said: dict[str, object], error: ErrorCode) -> None:
+    """A refused JoinGroup changes nothing. All classic members need a protocol name in common."""
+    play = Play()
+    play.join("a")
+    play.classic_join("m")
+    before = len(play.log)
+    answer = play.classic_join("n", **said)  # type: ignore[arg-type]
+    assert (answer.error_code, answer.member_id, answer.generation_id) == (error, "", -1)
+    assert list(play.group.members) == ["a", "m"]
+    assert len(play.log) == before
+
+
+def test_full_group_takes_no_classic_member() -> None:
+    """group.consumer.max.size counts for them too; a member may rejoin."""
+    play = Play(group_consumer_max_size=2)
+    play.join("a")
+    assert play.classic_join("m").error_code == NONE
+    assert play.classic_join("n").error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert play.classic_join("m").error_code == NONE
+
+
+def test_wrong_syncs_and_heartbeats_are_refused() -> None:
+    """Unknown members, other generations, other protocols; members of the consumer protocol send neither."""
+    play = Play()
+    play.join("a")
+    play.classic_join("m", instance_id=None)
+    d = play.classic_join("", instance_id="D").member_id
+    assert play.classic_beat("nobody", 3) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert play.classic_beat("a", 2) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert play.classic_beat("m", 9) == ErrorCode.ILLEGAL_GENERATION
+    assert play.classic_beat(d, 4, "X") == ErrorCode.UNKNOWN_MEMBER_ID
+    assert play.classic_beat("m", 3, "D") == ErrorCode.FENCED_INSTANCE_ID
+    for member_id, generation, said, error in (
+        ("nobody", 3, {}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("a", 2, {}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("m", 9, {}, ErrorCode.ILLEGAL_GENERATION),
+        ("m", 3, {"group_instance_id": "D"}, ErrorCode.FENCED_INSTANCE_ID),
+        ("m", 3, {"protocol_type": "another"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ("m", 3, {"protocol_name": "another"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ("m", 3, {}, REBALANCE),
+        (d, 4, {}, NONE),
+    ):
+        assert play.classic_sync(member_id, generation, **said).error_code == error, (member_id, said)  # type: ignore[arg-type]
+
+
+def test_waiting_classic_member_hears_none_until_its_partitions_are_free() -> None:
+    """Its heartbeat is NONE while others hold its partitions, then REBALANCE_IN_PROGRESS until it rejoined."""
+    play = Play()
+    play.join("a")
+    assert play.classic_join("m").generation_id == 3
+    assert read(play.classic_sync("m", 3).assignment) == {}
+    assert play.classic_beat("m", 3) == NONE
+    kept = given(play.beat("a", 2))
+    assert play.classic_beat("m", 3) == NONE
+    assert play.beat("a", 2, kept).member_epoch == 3
+    assert play.classic_beat("m", 3) == REBALANCE
+    assert play.classic_beat("m", 3) == REBALANCE
+    assert rejoin(play, "m", {}, 3) == 3
+    assert len(read(play.classic_sync("m", 3).assignment)["t"]) == 2
+    assert play.classic_beat("m", 3) == NONE
+    assert play.state() == "Stable"
+
+
+def test_classic_member_that_does_not_rejoin_is_removed() -> None:
+    """Its rebalance timeout runs from when it was told first; heartbeats don't prolong it."""
+    play = Play()
+    (c,) = play.classic_group(("c", None, ALL))
+    play.join("a")
+    play.wait(20_000)
+    assert c in play.group.members
+    assert play.classic_beat(c, 1) == REBALANCE
+    play.wait(6_000)
+    assert play.classic_beat(c, 1) == REBALANCE
+    play.wait(4_000)
+    assert list(play.group.members) == ["a"]
+    assert play.group.generation == 3
+    assert play.classic_beat(c, 1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert given(play.beat("a", 2)) == ALL
+
+
+def test_classic_member_that_does_not_sync_is_removed() -> None:
+    """It has its rebalance timeout for that, from its join on."""
+    play = Play()
+    play.join("a")
+    play.classic_join("m")
+    play.classic_join("n")
+    play.wait(9_999)
+    assert play.classic_sync("n", 4).error_code == NONE
+    play.wait(1)
+    assert list(play.group.members) == ["a", "n"]
+    play.wait(20_000)
+    assert list(play.group.members) == ["a", "n"]
+
+
+def test_classic_member_has_a_session_of_its_own_length() -> None:
+    """The session timeout of its JoinGroup counts, and heartbeats renew it; a commit does not."""
+    play = Play()
+    play.join("a")
+    play.classic_join("m", session_ms=12_000)
+    play.classic_sync("m", 3)
+    play.wait(11_000)
+    assert play.classic_beat("m", 3) == NONE
+    play.wait(11_000)
+    assert play.commit("m", 3) == NONE
+    play.wait(999)
+    assert "m" in play.group.members
+    play.wait(1)
+    assert list(play.group.members) == ["a"]
+
+
+def test_after_a_restart_its_session_is_as_long_as_others() -> None:
+    """Until its next request, as in Kafka; then its own session timeout counts again."""
+    play = Play({"t": 1})
+    play.join("a")
+    play.classic_join("m", session_ms=12_000)
+    play.restart()
+    play.wait(40_000)
+    assert play.classic_beat("m", 3) == NONE
+    play.beat("a", 2)
+    play.wait(11_999)
+    assert "m" in play.group.members
+    play.wait(1)
+    assert "m" not in play.group.members
+
+
+def test_classic_member_leaves() -> None:
+    """LeaveGroup bumps the epoch. The last classic member's departure is no downgrade."""
+    play = Play()
+    (c,) = play.classic_group(("c", None, ALL))
+    play.join("a")
+    assert play.remove(member_id=c) == NONE
+    assert (play.group.kind, play.group.generation) == (Kind.CONSUMER, 3)
+    assert given(play.beat("a", 2)) == ALL
+
+
+def test_commits_and_fetches_of_classic_members() -> None:
+    """Their generation is the epoch, in every version; a wrong one is ILLEGAL_GENERATION."""
+    play = Play()
+    (c,) = play.classic_group(("c", None, ALL))
+    play.join("a")
+    for version in (2, 8, 9):
+        assert play.commit(c, 1, version=version) == NONE
+    assert play.commit(c, 9) == ErrorCode.ILLEGAL_GENERATION
+    assert play.commit(c, 0) == ErrorCode.ILLEGAL_GENERATION
+    assert play.fetch(c, 1).error_code == NONE
+    assert play.fetch(c, 2).error_code == ErrorCode.ILLEGAL_GENERATION
+
+
+def test_dynamic_member_goes_on_under_its_id() -> None:
+    """A heartbeat under a classic member's own id bumps nothing, and ends its waits; JoinGroup leads back."""
+    play = Play()
+    c, _ = play.classic_group(("c", None, LOW), ("d", None, HIGH))
+    answer = play.join(c)
+    assert (answer.member_epoch, given(answer), play.group.generation) == (2, LOW, 2)
+    assert play.group.members[c].classic is None
+    play.join("a")
+    assert rejoin(play, c, LOW, 2) == 3
+    assert play.group.members[c].classic is not None
+    assert play.join(c).member_epoch == 3
+    play.wait(30_000)
+    assert c in play.group.members
+    assert play.group.classic_size == 1
+
+
+def test_lists_and_descriptions_of_a_mixed_group() -> None:
+    """It is a group of the consumer protocol; DescribeGroups shows it Dead."""
+    play = Play()
+    play.classic_group(("c", None, ALL))
+    play.join("a")
+    assert [group.group_type for group in play.handle(ListGroups("r", [], []))] == ["consumer"]
+    assert play.handle(DescribeGroup("r", 6, GROUP)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_mixed_group_survives_a_restart() -> None:
+    """Classic members go on where they were."""
+    play = Play()
+    c, d = play.classic_group(("c", None, LOW), ("d", "D", HIGH))
+    play.join("a")
+    play.restart()
+    assert play.classic_beat(c, 2) == REBALANCE
+    assert play.classic_beat(d, 2, "D") == REBALANCE
+    assert rejoin(play, c, LOW, 2) in (2, 3)
+
+
+# Static seats across the protocols.
+
+
+def test_static_seat_goes_to_a_consumer_member_and_back() -> None:
+    """No bump, the same partitions, and no -2 before either; the old ids are unknown."""
+    play = Play()
+    c, d = play.classic_group(("c", "C", LOW), ("d", "D", HIGH))
+    answer = play.join("a", instance_id="C")
+    assert (answer.error_code, answer.member_epoch, given(answer)) == (NONE, 2, LOW)
+    assert play.group.generation == 2
+    assert play.classic_beat(d, 2, "D") == NONE
+    assert play.classic_beat(c, 2) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert play.classic_beat(c, 2, "C") == ErrorCode.FENCED_INSTANCE_ID
+    b = play.join("b", instance_id="D")
+    assert (b.member_epoch, given(b)) == (2, HIGH)
+    e = play.classic_join("", instance_id="C", request="e")
+    assert (e.error_code, e.generation_id) == (NONE, 2)
+    assert read(play.classic_sync(e.member_id, 2, group_instance_id="C").assignment) == LOW
+    assert play.beat("a", 2, instance_id="C").error_code == ErrorCode.FENCED_INSTANCE_ID
+    assert play.beat("b", 2, instance_id="D").error_code == NONE
+    assert play.group.generation == 2
+
+
+def test_seat_of_a_member_that_is_away_goes_to_a_classic_one() -> None:
+    """After -2 a classic member takes the seat as well; it inherits the partitions."""
+    play = Play()
+    play.join("a", instance_id="A")
+    play.join("b", instance_id="B")
+    kept = given(play.beat("a", 2, instance_id="A"))
+    play.beat("a", 2, kept, instance_id="A")
+    moved = given(play.beat("b", 3, {}, instance_id="B"))
+    play.beat("a", -2, instance_id="A")
+    answer = play.classic_join("", instance_id="A")
+    assert (answer.generation_id, play.group.kind) == (3, Kind.CONSUMER)
+    assert read(play.classic_sync(answer.member_id, 3).assignment) == kept
+    assert play.held()["b"] == moved
+
+
+def test_taking_over_a_regular_expression_bumps() -> None:
+    """A classic member has none: its tombstone is written, and the epoch grows even if the names are the same."""
+    play = Play()
+    play.join("a", instance_id="A", regex="t.*")
+    play.resolve(**{"t.*": ["t"]})
+    play.join("b")
+    epoch = play.group.generation
+    answer = play.classic_join("", instance_id="A")
+    assert answer.error_code == NONE
+    assert play.group.generation == epoch + 1
+    assert not play.group.regexes
+
+
+# Downgrade.
+
+
+def mixed(play: Play, instance_id: str | None = None) -> None:
+    """A group of the consumer protocol of `a`, which has all partitions, and a classic member `m` that waits."""
+    play.join("a", instance_id=instance_id)
+    play.classic_join("m")
+    play.classic_sync("m", 3)
+
+
+def classic_state(play: Play) -> tuple[Kind, str, int]:
+    """Kind, state and generation."""
+    group = play.coordinator.groups[GROUP]
+    return group.kind, group.state.value, group.generation
+
+
+REBALANCING = (Kind.CLASSIC, "PreparingRebalance", 3)
+
+
+def test_downgrade_when_the_last_consumer_member_leaves() -> None:
+    """The classic members rebalance: the next generation is the epoch + 1, and offsets stay."""
+    play = Play()
+    mixed(play)
+    play.commit("a", 2)
+    play.leave("a")
+    assert classic_state(play) == REBALANCING
+    assert play.describe().error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert play.classic_beat("m", 3) == REBALANCE
+    answer = play.classic_join("m")
+    assert (answer.generation_id, answer.leader) == (4, "m")
+    play.classic_sync("m", 4, {"m": assigned(**ALL)})
+    assert play.state() == "Stable"
+    assert play.fetch(None, -1).topics[0].partitions[0].committed_offset == 7
+
+
+def test_downgrade_writes_tombstones_first() -> None:
+    """The tombstones of the consumer group come in Kafka's order, then the classic group's record."""
+    play = Play()
+    mixed(play)
+    before = len(play.log)
+    play.leave("a")
+    written = [(int.from_bytes(record.key[:2]), record.value is None) for record in play.log[before:]]
+    assert [version for version, _ in written] == [8, 8, 7, 7, 6, 5, 5, 4, 3, 2]
+    assert [is_tombstone for _, is_tombstone in written] == [True] * 9 + [False]
+
+
+def test_downgraded_group_is_read_back() -> None:
+    """After a restart the classic group is Stable in the generation that was the epoch, with targets as assignments."""
+    play = Play()
+    mixed(play)
+    target = play.describe().members[1].target_assignment.topic_partitions[0].partitions
+    play.leave("a")
+    play.restart()
+    assert classic_state(play) == (Kind.CLASSIC, "Stable", 3)
+    assert read(play.classic_sync("m", 3).assignment) == {"t": target}
+
+
+def test_downgrade_when_the_last_consumer_member_expires() -> None:
+    """The same when its session ends."""
+    play = Play()
+    mixed(play)
+    play.wait(44_000)
+    play.classic_beat("m", 3)
+    play.wait(1_000)
+    assert classic_state(play) == REBALANCING
+
+
+def test_downgrade_when_the_last_consumer_member_does_not_revoke() -> None:
+    """The same when it does not give up its partitions in time."""
+    play = Play()
+    mixed(play)
+    play.beat("a", 2)
+    play.wait(10_000)
+    assert classic_state(play) == REBALANCING
+
+
+def test_downgrade_by_an_administrator() -> None:
+    """The same when the last consumer member is removed. A member that is away still counts: -2 is no downgrade."""
+    play = Play()
+    mixed(play, instance_id="A")
+    play.beat("a", -2, instance_id="A")
+    assert play.group.kind is Kind.CONSUMER
+    assert play.remove(member_id="", group_instance_id="A") == NONE
+    assert classic_state(play) == REBALANCING
+
+
+def test_no_downgrade_of_a_group_that_is_empty_or_too_large() -> None:
+    """Nobody left is an empty consumer group; group.max.size counts for the classic group."""
+    play = Play()
+    play.join("a")
+    play.leave("a")
+    assert classic_state(play) == (Kind.CONSUMER, "Empty", 3)
+    play = Play(group_max_size=1)
+    mixed(play)
+    play.classic_join("n")
+    play.leave("a")
+    assert play.group.kind is Kind.CONSUMER
+
+
+def test_all_members_leave_at_once() -> None:
+    """One request that removes everybody leaves an empty group, not a classic one."""
+    play = Play()
+    mixed(play)
+    assert play.remove_all("a", "m") == [NONE, NONE]
+    assert classic_state(play) == (Kind.CONSUMER, "Empty", 4)
+
+
+def test_static_classic_member_takes_the_last_consumer_seat() -> None:
+    """The classic group is Stable at once, in the generation that was the epoch: nobody rejoins."""
+    play = Play()
+    play.join("a", instance_id="A")
+    play.join("b", instance_id="B")
+    kept = given(play.beat("a", 2, instance_id="A"))
+    play.beat("a", 2, kept, instance_id="A")
+    moved = given(play.beat("b", 3, {}, instance_id="B"))
+    assert kept is not None
+    assert moved is not None
+    c = play.classic_join("", instance_id="A").member_id
+    play.classic_sync(c, 3)
+    before = len(play.log)
+    answer = play.classic_join("", instance_id="B", request="d")
+    d = answer.member_id
+    assert (answer.error_code, answer.generation_id, classic_state(play)) == (NONE, 3, (Kind.CLASSIC, "Stable", 3))
+    written = [int.from_bytes(record.key[:2]) for record in play.log[before:]]
+    # The seat, the member as it joins, what it has; then the tombstones and the classic group.
+    assert written == [8, 7, 5, 5, 7, 8, 5, 8, *[8, 8, 7, 7, 6, 5, 5, 4, 3], 2]
+    assert read(play.classic_sync(d, 3).assignment) == moved
+    assert read(play.classic_sync(c, 3).assignment) == kept
+    assert (play.classic_beat(c, 3, "A"), play.classic_beat(d, 3, "B")) == (NONE, NONE)
+    assert play.beat("b", 3, instance_id="B").error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    play.wait(44_000)
+    assert set(play.coordinator.groups[GROUP].members) == {c, d}
+
+
+def test_last_seat_with_another_subscription_rebalances() -> None:
+    """Its epoch has no target: the classic group prepares, and the newcomer has to join again."""
+    play = Play({"t": 4, "u": 2})
+    play.join("a", instance_id="A")
+    play.classic_join("m")
+    answer = play.classic_join("", subscribed("u"), instance_id="A")
+    assert (answer.error_code, answer.generation_id) == (NONE, 0)
+    assert classic_state(play) == (Kind.CLASSIC, "PreparingRebalance", 4)
+    assert play.classic_sync(answer.member_id, 0).error_code == ErrorCode.ILLEGAL_GENERATION
+
+
+def test_group_goes_to_the_consumer_protocol_and_back() -> None:
+    """Member by member there and back; the generation never falls, and offsets stay."""
+    play = Play()
+    c, d = play.classic_group(("c", None, LOW), ("d", None, HIGH))
+    play.commit(c, 2)
+    play.remove(member_id=c)
+    play.join("a")
+    epoch = play.group.generation
+    play.remove(member_id=d)
+    play.join("b")
+    play.classic_join("m")
+    play.leave("a")
+    play.leave("b")
+    assert play.coordinator.groups[GROUP].kind is Kind.CLASSIC
+    assert play.coordinator.groups[GROUP].generation > epoch
+    assert play.fetch(None, -1).topics[0].partitions[0].committed_offset == 7
+
+
+# Policies.
+
+
+def test_policy_upgrade() -> None:
+    """No downgrade: classic members left alone hear NONE until one of them rejoins and makes the new target."""
+    play = Play(group_consumer_migration_policy="upgrade")
+    (c,) = play.classic_group(("c", None, ALL))
+    play.join("a")
+    play.leave("a")
+    assert (play.group.kind, play.group.generation) == (Kind.CONSUMER, 3)
+    assert play.classic_beat(c, 1) == REBALANCE  # the target of epoch 2
+    assert rejoin(play, c, ALL, 1) == 3
+    assert play.classic_beat(c, 3) == NONE
+    assert play.classic_join("m").error_code == NONE
+
+
+def test_policy_downgrade() -> None:
+    """No classic group is upgraded; classic members join a consumer group, and it is downgraded."""
+    play = Play(group_consumer_migration_policy="downgrade")
+    play.classic_group(("c", None, ALL))
+    assert play.join("a").error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    play = Play(group_consumer_migration_policy="downgrade")
+    mixed(play)
+    play.leave("a")
+    assert classic_state(play) == REBALANCING
+
+
+def test_policy_disabled() -> None:
+    """Neither way, and no classic member joins a consumer group; empty groups change their kind all the same."""
+    play = Play(group_consumer_migration_policy="disabled")
+    play.classic_group(("c", None, ALL))
+    assert play.join("a").error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    play = Play(group_consumer_migration_policy="disabled")
+    play.join("a")
+    for member_id in ("", "m"):
+        answer = play.classic_join(member_id)
+        assert (answer.error_code, answer.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
+    play.leave("a")
+    assert play.classic_join("", version=3).error_code == NONE
+    assert play.coordinator.groups[GROUP].kind is Kind.CLASSIC
