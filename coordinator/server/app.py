@@ -275,7 +275,7 @@ class Server:
                 client.principal, client.host[1:], Operation.DESCRIBE, Kind.TOPIC, name, is_told=False
             )
 
-        self._searches = Searches(view, clock.wall_ms, self._loop.call_soon_threadsafe, may_see)
+        self._searches = Searches(view, clock.wall_ms, self._loop.call_soon_threadsafe, services.pace.work, may_see)
         self.runtime.search = self._searches.search
         self._topics.on_changed = shown
         self.runtime.topics_changed(view, None)

@@ -32,6 +32,10 @@ CATCH_UP_MAX_MS = 5_000
 """The longest time that timers wait if the loop stays behind."""
 
 
+RING_MAX_MS = 5
+"""How long timers ring in one turn of the loop. The sessions of a whole group may end in the same moment."""
+
+
 class Handle(Protocol):
     """A call that the clock will make."""
 
@@ -163,12 +167,14 @@ class Alarm(Generic[Key]):
         self._handle_at_ms = NEVER
         try:
             # Once for each timer that was armed when this began. A timer that is armed again for a past time rings
-            # again, but after the loop had a turn.
+            # again, but after the loop had a turn; so do those for which this turn has no time.
             for _ in range(len(self._timers)):
                 key = self._timers.due(self._clock.ms())
                 if key is None:
                     break
                 self._ring(key)
+                if self._clock.ms() - now_ms >= RING_MAX_MS:
+                    break
         finally:
             next_at_ms = self._timers.next_at_ms()
             if next_at_ms is not None and next_at_ms < self._handle_at_ms:

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from coordinator.group.turn import Turn
     from protocol.records.batch import Record
 
+REGEXES_MAX = 20
+"""Expressions of a group. The members of one program have one, two while it changes; each may match all topics, and
+their names are held, written and hashed for each. Kafka has no limit.
+"""
+
 REFRESH_MIN_MS = 10_000
 """The least time between two resolutions of a group (Kafka: REGEX_BATCH_REFRESH_MIN_INTERVAL_MS)."""
 
@@ -78,6 +83,9 @@ def update_regex(
         if new and not group.regex_members[new]:
             if regex_error is not None:
                 raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, regex_error)
+            if len(group.regex_members) - (old is not None and group.regex_members[old] == 1) >= REGEXES_MAX:
+                words = f"A group has at most {REGEXES_MAX} regular expressions."
+                raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, words)
             needed = True
         elif new:
             change.bumps = new in group.regexes

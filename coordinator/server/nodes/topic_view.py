@@ -6,9 +6,8 @@ of its own, so that nobody waits for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -62,7 +61,8 @@ def _image(topic: Topic) -> TopicImage:
 class Searches:
     """Searches for topics, one after the other.
 
-    wall_ms: the time. hop: has the loop's thread call a function. may_see: whether topics may be shown to a client.
+    wall_ms: the time. hop: has the loop's thread call a function. work: does steps there, in as many turns as they
+    take. may_see: whether topics may be shown to a client.
     """
 
     def __init__(
@@ -70,11 +70,13 @@ class Searches:
         view: TopicView,
         wall_ms: Callable[[], int],
         hop: Callable[..., object],
+        work: Callable[[Iterator[None]], None],
         may_see: Callable[[Resolution, str], bool],
     ) -> None:
         self._view = view
         self._wall_ms = wall_ms
         self._hop = hop
+        self._work = work
         self._may_see = may_see
         self._thread: ThreadPoolExecutor | None = None
 
@@ -85,16 +87,20 @@ class Searches:
         began_ms, version = self._wall_ms(), self._view.version
         names = list(self._view.names())
 
-        def found(future: Future[dict[str, list[str]]]) -> None:
+        def found(future: Future[dict[str, frozenset[str]]]) -> None:
             if not future.cancelled():
-                self._hop(partial(told, future.result()))
+                self._hop(self._work, told(future.result()))
 
-        def told(matches: dict[str, list[str]]) -> None:
-            seen = {
-                regex: frozenset(name for name in matched if self._may_see(what, name))
-                for regex, matched in matches.items()
-            }
-            done(RegexResolved(what.group_id, seen, version, began_ms))
+        def told(matches: dict[str, frozenset[str]]) -> Iterator[None]:
+            seen: set[str] = set()
+            for name in frozenset().union(*matches.values()):
+                if self._may_see(what, name):
+                    seen.add(name)
+                yield
+            for regex, matched in matches.items():
+                matches[regex] = matched & seen
+                yield
+            done(RegexResolved(what.group_id, matches, version, began_ms))
 
         self._thread.submit(match, what.regexes, names).add_done_callback(found)
 
@@ -104,18 +110,18 @@ class Searches:
             self._thread.shutdown(wait=False, cancel_futures=True)
 
 
-def match(regexes: Collection[str], names: Collection[str]) -> dict[str, list[str]]:
+def match(regexes: Collection[str], names: Collection[str]) -> dict[str, frozenset[str]]:
     """The names that each regular expression matches as a whole. One that can't be read matches none."""
     import re2  # noqa: PLC0415 - only a subscription by regular expression needs it
 
-    found: dict[str, list[str]] = {}
+    found: dict[str, frozenset[str]] = {}
     for regex in regexes:
         try:
             pattern = re2.compile(regex, _options())
         except re2.error:
-            found[regex] = []
+            found[regex] = frozenset()
         else:
-            found[regex] = [name for name in names if pattern.fullmatch(name)]
+            found[regex] = frozenset(filter(pattern.fullmatch, names))
     return found
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from coordinator.group.consumer.regex import REGEXES_MAX
+from schemas.errors import ErrorCode
 from tests.group.consumer.play import Play, given
 
 
@@ -49,6 +51,18 @@ def test_names_and_regex_add_up() -> None:
     told = play.beat("a", 3, {"t1": [0], "u": [0]}, regex="")
     assert given(told) == {"u": [0]}
     assert not play.group.regexes
+
+
+def test_expressions_of_a_group_are_limited() -> None:
+    """One more is refused and changes nothing; one that others have, or that replaces a member's own, is taken."""
+    play = Play({"t1": 1})
+    for number in range(REGEXES_MAX):
+        assert not play.join(f"m{number}", regex=f"t{number}").error_code
+    assert play.join("one more", regex="u").error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert "one more" not in play.group.members
+    assert not play.join("one more", regex="t0").error_code
+    assert not play.beat("m1", 1, regex="u").error_code
+    assert play.beat("m0", 1, regex="v").error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
 def test_one_resolution_at_a_time() -> None:

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from queue import Queue
+from typing import Any
+from uuid import uuid4
+
 import pytest
 
-from coordinator.server.nodes.topic_view import REGEX_MAX, match, problem
+from coordinator.group.client import Client
+from coordinator.group.effects import Resolution
+from coordinator.group.events import RegexResolved
+from coordinator.log.topics.list import Topic
+from coordinator.server.nodes.topic_view import REGEX_MAX, Searches, TopicView, match, problem
+from coordinator.server.nodes.topics import Topics
+from tests.support.patience import WITHIN_S
 
 
 @pytest.mark.parametrize("regex", ["a{1", r"\Qabc", "]", "t.*", "(?i)orders", "x" * REGEX_MAX])
@@ -22,4 +32,26 @@ def test_these_can_not(regex: str) -> None:
 def test_a_whole_name_matches() -> None:
     """As in Kafka, a part of a name is not enough; an expression that can't be read matches nothing."""
     found = match(["t", "t.*", "("], ["t", "t1", "at"])
-    assert found == {"t": ["t"], "t.*": ["t", "t1"], "(": []}
+    assert found == {"t": {"t"}, "t.*": {"t", "t1"}, "(": set()}
+
+
+def test_topics_that_a_client_may_not_see_are_left_out_in_steps() -> None:
+    """Each topic is asked about once, whatever number of expressions match it, and the loop may pause behind each."""
+    topics = Topics({name: Topic(name, uuid4(), 1) for name in ("a", "b", "c")}, lambda _change, _done: None)
+    asked: list[str] = []
+    hopped: Queue[tuple[Any, ...]] = Queue()
+    found: list[RegexResolved] = []
+
+    def may_see(_what: Resolution, name: str) -> bool:
+        asked.append(name)
+        return name != "b"
+
+    searches = Searches(TopicView(topics), lambda: 7, lambda *call: hopped.put(call), lambda _steps: None, may_see)
+    client = Client("", "/127.0.0.1", "User:alice", "", "PLAINTEXT")
+    searches.search(Resolution("g", frozenset({"[ab]", ".*"}), client), found.append)
+    work, steps = hopped.get(timeout=WITHIN_S)
+    assert work == searches._work
+    assert len(list(steps)) == 5  # three topics and two expressions
+    assert sorted(asked) == ["a", "b", "c"]
+    assert found == [RegexResolved("g", {"[ab]": frozenset("a"), ".*": frozenset("ac")}, 1, 7)]
+    searches.close()
