@@ -46,6 +46,9 @@ from protocol.records.batch import Record
 VALUE_VERSION = 0
 """The version of all values."""
 
+OLDER_VERSION = 0
+"""The version of topics at which a loaded regular expression counts as resolved: topics may have come since then."""
+
 _int16 = struct.Struct(">h")
 _VERSION = _int16.pack(VALUE_VERSION)
 
@@ -233,7 +236,8 @@ class Reader:
         """Key version 16."""
         regex = decode(ConsumerGroupRegularExpressionKey, key, version, _int16.size).regular_expression
         read = decode(ConsumerGroupRegularExpressionValue, value, _version(value), _int16.size)
-        self._regexes[regex] = Resolved(frozenset(read.topics), read.version, read.timestamp)
+        # Another server, or this one before its last start, counted that version of its topics: see OLDER_VERSION.
+        self._regexes[regex] = Resolved(frozenset(read.topics), OLDER_VERSION, read.timestamp)
 
     def group(self) -> ConsumerGroup | None:
         """The group; None if there was no record of its own. One whose members never had topics has no epoch."""

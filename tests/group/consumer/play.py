@@ -406,8 +406,10 @@ class Play:
                 assert group_value(logged, logged.state_since_ms) == group_value(classic, classic.state_since_ms)
         for group in groups:
             again: Any = replayed[group.group_id]
-            for field in ("generation", "target_epoch", "target_ms", "members", "regexes", "static_members", "offsets"):
+            for field in ("generation", "target_epoch", "target_ms", "members", "static_members", "offsets"):
                 assert getattr(again, field) == getattr(group, field), field
+            # The version of topics isn't taken from a record: it means nothing to another server.
+            assert {regex: found._replace(version=0) for regex, found in group.regexes.items()} == again.regexes
             mine = {member_id: target for member_id, target in group.targets.items() if target}
             assert {member_id: target for member_id, target in again.targets.items() if target} == mine
 

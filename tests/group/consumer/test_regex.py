@@ -42,6 +42,23 @@ def test_topic_that_comes_later_is_found() -> None:
     assert given(play.beat("a", 2)) == {"t1": [0], "t2": [0]}
 
 
+def test_topic_that_comes_after_a_restart_is_found() -> None:
+    """The version of topics in a record counts for nothing: a server starts to count anew, and Kafka counts higher."""
+    play = Play({"t1": 1})
+    for number in range(5):
+        play.set_topics(**{f"u{number}": 1})
+    play.join("a", regex="t.*")
+    play.resolve(**{"t.*": ["t1"]})
+    play.beat("a", 1)
+    play.version = 0
+    play.restart()
+    play.set_topics(t2=1)
+    play.wait(10_001)
+    play.beat("a", 2)
+    play.resolve(**{"t.*": ["t1", "t2"]})
+    assert given(play.beat("a", 2)) == {"t1": [0], "t2": [0]}
+
+
 def test_names_and_regex_add_up() -> None:
     """Names do not replace an expression; each lasts until it is sent empty, and loses its topics at once."""
     play = Play({"t1": 1, "u": 1})
