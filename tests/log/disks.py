@@ -62,10 +62,10 @@ class FailingDisk(Disk):
         if error is not None:
             raise error
 
-    def open(self, path: Path, *, create: bool = False) -> int:
+    def open(self, path: Path, *, create: bool = False, anew: bool = False) -> int:
         self._count("open")
         with self._guard:
-            return self._opened(super().open(path, create=create))
+            return self._opened(super().open(path, create=create, anew=anew))
 
     def open_to_read(self, path: Path) -> int:
         self._count("open_to_read")
@@ -195,9 +195,9 @@ class CrashingDisk(FailingDisk):
         self._paths: dict[int, Path] = {}
         self._changes: list[_Change] = []
 
-    def open(self, path: Path, *, create: bool = False) -> int:
+    def open(self, path: Path, *, create: bool = False, anew: bool = False) -> int:
         is_new = not path.exists()
-        descriptor = super().open(path, create=create)
+        descriptor = super().open(path, create=create, anew=anew)
         if is_new:
             self._files[path] = _File()
             self._changes.append(_Change(None, path, self._files[path], None, b""))

@@ -25,9 +25,9 @@ class HangingDisk(Disk):
         self._hangs_in = hangs_in
         self._hanging: set[int] = set()
 
-    def open(self, path: Path, *, create: bool = False) -> int:
+    def open(self, path: Path, *, create: bool = False, anew: bool = False) -> int:
         """See Disk."""
-        descriptor = super().open(path, create=create)
+        descriptor = super().open(path, create=create, anew=anew)
         hangs = path.parent.name.startswith(self._hangs_in)
         (self._hanging.add if hangs else self._hanging.discard)(descriptor)
         return descriptor

@@ -80,7 +80,7 @@ class Tenure:
 
     settings: Kafka's names to values, passed as `--set name=value`.
     arguments: further arguments of `tenure serve`.
-    listeners, properties: see the module.
+    listeners, properties: see the module. umask: of the process; -1 for that of the test.
     directory: kept if given; otherwise a temporary one that `close` removes.
     """
 
@@ -93,6 +93,7 @@ class Tenure:
         environment: Mapping[str, str] | None = None,
         listeners: Mapping[str, str] | None = None,
         properties: str = "",
+        umask: int = -1,
     ) -> None:
         self._temporary = directory is None
         self.directory = directory or Path(tempfile.mkdtemp(prefix="tenure-"))
@@ -102,6 +103,7 @@ class Tenure:
         self.environment = dict(environment or {})
         self.listeners = dict(listeners or {})
         self.properties = properties
+        self.umask = umask
         self.data_dir = self.directory / "data"
         self.log_path = self.directory / "server.jsonl"
         self.output_path = self.directory / "server.out"
@@ -165,6 +167,7 @@ class Tenure:
                 stderr=log,
                 env={**os.environ, "PYTHONUNBUFFERED": "1", **self.environment},
                 start_new_session=True,
+                umask=self.umask,
             )
         process = self._process
 

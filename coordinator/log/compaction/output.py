@@ -13,7 +13,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from coordinator.log.segments.disk import Disk, write_all
+from coordinator.log.segments.disk import Disk, open_anew, write_all
 from coordinator.log.segments.segment import CHUNK_SIZE, Segment
 from coordinator.log.segments.swap import cleaned_path
 
@@ -54,8 +54,7 @@ class Output:
         """Write a file from here on; it begins with a copy of the unchanged bytes."""
         if self._descriptor is not None:
             return
-        self._descriptor = self._disk.open(cleaned_path(self._folder, self.base_offset), create=True)
-        self._disk.truncate(self._descriptor, 0)
+        self._descriptor = open_anew(self._disk, cleaned_path(self._folder, self.base_offset))
         source = self._disk.open(self._source.path)
         try:
             for position in range(0, self.size, CHUNK_SIZE):

@@ -44,7 +44,7 @@ from coordinator.log.embedded.ownership import Owned
 from coordinator.log.embedded.report import Availability, Report
 from coordinator.log.engine import Damaged
 from coordinator.log.segments.counts import Counts
-from coordinator.log.segments.disk import Disk, reason, write_all
+from coordinator.log.segments.disk import Disk, open_anew, reason, write_all
 from coordinator.log.segments.journal import (
     PAGE_SIZE,
     WINDOWS_AT,
@@ -315,9 +315,8 @@ class Journal:
         path = journal_path(self._data_dir, self._node_id, number)
         new_path = path.with_name(f"{path.name}.new")
         salt = os.urandom(16)
-        descriptor = self._disk.open(new_path, create=True)
+        descriptor = open_anew(self._disk, new_path)
         try:
-            self._disk.truncate(descriptor, 0)
             write_all(self._disk, descriptor, [file_head(salt)], 0)
             for position in range(PAGE_SIZE, size, len(_ZEROS)):
                 write_all(self._disk, descriptor, [_ZEROS[: size - position]], position)

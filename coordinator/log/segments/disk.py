@@ -28,13 +28,16 @@ _fdatasync = getattr(os, "fdatasync", os.fsync)
 class Disk:
     """The real one."""
 
-    def open(self, path: Path, *, create: bool = False) -> int:
+    def open(self, path: Path, *, create: bool = False, anew: bool = False) -> int:
         """Open a file for reading and writing and return its descriptor; `create` makes it if it isn't there.
 
         With `create` a symbolic link is an error: one who can write into the folder must not choose which other file
-        of the server's user gets overwritten.
+        of the server's user gets overwritten. With `anew` so is whatever has the name: see `open_anew`.
         """
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_NOFOLLOW if create else 0), FILE_MODE)
+        flags = os.O_RDWR | os.O_CLOEXEC
+        if create or anew:
+            flags |= os.O_CREAT | os.O_NOFOLLOW
+        return os.open(path, flags | (os.O_EXCL if anew else 0), FILE_MODE)
 
     def open_to_read(self, path: Path) -> int:
         """Open a file for reading alone."""
@@ -83,7 +86,10 @@ class Disk:
 
     def make_folder(self, folder: Path) -> None:
         """Make `folder`, and what is missing above it, if it isn't there."""
-        folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
+        # Step by step: mkdir(parents=True) leaves the modes of those above to the umask.
+        for each in reversed([each for each in folder.parents if not each.exists()]):
+            each.mkdir(FOLDER_MODE, exist_ok=True)
+        folder.mkdir(FOLDER_MODE, exist_ok=True)
 
     def sync_folder(self, folder: Path) -> None:
         """Make durable which files are in `folder`, and their names."""
@@ -126,15 +132,23 @@ def write_all(disk: Disk, descriptor: int, parts: Sequence[bytes], position: int
             rest[0] = memoryview(rest[0])[written:]
 
 
+def open_anew(disk: Disk, path: Path) -> int:
+    """Make an empty file, in place of one that a crash or somebody left there: its mode and owner go too."""
+    try:
+        return disk.open(path, anew=True)
+    except FileExistsError:
+        disk.remove(path)
+        return disk.open(path, anew=True)
+
+
 def replace_file(disk: Disk, path: Path, content: bytes) -> None:
     """Write a small file as a whole, durably: at any time it has its former content, or this.
 
     Raises OSError: a crash may leave either then, until it succeeds again.
     """
     new_path = path.with_name(f"{path.name}.new")
-    descriptor = disk.open(new_path, create=True)
+    descriptor = open_anew(disk, new_path)
     try:
-        disk.truncate(descriptor, 0)
         write_all(disk, descriptor, [content], 0)
         disk.fdatasync(descriptor)
     finally:

@@ -383,12 +383,12 @@ class TestFailure:
             is_full = False
             tries = 0
 
-            def open(self, path: Path, *, create: bool = False) -> int:
+            def open(self, path: Path, *, create: bool = False, anew: bool = False) -> int:
                 if path.name.startswith(".journal"):
                     self.tries += 1
                     if self.is_full:
                         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                return super().open(path, create=create)
+                return super().open(path, create=create, anew=anew)
 
         disk, events = Full(), Events()
         engine = journaling(tmp_path, disk, report=events)
@@ -435,10 +435,10 @@ class TestFailure:
         class Full(FailingDisk):
             is_full = False
 
-            def open(self, path: Path, *, create: bool = False) -> int:
+            def open(self, path: Path, *, create: bool = False, anew: bool = False) -> int:
                 if self.is_full and path.name.startswith(".journal"):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                return super().open(path, create=create)
+                return super().open(path, create=create, anew=anew)
 
         disk, events = Full(), Events()
         engine = journaling(tmp_path, disk, report=events)

@@ -10,7 +10,7 @@ from stat import S_IMODE
 
 import pytest
 
-from coordinator.log.segments.disk import PARTS_MAX, Disk, describe, reason, replace_file, write_all
+from coordinator.log.segments.disk import PARTS_MAX, Disk, describe, open_anew, reason, replace_file, write_all
 
 
 class SlowDisk(Disk):
@@ -60,14 +60,32 @@ def test_only_the_user_reads_what_is_made(tmp_path: Path) -> None:
     disk = Disk()
     old = os.umask(0)
     try:
-        disk.make_folder(tmp_path / "new")
-        disk.close(disk.open(tmp_path / "new" / "file", create=True))
+        disk.make_folder(tmp_path / "above" / "new")
+        disk.close(disk.open(tmp_path / "above" / "new" / "file", create=True))
+        disk.close(open_anew(disk, tmp_path / "above" / "new" / "anew"))
         (tmp_path / "there").mkdir(0o755)
         disk.make_folder(tmp_path / "there")
     finally:
         os.umask(old)
     modes = {path.name: S_IMODE(path.stat().st_mode) for path in tmp_path.rglob("*")}
-    assert modes == {"new": 0o700, "file": 0o600, "there": 0o755}
+    assert modes == {"above": 0o700, "new": 0o700, "file": 0o600, "anew": 0o600, "there": 0o755}
+
+
+def test_nothing_stays_of_a_file_that_is_made_anew(tmp_path: Path) -> None:
+    """A file that a crash left, or that somebody put there for others to read, and a link: each is replaced."""
+    disk, other, left, link = Disk(), tmp_path / "other", tmp_path / "left", tmp_path / "link"
+    other.write_bytes(b"another file")
+    left.write_bytes(b"of a stranger")
+    left.chmod(0o666)
+    link.symlink_to(other)
+    with left.open("rb") as held:
+        for path in (left, link):
+            descriptor = open_anew(disk, path)
+            write_all(disk, descriptor, [b"secret"], 0)
+            disk.close(descriptor)
+            assert (path.read_bytes(), S_IMODE(path.lstat().st_mode)) == (b"secret", 0o600)
+        assert held.read() == b"of a stranger"
+    assert other.read_bytes() == b"another file"
 
 
 def test_a_link_leads_no_write_out_of_the_folder(tmp_path: Path) -> None:
@@ -78,8 +96,8 @@ def test_a_link_leads_no_write_out_of_the_folder(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "topics.json.new").symlink_to(other)
     (folder / ".lock").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(OSError, match="symbolic links"):
-        replace_file(disk, folder / "topics.json", b"new")
+    replace_file(disk, folder / "topics.json", b"new")
+    assert (folder / "topics.json").read_bytes() == b"new"
     with pytest.raises(OSError, match="symbolic links"):
         disk.open(folder / ".lock", create=True)
     assert other.read_bytes() == b"precious"

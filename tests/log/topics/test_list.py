@@ -78,7 +78,7 @@ def failing(chosen: tuple[str, int], *, lasts: bool) -> Callable[[str, int], OSE
     return fails
 
 
-@pytest.mark.parametrize("name", ["open", "truncate", "write", "fdatasync", "close", "rename", "sync_folder"])
+@pytest.mark.parametrize("name", ["open", "write", "fdatasync", "close", "rename", "sync_folder"])
 @pytest.mark.parametrize("lasts", [True, False])
 def test_save_that_fails(tmp_path: Path, name: str, lasts: bool) -> None:
     """If any call of a save fails, even for good, a load finds the former list or the new one.
