@@ -58,7 +58,6 @@ WITHOUT_TESTS_OF_THEIR_OWN: dict[str, str] = {
     "coordinator/group/consumer/group.py": "plays in tests/group/consumer try all of it",
     "coordinator/group/consumer/leave.py": "plays in tests/group/consumer try all of it",
     "coordinator/group/consumer/reconcile.py": "plays in tests/group/consumer try all of it",
-    "coordinator/group/consumer/records.py": "plays in tests/group/consumer try all of it",
     "coordinator/group/consumer/refused.py": "plain values",
     "coordinator/group/consumer/rules.py": "a table",
     "coordinator/group/consumer/sessions.py": "plays in tests/group/consumer try all of it",

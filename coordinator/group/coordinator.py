@@ -276,16 +276,17 @@ class Coordinator:
     def _describe_consumer_group(self, turn: Turn, event: DescribeConsumerGroup) -> None:
         group = self.groups.get(event.group_id)
         if isinstance(group, ConsumerGroup):
-            body = consumer_describe.describe(turn, group)
+            turn.answer(event.request, consumer_describe.describe(turn, group))
         else:
             body = consumer_describe.not_found(event.group_id, is_classic=group is not None)
-        turn.answer(event.request, body)
+            turn.answer(event.request, body)
 
     def _topics_changed(self, turn: Turn, event: TopicsChanged) -> None:
         turn.topics = self.topics = event.topics
+        changed = None if event.changed is None else frozenset(event.changed)
         for group in self.groups.values():
             if isinstance(group, ConsumerGroup) and (
-                event.changed is None or any(group.is_subscribed(name) for name in event.changed)
+                changed is None or not changed.isdisjoint(group.subscribed_topics or ())
             ):
                 group.is_stale = True
                 reasons.topics_changed(turn, group, event.changed or ())

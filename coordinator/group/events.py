@@ -105,7 +105,10 @@ class ConsumerHeartbeat:
 
 @dataclass(slots=True)
 class DescribeConsumerGroup:
-    """One group of a ConsumerGroupDescribe. The answer is a `ConsumerGroupDescribeResponse.DescribedGroup`."""
+    """One group of a ConsumerGroupDescribe. The answer is a `consumer.describe.Description`.
+
+    Without such a group it is a `ConsumerGroupDescribeResponse.DescribedGroup` with an error.
+    """
 
     request: Hashable
     group_id: str

@@ -79,7 +79,7 @@ def _decode_group_records(values: dict[bytes, bytes]) -> Iterator[AnyGroup | Non
         if keys and len(keys) % DECODED_AT_ONCE == 0:
             yield None
     # A group that only stores offsets has no record of its own (Kafka: simple group).
-    group = found.group or found.consumer.group() or Group(found.group_id, None)
+    group = found.group or (yield from found.consumer.group()) or Group(found.group_id, None)
     group.offsets = found.offsets
     yield group
 

@@ -287,9 +287,8 @@ class ConsumerGroup(AnyGroup):
         for held in (member.assigned, member.revoking):
             for topic_id, partitions in held.items():
                 holders = self.holders.setdefault(topic_id, {})
-                for partition in partitions:
-                    assert holders.get(partition, member.member_id) == member.member_id, (self.group_id, topic_id)
-                    holders[partition] = member.member_id
+                assert holders.keys().isdisjoint(partitions), (self.group_id, topic_id)
+                holders.update(dict.fromkeys(partitions, member.member_id))
         self.topic_members.update(member.topics)
         if member.regex:
             self.regex_members[member.regex] += 1

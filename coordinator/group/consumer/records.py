@@ -7,7 +7,7 @@ A member has three records: its subscription (key version 5), its target (7), an
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from itertools import repeat
 from uuid import UUID
 
@@ -48,6 +48,8 @@ VALUE_VERSION = 0
 
 OLDER_VERSION = 0
 """The version of topics at which a loaded regular expression counts as resolved: topics may have come since then."""
+MADE_AT_ONCE = 50
+"""Members that are made in one step: less than a millisecond, if each has some topic partitions."""
 
 _int16 = struct.Struct(">h")
 _VERSION = _int16.pack(VALUE_VERSION)
@@ -239,8 +241,11 @@ class Reader:
         # Another server, or this one before its last start, counted that version of its topics: see OLDER_VERSION.
         self._regexes[regex] = Resolved(frozenset(read.topics), OLDER_VERSION, read.timestamp)
 
-    def group(self) -> ConsumerGroup | None:
-        """The group; None if there was no record of its own. One whose members never had topics has no epoch."""
+    def group(self) -> Generator[None, None, ConsumerGroup | None]:
+        """The group; None if there was no record of its own. Yields behind each MADE_AT_ONCE members.
+
+        A group whose members never had topics has no epoch.
+        """
         if self._group_id is None:
             return None
         group = ConsumerGroup(self._group_id)
@@ -248,8 +253,10 @@ class Reader:
             group.generation, group.metadata_hash = self._epoch
         group.had_partition_record = self._had_partition_record
         group.regexes = self._regexes
-        for member_id, said in self._members.items():
+        for number, (member_id, said) in enumerate(self._members.items(), 1):
             group.put(_member(member_id, said, self._current.get(member_id)))
+            if number % MADE_AT_ONCE == 0:
+                yield
         if self._target_epoch is not None:
             epoch, wall_ms = self._target_epoch
             targets = {member_id: target for member_id, target in self._targets.items() if member_id in group.members}

@@ -5,10 +5,10 @@ House rule: no state. Source: Kafka's KafkaApis, release 4.3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
+from coordinator.group.consumer.describe import Description, described
 from coordinator.group.events import ConsumerHeartbeat, DescribeConsumerGroup
 from coordinator.group.refuse import refuse
 from coordinator.security.acls import Kind as Resource
@@ -83,25 +83,20 @@ def describe(services: Services, call: Call, request: ConsumerGroupDescribeReque
         places.append(group_ids.setdefault(group_id, len(group_ids)))
         yield
 
-    def answer(groups: list[Described]) -> None:
-        call.work(put_together(groups))
+    def answer(found: list[Description | Described]) -> None:
+        call.work(put_together(found))
 
-    def put_together(groups: list[Described]) -> Steps:
+    def put_together(found: list[Description | Described]) -> Steps:
+        groups: list[Described] = []
+        for each in found:
+            groups.append((yield from _shown(services, call, each)) if isinstance(each, Description) else each)
+            if request.include_authorized_operations and not groups[-1].error_code:
+                groups[-1].authorized_operations = operations_on_group(services, call, groups[-1].group_id)
+            yield
         call.answer(ConsumerGroupDescribeResponse(groups=(yield from at_places(groups, places))))
 
-    def take(receive: Callable[[Described], None], group: Described) -> None:
-        if not group.error_code:
-            if not all(may(services, call, Operation.DESCRIBE, Resource.TOPIC, name) for name in topics_of(group)):
-                words = "The group has described topic(s) that the client is not authorized to describe."
-                group = Described(
-                    group_id=group.group_id, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message=words
-                )
-            elif request.include_authorized_operations:
-                group.authorized_operations = operations_on_group(services, call, group.group_id)
-        receive(group)
-
     for group_id, receive in zip(group_ids, gather(len(group_ids), answer), strict=True):
-        event = DescribeConsumerGroup(call.reply(partial(take, receive)), group_id, call.client)
+        event = DescribeConsumerGroup(call.reply(receive), group_id, call.client)
         if not may(services, call, Operation.DESCRIBE, Resource.GROUP, group_id):
             receive(refuse(event, ErrorCode.GROUP_AUTHORIZATION_FAILED))
         elif not group_id.strip():
@@ -111,11 +106,15 @@ def describe(services: Services, call: Call, request: ConsumerGroupDescribeReque
         yield
 
 
-def topics_of(group: Described) -> Iterable[str]:
-    """The names of the topics in a description."""
-    return {
-        topic.topic_name
-        for member in group.members
-        for assignment in (member.assignment, member.target_assignment)
-        for topic in assignment.topic_partitions
-    }
+def _shown(services: Services, call: Call, description: Description) -> Generator[None, None, Described]:
+    """A group as its client may see it: a topic that it may not see is an error for the whole group, as in Kafka."""
+    group = yield from described(services.runtime.topics, description)
+    seen: set[str] = set()
+    for member in group.members:
+        for assignment in (member.assignment, member.target_assignment):
+            seen.update(topic.topic_name for topic in assignment.topic_partitions)
+        yield
+    if all(may(services, call, Operation.DESCRIBE, Resource.TOPIC, name) for name in seen):
+        return group
+    words = "The group has described topic(s) that the client is not authorized to describe."
+    return Described(group_id=group.group_id, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message=words)

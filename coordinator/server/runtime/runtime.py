@@ -158,8 +158,14 @@ class Runtime:
         self.topics = topics
         for partition in self.partitions:
             partition.coordinator.topics = topics
+        self.work(self._tell_of_topics(TopicsChanged(topics, changed)))
+
+    def _tell_of_topics(self, event: TopicsChanged) -> Iterator[None]:
+        """Hand an event to the partitions served now. Yields where the caller may pause."""
         for partition in list(self.served()):
-            partition.handle(None, TopicsChanged(topics, changed))
+            if partition.standing is ACTIVE:
+                partition.handle(None, event)
+            yield
 
     def group_configs_changed(self, configs: Mapping[str, ConsumerSettings]) -> None:
         """Use other settings of groups. A member gets them with its next heartbeat."""

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from coordinator.config import GroupConfig
 from coordinator.group.client import Client, Now
+from coordinator.group.consumer.describe import Description, described
 from coordinator.group.coordinator import Coordinator
 from coordinator.group.effects import Resolution, TimerKey
 from coordinator.group.events import (
@@ -220,7 +221,15 @@ class Play:
 
     def describe(self, group: str = GROUP) -> Any:
         """The group as ConsumerGroupDescribe shows it."""
-        return self.handle(DescribeConsumerGroup("r", group, CLIENT))
+        found = self.handle(DescribeConsumerGroup("r", group, CLIENT))
+        if not isinstance(found, Description):
+            return found
+        steps = described(self.coordinator.topics, found)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return end.value
 
     def delete(self) -> int:
         """Delete the group; the error code."""

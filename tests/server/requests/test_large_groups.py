@@ -18,6 +18,7 @@ from coordinator.server.requests.groups import PROTOCOLS_MAX
 from coordinator.server.runtime.pace import Pace
 from protocol.header import decode_response
 from protocol.messages import (
+    ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
     DeleteGroupsRequest,
     DescribeGroupsRequest,
@@ -133,6 +134,26 @@ async def test_a_large_target_is_made_between_other_requests(monkeypatch: pytest
             assert answer.member_epoch == 1
         assert answer.member_epoch == 2
         assert [len(each.partitions) for each in answer.assignment.topic_partitions] == [10_000]
+
+
+async def test_a_group_with_many_members_is_described_between_other_requests() -> None:
+    """Each member is in the description once, with its partitions."""
+    async with serving("tenure.topics=orders:400", "group.consumer.assignment.interval.ms=0") as server:
+        peer = await server.peer()
+        for number in range(400):
+            joining = ConsumerGroupHeartbeatRequest(
+                group_id="g",
+                member_id=f"m-{number}",
+                subscribed_topic_names=["orders"],
+                rebalance_timeout_ms=1_000,
+                topic_partitions=[],
+            )
+            assert (await peer.ask(joining, 1)).error_code == ErrorCode.NONE
+        (group,) = (await ask(peer, ConsumerGroupDescribeRequest(group_ids=["g"]), 1)).groups
+        assert {member.member_id for member in group.members} == {f"m-{number}" for number in range(400)}
+        assert len(group.members) == 400
+        first = next(member for member in group.members if member.member_id == "m-0")
+        assert first.assignment.topic_partitions[0].topic_name == "orders"
 
 
 async def test_many_groups_are_deleted() -> None:
