@@ -39,8 +39,8 @@ SEND_WITHIN_S = 2.0
 """How long resolving the sink's name may take, and how long it may delay a stop."""
 
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
-NOT_IN_TAGS = re.compile(r"[\s,|#:@]")
-"""Separators are replaced, so that a crafted group id can't inject a metric."""
+NOT_IN_TAGS = re.compile(r"[\s,|#:@\x00-\x1f\x7f-\x9f]")
+"""Separators and control characters are replaced, so that a crafted name can't inject a metric, or steer a terminal."""
 
 PRINCIPAL = "principal"
 """The label with a user's name. Anybody on the way reads UDP, so unless a setting says so all users are summed."""

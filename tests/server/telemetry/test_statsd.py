@@ -95,8 +95,9 @@ def test_without_tags_labels_are_parts_of_the_name() -> None:
 
 @pytest.mark.parametrize("has_tags", [True, False])
 def test_a_group_cant_make_up_a_metric(*, has_tags: bool) -> None:
-    """A group id with any characters can't inject a metric."""
-    (line,) = lines(Datagrams(1, has_tags=has_tags).of([answers(1, "a\nb:1|c|#x,y.z")]))
+    """A group id with any characters can't inject a metric, or a command to a terminal."""
+    (line,) = lines(Datagrams(1, has_tags=has_tags).of([answers(1, "a\nb:1|c|#x,y.z\0\x1b[2J\x7f\x9b2J")]))
+    assert line.isprintable()
     assert line.count("|") == (2 if has_tags else 1)
     assert line.count(":") == (4 if has_tags else 1)
 
