@@ -83,7 +83,7 @@ def update_regex(
         if new and not group.regex_members[new]:
             if regex_error is not None:
                 raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, regex_error)
-            if len(group.regex_members) - (old is not None and group.regex_members[old] == 1) >= REGEXES_MAX:
+            if len(group.regex_members) - (group.regex_members[old] == 1) >= REGEXES_MAX:
                 words = f"A group has at most {REGEXES_MAX} regular expressions."
                 raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, words)
             needed = True
