@@ -551,11 +551,13 @@ class OffsetCommitRequest(Message):
 
     class OffsetCommitRequestTopic(Message):
         name: str
+        topic_id: UUID
         partitions: list[OffsetCommitRequest.OffsetCommitRequestPartition]
         def __init__(
             self,
             *,
             name: str = ...,
+            topic_id: UUID = ...,
             partitions: list[OffsetCommitRequest.OffsetCommitRequestPartition] = ...,
             unknown_tagged_fields: dict[int, bytes] = ...,
         ) -> None: ...
@@ -600,11 +602,13 @@ class OffsetCommitResponse(Message):
 
     class OffsetCommitResponseTopic(Message):
         name: str
+        topic_id: UUID
         partitions: list[OffsetCommitResponse.OffsetCommitResponsePartition]
         def __init__(
             self,
             *,
             name: str = ...,
+            topic_id: UUID = ...,
             partitions: list[OffsetCommitResponse.OffsetCommitResponsePartition] = ...,
             unknown_tagged_fields: dict[int, bytes] = ...,
         ) -> None: ...
@@ -661,11 +665,13 @@ class OffsetFetchRequest(Message):
 
     class OffsetFetchRequestTopics(Message):
         name: str
+        topic_id: UUID
         partition_indexes: list[int]
         def __init__(
             self,
             *,
             name: str = ...,
+            topic_id: UUID = ...,
             partition_indexes: list[int] = ...,
             unknown_tagged_fields: dict[int, bytes] = ...,
         ) -> None: ...
@@ -730,11 +736,13 @@ class OffsetFetchResponse(Message):
 
     class OffsetFetchResponseTopics(Message):
         name: str
+        topic_id: UUID
         partitions: list[OffsetFetchResponse.OffsetFetchResponsePartitions]
         def __init__(
             self,
             *,
             name: str = ...,
+            topic_id: UUID = ...,
             partitions: list[OffsetFetchResponse.OffsetFetchResponsePartitions] = ...,
             unknown_tagged_fields: dict[int, bytes] = ...,
         ) -> None: ...

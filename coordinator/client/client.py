@@ -17,7 +17,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
-from coordinator.client.connection import Address, Asking, Connection, Deadline
+from coordinator.client.connection import NEWEST, Address, Asking, Connection, Deadline
 from coordinator.client.errors import PortClosed, Refused, Unreachable
 from protocol.messages import (
     FindCoordinatorRequest,
@@ -161,6 +161,7 @@ class Client:
         results: Callable[[Any, Node], Iterable[tuple[str, int, Result]]],
         *,
         at_least: int = 0,
+        at_most: int = NEWEST,
     ) -> dict[str, Result | Refused]:
         """Ask the coordinator of each group, with one request per coordinator; answers by group, in the given order.
 
@@ -175,7 +176,7 @@ class Client:
         for deadline in tries if answers else ():
             try:
                 for node, asked in self._coordinators(answers, deadline).items():
-                    response = self._send(request(asked), node, deadline, at_least)
+                    response = self._send(request(asked), node, deadline, at_least, at_most)
                     for group_id, code, result in results(response, node):
                         answers[group_id] = Refused(code, _quoted(group_id)) if code else result
                 tries.lost = None
@@ -217,13 +218,15 @@ class Client:
         self._on_wait(True)
         self._pause(seconds)
 
-    def _send(self, message: Message, node: Node | None, deadline: Deadline, at_least: int = 0) -> Any:
+    def _send(
+        self, message: Message, node: Node | None, deadline: Deadline, at_least: int = 0, at_most: int = NEWEST
+    ) -> Any:
         address = self._any_address(deadline) if node is None else node.address
         try:
             connection = self._connection(address, deadline)
         except PortClosed as error:
             raise Unreachable(str(error)) from None  # of a node: another one may take its groups
-        version = connection.version(type(message), at_least)
+        version = connection.version(type(message), at_least, at_most)
         try:
             response = connection.request(message, version, deadline)
         except BaseException:

@@ -41,6 +41,8 @@ RECEIVE_SIZE = 64 * 1024
 """Bytes that one receive asks for."""
 API_VERSIONS_VERSION = 3
 """The first version that names the client's software; version 4 adds nothing that matters here."""
+NEWEST = 32_767
+"""A version that no API has reached: versions are 16-bit numbers."""
 SESSION_SHARE = 0.8
 """The part of a session's lifetime after which the client logs in again; Kafka's clients take 0.85 to 0.95."""
 ENCAPSULATED = 1
@@ -85,7 +87,7 @@ class Deadline:
 class Asking(Protocol):
     """A way to send requests to one node: a `Connection`, or a stand-in for one. Raises as `Connection` does."""
 
-    def version(self, request_class: type[Message], at_least: int = 0) -> int:
+    def version(self, request_class: type[Message], at_least: int = 0, at_most: int = NEWEST) -> int:
         """See Connection."""
 
     def request(self, message: Message, version: int, deadline: Deadline) -> Any:
@@ -128,16 +130,16 @@ class Connection:
         """Close the connection; a second call does nothing."""
         self._socket.close()
 
-    def version(self, request_class: type[Message], at_least: int = 0) -> int:
+    def version(self, request_class: type[Message], at_least: int = 0, at_most: int = NEWEST) -> int:
         """The highest version of an API that both sides speak.
 
-        at_least: the first version that can express the request. Raises `Refused` (UNSUPPORTED_VERSION) if there is
-        none.
+        at_least, at_most: the first and the last version that can express the request. Raises `Refused`
+        (UNSUPPORTED_VERSION) if there is none.
         """
         ours_min, ours_max = request_class.VERSIONS
         assert request_class.API_KEY is not None
         theirs_min, theirs_max = self._versions.get(request_class.API_KEY, (0, -1))
-        highest = min(ours_max, theirs_max)
+        highest = min(ours_max, theirs_max, at_most)
         if highest < max(ours_min, theirs_min, at_least):
             what = (
                 f"{self.address} knows {request_class.NAME} {theirs_min} to {theirs_max}, {at_least} or later is needed"

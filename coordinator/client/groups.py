@@ -178,7 +178,10 @@ def remove_members(client: Client, group_id: str, instance_ids: Sequence[str]) -
 
 
 def committed_offsets(client: Client, group_ids: Iterable[str]) -> dict[str, dict[TopicPartition, int] | Refused]:
-    """Every committed offset of each group. Needs OffsetFetch version 8 (Kafka 3.0)."""
+    """Every committed offset of each group. Needs OffsetFetch version 8 (Kafka 3.0).
+
+    From version 10 on, topics would come without their names.
+    """
 
     def request(asked: list[str]) -> OffsetFetchRequest:
         groups = [OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group_id, topics=None) for group_id in asked]
@@ -194,7 +197,7 @@ def committed_offsets(client: Client, group_ids: Iterable[str]) -> dict[str, dic
             }
             yield group.group_id, group.error_code, offsets
 
-    return client.ask_coordinators(group_ids, request, results, at_least=8)
+    return client.ask_coordinators(group_ids, request, results, at_least=8, at_most=9)
 
 
 def group_of(described: DescribeGroupsResponse.DescribedGroup, node: Node) -> Group:

@@ -78,6 +78,9 @@ if TYPE_CHECKING:
 E = TypeVar("E", bound="RequestEvent")
 C = TypeVar("C", CommitOffsets, CommitPrepared)
 
+COMMIT_OF_KAFKA_3 = 9
+"""The last version of OffsetCommit that Kafka 3.9 knows."""
+
 RULES: dict[Kind, Rules[Any]] = {Kind.CLASSIC: CLASSIC, Kind.CONSUMER: CONSUMER}
 """The rules of each kind of groups."""
 
@@ -314,7 +317,9 @@ class Coordinator:
             turn.note(notes.OffsetsCreatedGroup(body.group_id, 0))
         group = self.groups.get(body.group_id)
         if group is None:
-            self._refuse(turn, event, ErrorCode.ILLEGAL_GENERATION)
+            # Kafka 4 says GROUP_ID_NOT_FOUND in version 9 too, which Kafka 3.9 knows and answers in this way.
+            is_new = event.version > COMMIT_OF_KAFKA_3
+            self._refuse(turn, event, ErrorCode.GROUP_ID_NOT_FOUND if is_new else ErrorCode.ILLEGAL_GENERATION)
         else:
             rule(turn, group, event, RULES[group.kind].admit)
 

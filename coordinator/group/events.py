@@ -117,7 +117,7 @@ class DescribeConsumerGroup:
 
 @dataclass(slots=True)
 class CommitOffsets:
-    """OffsetCommit v1-9, with topic partitions that exist only. The answer is an `OffsetCommitResponse`."""
+    """OffsetCommit v1-10, with topic partitions that exist only, by name. The answer is an `OffsetCommitResponse`."""
 
     request: Hashable
     version: int
@@ -127,7 +127,7 @@ class CommitOffsets:
 
 @dataclass(slots=True)
 class CommitPrepared:
-    """OffsetCommit v1-9 of many topic partitions. The answer is an `ErrorCode` for all of them.
+    """OffsetCommit v1-10 of many topic partitions. The answer is an `ErrorCode` for all of them.
 
     body: names the group and its member. prepared: of the topic partitions that exist (offsets.prepare).
     """

@@ -311,6 +311,7 @@ def commit_answer(
         topics=[
             OffsetCommitResponse.OffsetCommitResponseTopic(
                 name=topic.name,
+                topic_id=topic.topic_id,
                 partitions=[
                     OffsetCommitResponse.OffsetCommitResponsePartition(
                         partition_index=partition.partition_index,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 NAME = "OffsetCommit"
 API_KEY = 8
-VERSIONS = (0, 9)
+VERSIONS = (0, 10)
 FLEXIBLE = 8
 
 CHANGES = {
@@ -25,6 +25,7 @@ CHANGES = {
         "The generation may be a member epoch of the newer protocol; new answers STALE_MEMBER_EPOCH and "
         "GROUP_ID_NOT_FOUND (KIP-848)."
     ),
+    10: "`topic_id` takes the place of `name`; a new answer UNKNOWN_TOPIC_ID (KIP-848).",
 }
 
 REQUEST = """
@@ -34,7 +35,8 @@ member_id                       string                          1+   ignorable
 group_instance_id               string                          7+   null default=null
 retention_time_ms               int64                           2-4  default=-1 ignorable
 topics                          []OffsetCommitRequestTopic      0+
-    name                        string                          0+
+    name                        string                          0-9  ignorable
+    topic_id                    uuid                            10+  ignorable
     partitions                  []OffsetCommitRequestPartition  0+
         partition_index         int32                           0+
         committed_offset        int64                           0+
@@ -46,7 +48,8 @@ topics                          []OffsetCommitRequestTopic      0+
 RESPONSE = """
 throttle_time_ms         int32                            3+  ignorable
 topics                   []OffsetCommitResponseTopic      0+
-    name                 string                           0+
+    name                 string                           0-9  ignorable
+    topic_id             uuid                             10+  ignorable
     partitions           []OffsetCommitResponsePartition  0+
         partition_index  int32                            0+
         error_code       int16                            0+

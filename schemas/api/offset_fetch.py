@@ -8,7 +8,7 @@ from __future__ import annotations
 
 NAME = "OffsetFetch"
 API_KEY = 9
-VERSIONS = (0, 9)
+VERSIONS = (0, 10)
 FLEXIBLE = 6
 
 CHANGES = {
@@ -26,6 +26,7 @@ CHANGES = {
         "(KIP-709)."
     ),
     9: "A member of the newer protocol says who it is: `member_id`, `member_epoch` (KIP-848).",
+    10: "In `groups`, `topic_id` takes the place of `name`; a new answer UNKNOWN_TOPIC_ID (KIP-848).",
 }
 
 REQUEST = """
@@ -38,7 +39,8 @@ groups                     []OffsetFetchRequestGroup   8+
     member_id              string                      9+   null default=null ignorable
     member_epoch           int32                       9+   default=-1 ignorable
     topics                 []OffsetFetchRequestTopics  8+   null
-        name               string                      8+
+        name               string                      8-9  ignorable
+        topic_id           uuid                        10+  ignorable
         partition_indexes  []int32                     8+
 require_stable             bool                        7+
 """
@@ -57,7 +59,8 @@ error_code                          int16                            2-7  ignora
 groups                              []OffsetFetchResponseGroup       8+
     group_id                        string                           8+
     topics                          []OffsetFetchResponseTopics      8+
-        name                        string                           8+
+        name                        string                           8-9  ignorable
+        topic_id                    uuid                             10+  ignorable
         partitions                  []OffsetFetchResponsePartitions  8+
             partition_index         int32                            8+
             committed_offset        int64                            8+

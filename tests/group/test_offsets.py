@@ -61,11 +61,12 @@ def test_an_empty_group_takes_commits_without_a_generation(member: str, instance
     assert bench.committed("t", 0) == 5
 
 
-def test_a_commit_of_a_generation_creates_no_group() -> None:
+@pytest.mark.parametrize(("version", "error"), [(9, ErrorCode.ILLEGAL_GENERATION), (10, ErrorCode.GROUP_ID_NOT_FOUND)])
+def test_a_commit_of_a_generation_creates_no_group(version: int, error: ErrorCode) -> None:
     """A client with a generation got it from a coordinator that has lost the group, so the commit is refused."""
     bench = Bench()
-    call = bench.commit(member="m", generation=3, offsets={("t", 0): 5})
-    assert call.errors == [ErrorCode.ILLEGAL_GENERATION]
+    call = bench.commit(member="m", generation=3, offsets={("t", 0): 5}, version=version)
+    assert call.errors == [error]
     assert bench.state() == "Dead"
 
 

@@ -55,7 +55,7 @@ from protocol.messages import (
 from tests.support.batches import batch
 
 TOPIC, HIDDEN, ABSENT, GROUP, CONSUMERS = "orders", "secrets", "absent", "workers", "consumers"
-NO_ID = UUID(int=0)
+NO_ID, UNKNOWN_ID = UUID(int=0), UUID(int=7)
 
 Shape = Callable[[Any], Any]
 
@@ -464,6 +464,18 @@ def groups(request: Any, *, changes: bool) -> list[Any]:
     return found
 
 
+def commit_by_ids(topic_id: UUID) -> Message:
+    """A commit from outside, of a topic and of one that doesn't exist."""
+    position = OffsetCommitRequest.OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=1, committed_metadata=""
+    )
+    topics = [
+        OffsetCommitRequest.OffsetCommitRequestTopic(topic_id=each, partitions=[position])
+        for each in (topic_id, UNKNOWN_ID)
+    ]
+    return OffsetCommitRequest(group_id=GROUP, topics=topics)
+
+
 NEWER = [
     Case("ConsumerGroupHeartbeat", 1, member, whole),
     Case(
@@ -471,6 +483,27 @@ NEWER = [
         1,
         lambda _: ConsumerGroupDescribeRequest(group_ids=[CONSUMERS, GROUP], include_authorized_operations=True),
         codes_of("groups", "group_id", "authorized_operations"),
+    ),
+    Case("OffsetCommit by ids", 10, commit_by_ids, partitions_of("topics", "partitions", "name")),
+    Case(
+        "OffsetFetch by ids",
+        10,
+        lambda topic_id: OffsetFetchRequest(
+            groups=[
+                OffsetFetchRequest.OffsetFetchRequestGroup(
+                    group_id=group,
+                    topics=[
+                        OffsetFetchRequest.OffsetFetchRequestTopics(topic_id=each, partition_indexes=[0])
+                        for each in (topic_id, UNKNOWN_ID)
+                    ],
+                )
+                for group in (GROUP, CONSUMERS)
+            ]
+        ),
+        lambda body: [
+            (each.group_id, each.error_code, partitions_of("topics", "partitions", "name")(each))
+            for each in body.groups
+        ],
     ),
     Case(
         "DescribeConfigs of groups",

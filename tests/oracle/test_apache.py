@@ -71,7 +71,13 @@ def test_the_static_rules_are_asked_well_enough(recorded: Recorded) -> None:
 def test_api_versions_are_within_apache_kafkas(open_kafka: ApacheKafka, open_tenure: Tenure) -> None:
     """Every API has Kafka's oldest version and none that Kafka 3.9 lacks, but for those of Kafka 4 (KIP-848, 1043)."""
     kafka, tenure = _api_versions(open_kafka.port), _api_versions(open_tenure.port)
-    newer = {API_KEYS["DescribeGroups"]: 6, API_KEYS["ConsumerGroupHeartbeat"]: 1, API_KEYS["ConsumerGroupDescribe"]: 1}
+    newer = {
+        API_KEYS["OffsetCommit"]: 10,
+        API_KEYS["OffsetFetch"]: 10,
+        API_KEYS["DescribeGroups"]: 6,
+        API_KEYS["ConsumerGroupHeartbeat"]: 1,
+        API_KEYS["ConsumerGroupDescribe"]: 1,
+    }
     for key, (first, last) in tenure.items():
         if key == API_KEYS["Fetch"]:
             assert first == 4  # older ones answer in message formats of before Kafka 0.11

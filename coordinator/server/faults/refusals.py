@@ -50,7 +50,9 @@ PLACES = {
     ),
     "ListOffsets": COMMITTED,
     "Metadata": (Place("topics", "topics", {"name": "name", "topic_id": "topic_id"}),),
-    "OffsetCommit": COMMITTED,
+    "OffsetCommit": (
+        Place("topics", "topics", {"name": "name", "topic_id": "topic_id"}, Place("partitions", "partitions", INDEX)),
+    ),
     "OffsetFetch": (
         Place("topics", "topics", NAME, Place("partition_indexes", "partitions", {"": "partition_index"})),
         Place("groups", "groups", {"group_id": "group_id"}),

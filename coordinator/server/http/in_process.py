@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from coordinator.client.client import Client as ClusterClient
-from coordinator.client.connection import Address, Connection, software_version
+from coordinator.client.connection import NEWEST, Address, Connection, software_version
 from coordinator.client.errors import Unreachable
 from coordinator.group.client import Client
 from coordinator.security.access import OWN
@@ -147,9 +147,9 @@ class OwnNode:
     def __init__(self, server: InProcess) -> None:
         self._server = server
 
-    def version(self, request_class: type[Message], at_least: int = 0) -> int:
+    def version(self, request_class: type[Message], at_least: int = 0, at_most: int = NEWEST) -> int:
         """The highest version: both sides are this program."""
-        highest = request_class.VERSIONS[1]
+        highest = min(request_class.VERSIONS[1], at_most)
         assert highest >= at_least
         return highest
 

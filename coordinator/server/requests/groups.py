@@ -18,6 +18,7 @@ import math
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from functools import partial
 from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from coordinator.group import offsets
@@ -44,6 +45,7 @@ from coordinator.security.acls import Operation
 from coordinator.server.requests.rights import may, operations
 from coordinator.server.runtime.partition import Standing
 from coordinator.server.wire.call import at_once, gather
+from coordinator.server.wire.repeated_commits import TOPIC_IDS_SINCE
 from protocol.messages import (
     DeleteGroupsResponse,
     DescribeGroupsResponse,
@@ -60,6 +62,8 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from coordinator.group.any_group import Prepared
     from coordinator.server.runtime.partition import Partition
     from coordinator.server.wire.call import Call, Services, Steps
@@ -134,7 +138,7 @@ def pieces(topics: Iterable[tuple[str, list[Any]]], size: int = AT_ONCE) -> Iter
 class _Refused(NamedTuple):
     """Partitions of a topic whose offsets the coordinator doesn't get, and why."""
 
-    topic: str
+    topic: OffsetCommitRequest.OffsetCommitRequestTopic
     indexes: list[int]
     error: ErrorCode
 
@@ -240,6 +244,7 @@ def _answer_leave(call: Call, bodies: list[LeaveGroupResponse]) -> Steps:
 def commit_offsets(services: Services, call: Call, request: OffsetCommitRequest) -> Steps | None:
     """OffsetCommit. The coordinator gets the topic partitions that exist; the others get their error here.
 
+    From version 10 on, clients name topics by their ids, and the coordinator gets the names.
     Version 0 is for ZooKeeper. Without one, Kafka answers UNSUPPORTED_VERSION if any of the topic partitions exists.
     """
     if not may(services, call, Operation.READ, Resource.GROUP, request.group_id):
@@ -250,9 +255,9 @@ def commit_offsets(services: Services, call: Call, request: OffsetCommitRequest)
     known: list[OffsetCommitRequest.OffsetCommitRequestTopic] = []
     unknown: list[OffsetCommitResponse.OffsetCommitResponseTopic] = []
     for topic in request.topics:
-        if not may(services, call, Operation.READ, Resource.TOPIC, topic.name):
-            indexes = [each.partition_index for each in topic.partitions]
-            unknown.append(_committed(topic.name, indexes, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        error = _topic_error(services, call, topic, Operation.READ)
+        if error:
+            unknown.append(_committed(topic, [each.partition_index for each in topic.partitions], error))
             continue
         exist = [has_partition(topic.name, each.partition_index) for each in topic.partitions]
         if all(exist) and exist:
@@ -261,15 +266,15 @@ def commit_offsets(services: Services, call: Call, request: OffsetCommitRequest)
         present = [each for each, is_there in zip(topic.partitions, exist, strict=True) if is_there]
         absent = [each.partition_index for each, is_there in zip(topic.partitions, exist, strict=True) if not is_there]
         if present:
-            known.append(OffsetCommitRequest.OffsetCommitRequestTopic(name=topic.name, partitions=present))
+            known.append(_with_partitions(topic, present))
         if absent:
-            unknown.append(_committed(topic.name, absent, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            unknown.append(_committed(topic, absent, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     if not known:
         call.answer(OffsetCommitResponse(topics=unknown))
         return None
     if call.api_version == 0:
         all_of_it = [
-            _committed(topic.name, [each.partition_index for each in topic.partitions], ErrorCode.UNSUPPORTED_VERSION)
+            _committed(topic, [each.partition_index for each in topic.partitions], ErrorCode.UNSUPPORTED_VERSION)
             for topic in request.topics
         ]
         call.answer(OffsetCommitResponse(topics=all_of_it))
@@ -282,12 +287,26 @@ def commit_offsets(services: Services, call: Call, request: OffsetCommitRequest)
         return None
 
     def answer(body: OffsetCommitResponse) -> None:
-        at_once(_add(body.topics, unknown))
+        at_once(_add(body.topics, unknown, attrgetter("name", "topic_id")))
         call.answer(body)
 
     event = CommitOffsets(call.reply(answer), call.api_version, call.client, request)
     services.runtime.submit(request.group_id, event)
     return None
+
+
+def _topic_error(services: Services, call: Call, topic: Any, operation: Operation) -> ErrorCode:
+    """The error of a topic in an OffsetCommit or OffsetFetch; NONE if the client may do this to it.
+
+    A topic that the request names by its id gets its name.
+    """
+    if call.api_version >= TOPIC_IDS_SINCE:
+        found = services.discovery.topic_by_id(topic.topic_id)
+        if found is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        topic.name = found.name
+    is_allowed = may(services, call, operation, Resource.TOPIC, topic.name)
+    return ErrorCode.NONE if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def _refuse_commit(call: Call, request: OffsetCommitRequest) -> Steps:
@@ -304,18 +323,17 @@ def _commit_in_steps(services: Services, call: Call, request: OffsetCommitReques
     for topic in request.topics:
         present: list[OffsetCommitRequest.OffsetCommitRequestPartition] = []
         absent: list[int] = []
-        is_allowed = may(services, call, Operation.READ, Resource.TOPIC, topic.name)
-        why = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        error = _topic_error(services, call, topic, Operation.READ)
         for each in topic.partitions:
-            if is_allowed and has_partition(topic.name, each.partition_index):
+            if not error and has_partition(topic.name, each.partition_index):
                 present.append(each)
             else:
                 absent.append(each.partition_index)
             yield
         if present:
-            known.append(OffsetCommitRequest.OffsetCommitRequestTopic(name=topic.name, partitions=present))
+            known.append(_with_partitions(topic, present))
         if absent:
-            unknown.append(_Refused(topic.name, absent, why))
+            unknown.append(_Refused(topic, absent, error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         yield
 
     if not known:
@@ -344,9 +362,9 @@ def _answer_commit(
 ) -> Steps:
     """Answer a commit: `error` for the known topic partitions. too_large: those whose metadata is too large."""
     topics: list[OffsetCommitResponse.OffsetCommitResponseTopic] = []
-    by_name: dict[str, OffsetCommitResponse.OffsetCommitResponseTopic] = {}
+    by_name: dict[tuple[str, UUID], OffsetCommitResponse.OffsetCommitResponseTopic] = {}
     for topic in known:
-        answered = by_name[topic.name] = _committed(topic.name, [], error)
+        answered = by_name[topic.name, topic.topic_id] = _committed(topic, [], error)
         topics.append(answered)
         for each in topic.partitions:
             is_too_large = bool(too_large) and (topic.name, each.partition_index) in too_large
@@ -354,10 +372,10 @@ def _answer_commit(
             answered.partitions.append(_committed_partition(each.partition_index, own))
             yield
         yield
-    for name, indexes, why in unknown:
-        found = by_name.get(name)
+    for topic, indexes, why in unknown:
+        found = by_name.get((topic.name, topic.topic_id))
         if found is None:
-            found = _committed(name, [], error)
+            found = _committed(topic, [], error)
             topics.append(found)
         for index in indexes:
             found.partitions.append(_committed_partition(index, why))
@@ -366,9 +384,20 @@ def _answer_commit(
     call.answer(OffsetCommitResponse(topics=topics))
 
 
-def _committed(topic: str, partitions: list[int], error: ErrorCode) -> OffsetCommitResponse.OffsetCommitResponseTopic:
+def _with_partitions(
+    topic: OffsetCommitRequest.OffsetCommitRequestTopic,
+    partitions: list[OffsetCommitRequest.OffsetCommitRequestPartition],
+) -> OffsetCommitRequest.OffsetCommitRequestTopic:
+    """The topic with some of its partitions."""
+    return OffsetCommitRequest.OffsetCommitRequestTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+
+
+def _committed(
+    topic: OffsetCommitRequest.OffsetCommitRequestTopic, partitions: list[int], error: ErrorCode
+) -> OffsetCommitResponse.OffsetCommitResponseTopic:
     return OffsetCommitResponse.OffsetCommitResponseTopic(
-        name=topic,
+        name=topic.name,
+        topic_id=topic.topic_id,
         partitions=[_committed_partition(index, error) for index in partitions],
     )
 
@@ -377,22 +406,25 @@ def _committed_partition(index: int, error: ErrorCode) -> OffsetCommitResponse.O
     return OffsetCommitResponse.OffsetCommitResponsePartition(partition_index=index, error_code=error)
 
 
-def _add(topics: list[Any], more: list[Any]) -> Steps:
-    """Add topics to those of a response; a topic that is in both gets its partitions together."""
-    by_name: dict[str, Any] = {}
+def _add(topics: list[Any], more: list[Any], key: Callable[[Any], Any] = attrgetter("name")) -> Steps:
+    """Add topics to those of a response; a topic that is in both gets its partitions together. key: names a topic."""
+    by_name: dict[Any, Any] = {}
     for topic in topics:
-        by_name[topic.name] = topic
+        by_name[key(topic)] = topic
         yield
     for topic in more:
-        if topic.name in by_name:
-            by_name[topic.name].partitions.extend(topic.partitions)
+        if key(topic) in by_name:
+            by_name[key(topic)].partitions.extend(topic.partitions)
         else:
             topics.append(topic)
         yield
 
 
 def fetch_offsets(services: Services, call: Call, request: OffsetFetchRequest) -> Steps:
-    """OffsetFetch: one group up to v7, any number from v8 on. From v2 on, null topics mean all topics."""
+    """OffsetFetch: one group up to v7, any number from v8 on. From v2 on, null topics mean all topics.
+
+    From v10 on, clients name topics by their ids, and the coordinator gets the names.
+    """
     if call.api_version == 0:
         group = OffsetFetchResponse.OffsetFetchResponseGroup(error_code=ErrorCode.UNSUPPORTED_VERSION)
         yield from _answer_one_group(call, request, group)
@@ -456,15 +488,16 @@ def _fetch_group(
         receive(refuse(all_of_it, ErrorCode.GROUP_AUTHORIZATION_FAILED))
         return
     topics: Iterable[tuple[str, list[int]]] | None
-    hidden: list[Any] = []
+    hidden: list[Hidden] = []
+    is_checked = not services.access.is_open or call.api_version >= TOPIC_IDS_SINCE
     if asked is None:
         topics = _topics_of_large_group(partition, group_id)
     else:
-        if not services.access.is_open:
+        if is_checked:
             asked, hidden = yield from _divide(services, call, asked)
         topics = ((topic.name, topic.partition_indexes) for topic in asked)
-    if not services.access.is_open:
-        receive = _shown(services, call, hidden, receive, is_all=asked is None)
+    if is_checked:
+        receive = _shown(services, call, asked, hidden, receive)
     if topics is None:
         all_of_it.request = call.reply(receive)
         partition.submit(group_id, all_of_it)
@@ -491,14 +524,22 @@ def _fetch_group(
         yield
 
 
+Hidden = tuple[Any, ErrorCode]
+"""A topic that a client asked for and doesn't get, and why."""
+
+
 def _divide(
     services: Services, call: Call, asked: Collection[Any]
-) -> Generator[None, None, tuple[list[Any], list[Any]]]:
+) -> Generator[None, None, tuple[list[Any], list[Hidden]]]:
     """The topics that the client may describe, and the others."""
     shown: list[Any] = []
-    hidden: list[Any] = []
+    hidden: list[Hidden] = []
     for topic in asked:
-        (shown if may(services, call, Operation.DESCRIBE, Resource.TOPIC, topic.name) else hidden).append(topic)
+        error = _topic_error(services, call, topic, Operation.DESCRIBE)
+        if error:
+            hidden.append((topic, error))
+        else:
+            shown.append(topic)
         yield
     return shown, hidden
 
@@ -506,36 +547,56 @@ def _divide(
 def _shown(
     services: Services,
     call: Call,
-    hidden: list[Any],
+    asked: Collection[Any] | None,
+    hidden: list[Hidden],
     receive: Callable[[OffsetFetchResponse.OffsetFetchResponseGroup], None],
-    *,
-    is_all: bool,
 ) -> Callable[[OffsetFetchResponse.OffsetFetchResponseGroup], None]:
-    """Takes an answer, and passes on what the client may see. hidden: topics that it asked for and may not see."""
+    """Takes an answer, and passes on what the client may see. asked: the topics that it may describe; None for all."""
 
     def take(body: OffsetFetchResponse.OffsetFetchResponseGroup) -> None:
         call.work(show(body))
 
     def show(body: OffsetFetchResponse.OffsetFetchResponseGroup) -> Steps:
-        if is_all:
-            topics, _ = yield from _divide(services, call, body.topics)
-            body.topics = topics
-        for topic in () if body.error_code else hidden:
-            refused = OffsetFetchResponse.OffsetFetchResponseTopics(name=topic.name, partitions=[])
+        if asked is None:
+            body.topics = yield from _described(services, call, body.topics)
+        elif call.api_version >= TOPIC_IDS_SINCE:
+            ids: dict[str, UUID] = {}
+            for topic in asked:
+                ids[topic.name] = topic.topic_id
+                yield
+            for answered in body.topics:
+                answered.topic_id = ids[answered.name]
+                yield
+        for topic, error in () if body.error_code else hidden:
+            refused = OffsetFetchResponse.OffsetFetchResponseTopics(
+                name=topic.name, topic_id=topic.topic_id, partitions=[]
+            )
             for index in topic.partition_indexes:
                 refused.partitions.append(
                     OffsetFetchResponse.OffsetFetchResponsePartitions(
-                        partition_index=index,
-                        committed_offset=NO_OFFSET,
-                        metadata="",
-                        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                        partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=error
                     )
                 )
                 yield
             body.topics.append(refused)
+            yield
         receive(body)
 
     return take
+
+
+def _described(services: Services, call: Call, topics: list[Any]) -> Generator[None, None, list[Any]]:
+    """Of all topics with offsets, those that the client may describe. A topic without an id has none to answer with."""
+    found = []
+    for topic in topics:
+        known = services.discovery.topic(topic.name) if call.api_version >= TOPIC_IDS_SINCE else None
+        if known is not None:
+            topic.topic_id = known.topic_id
+        has_name = known is not None or call.api_version < TOPIC_IDS_SINCE
+        if has_name and may(services, call, Operation.DESCRIBE, Resource.TOPIC, topic.name):
+            found.append(topic)
+        yield
+    return found
 
 
 def _topics_of_large_group(partition: Partition, group_id: str) -> Iterator[tuple[str, list[int]]] | None:

@@ -31,7 +31,7 @@ from coordinator.group.group import Group
 from coordinator.security.acls import Kind, Operation
 from coordinator.server.wire.call import Call, Services, Steps
 from coordinator.server.wire.repeated_beats import CONSUMER_HEARTBEAT, beat_of
-from coordinator.server.wire.repeated_commits import UNLIKE_MAX, commit_of
+from coordinator.server.wire.repeated_commits import UNLIKE_MAX, commit_of, has_names
 from coordinator.server.wire.repeated_heartbeats import CORRELATION_ID, HEARTBEAT, Heartbeats, pack_size, template
 from protocol.header import decode_request_header
 from protocol.messages import (
@@ -367,7 +367,11 @@ class Api:
         if last is not None and last.is_used:
             connection.unlike_commits = 0
         connection.commit = None
-        if connection.unlike_commits < UNLIKE_MAX and self._may_commit(call.client, request):
+        if (
+            connection.unlike_commits < UNLIKE_MAX
+            and has_names(self._services, frame, call.api_version, request)
+            and self._may_commit(call.client, request)
+        ):
             connection.unlike_commits += 1
             connection.commit = commit_of(
                 self._services, frame, offset, call.api_version, call.client, request, connection.send

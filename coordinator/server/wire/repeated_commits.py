@@ -34,6 +34,9 @@ ANSWERED = (OFFSET_COMMIT, int(ErrorCode.NONE))
 VERSION_MIN = 1
 """The first version whose commits are stored here."""
 
+TOPIC_IDS_SINCE = 10
+"""The first version of OffsetCommit, and of OffsetFetch, whose topics have ids in place of names (KIP-848)."""
+
 REMEMBERED_BYTES_MAX = 4096
 """Longer commits are not kept: they would take more memory than the rest of their connection."""
 
@@ -152,6 +155,20 @@ class Commit(RepeatedCommit):
     def close(self) -> None:
         """The connection is gone: the answer will be dropped."""
         self._send = None
+
+
+def has_names(services: Services, frame: bytes, version: int, request: OffsetCommitRequest) -> bool:
+    """Whether a commit may be kept, as far as its topics have names. Those that it names by their ids get theirs."""
+    if version < TOPIC_IDS_SINCE:
+        return True
+    if len(frame) > REMEMBERED_BYTES_MAX:
+        return False
+    for topic in request.topics:
+        found = services.discovery.topic_by_id(topic.topic_id)
+        if found is None:
+            return False
+        topic.name = found.name
+    return True
 
 
 def commit_of(

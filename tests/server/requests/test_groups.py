@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from coordinator.log.memory import MemoryEngine
+from coordinator.server.requests.groups import AT_ONCE
 from protocol.messages import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     LeaveGroupRequest,
     ListGroupsRequest,
+    MetadataRequest,
     OffsetCommitRequest,
     OffsetDeleteRequest,
     OffsetFetchRequest,
@@ -131,6 +134,60 @@ async def test_offsets_are_fetched_of_several_groups(version: int) -> None:
             ("b", {("orders", 0): 6, ("orders", 1): 7}),
         ]
         assert (await peer.ask(OffsetFetchRequest(groups=[]), version)).groups == []
+
+
+async def id_of(peer: Peer, topic: str) -> UUID:
+    """The id of a topic."""
+    (found,) = (await peer.ask(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)]), 12)).topics
+    assert isinstance(found.topic_id, UUID)
+    return found.topic_id
+
+
+@pytest.mark.parametrize("others", [0, AT_ONCE])
+async def test_topics_are_named_by_their_ids(others: int) -> None:
+    """From v10 on: an unknown id is UNKNOWN_TOPIC_ID, also beside topics that exist; all offsets come with ids."""
+    async with serving("tenure.topics=orders:3,prices:1") as server:
+        peer = await server.peer()
+        ids = {topic: await id_of(peer, topic) for topic in ("orders", "prices")}
+        unknown = [UUID(int=7 + number) for number in range(1 + others)]
+        request = commit_request("g", {("orders", 0): 5, ("orders", 3): 6, ("prices", 0): 7})
+        for topic in request.topics:
+            topic.topic_id = ids[topic.name]
+        for topic_id in unknown:
+            (topic,) = commit_request("g", {("", 0): 8}).topics
+            topic.topic_id = topic_id
+            request.topics.append(topic)
+        answer = await peer.ask(request, 10)
+        errors = {
+            (topic.topic_id, each.partition_index): each.error_code
+            for topic in answer.topics
+            for each in topic.partitions
+        }
+        assert errors == {
+            (ids["orders"], 0): ErrorCode.NONE,
+            (ids["orders"], 3): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            (ids["prices"], 0): ErrorCode.NONE,
+            **{(topic_id, 0): ErrorCode.UNKNOWN_TOPIC_ID for topic_id in unknown},
+        }
+        assert len(answer.topics) == 2 + len(unknown)
+
+        asked = [
+            OffsetFetchRequest.OffsetFetchRequestTopics(topic_id=topic_id, partition_indexes=[0, 1])
+            for topic_id in (*unknown, ids["prices"], ids["orders"])
+        ]
+        groups = [OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=topics) for topics in (asked, None)]
+        some, whole = (await peer.ask(OffsetFetchRequest(groups=groups), 10)).groups
+        found = {
+            topic.topic_id: [(each.committed_offset, each.error_code) for each in topic.partitions]
+            for topic in some.topics
+        }
+        assert found == {
+            ids["prices"]: [(7, 0), (-1, 0)],
+            ids["orders"]: [(5, 0), (-1, 0)],
+            **{topic_id: [(-1, ErrorCode.UNKNOWN_TOPIC_ID)] * 2 for topic_id in unknown},
+        }
+        all_of_it = {topic.topic_id: [each.committed_offset for each in topic.partitions] for topic in whole.topics}
+        assert all_of_it == {ids["orders"]: [5], ids["prices"]: [7]}
 
 
 async def test_before_version_2_an_error_stands_at_each_partition(monkeypatch: pytest.MonkeyPatch) -> None:

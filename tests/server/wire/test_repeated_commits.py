@@ -116,7 +116,7 @@ class Way:
                 identity["generation_id_or_member_epoch"] = 77
             if chance.random() < 0.3:
                 identity = {"group_id": chance.choice(["h", "h", ""])}
-            version = chance.randrange(1, 10)
+            version = chance.randrange(1, 11)
             if version >= 7 and chance.random() < 0.5:
                 identity["group_instance_id"] = "i"
             if version in {2, 3, 4} and chance.random() < 0.2:
@@ -150,6 +150,9 @@ class Way:
         number = self._chance.randrange(len(self._peers)) if chosen is None else chosen
         request, version = self._kinds[number]
         for topic in request.topics:
+            found = self._server.server._api._services.discovery.topic(topic.name)
+            if found is not None:
+                topic.topic_id = found.topic_id
             for partition in topic.partitions:
                 self._offset += 1
                 partition.committed_offset = self._chance.choice([self._offset, -1, 2**62])
