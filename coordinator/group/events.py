@@ -89,7 +89,7 @@ class LeaveGroup:
 class ConsumerHeartbeat:
     """ConsumerGroupHeartbeat v0-1. The answer is a `ConsumerGroupHeartbeatResponse`.
 
-    fresh_id: a member id for a newcomer whose version leaves it to the coordinator.
+    fresh_id: text of a random UUID, for a newcomer whose version leaves its member id to the coordinator.
     regex_error: what is wrong with the regular expression; None if it can be read, or there is none.
     owned: the partitions that the sender owns, if a handler has made this table; else the core makes it.
     """

@@ -23,7 +23,7 @@ from coordinator.group.consumer import downgrade, sessions
 from coordinator.group.consumer.embedded import Unreadable, assignment_bytes, ids_of, read_subscription
 from coordinator.group.consumer.group import NO_TARGET, UNRELEASED, UNREVOKED, Classic, ConsumerGroup, ConsumerMember
 from coordinator.group.consumer.refused import Refused
-from coordinator.group.consumer.step import Change, Found, cause_of, has_room, plan_step, take_step
+from coordinator.group.consumer.step import Change, Found, cause_of, given_id, has_room, plan_step, take_step
 from coordinator.group.group import NAME
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, join_error, sync_error
 from protocol.consumer import CONSUMER
@@ -63,7 +63,7 @@ def join_as(turn: Turn, group: ConsumerGroup, event: JoinGroup) -> JoinGroupResp
     protocols = protocols_of(event)
     if body.protocol_type != CONSUMER or not group.supports(map(NAME, protocols)):
         raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    member_id = body.member_id or f"{body.group_instance_id or event.client.id}-{event.fresh_id}"
+    member_id = body.member_id or given_id(event.fresh_id)
     if not body.member_id and body.group_instance_id is None and event.version >= MEMBER_ID_REQUIRED_SINCE:
         # The group takes any id from a dynamic member, so it need not remember this one.
         return join_error(event.version, ErrorCode.MEMBER_ID_REQUIRED, member_id)

@@ -17,7 +17,7 @@ from coordinator.group.consumer import leave
 from coordinator.group.consumer.group import AWAY, LEFT, ConsumerGroup, ConsumerMember
 from coordinator.group.consumer.reconcile import Owned, is_within
 from coordinator.group.consumer.refused import Refused
-from coordinator.group.consumer.step import ABANDON, Change, Found, has_room, plan_step, take_step
+from coordinator.group.consumer.step import ABANDON, Change, Found, given_id, has_room, plan_step, take_step
 from protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from schemas.errors import ErrorCode
 
@@ -188,7 +188,7 @@ def find(turn: Turn, group: ConsumerGroup, event: ConsumerHeartbeat, owned: Owne
             raise
         check_epoch(member, body.member_epoch, owned)
         return Found(member)
-    member_id = body.member_id or event.fresh_id
+    member_id = body.member_id or given_id(event.fresh_id)
     seat = group.seat(body.instance_id)
     if seat is not None:
         if seat.classic is None and seat.epoch != AWAY:

@@ -11,6 +11,7 @@ House rule: `plan_step` changes nothing, and `take_step` refuses nothing.
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.group import notes
@@ -74,6 +75,11 @@ def has_room(turn: Turn, group: ConsumerGroup, member_id: str) -> None:
     if group.size >= limit and member_id not in group.members:
         words = f"The consumer group has reached its maximum capacity of {limit} members."
         raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, words)
+
+
+def given_id(fresh_id: str) -> str:
+    """The id that a newcomer gets, from the text of a UUID: its bytes as Kafka writes them, without a client's name."""
+    return urlsafe_b64encode(bytes.fromhex(fresh_id.replace("-", ""))).rstrip(b"=").decode()
 
 
 def plan_step(turn: Turn, group: ConsumerGroup, change: Change, *, may_assign: bool = True) -> Step:

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from protocol.records.batch import Record
 
 GROUP = "g"
+FRESH = "00112233-4455-6677-8899-aabbccddeeff"
 CLIENT = Client("test", "/127.0.0.1")
 GONE: Any = object()
 """In place of an event: the work is done."""
@@ -164,7 +165,7 @@ class Play:
             server_assignor=assignor,
             topic_partitions=partitions,
         )
-        return self._repeated(body, ConsumerHeartbeat("r", version, CLIENT, body, "fresh", regex_error))
+        return self._repeated(body, ConsumerHeartbeat("r", version, CLIENT, body, FRESH, regex_error))
 
     def _repeated(self, body: ConsumerGroupHeartbeatRequest, event: ConsumerHeartbeat) -> Any:
         """Handle a heartbeat. If it could be answered like an equal one before it, that must be right."""
@@ -280,7 +281,7 @@ class Play:
             protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name=each, metadata=said) for each, said in offered],
         )
         self.fresh += 1
-        return self.handle(JoinGroup(request, version, CLIENT, body, f"fresh{self.fresh}"))
+        return self.handle(JoinGroup(request, version, CLIENT, body, f"{self.fresh:032x}"))
 
     def classic_sync(
         self,

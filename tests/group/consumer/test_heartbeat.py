@@ -147,8 +147,8 @@ def test_wrong_requests_are_refused_and_make_no_group(fields: dict[str, object],
 
 
 def test_version_0_may_leave_the_member_id_to_the_coordinator() -> None:
-    """A newcomer of version 0 without a member id is told one."""
-    assert Play().join("", version=0).member_id == "fresh"
+    """A newcomer of version 0 without a member id is told one: 16 bytes of a UUID, in Kafka's form."""
+    assert Play().join("", version=0).member_id == "ABEiM0RVZneImaq7zN3u_w"
 
 
 def test_full_group_takes_nobody() -> None:
