@@ -649,6 +649,18 @@ class Config:
             read=_read_protocols,
         ),
     )
+    inter_broker_listener_name: str = field(
+        default="",
+        metadata=_spec(
+            "inter.broker.listener.name",
+            "The listener whose connections take the places of others above max.connections, as in Kafka; by default "
+            "the one named as security.inter.broker.protocol.",
+        ),
+    )
+    security_inter_broker_protocol: str = field(
+        default="PLAINTEXT",
+        metadata=_spec("security.inter.broker.protocol", "See inter.broker.listener.name; brokers don't connect here."),
+    )
     controller_listener_names: tuple[str, ...] = field(
         default=(),
         metadata=_spec(
@@ -685,7 +697,7 @@ class Config:
     )
     max_connections: int = field(
         default=INT32_MAX,
-        metadata=_spec("max.connections", "Connections at a time; the server closes further ones.", low=0),
+        metadata=_spec("max.connections", "Connections at a time; the server lets further ones wait.", low=0),
     )
     max_connections_per_ip: int = field(
         default=INT32_MAX, metadata=_spec("max.connections.per.ip", "Connections at a time from one address.", low=0)
@@ -1109,9 +1121,14 @@ class Config:
             self.security, **{name: value for name, value in changes.items() if name not in _LIMITS.values()}
         )
 
+    def is_of_brokers(self, listener: str) -> bool:
+        """Whether a listener is the one of Kafka's brokers, and not the only one."""
+        name = self.inter_broker_listener_name or self.security_inter_broker_protocol
+        return listener.upper() == name.upper() and len(served_listeners(self)) > 1
+
     def limit_of(self, listener: str, attribute: str) -> int:
-        """The listener's own value of one of _LIMITS; there is no limit without one, as in Kafka."""
-        limit: int = self.overrides.get(listener.lower(), {}).get(attribute, INT32_MAX)
+        """The value of one of _LIMITS for a listener by itself: its own, else as large as the server's, as in Kafka."""
+        limit: int = self.overrides.get(listener.lower(), {}).get(attribute, getattr(self, attribute))
         return limit
 
 
@@ -1639,13 +1656,13 @@ _KAFKA_NAMES = """
     control.plane.listener.name controller.socket.timeout.ms create.topic.policy.class.name default.replication.factor
     delete.records.purgatory.purge.interval.requests delete.topic.enable early.start.listeners
     eligible.leader.replicas.enable fetch.max.bytes fetch.purgatory.purge.interval.requests
-    initial.broker.registration.timeout.ms inter.broker.listener.name inter.broker.protocol.version log.cleanup.policy
+    initial.broker.registration.timeout.ms inter.broker.protocol.version log.cleanup.policy
     log.dir.failure.timeout.ms log.index.interval.bytes log.index.size.max.bytes log.preallocate log.segment.bytes
     log.segment.delete.delay.ms
     max.incremental.fetch.session.cache.slots max.request.partition.size.limit min.insync.replicas num.io.threads
     num.network.threads num.recovery.threads.per.data.dir num.replica.alter.log.dirs.threads num.replica.fetchers
     offsets.commit.timeout.ms offsets.load.buffer.size principal.builder.class process.roles request.timeout.ms
-    reserved.broker.max.id security.inter.broker.protocol socket.connection.setup.timeout.max.ms
+    reserved.broker.max.id socket.connection.setup.timeout.max.ms
     socket.connection.setup.timeout.ms socket.receive.buffer.bytes socket.send.buffer.bytes super.users
     telemetry.max.bytes unclean.leader.election.enable unclean.leader.election.interval.ms
 """

@@ -47,6 +47,7 @@ DIFFERENT = {
     "node.id": "Tenure's default is 1, Kafka has none",
     "offsets.topic.replication.factor": "Tenure's is always 1; a single Kafka has to be told so",
     "offsets.topic.segment.bytes": "Tenure's default is 4 MiB (docs/decisions/defaults.md)",
+    "socket.listen.backlog.size": "Tenure's default is larger (docs/decisions/defaults.md)",
     "queued.max.request.bytes": "Tenure has a limit by default (docs/decisions/defaults.md)",
 }
 """Settings of a broker that differ in some field, and why."""

@@ -106,6 +106,7 @@ SECRETS = frozenset(
 """Settings of the type PASSWORD: no client gets their values."""
 
 NO_DEFAULT = SECRETS | {
+    "inter.broker.listener.name",
     "sasl.oauthbearer.expected.audience",
     "sasl.oauthbearer.expected.issuer",
     "sasl.oauthbearer.jwks.endpoint.url",

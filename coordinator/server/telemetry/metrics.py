@@ -331,7 +331,7 @@ def quota_families(measures: Measures) -> Iterator[Metric]:
         answers.add_metric([key, principal], count)
         waits.add_metric([key, principal], measures.throttled_ms[key, principal] / 1000)
     yield from (answers, waits)
-    delays = {limit: measures.delays[limit] for limit in ("ip", "rate")}
+    delays = {limit: measures.delays[limit] for limit in ("ip", "max", "rate")}
     yield _by("tenure_connections_delayed", "Connections that had to wait, or were closed for it.", "limit", delays)
 
 

@@ -1,12 +1,18 @@
 """Admission: how many connections there may be, and how fast new ones may come.
 
-Numbers close a connection at once: `max.connections`, `max.connections.per.ip` with its overrides, and
-`listener.name.X.max.connections`.
+Above `max.connections.per.ip`, or its overrides, a connection is closed at once. Above `max.connections`, or
+`listener.name.X.max.connections`, it is held until another one closes. If `max.connections` falls, those that were
+silent for longest are closed. The listener of brokers (`inter.broker.listener.name`) is excepted from `max.connections`
+if there is another listener: through it an administrator gets in, and the others make room. It has as many places of
+its own.
 
 Rates are measured over the window of quotas. Above `max.connection.creation.rate`, of the server or of a listener, the
-listener lets one connection in after the other, each when its time has come; until then it is held, and nothing that it
-sends is handled. Above the quota `connection_creation_rate` of its address a connection is never served: it is closed
-when its wait is over, so that a client that connects again and again is slowed down.
+listener lets one connection in after the other, each when its time has come; until then it is held. Above the quota
+`connection_creation_rate` of its address a connection is never served: it is closed when its wait is over, so that a
+client that connects again and again is slowed down.
+
+Nothing that a held connection sends is handled. It takes a file, so a listener holds `socket.listen.backlog.size` of
+them; Kafka leaves as many to the kernel.
 
 House rule: whatever is held has a limit, and above it connections are closed at once.
 Source: Kafka's ConnectionQuotas and Acceptor (SocketServer), release 3.9.
@@ -48,15 +54,23 @@ class _Line:
 
 
 class Admission:
-    """Lets connections in. counted: called with "rate" or "ip" for each connection that had to wait."""
+    """Lets connections in.
 
-    def __init__(self, config: Config, clock: Clock, counted: Callable[[str], None]) -> None:
+    counted: called with the limit ("rate", "ip", "max") for each connection that had to wait. entered: called with each
+    connection that was let in.
+    """
+
+    def __init__(
+        self, config: Config, clock: Clock, counted: Callable[[str], None], entered: Callable[[Connection], None]
+    ) -> None:
         self._config = config
         self._clock = clock
         self._counted = counted
+        self._entered = entered
         self._window = Window(config.quota_window_num, config.quota_window_size_seconds * 1000)
         self._rate = Rate(self._window)
         self._lines: dict[str, _Line] = {}
+        self._inside: dict[Connection, None] = {}
         self._per_ip: dict[str, int] = {}
         self._per_listener: dict[str, int] = {}
         self._rates_of_ips: dict[str, float] = {}
@@ -64,10 +78,12 @@ class Admission:
         self._next: Alarm[str] = Alarm(clock, self._let_in)
         self._slowed: Alarm[Connection] = Alarm(clock, lambda connection: connection.abort())
         self._slow: set[Connection] = set()
+        self._is_stopped = False
 
     def reconfigure(self, config: Config) -> None:
-        """Use other settings for connections that come."""
+        """Use other settings."""
         self._config = config
+        self._let_all_in()
 
     def put_into_effect(self, texts: Mapping[str, str]) -> None:
         """Use these quotas, as the list of topics keeps them."""
@@ -79,15 +95,10 @@ class Admission:
 
     # Numbers.
 
-    def refusal(self, connection: Connection, open_count: int) -> str | None:
-        """The reason that there are too many connections for this one; None if there are not."""
+    def refusal(self, connection: Connection) -> str | None:
+        """The reason to close this connection at once; None if there is none."""
         config, ip, listener = self._config, connection.ip, connection.listener
         per_ip_max = dict(config.max_connections_per_ip_overrides).get(ip, config.max_connections_per_ip)
-        listener_max = config.limit_of(listener, "max_connections")
-        if open_count >= config.max_connections:
-            return f"max.connections, {config.max_connections}, is reached"
-        if self._per_listener.get(listener, 0) >= listener_max:
-            return f"listener.name.{listener.lower()}.max.connections, {listener_max}, is reached"
         if self._per_ip.get(ip, 0) >= per_ip_max:
             return f"max.connections.per.ip, {per_ip_max}, is reached"
         line = self._lines.get(listener)
@@ -95,21 +106,34 @@ class Admission:
             return f"socket.listen.backlog.size, {config.socket_listen_backlog_size}, connections wait already"
         return None
 
-    def added(self, connection: Connection) -> None:
-        """A connection is open."""
-        self._per_ip[connection.ip] = self._per_ip.get(connection.ip, 0) + 1
-        self._per_listener[connection.listener] = self._per_listener.get(connection.listener, 0) + 1
+    def fullness(self, listener: str) -> str | None:
+        """The number that leaves no place for another connection of a listener; None if there is a place."""
+        config, listener_max = self._config, self._config.limit_of(listener, "max_connections")
+        if len(self._inside) >= config.max_connections and not config.is_of_brokers(listener):
+            return f"max.connections, {config.max_connections}, is reached"
+        if self._per_listener.get(listener, 0) >= listener_max:
+            return f"listener.name.{listener.lower()}.max.connections, {listener_max}, is reached"
+        return None
+
+    def excess(self) -> list[Connection]:
+        """The connections that have to go because there are more than max.connections: as in Kafka, the most silent."""
+        count = len(self._inside) - self._config.max_connections
+        if count <= 0:
+            return []
+        others = [each for each in self._inside if not self._config.is_of_brokers(each.listener)]
+        return sorted(others, key=lambda each: -each.silent_sweeps)[:count]  # of those alike, the oldest
 
     def removed(self, connection: Connection) -> None:
-        """It has closed."""
-        for counts, key in ((self._per_ip, connection.ip), (self._per_listener, connection.listener)):
-            counts[key] -= 1
-            if not counts[key]:
-                del counts[key]
-        line = self._lines.get(connection.listener)
-        if line is not None and connection in line.held:
+        """A connection that was to be let in has closed."""
+        _count_down(self._per_ip, connection.ip)
+        if connection in self._inside:
+            del self._inside[connection]
+            _count_down(self._per_listener, connection.listener)
+        else:
+            line = self._lines[connection.listener]
             line.is_counted = line.is_counted and connection is not line.held[0]
             line.held.remove(connection)
+        self._let_all_in()
 
     # Rates.
 
@@ -142,43 +166,60 @@ class Admission:
         self._slowed.cancel(connection)
 
     def let_in(self, connection: Connection) -> None:
-        """Let a connection in, now or when its time has come."""
-        config, listener = self._config, connection.listener
+        """Let a connection in, now or when there is a place and its time has come."""
+        listener = connection.listener
+        self._per_ip[connection.ip] = self._per_ip.get(connection.ip, 0) + 1
         line = self._lines.get(listener)
-        is_free = config.max_connection_creation_rate == INT32_MAX == config.limit_of(listener, RATE)
-        if line is None and is_free:
+        if line is None and not self._has_rate(listener) and self.fullness(listener) is None:
+            self._enter(connection)
             return
         if line is None:
             line = self._lines[listener] = _Line(self._window)
         connection.begin_throttle()
         line.held.append(connection)
-        if len(line.held) == 1:
+        self._let_in(listener)
+        if connection.is_held and self.fullness(listener) is not None:
+            self._counted("max")
+
+    def _has_rate(self, listener: str) -> bool:
+        config = self._config
+        return not config.max_connection_creation_rate == INT32_MAX == config.limit_of(listener, RATE)
+
+    def _enter(self, connection: Connection) -> None:
+        self._inside[connection] = None
+        self._per_listener[connection.listener] = self._per_listener.get(connection.listener, 0) + 1
+        self._entered(connection)
+
+    def _let_all_in(self) -> None:
+        """There may be a place for those that wait."""
+        for listener in self._lines:
             self._let_in(listener)
 
     def _let_in(self, listener: str) -> None:
         """Let those in that wait for a listener, up to one that has to wait longer."""
         line = self._lines[listener]
-        while line.held:
-            # The first one has waited already if it is counted.
+        while line.held and listener not in self._next and not self._is_stopped:
+            # The first one has waited for its time already if it is counted.
             if not line.is_counted:
+                line.is_counted = True
                 now_ms = self._clock.ms()
                 wait_ms = self._count(line, listener, now_ms)
                 if wait_ms:
-                    line.is_counted = True
                     self._counted("rate")
                     self._next.arm(listener, now_ms + wait_ms)
                     return
-            elif listener in self._next:
+            if self.fullness(listener) is not None:
                 return
             line.is_counted = False
-            line.held.popleft().end_throttle()
+            connection = line.held.popleft()
+            self._enter(connection)
+            connection.end_throttle()
 
     def _count(self, line: _Line, listener: str, now_ms: int) -> int:
         """Count a connection; returns how long it has to wait."""
-        limits = (
-            (self._rate, self._config.max_connection_creation_rate),
-            (line.rate, self._config.limit_of(listener, RATE)),
-        )
+        config = self._config
+        of_server = INT32_MAX if config.is_of_brokers(listener) else config.max_connection_creation_rate
+        limits = ((self._rate, of_server), (line.rate, config.limit_of(listener, RATE)))
         wait_ms = 0
         for rate, bound in limits:
             if bound == INT32_MAX:
@@ -191,7 +232,14 @@ class Admission:
 
     def stop(self) -> None:
         """Let nobody in any more."""
+        self._is_stopped = True
         self._next.stop()
         self._slowed.stop()
         for connection in list(self._slow):
             connection.abort()
+
+
+def _count_down(counts: dict[str, int], key: str) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]

@@ -66,7 +66,7 @@ class Connections:
         open_max: int,
     ) -> None:
         self._idle_max_ms = config.connections_max_idle_ms
-        self.admission = Admission(config, clock, measures.delayed)
+        self.admission = Admission(config, clock, measures.delayed, self._entered)
         self.intake: Intake[Connection] = Intake(config, clock, self._stalled)
         self._open_max = open_max
         self._lines = lines
@@ -97,8 +97,9 @@ class Connections:
         return any(connection.knows(client) for connection in self._open)
 
     def reconfigure(self, config: Config) -> None:
-        """Use other settings for connections that come."""
+        """Use other settings."""
         self.admission.reconfigure(config)
+        self._shed()
 
     def connect(self, listener: str) -> Connection:
         """A fresh connection for the listener of that name."""
@@ -115,20 +116,40 @@ class Connections:
         elif self.admission.slow_down(connection):
             return True
         else:
-            refusal = self.admission.refusal(connection, len(self._open)) or ""
-        if not refusal:
+            refusal = self.admission.refusal(connection) or ""
+        if refusal:
+            text = f"Turning away {connection.peer}, and whoever else comes: {refusal}"
+            self._say_full("connection_refused", connection, text, refusal)
+            return False
+        self._open.add(connection)
+        self.admission.let_in(connection)
+        fullness = self.admission.fullness(connection.listener) if connection.is_held else None
+        if fullness is None:
             self._full = False
-            self._open.add(connection)
-            self.admission.added(connection)
-            self.admission.let_in(connection)
-            if connection.guard is not None:
-                connection.guard.begin(connection)
-            return True
+        else:
+            text = f"{connection.peer}, and whoever else comes, has to wait: {fullness}"
+            self._say_full("connection_waits", connection, text, fullness)
+        return True
+
+    def _say_full(self, event: str, connection: Connection, text: str, reason: str) -> None:
         if not self._full:
             self._full = True
-            text = f"Turning away {connection.peer}, and whoever else comes: {refusal}"
-            self._lines.warn("connection_refused", text, peer=connection.peer, reason=refusal)
-        return False
+            self._lines.warn(event, text, peer=connection.peer, reason=reason)
+
+    def _entered(self, connection: Connection) -> None:
+        """A connection was let in."""
+        if connection.guard is not None:
+            connection.guard.begin(connection)
+        self._shed()
+
+    def _shed(self) -> None:
+        """Close the connections that are too many, because the number fell or one of brokers came."""
+        excess = self.admission.excess()
+        for each in excess:
+            each.abort()
+        if excess:
+            text = f"Closing {len(excess)} of the most silent connections: max.connections is exceeded"
+            self._closed.warn("connections_shed", text, connections=len(excess))
 
     def remove(self, connection: Connection) -> None:
         """A connection has closed. Nothing happens if it was turned away."""

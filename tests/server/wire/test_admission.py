@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from coordinator.server.wire import admission
-from protocol.messages import ApiVersionsRequest
+from coordinator.server.wire.authentication import AUTHENTICATE_WITHIN_MS
+from protocol.messages import (
+    ApiVersionsRequest,
+    IncrementalAlterConfigsRequest,
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
+)
 from tests.server.harness import Peer, Serving, serving
 from tests.server.requests.test_quotas import alter, entry
+from tests.support.patience import WITHIN_S
 
 
 async def speaks(peer: Peer) -> bool:
@@ -31,14 +40,127 @@ async def test_an_address_can_have_a_number_of_its_own() -> None:
         assert "max.connections.per.ip, 2," in line["message"]
 
 
-async def test_a_listener_can_have_a_number_of_its_own() -> None:
-    """listener.name.X.max.connections closes further connections of that listener."""
-    async with serving("listener.name.plaintext.max.connections=1") as server:
+@pytest.mark.parametrize("setting", ["max.connections", "listener.name.plaintext.max.connections"])
+async def test_connections_above_a_number_wait_for_a_place(setting: str) -> None:
+    """As on Kafka: each is let in when another one closes, the first first. One that goes meanwhile holds up nobody."""
+    async with serving(f"{setting}=1", "socket.listen.backlog.size=3") as server:
         first = await server.peer()
         assert await speaks(first)
+        second, gone, third = [await server.peer() for _ in range(3)]
+        await server_has(server, first, 4)
         assert await (await server.peer()).is_closed()
-        (line,) = server.events("connection_refused")
-        assert "listener.name.plaintext.max.connections, 1," in line["message"]
+        for peer in (second, gone, third):
+            await peer.send(ApiVersionsRequest(), 0)
+        gone.close()
+        await server_has(server, first, 3)
+        assert second.is_silent()
+        first.close()
+        assert (await second.receive()).api_keys
+        assert third.is_silent()
+        second.close()
+        assert (await third.receive()).api_keys
+        (line,) = server.events("connection_waits")
+        assert f"{setting}, 1," in line["message"]
+        assert delays(server) == {"max": 3}
+
+
+async def server_has(server: Serving, speaker: Peer, count: int) -> None:
+    """Wait until there are so many connections. speaker: lets the loop go round; another one would have to wait."""
+    async with asyncio.timeout(WITHIN_S):
+        while len(server.server.connections) != count:
+            assert await speaks(speaker)
+
+
+async def change(peer: Peer, name: str, value: str) -> None:
+    """Change a setting of the node."""
+    config = IncrementalAlterConfigsRequest.AlterableConfig(name=name, config_operation=0, value=value)
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(resource_type=4, resource_name="1", configs=[config])
+    answer = await peer.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    assert answer.responses[0].error_code == 0
+
+
+async def test_a_number_that_falls_closes_the_most_silent_and_one_that_grows_lets_in() -> None:
+    """Of connections that were silent for as long, the oldest one goes. One that asks for something stays."""
+    async with serving("connections.max.idle.ms=100000") as server:
+        speaker, silent, younger, later = [await server.peer() for _ in range(4)]
+        await server_has(server, speaker, 4)
+        assert await speaks(silent)
+        server.clock.advance(10_000)
+        for peer in (speaker, younger, later):
+            assert await speaks(peer)
+        await change(speaker, "max.connections", "3")
+        assert await silent.is_closed()
+        await change(younger, "max.connections", "2")
+        assert await speaker.is_closed()
+        waiting = await server.peer()
+        await server_has(server, younger, 3)
+        await waiting.send(ApiVersionsRequest(), 0)
+        assert await speaks(younger)
+        assert waiting.is_silent()
+        await change(later, "max.connections", "3")
+        assert (await waiting.receive()).api_keys
+        assert [line["connections"] for line in server.events("connections_shed")] == [1, 1]
+
+
+@pytest.mark.parametrize("name", ["inter.broker.listener.name=ADMIN", "security.inter.broker.protocol=SSL"])
+async def test_the_listener_of_brokers_is_excepted(name: str) -> None:
+    """Its connections take the places of others, up to a number of its own. As the only listener it is as any."""
+    admin = "SSL" if "SSL" in name else "ADMIN"
+    listeners = (
+        f"listeners=OPEN://127.0.0.1:0,{admin}://127.0.0.1:0",
+        f"listener.security.protocol.map=OPEN:PLAINTEXT,{admin}:PLAINTEXT",
+    )
+    own = f"listener.name.{admin.lower()}.max.connections=2"
+    async with serving(*listeners, name, own, "max.connections=2") as server:
+        oldest, other = [await server.peer() for _ in range(2)]
+        assert await speaks(oldest)
+        assert await speaks(other)
+        first = await server.peer(listener=1)
+        assert await speaks(first)
+        assert await oldest.is_closed()
+        second = await server.peer(listener=1)
+        assert await speaks(second)
+        assert await other.is_closed()
+        third = await server.peer(listener=1)
+        await third.send(ApiVersionsRequest(), 0)
+        await server_has(server, first, 3)
+        assert third.is_silent()
+        (line,) = server.events("connection_waits")
+        assert f"listener.name.{admin.lower()}.max.connections, 2," in line["message"]
+    async with serving(*listeners, name, "max.connections=1") as server:
+        first, second = [await server.peer(listener=1) for _ in range(2)]
+        await server_has(server, first, 2)
+        await second.send(ApiVersionsRequest(), 0)
+        assert await speaks(first)
+        assert second.is_silent()
+    async with serving("max.connections=1", "inter.broker.listener.name=PLAINTEXT") as server:
+        first, second = [await server.peer() for _ in range(2)]
+        await server_has(server, first, 2)
+        await second.send(ApiVersionsRequest(), 0)
+        assert await speaks(first)
+        assert second.is_silent()
+
+
+async def test_a_login_has_its_time_from_its_place_on() -> None:
+    """A connection that waits is not closed because it hasn't authenticated."""
+    listeners = "listeners=SASL://127.0.0.1:0", "listener.security.protocol.map=SASL:SASL_PLAINTEXT"
+    user = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret";'
+    jaas = f"listener.name.sasl.plain.sasl.jaas.config={user}"
+    async with serving(*listeners, "sasl.enabled.mechanisms=PLAIN", jaas, "max.connections=1") as server:
+        first = await server.peer()
+        assert await logs_in(first)
+        second = await server.peer()
+        await server_has(server, first, 2)
+        server.clock.advance(AUTHENTICATE_WITHIN_MS + 1)
+        assert await speaks(first)
+        first.close()
+        assert await logs_in(second)
+
+
+async def logs_in(peer: Peer) -> bool:
+    """Whether alice can log in."""
+    assert not (await peer.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)).error_code
+    return not (await peer.ask(SaslAuthenticateRequest(auth_bytes=b"\0alice\0secret"), 2)).error_code
 
 
 @pytest.mark.parametrize("prefix", ["", "listener.name.plaintext."])

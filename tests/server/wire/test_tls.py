@@ -267,11 +267,15 @@ async def test_a_connection_counts_before_its_handshake(certificates: Certificat
     """max.connections holds from the accept on."""
     async with serving_tls(certificates, "max.connections=2") as server:
         await server.barrier()
-        silent = await tls_peer(server, client_context(certificates.ca))
-        await server.until(lambda: len(server.server.connections) == 2)
-        assert await (await server.peer(listener=-1)).is_closed()
+        silent, waiting = [await tls_peer(server, client_context(certificates.ca)) for _ in range(2)]
+        await server.until(lambda: len(server.server.connections) == 3)
+        await Peer.send_bytes(waiting, waiting.hello())
         await silent.finish()
         assert (await silent.ask(ApiVersionsRequest(), 0)).api_keys
+        assert waiting.is_silent()
+        silent.close()
+        await waiting.finish()
+        assert (await waiting.ask(ApiVersionsRequest(), 0)).api_keys
 
 
 async def test_a_handshake_has_its_time_in_all(certificates: Certificates) -> None:

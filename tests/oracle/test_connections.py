@@ -1,0 +1,144 @@
+"""Limits on the number of connections, at the start and changed at run time: Apache Kafka and Tenure do the same.
+
+Both have the listeners A, with a number of its own, B, and INTERNAL, which is the one of brokers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from protocol.messages import (
+    ApiVersionsRequest,
+    IncrementalAlterConfigsRequest,
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
+)
+from tests.support.apache import INTERNAL, NODE_LOGIN, NODE_USER, ApacheKafka
+from tests.support.patience import WITHIN_S
+from tests.support.raw import Closed, Connection
+from tests.support.tenure import Tenure, wait_until
+
+pytestmark = pytest.mark.oracle
+
+LISTENERS = {"A": "PLAINTEXT", "B": "PLAINTEXT"}
+PROPERTIES = "listener.name.a.max.connections=2\n"
+LOGIN = f"""\
+inter.broker.listener.name={INTERNAL}
+listener.name.internal.sasl.enabled.mechanisms=PLAIN
+listener.name.internal.plain.sasl.jaas.config={NODE_LOGIN}
+"""
+"""Kafka's node has this by itself."""
+SET, DELETE = 0, 1
+BROKER = 4
+
+
+class Server:
+    """One of the two. ports: by listener. connections: those that a test has opened."""
+
+    def __init__(self, ports: dict[str, int]) -> None:
+        self._ports = ports
+        self._connections = ExitStack()
+
+    def connect(self, listener: str) -> Connection:
+        """A connection, which has sent a request."""
+        connection = self._connections.enter_context(Connection(self._ports[listener]))
+        connection.send(ApiVersionsRequest(), 0)
+        return connection
+
+    def admin(self) -> Connection:
+        """A connection to the listener of brokers."""
+        connection = self.connect(INTERNAL)
+        connection.receive()
+        connection.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        token = f"\0{NODE_USER}\0{NODE_USER}".encode()
+        answer: Any = connection.ask(SaslAuthenticateRequest(auth_bytes=token), 2)
+        assert answer.error_code == 0
+        return connection
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._connections.close()
+
+
+@pytest.fixture(scope="module")
+def both(kafka_is_here: None) -> Iterator[tuple[Server, Server]]:
+    """Kafka and Tenure."""
+    with ExitStack() as stack:
+        kafka = stack.enter_context(ApacheKafka(listeners=LISTENERS, properties=PROPERTIES))
+        listeners = {**LISTENERS, INTERNAL: "SASL_PLAINTEXT"}
+        tenure = stack.enter_context(Tenure(listeners=listeners, properties=PROPERTIES + LOGIN))
+        yield Server(kafka.ports), Server(dict(zip(listeners, tenure.ports, strict=True)))
+
+
+@pytest.fixture
+def servers(both: tuple[Server, Server]) -> Iterator[tuple[Server, Server]]:
+    """The same; a test's connections end with it."""
+    yield both
+    for server in both:
+        server.close()
+
+
+def change(connection: Connection, name: str, value: str | None) -> int:
+    """Change a setting of the node, None: back to that of the start; returns the error code."""
+    config = IncrementalAlterConfigsRequest.AlterableConfig(
+        name=name, config_operation=DELETE if value is None else SET, value=value
+    )
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=BROKER, resource_name="1", configs=[config]
+    )
+    answer: Any = connection.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    return int(answer.responses[0].error_code)
+
+
+def waits(connection: Connection, speaker: Connection) -> bool:
+    """Whether a connection isn't served, while another one is."""
+    for _ in range(20):
+        speaker.ask(ApiVersionsRequest(), 0)
+    return connection.is_silent()
+
+
+def has_closed(connection: Connection) -> bool:
+    """Whether the server has closed a connection."""
+    try:
+        connection.ask(ApiVersionsRequest(), 0)
+    except (Closed, BrokenPipeError):
+        return True
+    return False
+
+
+def test_above_the_number_of_a_listener_connections_wait(servers: tuple[Server, Server]) -> None:
+    """Each is served when another one closes; other listeners go on."""
+    for server in servers:
+        first, second = server.connect("A"), server.connect("A")
+        for each in (first, second):
+            assert each.receive()
+        third = server.connect("A")
+        assert waits(third, second)
+        other = server.connect("B")
+        assert other.receive()
+        assert waits(third, other)
+        first.close()
+        assert third.receive()
+
+
+def test_when_max_connections_falls_connections_close_and_the_listener_of_brokers_goes_on(
+    servers: tuple[Server, Server],
+) -> None:
+    """It has as many places of its own, and others make room for it. Who has no place waits until the number grows."""
+    for server in servers:
+        admin = server.admin()
+        clients = [server.connect(listener) for listener in "AABB"]
+        for each in clients:
+            assert each.receive()
+        assert change(admin, "max.connections", "2") == 0
+        assert server.admin()
+        for each in clients:
+            wait_until(lambda each=each: has_closed(each), "the end of a connection", WITHIN_S)
+        waiting = [server.connect(listener) for listener in ("B", INTERNAL)]
+        assert all(waits(each, admin) for each in waiting)
+        assert change(admin, "max.connections", None) == 0
+        assert all(each.receive() for each in waiting)
