@@ -29,6 +29,7 @@ PASSWORD_BYTES = 24
 MODULES = "org.apache.kafka.common.security"
 
 SERVER = """\
+# Without a host: all addresses of this machine. SASL_SSL://127.0.0.1:{port} is for clients on this machine alone.
 listeners=SASL_SSL://:{port}
 advertised.listeners=SASL_SSL://{host}:{port}
 log.dirs={folder}/data
