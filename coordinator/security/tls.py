@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509 import load_der_x509_certificate
 
 from coordinator.config import ConfigError
 from coordinator.security.tls_ciphers import TLS_1_2_DEFAULT, set_ciphers
@@ -81,6 +82,11 @@ def terms_of(config: ListenerConfig) -> Terms:
         except ValueError as error:
             raise ConfigError(f"ssl.principal.mapping.rules: {error}") from None
     return Terms(context, names, keystore.chain[0].not_valid_after_utc)
+
+
+def has_ended(certificate: bytes) -> bool:
+    """Whether a certificate, in DER, has ended. OpenSSL looks once, and not again when its session is resumed."""
+    return load_der_x509_certificate(certificate).not_valid_after_utc < datetime.now(UTC)
 
 
 def client_context(config: ListenerConfig, *, checks_host: bool) -> ssl.SSLContext:

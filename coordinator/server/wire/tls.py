@@ -174,6 +174,9 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         """Make the client's certificate its principal; False if it must not go on."""
         assert self._tls is not None
         names, certificate = self._terms.names, self._tls.getpeercert(binary_form=True)
+        if certificate is not None and self._tls.session_reused and _has_ended(certificate):
+            self._fail("the client resumed a session whose certificate has expired")
+            return False
         if names is None or certificate is None:
             return True
         try:
@@ -297,6 +300,12 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """A fact that the socket knows."""
         return self._raw.get_extra_info(name, default)
+
+
+def _has_ended(certificate: bytes) -> bool:
+    from coordinator.security.tls import has_ended  # noqa: PLC0415 - a server without TLS doesn't import it
+
+    return has_ended(certificate)
 
 
 def reason(error: ssl.SSLError) -> str:

@@ -7,10 +7,13 @@ import os
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
+from typing import Self
 
 import pytest
 
+from coordinator.security import tls
 from coordinator.server.process import allow_files
 from coordinator.server.wire import handshakes as rules
 from coordinator.server.wire.handshakes import STARTED_MAX, WITHIN_MS
@@ -106,6 +109,34 @@ async def test_a_session_may_be_resumed(certificates: Certificates) -> None:
         assert second.tls.session_reused
         await second.ask(ApiVersionsRequest(), 0)
         assert [each.principal for each in server.connections()] == ["User:CN=alice,OU=Tests,O=Tenure,C=DE"] * 2
+
+
+async def test_a_session_ends_with_its_certificate(certificates: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each resumed session has new tickets, so a certificate would last for ever. A client without one is let in."""
+
+    class InAYear(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Self:
+            return super().now(tz) + timedelta(days=365)
+
+    async with serving_tls(certificates, "ssl.client.auth=requested") as server:
+        for context, is_let_in in (
+            (client_context(certificates.ca, certificates.client), False),
+            (client_context(certificates.ca), True),
+        ):
+            context.maximum_version = ssl.TLSVersion.TLSv1_2  # where Python gives the session at once
+            first = await greeted(server, context)
+            second = await tls_peer(server, context)
+            second.tls.session = first.tls.session
+            with monkeypatch.context() as patch:
+                patch.setattr(tls, "datetime", InAYear)
+                await second.finish()
+                assert second.tls.session_reused
+                if is_let_in:
+                    await second.ask(ApiVersionsRequest(), 0)
+                else:
+                    assert await second.is_closed()
+        assert failures(server) == ["the client resumed a session whose certificate has expired"]
 
 
 @pytest.mark.parametrize(
