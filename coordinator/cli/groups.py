@@ -40,9 +40,11 @@ from schemas.errors import ErrorCode
 
 STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Empty", "Dead", "Assigning", "Reconciling")
 """The states of a group; the last two exist only with Kafka's newer consumer protocol (KIP-848)."""
-REBALANCING = frozenset({"PreparingRebalance", "CompletingRebalance"})
+REBALANCING = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
 CLASSIC = frozenset({"", "classic"})
-"""Group types that DescribeGroups knows; a server older than KIP-848 sends ""."""
+"""Types of groups of the classic protocol; a server older than KIP-848 sends ""."""
+DESCRIBED = CLASSIC | {"consumer"}
+"""Types of groups that `describe` can describe."""
 
 OFFSET_COLUMNS = (
     "GROUP",
@@ -175,7 +177,7 @@ def _describe(client: Client, group_ids: Sequence[str] | None) -> tuple[list[Gro
     """Describe these groups, or all groups for None; returns the described groups and the failures of the others."""
     every = group_ids is None or not group_ids
     if every:
-        group_ids = [group.group_id for group in list_groups(client) if group.group_type.lower() in CLASSIC]
+        group_ids = [group.group_id for group in list_groups(client) if group.group_type.lower() in DESCRIBED]
     answers = describe_groups(client, group_ids or [])
     groups = [answer for answer in answers.values() if isinstance(answer, Group)]
     failures = [group_failure(group_id, answer) for group_id, answer in answers.items() if isinstance(answer, Refused)]

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator.client.errors import Refused
 from coordinator.timeline.described import Member, Pending, Waiting
-from protocol.consumer import decode_assignment, decode_subscription
+from protocol.consumer import CONSUMER, decode_assignment, decode_subscription
 from protocol.messages import (
+    ConsumerGroupDescribeRequest,
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     LeaveGroupRequest,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from coordinator.client.client import Client, Node
     from coordinator.client.topics import TopicPartition
     from protocol.messages import (
+        ConsumerGroupDescribeResponse,
         DeleteGroupsResponse,
         DescribeGroupsResponse,
         LeaveGroupResponse,
@@ -55,6 +57,7 @@ class ListedGroup:
 class Group:
     """A group with its members, sorted by instance id and member id; protocol_name is "" unless the group is stable.
 
+    protocol_name: in the consumer protocol, the assignor.
     waiting: None if the group waits for nobody, or if its server is not Tenure and doesn't say.
     """
 
@@ -132,7 +135,43 @@ def list_groups(client: Client, states: Sequence[str] = ()) -> list[ListedGroup]
 
 
 def describe_groups(client: Client, group_ids: Iterable[str]) -> dict[str, Group | Refused]:
-    """Each group or its error; GROUP_ID_NOT_FOUND for an unknown one (before version 6 a dead group, KIP-1043)."""
+    """Each group or its error; GROUP_ID_NOT_FOUND for an unknown one (before version 6 a dead group, KIP-1043).
+
+    DescribeGroups knows no group of the consumer protocol, so those that it doesn't know are asked for once more.
+    """
+    answers = describe_classic_groups(client, group_ids)
+    others = [group_id for group_id, answer in answers.items() if is_unknown(answer)]
+    if others:
+        try:
+            found = describe_consumer_groups(client, others)
+        except Refused as refused:
+            if refused.error_code != ErrorCode.UNSUPPORTED_VERSION:  # that of a server older than the protocol
+                raise
+        else:
+            answers |= {group_id: answer for group_id, answer in found.items() if not is_unknown(answer)}
+    return answers
+
+
+def is_unknown(answer: object) -> bool:
+    """Whether there is no such group, of the protocol that was asked about."""
+    return isinstance(answer, Refused) and answer.error_code in {
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.UNSUPPORTED_VERSION,  # of a group: its server has the protocol switched off
+    }
+
+
+def describe_consumer_groups(client: Client, group_ids: Iterable[str]) -> dict[str, Group | Refused]:
+    """Groups of the consumer protocol (KIP-848). Raises Refused, UNSUPPORTED_VERSION, if the server is too old."""
+
+    def results(response: ConsumerGroupDescribeResponse, node: Node) -> Iterator[tuple[str, int, Group]]:
+        for group in response.groups:
+            yield group.group_id, group.error_code, consumer_group_of(group, node)
+
+    return client.ask_coordinators(group_ids, lambda asked: ConsumerGroupDescribeRequest(group_ids=asked), results)
+
+
+def describe_classic_groups(client: Client, group_ids: Iterable[str]) -> dict[str, Group | Refused]:
+    """Groups of the classic protocol."""
 
     def results(response: DescribeGroupsResponse, node: Node) -> Iterator[tuple[str, int, Group]]:
         for group in response.groups:
@@ -223,6 +262,23 @@ def group_of(described: DescribeGroupsResponse.DescribedGroup, node: Node) -> Gr
         members,
         _waiting(described.waiting, members),
     )
+
+
+def consumer_group_of(described: ConsumerGroupDescribeResponse.DescribedGroup, node: Node) -> Group:
+    """The same of a group of the consumer protocol; its assignor stands for the protocol name."""
+    members = [
+        Member(
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            {each.topic_name: sorted(each.partitions) for each in member.assignment.topic_partitions},
+            frozenset(member.subscribed_topic_names),
+        )
+        for member in described.members
+    ]
+    members.sort(key=lambda member: (member.group_instance_id or "", member.member_id))
+    return Group(described.group_id, described.group_state, CONSUMER, described.assignor_name, node, members)
 
 
 def _waiting(told: DescribeGroupsResponse.GroupWaiting, members: list[Member]) -> Waiting | None:

@@ -26,6 +26,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.effects import SESSION, TimerKey
 from coordinator.group.events import TimerFired
 from coordinator.server.clock import CATCH_UP_MS, Handle, LoopClock
@@ -34,7 +35,9 @@ from coordinator.server.runtime.partition import ACTIVE
 from coordinator.server.timers import Timers
 
 if TYPE_CHECKING:
-    from coordinator.group.group import Group, Member
+    from coordinator.group.any_group import AnyGroup
+    from coordinator.group.client import Client
+    from coordinator.group.turn import Watched
     from coordinator.server.app import Server
     from coordinator.server.clock import Clock
     from coordinator.server.faults.faults import Asked, Faults
@@ -54,7 +57,8 @@ HEARTBEATS_PER_SESSION = 3
 TURNS = 8
 """Turns of the loop before a jump. The end of a connection takes about four from the kernel to `Connections`."""
 
-MEMBERS_SAY = ("Heartbeat", "JoinGroup", "SyncGroup", "OffsetCommit")
+HEARTBEATS = ("Heartbeat", "ConsumerGroupHeartbeat")
+MEMBERS_SAY = (*HEARTBEATS, "JoinGroup", "SyncGroup", "OffsetCommit")
 """The APIs whose requests renew a session."""
 
 
@@ -193,6 +197,21 @@ class _Heard(NamedTuple):
     interval_ms: int | None
 
 
+class _Seat(NamedTuple):
+    """A member of a group of either protocol, as its time sees it.
+
+    session: the member itself, or, in the consumer protocol, its session. waits: in JoinGroup or SyncGroup.
+    is_new: it waits in its first JoinGroup. joined_by: the client that joined, as long as the server runs.
+    """
+
+    member_id: str
+    instance_id: str | None
+    session: Watched
+    waits: bool = False
+    is_new: bool = False
+    joined_by: Client | None = None
+
+
 class Sessions:
     """The members of a server and their time. A member is named by its group and its instance id or member id.
 
@@ -232,23 +251,23 @@ class Sessions:
 
     def expire(self, group_id: str, name: str) -> None:
         """Expire a member now. Raises ValueError if it waits in JoinGroup or SyncGroup: a session can't end there."""
-        partition, group, member = self._find(group_id, name)
-        if _waits(member) and not member.is_new:
+        partition, group, seat = self._find(group_id, name)
+        if seat.waits and not seat.is_new:
             raise ValueError(f"{name} waits in a request, so its session can't end")
-        self._expire(partition, group, member)
+        self._expire(partition, group, seat)
 
     def silence(self, group_id: str, name: str) -> None:
         """Count no request of a member from now on: it expires one session timeout after the last that counted.
 
         The client gets its answers. A member that waits in JoinGroup or SyncGroup expires when that is over.
         """
-        _, _, member = self._find(group_id, name)
-        self._lapse_at(group_id, member, member.deadline_ms)
+        _, _, seat = self._find(group_id, name)
+        self._lapse_at(group_id, seat, seat.session.deadline_ms)
 
     def hear(self, group_id: str, name: str) -> None:
         """Count the requests of a silenced member again."""
-        _, _, member = self._find(group_id, name)
-        handle = self._silent.pop((group_id, member.member_id), None)
+        _, _, seat = self._find(group_id, name)
+        handle = self._silent.pop((group_id, seat.member_id), None)
         if handle is not None:
             handle.cancel()
 
@@ -260,41 +279,41 @@ class Sessions:
 
     # Members.
 
-    def _find(self, group_id: str, name: str) -> tuple[Partition, Group, Member]:
+    def _find(self, group_id: str, name: str) -> tuple[Partition, AnyGroup, _Seat]:
         partition = self._server.runtime.partition_of(group_id)
         group = partition.coordinator.groups.get(group_id)
         if group is None or partition.standing is not ACTIVE:
             raise LookupError(f"there is no group {group_id}")
-        member = group.members.get(group.static_members.get(name, name))
-        if member is None:
-            known = sorted(each.group_instance_id or each.member_id for each in group.members.values())
+        member_id = group.static_members.get(name, name)
+        if member_id not in group.members:
+            known = sorted(each.instance_id or each.member_id for each in _seats(group))
             raise LookupError(f"group {group_id} has no member {name}: it has {', '.join(known) or 'none'}")
-        return partition, group, member
+        return partition, group, _seat(group, member_id)
 
-    def _expire(self, partition: Partition, group: Group, member: Member) -> None:
+    def _expire(self, partition: Partition, group: AnyGroup, seat: _Seat) -> None:
         """Let the session timer of a member find that its deadline has passed."""
-        key = TimerKey(SESSION, group.group_id, member.member_id)
+        key = TimerKey(SESSION, group.group_id, seat.member_id)
         partition.alarm.cancel(key)
-        member.deadline_ms = self._clock.ms()
+        seat.session.deadline_ms = self._clock.ms()
         partition.handle(group.group_id, TimerFired(key))
 
-    def _lapse_at(self, group_id: str, member: Member, at_ms: int) -> None:
-        key = (group_id, member.member_id)
+    def _lapse_at(self, group_id: str, seat: _Seat, at_ms: int) -> None:
+        key = (group_id, seat.member_id)
         if key in self._silent:
             self._silent[key].cancel()
-        self._silent[key] = self._clock.call_at(at_ms, partial(self._lapse, group_id, member.member_id))
+        self._silent[key] = self._clock.call_at(at_ms, partial(self._lapse, group_id, seat.member_id))
 
     def _lapse(self, group_id: str, member_id: str) -> None:
         """The deadline of a silenced member has passed."""
         del self._silent[group_id, member_id]
         try:
-            partition, group, member = self._find(group_id, member_id)
+            partition, group, seat = self._find(group_id, member_id)
         except LookupError:  # it left, or a restart has its seat
             return
-        if _waits(member):
-            self._lapse_at(group_id, member, self._clock.ms() + member.session_timeout_ms)
+        if seat.waits:
+            self._lapse_at(group_id, seat, self._clock.ms() + seat.session.session_timeout_ms)
         else:
-            self._expire(partition, group, member)
+            self._expire(partition, group, seat)
 
     # Members whose clients are alive.
 
@@ -309,7 +328,7 @@ class Sessions:
                 key = (group_id, member_id)
                 last = self._heard.get(key)
                 beat_ms, interval_ms = (None, None) if last is None else (last.beat_ms, last.interval_ms)
-                if asked.api == "Heartbeat":
+                if asked.api in HEARTBEATS:
                     interval_ms = interval_ms if beat_ms is None else now_ms - beat_ms
                     beat_ms = now_ms
                 self._heard[key] = _Heard(connection, now_ms, beat_ms, interval_ms)
@@ -323,23 +342,23 @@ class Sessions:
         now_ms = self._clock.ms()
         heard: dict[tuple[str, str], _Heard] = {}
         for partition in self._server.runtime.served():
-            coordinator = partition.coordinator
-            for group_id, group in coordinator.groups.items():
-                for member_id, member in group.members.items():
-                    key = (group_id, member_id)
+            for group_id, group in partition.coordinator.groups.items():
+                for seat in _seats(group):
+                    key = (group_id, seat.member_id)
                     if key in self._heard:
                         heard[key] = self._heard[key]
-                    if key in self._unheard or _waits(member):
+                    if key in self._unheard or seat.waits:
                         continue
-                    if self._is_alive(member, heard.get(key)):
-                        coordinator.heartbeat(group_id, member_id, None, group.generation, now_ms)
+                    if self._is_alive(seat, heard.get(key)):
+                        # As a heartbeat does: the timer finds out when it rings.
+                        seat.session.deadline_ms = now_ms + seat.session.session_timeout_ms
         self._heard = heard
 
-    def _is_alive(self, member: Member, heard: _Heard | None) -> bool:
+    def _is_alive(self, seat: _Seat, heard: _Heard | None) -> bool:
         connections = self._server.connections
         if heard is None:  # it has joined and said nothing since
-            return member.joined_by is not None and connections.has(member.joined_by)
-        interval_ms = heard.interval_ms or member.session_timeout_ms // HEARTBEATS_PER_SESSION
+            return seat.joined_by is not None and connections.has(seat.joined_by)
+        interval_ms = heard.interval_ms or seat.session.session_timeout_ms // HEARTBEATS_PER_SESSION
         silent_ms = self._clock.real.ms() - heard.at_ms
         is_connected = heard.connection in connections and not self._faults.is_muted(heard.connection)
         return is_connected and silent_ms < max(INTERVALS * interval_ms, PATIENCE_MIN_MS)
@@ -351,5 +370,13 @@ async def take_turns() -> None:
         await asyncio.sleep(0)
 
 
-def _waits(member: Member) -> bool:
-    return member.awaiting_join is not None or member.awaiting_sync is not None
+def _seats(group: AnyGroup) -> Iterator[_Seat]:
+    return (_seat(group, member_id) for member_id in group.members)
+
+
+def _seat(group: AnyGroup, member_id: str) -> _Seat:
+    member = group.members[member_id]
+    if isinstance(group, ConsumerGroup):
+        return _Seat(member_id, member.instance_id, group.sessions[member_id])
+    waits = member.awaiting_join is not None or member.awaiting_sync is not None
+    return _Seat(member_id, member.group_instance_id, member, waits, member.is_new, member.joined_by)

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coordinator.group.events import DescribeGroup
+from coordinator.group.consumer.describe import Description, described
+from coordinator.group.events import DescribeConsumerGroup, DescribeGroup
+from coordinator.group.state import Kind
 from coordinator.server.app import Server, random_id
 from coordinator.server.runtime.replies import Reply
 from coordinator.server.telemetry.event_queue import Events
@@ -25,13 +27,16 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from coordinator.config import Config
+    from coordinator.group.topics import Topics
     from coordinator.log.store import OpenStore
     from coordinator.server.app import Share
     from coordinator.server.faults.faults import Faults
     from coordinator.testing.clock import KitClock
     from coordinator.testing.history import History
     from coordinator.testing.requests import Requests
-    from protocol.messages import DescribeGroupsResponse
+    from protocol.messages import ConsumerGroupDescribeResponse, DescribeGroupsResponse
+
+    Described = DescribeGroupsResponse.DescribedGroup | ConsumerGroupDescribeResponse.DescribedGroup
 
 DESCRIBE_VERSION = 6
 """The version of DescribeGroups that tells a group without members from no group."""
@@ -111,15 +116,31 @@ class Control:
         offsets = {} if group is None else group.offsets
         committed = {(topic, index): held.offset for topic, by in offsets.items() for index, held in by.items()}
 
-        def deliver(described: DescribeGroupsResponse.DescribedGroup) -> None:
+        def deliver(answer: Described | Description) -> None:
+            shown = whole(self.server.runtime.topics, answer) if isinstance(answer, Description) else answer
             self._events.flush()
-            future.set_result(Look(described, generation, committed, len(self._history)))
+            future.set_result(Look(shown, generation, committed, len(self._history)))
 
-        partition.submit(group_id, DescribeGroup(_Answer(deliver), DESCRIBE_VERSION, group_id, waiting=True))
+        answer = _Answer(deliver)
+        if group is not None and group.kind is Kind.CONSUMER:
+            partition.submit(group_id, DescribeConsumerGroup(answer, group_id))
+        else:
+            partition.submit(group_id, DescribeGroup(answer, DESCRIBE_VERSION, group_id, waiting=True))
 
     def flush(self) -> None:
         """Bring the history up to now."""
         self._events.flush()
+
+
+def whole(topics: Topics, description: Description) -> ConsumerGroupDescribeResponse.DescribedGroup:
+    """A group of the consumer protocol, described in one go."""
+    steps = described(topics, description)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            shown: ConsumerGroupDescribeResponse.DescribedGroup = end.value
+            return shown
 
 
 class _Answer(Reply):

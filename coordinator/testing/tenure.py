@@ -74,10 +74,16 @@ Result = TypeVar("Result")
 
 HOST = "127.0.0.1"
 
-DEFAULTS = {"group.initial.rebalance.delay.ms": "100"}
+DEFAULTS = {
+    "group.initial.rebalance.delay.ms": "100",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "100",
+    "group.consumer.assignment.interval.ms": "0",
+}
 """Settings that differ from Kafka's. Kafka holds the first rebalance of a group open for 3 s, and each test would wait
 as long. 100 ms are enough for consumers that a test starts together in its own process. Without any delay the second
-consumer waits until the first one hears of it, with its next heartbeat: 3 s by most clients' defaults."""
+consumer waits until the first one hears of it, with its next heartbeat: 3 s by most clients' defaults. In the consumer
+protocol the server sets that interval, 5 s by Kafka's default, and makes at most one target a second."""
 
 IN_MEMORY = {"tenure.events.enable": "false", "offsets.topic.num.partitions": "5"}
 """Further settings without a data folder. Events would need a folder for their topic; `Group.timeline` has them all the

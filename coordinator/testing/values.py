@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from coordinator.client.client import Node
 from coordinator.client.connection import Address
 from coordinator.client.errors import error_name
-from coordinator.client.groups import group_of, waiting_json
+from coordinator.client.groups import consumer_group_of, group_of, waiting_json
 from coordinator.timeline.schema import CONFLICT
 from coordinator.timeline.words import timed_lines, waiting_lines
+from protocol.messages import ConsumerGroupDescribeResponse
 
 if TYPE_CHECKING:
+    from coordinator.client.groups import Group
     from coordinator.timeline.described import Member
     from coordinator.timeline.entries import Entry
     from protocol.messages import DescribeGroupsResponse
@@ -39,9 +41,12 @@ class NodeState(NamedTuple):
 
 
 class Look(NamedTuple):
-    """A group at one moment. mark: the number of events so far, of all groups (`Group.mark`)."""
+    """A group at one moment. mark: the number of events so far, of all groups (`Group.mark`).
 
-    described: DescribeGroupsResponse.DescribedGroup
+    described: by DescribeGroups, or, in the consumer protocol, by ConsumerGroupDescribe. generation: or epoch.
+    """
+
+    described: DescribeGroupsResponse.DescribedGroup | ConsumerGroupDescribeResponse.DescribedGroup
     generation: int
     committed: dict[TopicPartition, int]
     mark: int
@@ -52,9 +57,15 @@ class Look(NamedTuple):
         return self.described.group_state or error_name(self.described.error_code)
 
     @property
+    def _group(self) -> Group:
+        if isinstance(self.described, ConsumerGroupDescribeResponse.DescribedGroup):
+            return consumer_group_of(self.described, NODE)
+        return group_of(self.described, NODE)
+
+    @property
     def members(self) -> list[Member]:
         """In the order of instance ids and member ids."""
-        return group_of(self.described, NODE).members
+        return self._group.members
 
     @property
     def assignment(self) -> dict[str, dict[str, list[int]]]:
@@ -67,7 +78,7 @@ class Look(NamedTuple):
     @property
     def waiting(self) -> list[str]:
         """The members that the group waits for, in the words of `tenure explain`; none if it waits for nobody."""
-        waiting = waiting_json(group_of(self.described, NODE).waiting)
+        waiting = waiting_json(self._group.waiting)
         return [] if waiting is None else list(waiting_lines(self.state, waiting))
 
     @property

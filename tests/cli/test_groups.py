@@ -10,6 +10,7 @@ from coordinator.cli.groups import MEMBER_COLUMNS, OFFSET_COLUMNS, app
 from coordinator.client.client import Client
 from coordinator.client.groups import remove_members
 from protocol.messages import (
+    ConsumerGroupDescribeResponse,
     DescribeGroupsResponse,
     ListGroupsResponse,
     ListOffsetsResponse,
@@ -292,16 +293,28 @@ def test_group_that_goes_while_all_are_described() -> None:
     assert (ran.code, ran.json, ran.err) == (0, [], "")
 
 
-def test_all_describes_classic_groups_only() -> None:
-    """DescribeGroups doesn't know the newer kinds of groups, which have requests of their own."""
-    listed = [ListGroupsResponse.ListedGroup(group_id=kind, group_type=kind) for kind in ("classic", "consumer")]
-    described = DescribeGroupsResponse.DescribedGroup(group_id="classic", group_state="Empty")
+def test_all_describes_groups_of_consumers_only() -> None:
+    """Both protocols of consumers are described; share groups and such have requests of their own."""
+    listed = [
+        ListGroupsResponse.ListedGroup(group_id=kind, group_type=kind) for kind in ("classic", "Consumer", "share")
+    ]
+    classic, other = (
+        DescribeGroupsResponse.DescribedGroup(group_id=kind, group_state=state)
+        for kind, state in (("classic", "Empty"), ("Consumer", "Dead"))
+    )
+    member = ConsumerGroupDescribeResponse.Member(member_id="m", client_id="c", client_host="/h")
+    consumer = ConsumerGroupDescribeResponse.DescribedGroup(
+        group_id="Consumer", group_state="Assigning", assignor_name="uniform", members=[member]
+    )
     answers: dict[str, list[Any]] = {
         "ListGroups": [ListGroupsResponse(groups=listed)],
-        "DescribeGroups": [DescribeGroupsResponse(groups=[described])],
+        "DescribeGroups": [DescribeGroupsResponse(groups=[classic, other])],
+        "ConsumerGroupDescribe": [ConsumerGroupDescribeResponse(groups=[consumer])],
     }
     with Scripted(answers) as server:
-        arguments = ["describe", "--all", "--state", "--output", "json", *at(server.bootstrap)]
-        ran = run_app(app, *arguments)
-        assert [one.groups for one in server.asked("DescribeGroups")] == [["classic"]]
+        ran = run_app(app, "describe", "--all", "--state", *at(server.bootstrap))
+        assert [one.groups for one in server.asked("DescribeGroups")] == [["Consumer", "classic"]]
+        assert [one.group_ids for one in server.asked("ConsumerGroupDescribe")] == [["Consumer"]]
     assert ran.code == 0
+    assert "group Consumer is rebalancing" in ran.err
+    assert ran.out.splitlines()[1].split()[3:] == ["uniform", "Assigning", "1"]

@@ -20,6 +20,7 @@ from protocol.connection import FrameReader
 from protocol.errors import ProtocolError
 from protocol.header import decode_request, decode_request_header, encode_response
 from protocol.messages import API_KEYS, api_schema, request_class, response_class
+from schemas.errors import ErrorCode
 
 HANG_UP = "hang up"
 """As an answer: the server closes the connection."""
@@ -34,7 +35,7 @@ class Scripted:
     """One node with id 7 on a port of its own. Each connection has a thread, which ends with it.
 
     answers: by API name, the answers to its requests one after the other; the last one stays. By default ApiVersions,
-    FindCoordinator and Metadata name this node.
+    FindCoordinator and Metadata name this node, and ConsumerGroupDescribe knows no group.
     versions: by API name, the versions in the ApiVersions response; by default all that we know.
     context: makes TLS of each connection.
     """
@@ -159,6 +160,15 @@ class Scripted:
     def _Metadata(self, _request: Any) -> Any:  # noqa: N802
         response: Any = response_class(API_KEYS["Metadata"])
         return response(brokers=[response.MetadataResponseBroker(node_id=7, host="127.0.0.1", port=self.port)])
+
+    def _ConsumerGroupDescribe(self, request: Any) -> Any:  # noqa: N802
+        """No group of the consumer protocol is here."""
+        response: Any = response_class(API_KEYS["ConsumerGroupDescribe"])
+        groups = [
+            response.DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_ID_NOT_FOUND)
+            for group_id in request.group_ids
+        ]
+        return response(groups=groups)
 
 
 class Clock:

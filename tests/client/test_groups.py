@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from coordinator.client.client import Client
@@ -16,6 +18,7 @@ from coordinator.client.groups import (
     remove_members,
 )
 from protocol.messages import (
+    ConsumerGroupDescribeResponse,
     DeleteGroupsResponse,
     DescribeGroupsResponse,
     LeaveGroupResponse,
@@ -96,6 +99,44 @@ def test_absent_group_is_not_found_on_every_version(version: int, group: Describ
         ) as server,
         Client(server.bootstrap, WITHIN_S) as client,
     ):
+        answer = describe_groups(client, ["g"])["g"]
+    assert isinstance(answer, Refused)
+    assert answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_group_of_the_consumer_protocol_is_described() -> None:
+    """DescribeGroups doesn't know it, so it is asked for by the other request; its assignor is the protocol name."""
+    told = ConsumerGroupDescribeResponse
+    held = told.TopicPartitions(topic_name="t", partitions=[2, 0])
+    members = [
+        told.Member(member_id="2", instance_id="b", subscribed_topic_names=["t"]),
+        told.Member(member_id="1", instance_id="a", assignment=told.Assignment(topic_partitions=[held])),
+    ]
+    group = told.DescribedGroup(group_id="g", group_state="Reconciling", assignor_name="range", members=members)
+    absent = Described(group_id="g", group_state="Dead", error_code=ErrorCode.GROUP_ID_NOT_FOUND)
+    answers: dict[str, list[Any]] = {
+        "DescribeGroups": [DescribeGroupsResponse(groups=[absent])],
+        "ConsumerGroupDescribe": [told(groups=[group])],
+    }
+    with Scripted(answers) as server, Client(server.bootstrap, WITHIN_S) as client:
+        answer = describe_groups(client, ["g"])["g"]
+    assert isinstance(answer, Group)
+    assert (answer.state, answer.protocol_type, answer.protocol_name) == ("Reconciling", "consumer", "range")
+    assert [(one.member_id, one.assignment) for one in answer.members] == [("1", {"t": [0, 2]}), ("2", {})]
+    assert answer.members[1].subscription == frozenset({"t"})
+
+
+@pytest.mark.parametrize("has_api", [False, True])
+def test_server_without_the_consumer_protocol_has_no_such_group(has_api: bool) -> None:
+    """An older server lacks the request; one that has the protocol switched off says UNSUPPORTED_VERSION."""
+    absent = Described(group_id="g", group_state="Dead", error_code=ErrorCode.GROUP_ID_NOT_FOUND)
+    off = ConsumerGroupDescribeResponse.DescribedGroup(group_id="g", error_code=ErrorCode.UNSUPPORTED_VERSION)
+    answers: dict[str, list[Any]] = {
+        "DescribeGroups": [DescribeGroupsResponse(groups=[absent])],
+        "ConsumerGroupDescribe": [ConsumerGroupDescribeResponse(groups=[off])],
+    }
+    versions = {} if has_api else {"ConsumerGroupDescribe": (0, -1)}
+    with Scripted(answers, versions) as server, Client(server.bootstrap, WITHIN_S) as client:
         answer = describe_groups(client, ["g"])["g"]
     assert isinstance(answer, Refused)
     assert answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND

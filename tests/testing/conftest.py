@@ -18,6 +18,7 @@ def server() -> Iterator[Tenure]:
     """Yield a running server with topic t, whose waiters have patience."""
     with Tenure(topics={"t": 3}, timeout=WITHIN_S) as made:
         yield made
+    hang_up()
 
 
 @pytest.fixture

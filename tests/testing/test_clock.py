@@ -18,7 +18,7 @@ from coordinator.server.clock import CATCH_UP_MS, Alarm
 from coordinator.server.faults import plan
 from coordinator.server.faults.faults import Faults
 from coordinator.testing.clock import INTERVALS, PATIENCE_MIN_MS, KitClock, Sessions
-from protocol.messages import FetchRequest, OffsetCommitRequest, OffsetFetchRequest
+from protocol.messages import ConsumerGroupHeartbeatRequest, FetchRequest, OffsetCommitRequest, OffsetFetchRequest
 from schemas.errors import ErrorCode
 from tests.server.harness import (
     ManualClock,
@@ -37,6 +37,7 @@ HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 INTERVAL_MS = 3_000
 SESSION_MS = 10_000
+CONSUMER_SESSION_MS = 45_000
 
 
 class RealTime:
@@ -147,6 +148,69 @@ async def test_live_members_survive_an_hour() -> None:
         assert await beat(kit, seats) == [0, 0, 0]
         assert len(kit.events("rebalance_started")) == before
         assert kit.events("member_expired") == []
+
+
+async def two_heartbeats(kit: Kit, group: str = "c") -> list[tuple[Peer, str]]:
+    """Two static members of a group of the consumer protocol, i-0 and i-1: connection and member id."""
+    peers = [(await kit.serving.peer(), f"m-{number}") for number in range(2)]
+    for number, (peer, member_id) in enumerate(peers):
+        joining = ConsumerGroupHeartbeatRequest(
+            group_id=group,
+            member_id=member_id,
+            instance_id=f"i-{number}",
+            rebalance_timeout_ms=60_000,
+            subscribed_topic_names=["t"],
+            topic_partitions=[],
+        )
+        assert (await peer.ask(joining, 1)).error_code == ErrorCode.NONE
+    return peers
+
+
+async def beat_on(kit: Kit, peers: list[tuple[Peer, str]], group: str = "c") -> list[int]:
+    """As `beat`, for members of the consumer protocol."""
+    kit.real.now_ms += INTERVAL_MS
+    members = kit.serving.server.runtime.partition_of(group).coordinator.groups[group].members
+    request = partial(ConsumerGroupHeartbeatRequest, group_id=group)
+    return [
+        (await peer.ask(request(member_id=member_id, member_epoch=members[member_id].epoch), 1)).error_code
+        for peer, member_id in peers
+    ]
+
+
+async def test_live_members_of_the_consumer_protocol_survive_an_hour() -> None:
+    """Their sessions are the group's; one that a jump names expires, and so does one whose connection is gone."""
+    async with running("group.consumer.assignment.interval.ms=0") as kit:
+        peers = await two_heartbeats(kit)
+        assert await beat_on(kit, peers) == [0, 0]
+        await kit.advance(HOUR_MS)
+        assert kit.events("member_expired") == []
+        assert await beat_on(kit, peers) == [0, 0]
+        await kit.advance(HOUR_MS, [("c", "i-1")])
+        assert [line["group_instance_id"] for line in kit.events("member_expired")] == ["i-1"]
+        assert await beat_on(kit, peers[:1]) == [0]
+        peers[0][0].close()
+        await kit.serving.barrier()
+        await kit.advance(HOUR_MS)
+        assert [line["group_instance_id"] for line in kit.events("member_expired")] == ["i-1", "i-0"]
+
+
+async def test_members_of_the_consumer_protocol_expire_when_they_are_told() -> None:
+    """One at once; a silenced one, whose heartbeats are answered, after its session; another is heard again."""
+    async with running("group.consumer.assignment.interval.ms=0") as kit:
+        peers = await two_heartbeats(kit)
+        assert await beat_on(kit, peers) == [0, 0]
+        kit.sessions.silence("c", "i-0")
+        kit.sessions.silence("c", "i-1")
+        kit.sessions.hear("c", "i-1")
+        assert await beat_on(kit, peers) == [0, 0]
+        await kit.advance(CONSUMER_SESSION_MS)
+        await kit.serving.barrier()
+        assert [line["group_instance_id"] for line in kit.events("member_expired")] == ["i-0"]
+        kit.sessions.expire("c", "i-1")
+        await kit.serving.barrier()
+        assert [line["group_instance_id"] for line in kit.events("member_expired")] == ["i-0", "i-1"]
+        with pytest.raises(LookupError, match="it has none"):
+            kit.sessions.expire("c", "i-1")
 
 
 async def test_a_member_that_a_jump_names_expires() -> None:

@@ -49,7 +49,8 @@ def test_all_examples_pass() -> None:
 @pytest.mark.interop
 def test_the_pages_tests_pass_as_they_stand(tmp_path: Path) -> None:
     """A new user copies the conftest.py and the tests of the pages into an empty folder, and they pass."""
-    blocks = [block for page in ("docs/testing.md", "docs/testing-nodes.md") for block in blocks_of(page)]
+    pages = ("docs/testing.md", "docs/testing-consumer-protocol.md", "docs/testing-nodes.md")
+    blocks = [block for page in pages for block in blocks_of(page)]
     (conftest,) = (block for block in blocks if "def start_worker" in block)
     tests = [block for block in blocks if block.startswith("def test_")]
     (tmp_path / "conftest.py").write_text(conftest)
@@ -69,7 +70,7 @@ def test_the_pages_tests_pass_as_they_stand(tmp_path: Path) -> None:
     ]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert "2 passed" in done.stdout, done.stdout
+    assert "3 passed" in done.stdout, done.stdout
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/testing.md"])

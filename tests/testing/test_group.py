@@ -6,9 +6,11 @@ import pytest
 
 from coordinator.testing import Group, Tenure
 from protocol.messages import OffsetCommitRequest
+from tests.support.heartbeats import AWAY, Beating
+from tests.support.heartbeats import settle as shared
 from tests.support.patience import WITHIN_S
 from tests.support.scripted import Member, settle
-from tests.testing.conftest import Join, join_in
+from tests.testing.conftest import Join, join_in, port_of
 
 
 def commit(member: Member, offset: int) -> None:
@@ -166,3 +168,86 @@ def test_an_explanation_can_be_cut(server: Tenure, member: Join) -> None:
     assert "generation 0 -> 1" not in group.explain(mark)
     other.leave()
     assert f"it waits for {one.member_id}" in group.explain()
+
+
+# The consumer protocol.
+
+
+def join_by_heartbeat(server: Tenure, name: str) -> Beating:
+    """A static member of the group "workers" that has joined; it may wait for its partitions."""
+    member = Beating(port_of(server), "workers", name, ["t"], instance=name)
+    assert member.join() == 0
+    return member
+
+
+def heartbeats(server: Tenure, *names: str) -> list[Beating]:
+    """Static members of the group "workers" that share topic t in a Stable group."""
+    members = [join_by_heartbeat(server, name) for name in names]
+    shared(*members)
+    server.group("workers").wait_until_stable(members=len(members))
+    return members
+
+
+def test_a_look_at_a_group_of_the_consumer_protocol(server: Tenure) -> None:
+    """Its epoch is the generation, and its assignment what members hold."""
+    heartbeats(server, "one", "other")
+    group = server.group("workers")
+    assert (group.state, group.generation) == ("Stable", 3)
+    assert [each.group_instance_id for each in group.members] == ["one", "other"]
+    assert sorted(index for held in group.assignment.values() for index in held["t"]) == [0, 1, 2]
+    assert [each.cause for each in group.rebalances] == ["member_joined", "member_joined"]
+
+
+def test_restart_in_the_consumer_protocol_passes_all_blocks(server: Tenure) -> None:
+    """A static member goes away and comes back: no rebalance, nothing moved, the same seats; one restart."""
+    one, _other = heartbeats(server, "one", "other")
+    group = server.group("workers")
+    with group.no_rebalance(), group.nothing_moved(), group.same_seats():
+        assert one.leave(AWAY) == 0
+        with group.no_rebalance():  # an absence is no rebalance, whatever the state is
+            assert group.state == "Reconciling"
+        join_by_heartbeat(server, "one")
+        group.wait_until_stable(members=2).wait_until(restarts=1)
+
+
+@pytest.mark.parametrize("block", ["no_rebalance", "nothing_moved", "same_seats", "moved_at_most", "rebalances"])
+def test_a_block_sees_an_epoch_of_the_consumer_protocol(server: Tenure, block: str) -> None:
+    """A member that leaves for good is one rebalance, and its partitions move."""
+    one, other = heartbeats(server, "one", "other")
+    group = server.group("workers")
+    arguments = {"moved_at_most": [0], "rebalances": [2]}.get(block, [])
+
+    def leave() -> None:
+        with getattr(group, block)(*arguments):
+            assert one.leave() == 0
+            shared(other)
+
+    with pytest.raises(AssertionError, match="group workers"):
+        leave()
+    with group.rebalances(exactly=1, cause="member_joined"):
+        shared(other, join_by_heartbeat(server, "third"))
+
+
+def test_a_block_begins_at_rest_in_the_consumer_protocol(server: Tenure) -> None:
+    """While a newcomer waits for its partitions, a rebalance is under way."""
+    heartbeats(server, "one")
+    join_by_heartbeat(server, "other")
+    group = server.group("workers").wait_until(state="Reconciling")
+    with pytest.raises(AssertionError, match="rebalances already"), group.no_rebalance():
+        raise LookupError
+
+
+def test_failure_in_the_consumer_protocol_names_member_and_request(server: Tenure) -> None:
+    """The text has the member, the request, and the epochs."""
+    one, other = heartbeats(server, "one", "other")
+    group = server.group("workers")
+
+    def leave() -> None:
+        with group.no_rebalance():
+            assert one.leave() == 0
+            shared(other)
+
+    with pytest.raises(AssertionError, match="rebalanced once, expected none") as caught:
+        leave()
+    assert "ConsumerGroupHeartbeat" in str(caught.value)
+    assert "one" in str(caught.value)

@@ -99,6 +99,8 @@ class Asked:
         match self.api:
             case "DescribeGroups":
                 return list(self.body.groups)
+            case "ConsumerGroupDescribe":
+                return list(self.body.group_ids)
             case "DeleteGroups":
                 return list(self.body.groups_names)
             case "OffsetFetch" if self.version >= 8:
@@ -117,7 +119,7 @@ class Asked:
     @cached_property
     def instance_ids(self) -> list[str]:
         """The instance ids that it names, and those of the members that it names: old versions have no instance id."""
-        found = self._named("group_instance_id")
+        found = self._named("instance_id" if self.api == "ConsumerGroupHeartbeat" else "group_instance_id")
         for group_id in self.groups:
             held = (self._instance_of(group_id, member_id) for member_id in self.member_ids)
             found += filter(None, held)

@@ -42,6 +42,7 @@ NAMING = (
     "SyncGroup",
     "Heartbeat",
     "LeaveGroup",
+    "ConsumerGroupHeartbeat",
     "OffsetCommit",
     "OffsetFetch",
     "OffsetDelete",
@@ -49,7 +50,7 @@ NAMING = (
 )
 """The APIs whose requests name one group, and perhaps members of it."""
 
-COORDINATED = (*NAMING, "DescribeGroups", "DeleteGroups")
+COORDINATED = (*NAMING, "DescribeGroups", "ConsumerGroupDescribe", "DeleteGroups")
 """The APIs that a client sends to the coordinator of a group."""
 
 ARROW = "->"

@@ -129,8 +129,11 @@ class Runtime:
     def instance_of(self, group_id: str, member_id: str) -> str | None:
         """The instance id of a member; None without one, or if there is no such member."""
         group = self.partition_of(group_id).coordinator.groups.get(group_id)
-        member = group.members.get(member_id) if isinstance(group, Group) else None
-        return None if member is None else member.group_instance_id
+        member = None if group is None else group.members.get(member_id)
+        if member is None:
+            return None
+        found: str | None = member.group_instance_id if isinstance(group, Group) else member.instance_id
+        return found
 
     def _find_partition(self, group_id: str) -> Partition:
         found = self.partitions[partition_for(group_id, len(self.partitions))]

@@ -19,6 +19,8 @@ from protocol.connection import SIZE_BYTES
 from protocol.header import decode_request_header, encode_request
 from protocol.messages import (
     ApiVersionsRequest,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest,
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     FetchRequest,
@@ -428,6 +430,8 @@ def asked(request: Message, version: int) -> Asked:
             ["g", "h"],
         ),
         (DescribeGroupsRequest(groups=["g", "h"]), 4, ["g", "h"]),
+        (ConsumerGroupDescribeRequest(group_ids=["g", "h"]), 0, ["g", "h"]),
+        (ConsumerGroupHeartbeatRequest(group_id="g"), 1, ["g"]),
         (DeleteGroupsRequest(groups_names=["g", "h"]), 2, ["g", "h"]),
         (FindCoordinatorRequest(key="g"), 1, ["g"]),
         (FindCoordinatorRequest(key="g", key_type=1), 1, []),
@@ -450,6 +454,28 @@ def test_a_leave_names_all_members_that_leave() -> None:
     one = asked(LeaveGroupRequest(group_id="g", member_id="m"), 2)
     assert (one.member_ids, one.instance_ids) == (["m"], [])
     assert asked(JoinGroupRequest(group_id="g"), 5).member_ids == []
+
+
+async def test_heartbeats_of_the_consumer_protocol_name_their_member() -> None:
+    """By member id and instance id; most carry no instance id, so it is that of the member that the group knows."""
+    fault = plan.error(ErrorCode.UNKNOWN_SERVER_ERROR, "ConsumerGroupHeartbeat", instance_id="i", version=1, times=None)
+    async with serving(faults=Faults([fault])) as server:
+        peer = await server.peer()
+        for member_id, instance_id in (("m", "i"), ("n", "j")):
+            joining = ConsumerGroupHeartbeatRequest(
+                group_id="g",
+                member_id=member_id,
+                instance_id=instance_id,
+                rebalance_timeout_ms=60_000,
+                subscribed_topic_names=[],
+                topic_partitions=[],
+            )
+            assert (await peer.ask(joining, 0)).error_code == ErrorCode.NONE
+        beat = partial(ConsumerGroupHeartbeatRequest, group_id="g", member_epoch=1)
+        assert (await peer.ask(beat(member_id="m"), 1)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert (await peer.ask(beat(member_id="n"), 1)).error_code == ErrorCode.NONE
+    named = asked(ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", instance_id="i"), 1)
+    assert (named.member_ids, named.instance_ids) == (["m"], ["i"])
 
 
 async def test_an_unknown_version_of_api_versions_has_no_fault() -> None:
