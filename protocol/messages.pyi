@@ -3279,6 +3279,43 @@ class ConsumerGroupDescribeResponse(Message):
         unknown_tagged_fields: dict[int, bytes] = ...,
     ) -> None: ...
 
+class ListConfigResourcesRequest(Message):
+    API_KEY: ClassVar[int]
+
+    resource_types: list[int]
+    def __init__(
+        self,
+        *,
+        resource_types: list[int] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class ListConfigResourcesResponse(Message):
+    API_KEY: ClassVar[int]
+
+    class ConfigResource(Message):
+        resource_name: str
+        resource_type: int
+        def __init__(
+            self,
+            *,
+            resource_name: str = ...,
+            resource_type: int = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    config_resources: list[ListConfigResourcesResponse.ConfigResource]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        config_resources: list[ListConfigResourcesResponse.ConfigResource] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
 class GroupMetadataKey(Message):
     group: str
     def __init__(

@@ -62,6 +62,7 @@ API_KEYS = {
     "DescribeCluster": 60,
     "ConsumerGroupHeartbeat": 68,
     "ConsumerGroupDescribe": 69,
+    "ListConfigResources": 74,
 }
 """The key of each API that has a file here, by its name."""
 

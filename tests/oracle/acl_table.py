@@ -39,6 +39,7 @@ from protocol.messages import (
     InitProducerIdRequest,
     JoinGroupRequest,
     LeaveGroupRequest,
+    ListConfigResourcesRequest,
     ListGroupsRequest,
     ListOffsetsRequest,
     ListPartitionReassignmentsRequest,
@@ -513,6 +514,7 @@ NEWER = [
         ),
         codes_of("results", "resource_name"),
     ),
+    Case("ListConfigResources", 1, lambda _: ListConfigResourcesRequest(resource_types=[32, 4]), whole),
     Case(
         "AlterConfigs of groups",
         1,

@@ -77,6 +77,7 @@ def test_api_versions_are_within_apache_kafkas(open_kafka: ApacheKafka, open_ten
         API_KEYS["DescribeGroups"]: 6,
         API_KEYS["ConsumerGroupHeartbeat"]: 1,
         API_KEYS["ConsumerGroupDescribe"]: 1,
+        API_KEYS["ListConfigResources"]: 1,
     }
     for key, (first, last) in tenure.items():
         if key == API_KEYS["Fetch"]:

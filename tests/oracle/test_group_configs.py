@@ -21,6 +21,8 @@ from protocol.messages import (
     DescribeConfigsResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
 )
 from tests.interop.java.tools import Tools
 from tests.support.apache import VERSION_43, ApacheKafka
@@ -252,6 +254,7 @@ def test_all_settings_are_replaced(servers: Servers) -> None:
 
 
 COMMANDS = (
+    "--describe --entity-name readers",
     "--alter --entity-name readers --add-config consumer.session.timeout.ms=50000,consumer.heartbeat.interval.ms=6000",
     "--describe --entity-name readers",
     "--alter --entity-name readers --add-config consumer.session.timeout.ms=1",
@@ -259,8 +262,32 @@ COMMANDS = (
     "--alter --entity-name readers --delete-config consumer.heartbeat.interval.ms",
     "--describe --entity-name readers",
     "--describe --entity-name readers --all",
+    "--describe",
     "--alter --entity-name readers --delete-config consumer.session.timeout.ms",
+    "--describe --entity-name readers",
+    "--describe",
 )
+
+
+def listed(port: int, version: int, *types: int) -> tuple[int, list[tuple[int, str]]]:
+    """The resources of these types."""
+    request = ListConfigResourcesRequest(resource_types=list(types)) if version else ListConfigResourcesRequest()
+    with Connection(port) as connection:
+        answer = cast("ListConfigResourcesResponse", connection.ask(request, version))
+    return answer.error_code, sorted((each.resource_type, each.resource_name) for each in answer.config_resources)
+
+
+def test_resources_with_settings(servers: Servers) -> None:
+    """Groups that have some, and all brokers; unknown types are refused as a whole."""
+    for name in ("listed", "also listed"):
+        assert [altered(port, name, (SESSION, SET, "50000")) for port in servers] == [0, 0]
+        wait_until(partial(has, servers.kafka, name, {SESSION: "50000"}), "settings", 10.0)
+    for version, types in ((1, [GROUP]), (1, [4, 8]), (1, [GROUP, 16]), (1, [77]), (1, [GROUP, 0]), (0, [])):
+        expected, found = (listed(port, version, *types) for port in servers)
+        assert found == expected
+    for name in ("listed", "also listed"):
+        assert [altered(port, name, (SESSION, DELETE, None)) for port in servers] == [0, 0]
+        wait_until(partial(has, servers.kafka, name, {}), "settings", 10.0)
 
 
 def test_kafkas_own_tool(servers: Servers) -> None:

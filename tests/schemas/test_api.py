@@ -33,6 +33,7 @@ VERSIONS = {
     "DescribeCluster": (0, 1),
     "ConsumerGroupHeartbeat": (0, 1),
     "ConsumerGroupDescribe": (0, 1),
+    "ListConfigResources": (0, 1),
     "DescribeConfigs": (0, 4),
     "DescribeGroups": (0, 6),
     "DescribeLogDirs": (0, 4),

@@ -184,8 +184,13 @@ def plain_text(name: str, value: str) -> str:
 # The texts in the list of topics (nodes.topics.GROUPS).
 
 
+def group_of(name: str) -> str:
+    """The group that a kept setting is of. The name of a setting has no slash; a group id may have some."""
+    return name.rpartition("/")[0]
+
+
 def configs_of(kept: Mapping[str, str], group_id: str) -> dict[str, str]:
-    """A group's own settings. The name of a setting has no slash; a group id may have some."""
+    """A group's own settings."""
     names = ((name, f"{prefix_of(group_id)}{name}") for name in GROUP_CONFIGS)
     return {name: kept[key] for name, key in names if key in kept}
 
@@ -212,7 +217,7 @@ class SettingsOfGroups:
 
     def put_into_effect(self, config: Config, kept: Mapping[str, str]) -> None:
         """Use the settings that are kept."""
-        changed = {name.rpartition("/")[0] for name, _ in self._kept.items() ^ kept.items()}
+        changed = {group_of(name) for name, _ in self._kept.items() ^ kept.items()}
         self._kept = kept
         self.by_group = {
             **{group_id: held for group_id, held in self.by_group.items() if group_id not in changed},

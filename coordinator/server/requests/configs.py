@@ -1,7 +1,8 @@
 """DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: tools read and change settings of topics, brokers, groups.
 
-A broker's settings are in nodes.broker_settings. A topic's are its own and the defaults (nodes.topic_settings), which
-are a broker's. So are a group's (nodes.group_settings); it need not exist.
+ListConfigResources says which of them there are. A broker's settings are in nodes.broker_settings. A topic's are its
+own and the defaults (nodes.topic_settings), which are a broker's. So are a group's (nodes.group_settings); it need not
+exist.
 
 House rule: names, values and texts of settings come from those tables; none is repeated here.
 """
@@ -36,6 +37,7 @@ from coordinator.server.nodes.group_settings import (
     GroupSetting,
     configs_of,
     default_of,
+    group_of,
     group_problem,
     has_room,
     plain_text,
@@ -58,17 +60,23 @@ from protocol.messages import (
     CreateTopicsResponse,
     DescribeConfigsResponse,
     IncrementalAlterConfigsResponse,
+    ListConfigResourcesResponse,
 )
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from coordinator.config import Config
     from coordinator.log.topics.list import Topic
     from coordinator.server.nodes.topics import ChangeResult
     from coordinator.server.wire.call import Call, Services, Steps
-    from protocol.messages import AlterConfigsRequest, DescribeConfigsRequest, IncrementalAlterConfigsRequest
+    from protocol.messages import (
+        AlterConfigsRequest,
+        DescribeConfigsRequest,
+        IncrementalAlterConfigsRequest,
+        ListConfigResourcesRequest,
+    )
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 """Resource types."""
@@ -279,6 +287,45 @@ class _Target(NamedTuple):
             problem = group_problem(config, after)
             if problem is not None:
                 raise _BadResource(ErrorCode.INVALID_CONFIG, problem)
+
+
+LISTED = {0: (CLIENT_METRICS,), 1: (GROUP, CLIENT_METRICS, BROKER_LOGGER, BROKER, TOPIC)}
+"""The types that each version of ListConfigResources knows, in the order of its answer."""
+
+
+def list_config_resources(services: Services, call: Call, request: ListConfigResourcesRequest) -> Steps:
+    """ListConfigResources: groups that have settings of their own, and all topics and brokers."""
+    listed = LISTED[call.api_version]
+    wanted = set(request.resource_types or listed)
+    body = ListConfigResourcesResponse()
+    if not may(services, call, Operation.DESCRIBE_CONFIGS, Kind.CLUSTER):
+        body.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    elif not wanted.issubset(listed):
+        body.error_code = ErrorCode.UNSUPPORTED_VERSION
+    else:
+        for kind in listed:
+            for name in _names_of(services, call, kind) if kind in wanted else ():
+                if name is not None:
+                    found = ListConfigResourcesResponse.ConfigResource(resource_name=name, resource_type=kind)
+                    body.config_resources.append(found)
+                yield
+    call.answer(body)
+
+
+def _names_of(services: Services, call: Call, resource_type: int) -> Iterator[str | None]:
+    """The names of all resources of a type; None where a name was there already. There are no client metrics."""
+    if resource_type == GROUP:
+        found: set[str] = set()
+        for name in services.discovery.topics.entry(GROUPS).configs:
+            group_id = group_of(name)
+            yield None if group_id in found else group_id
+            found.add(group_id)
+    elif resource_type == TOPIC:
+        for topic in list(services.discovery.all_topics()):
+            yield topic.name
+    elif resource_type in {BROKER, BROKER_LOGGER}:
+        for node in services.discovery.nodes(call):
+            yield str(node.node_id)
 
 
 def alter_configs(services: Services, call: Call, request: AlterConfigsRequest) -> Steps:

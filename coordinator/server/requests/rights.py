@@ -130,6 +130,7 @@ RIGHTS: dict[str, tuple[Right, ...]] = {
         Right(ALTER_CONFIGS, TOPIC, NO_TOPIC),
         Right(ALTER_CONFIGS, GROUP, NO_GROUP),
     ),
+    "ListConfigResources": (Right(DESCRIBE_CONFIGS, CLUSTER, NO_CLUSTER),),
     "AlterReplicaLogDirs": (Right(ALTER, CLUSTER, NO_CLUSTER),),
     "DescribeLogDirs": (Right(DESCRIBE, CLUSTER, NO_CLUSTER),),
     "ElectLeaders": (Right(ALTER, CLUSTER, NO_CLUSTER),),

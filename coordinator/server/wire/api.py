@@ -133,6 +133,7 @@ HANDLERS = {
     API_KEYS["DeleteGroups"]: "requests.groups.delete_groups",
     API_KEYS["ElectLeaders"]: "requests.replicas.elect_leaders",
     API_KEYS["IncrementalAlterConfigs"]: "requests.configs.incremental_alter_configs",
+    API_KEYS["ListConfigResources"]: "requests.configs.list_config_resources",
     API_KEYS["AlterPartitionReassignments"]: "requests.replicas.alter_partition_reassignments",
     API_KEYS["ListPartitionReassignments"]: "requests.replicas.list_partition_reassignments",
     API_KEYS["OffsetDelete"]: "requests.groups.delete_offsets",

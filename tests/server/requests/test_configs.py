@@ -20,6 +20,7 @@ from protocol.messages import (
     CreateTopicsRequest,
     DescribeConfigsRequest,
     IncrementalAlterConfigsRequest,
+    ListConfigResourcesRequest,
     OffsetCommitRequest,
 )
 from schemas.errors import ErrorCode
@@ -497,6 +498,35 @@ async def test_a_setting_that_a_group_can_not_have(
         assert await change(server, (HEARTBEAT, SET, "6000"), *changes, name="g", kind=GROUP) == error
         assert await own(server, "g") == {}
         assert await change(server, (HEARTBEAT, SET, "6000"), name="", kind=GROUP) == ErrorCode.INVALID_REQUEST
+
+
+async def test_resources_are_listed() -> None:
+    """Groups that have settings, once each, and all topics and brokers; version 0 asks for client metrics alone."""
+    async with serving() as server:
+        for name, setting in (("b", SESSION), ("a/b", SESSION), ("b", HEARTBEAT), ("c", SESSION)):
+            assert (
+                await change(server, (setting, SET, "50000" if setting == SESSION else "6000"), name=name, kind=GROUP)
+                == 0
+            )
+        assert await change(server, (SESSION, DELETE, None), name="c", kind=GROUP) == 0
+        peer = await server.peer()
+
+        async def listed(*types: int, version: int = 1) -> tuple[int, list[tuple[int, str]]]:
+            request = (
+                ListConfigResourcesRequest(resource_types=list(types)) if version else ListConfigResourcesRequest()
+            )
+            answer = await peer.ask(request, version)
+            return answer.error_code, [(each.resource_type, each.resource_name) for each in answer.config_resources]
+
+        assert await listed(GROUP) == (0, [(GROUP, "b"), (GROUP, "a/b")])
+        assert await listed(BROKER, TOPIC, BROKER) == (
+            0,
+            [(BROKER, "1"), (TOPIC, "__consumer_offsets"), (TOPIC, "orders")],
+        )
+        error, everything = await listed()
+        assert (error, {kind for kind, _ in everything}) == (0, {GROUP, BROKER, BROKER_LOGGER, TOPIC})
+        assert await listed(GROUP, 77) == (ErrorCode.UNSUPPORTED_VERSION, [])
+        assert await listed(version=0) == (0, [])
 
 
 async def test_many_groups_change_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
