@@ -5,7 +5,7 @@ connections that were silent for connections.max.idle.ms. A request under way ke
 waits.
 
 House rule: a client that is turned away, or closed for a fault, costs one log line at most. A limit that is hit many
-times in a row costs one line, and so many faults in a short time that lines are left out are counted.
+times in a row costs one line. Lines that are too many in a short time are left out, and counted.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ class Connections:
         self._open_max = open_max
         self._lines = lines
         self._closed = Sparing(lines, clock)
+        self._refused = Sparing(lines, clock)
         self._clock = clock
         self.dispatch = dispatch
         self.soon = soon
@@ -134,7 +135,7 @@ class Connections:
     def _say_full(self, event: str, connection: Connection, text: str, reason: str) -> None:
         if not self._full:
             self._full = True
-            self._lines.warn(event, text, peer=connection.peer, reason=reason)
+            self._refused.warn(event, text, peer=connection.peer, reason=reason)
 
     def _entered(self, connection: Connection) -> None:
         """A connection was let in."""

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 import pytest
 
 from coordinator.config import Listener
+from coordinator.server.telemetry.lines import SPARED_ABOVE
 from coordinator.server.wire.listener import bind
 from protocol.messages import ApiVersionsRequest, MetadataRequest
 from schemas.errors import ErrorCode
@@ -38,6 +39,21 @@ async def test_too_many_connections_are_turned_away() -> None:
         assert (await third.ask(ApiVersionsRequest(), 0)).api_keys
         assert await (await server.peer()).is_closed()
         assert len(server.events("connection_refused")) == 2
+
+
+async def test_a_limit_that_is_reached_again_and_again_costs_few_lines() -> None:
+    """One client can close a connection and open two others at will, and each time the limit is reached anew."""
+    async with serving("max.connections.per.ip=2") as server:
+        stays = await server.peer()
+        for _ in range(SPARED_ABOVE + 5):
+            comes = await server.peer()
+            assert (await comes.ask(ApiVersionsRequest(), 0)).api_keys
+            assert await (await server.peer()).is_closed()
+            comes.close()
+            async with asyncio.timeout(WITHIN_S):
+                while len(server.server.connections) == 2:
+                    assert (await stays.ask(ApiVersionsRequest(), 0)).api_keys
+        assert len(server.events("connection_refused")) == SPARED_ABOVE
 
 
 async def test_a_crowd_is_connected_though_the_loop_is_busy() -> None:
