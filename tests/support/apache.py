@@ -146,8 +146,10 @@ def jars(version: str = VERSION, pom: Path = POM) -> Path:
     return folder
 
 
-def run_tool(main_class: str, *arguments: str, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
-    """Run one of Kafka's command line classes (its full name) to its end.
+def run_tool(
+    main_class: str, *arguments: str, timeout_s: float = 60.0, version: str = VERSION
+) -> subprocess.CompletedProcess[str]:
+    """Run one of Kafka's command line classes (its full name), of release `version`, to its end.
 
     Output is captured as text; the caller checks the exit code.
     """
@@ -156,7 +158,7 @@ def run_tool(main_class: str, *arguments: str, timeout_s: float = 60.0) -> subpr
         BUILD.mkdir(parents=True, exist_ok=True)
         log4j.write_text(TOOL_LOG4J)
     return subprocess.run(
-        _java((*JVM_FLAGS, TOOL_HEAP), log4j, main_class, arguments),
+        _java((*JVM_FLAGS, TOOL_HEAP), log4j, main_class, arguments, version),
         capture_output=True,
         text=True,
         timeout=timeout_s,
@@ -395,10 +397,11 @@ def consumer_groups(bootstrap: str, *arguments: str) -> subprocess.CompletedProc
     )
 
 
-def dump_log_segments(*segments: os.PathLike[str] | str) -> subprocess.CompletedProcess[str]:
+def dump_log_segments(*segments: os.PathLike[str] | str, version: str = VERSION) -> subprocess.CompletedProcess[str]:
     """Run kafka-dump-log over segments of `__consumer_offsets`, with its decoder for groups and offsets."""
     files = ",".join(os.fspath(segment) for segment in segments)
-    return run_tool("kafka.tools.DumpLogSegments", "--offsets-decoder", "--deep-iteration", "--files", files)
+    main_class = "kafka.tools.DumpLogSegments" if version == VERSION else "org.apache.kafka.tools.DumpLogSegments"
+    return run_tool(main_class, "--offsets-decoder", "--deep-iteration", "--files", files, version=version)
 
 
 def _reserve() -> socket.socket:

@@ -223,7 +223,8 @@ def _move(move: Callable[[], Moved], done: str) -> None:
         print(f"note: {note}")
     for kind, number in sorted(moved.summary.skipped.items()):
         print(f"note: {counted(number, 'record')} of {kind}, which Tenure skips")
+    topics = f", {counted(moved.topics, 'topic')} without records" if moved.topics else ""
     print(
         f"{done}: {counted(moved.partitions, 'partition')}, {counted(moved.segments, 'segment')}, "
-        f"{counted(moved.size, 'byte')}, {counted(moved.summary.groups, 'group')}"
+        f"{counted(moved.size, 'byte')}, {counted(moved.summary.groups, 'group')}{topics}"
     )

@@ -10,6 +10,9 @@ replicas of a partition, it takes the replica that Raft and Kafka's own election
 epoch, and the longest of these. That replica has every acknowledged record, and perhaps some later ones that were never
 acknowledged.
 
+Import also takes the broker's topics over, without their records, and export writes the broker's ids of topics in place
+of Tenure's, both for groups of the consumer protocol (topic_ids).
+
 Export fills the folders that a broker made for its own `__consumer_offsets` and never wrote to. It can't make these
 folders, because their topic id is in the broker's metadata, and it can't replace them in one step. So it first makes a
 folder GUARD in the broker's log folder: no broker starts with that, because it belongs to no topic. It makes the copies
@@ -32,13 +35,16 @@ from typing import NamedTuple
 
 from coordinator.cli.log.locks import held
 from coordinator.cli.log.report import Progress
+from coordinator.cli.log.topic_ids import NewIds, broker_topics, new_ids
 from coordinator.cli.log.verify import BROKER_SWAP_SUFFIX, BrokenRule, Summary, guess_partition_count, verify
 from coordinator.cli.output import counted
+from coordinator.log.engine import EngineError
 from coordinator.log.meta import note_partition_count
 from coordinator.log.segments.disk import Disk, write_all
 from coordinator.log.segments.lock import Lock
 from coordinator.log.segments.outside import Log, NoBatch, OpenSegment, find_logs, opened, read_segment, size_of
 from coordinator.log.segments.segment import OFFSETS_TOPIC, Frame, partition_folder, segment_at
+from coordinator.log.topics.list import Topic, TopicsFile
 
 GUARD = "export.unfinished"
 """While this folder is in a broker's log folder, the broker doesn't start: its name is not that of a partition."""
@@ -66,12 +72,13 @@ class NotClean(Exception):
 
 
 class Moved(NamedTuple):
-    """The copied amounts. skipped: records by kind that the receiver may not load."""
+    """The copied amounts. topics: those that import took over."""
 
     partitions: int
     segments: int
     size: int
     summary: Summary
+    topics: int = 0
 
 
 class _End(NamedTuple):
@@ -104,7 +111,8 @@ def import_log(kafka_dirs: Sequence[Path], data_dir: Path, partition_count: int,
                 f"give --set offsets.topic.num.partitions={len(logs)} here and to the server"
             )
         summary = _checked(logs, partition_count)
-        summary.notes += notes
+        topics, topic_notes = broker_topics(kafka_dirs)
+        summary.notes += [*notes, *topic_notes]
         staged = data_dir.with_name(f".{data_dir.name}.import")
         if staged.exists():
             shutil.rmtree(staged)  # from an import that was interrupted
@@ -122,6 +130,8 @@ def import_log(kafka_dirs: Sequence[Path], data_dir: Path, partition_count: int,
                     if sources:
                         disk.sync_folder(folder)
                 _note_epoch(disk, staged, partition, max(summary.epoch_max[partition], _noted_epoch(log.folder)))
+            if topics:
+                _save_topics(TopicsFile(staged, disk), topics.values())
             note_partition_count(staged, partition_count)
             disk.sync_folder(staged)
             disk.rename(staged, data_dir)
@@ -129,7 +139,14 @@ def import_log(kafka_dirs: Sequence[Path], data_dir: Path, partition_count: int,
             shutil.rmtree(staged, ignore_errors=True)
             raise
         disk.sync_folder(data_dir.parent)
-    return Moved(len(logs), segments, size, summary)
+    return Moved(len(logs), segments, size, summary, len(topics))
+
+
+def _save_topics(file: TopicsFile, topics: Iterable[Topic]) -> None:
+    try:
+        file.save(topics)
+    except EngineError as error:
+        raise CannotMove(str(error)) from error
 
 
 def _replicas(kafka_dirs: Sequence[Path]) -> tuple[list[Log], list[str]]:
@@ -194,6 +211,7 @@ def export_log(data_dir: Path, kafka_dir: Path, disk: Disk | None = None) -> Mov
         if not guard.exists():
             _require_empty(target)
         summary = _checked(source, partition_count)
+        ids = _new_ids(data_dir, source, kafka_dir, summary)
         disk.make_folder(guard)
         disk.sync_folder(kafka_dir)
         segments, size = 0, 0
@@ -203,7 +221,7 @@ def export_log(data_dir: Path, kafka_dir: Path, disk: Disk | None = None) -> Mov
             disk.make_folder(staged)
             with opened(log) as sources:
                 paths = [segment_at(staged, each.base_offset).path for each in sources]
-                size += sum(_copy(disk, each, path, 0) for each, path in zip(sources, paths, strict=True))
+                size += sum(_copy(disk, each, path, 0, ids) for each, path in zip(sources, paths, strict=True))
             copies[log.partition] = paths
             segments += len(paths)
         for empty in target:
@@ -211,6 +229,16 @@ def export_log(data_dir: Path, kafka_dir: Path, disk: Disk | None = None) -> Mov
         shutil.rmtree(guard)
         disk.sync_folder(kafka_dir)
     return Moved(len(target), segments, size, summary)
+
+
+def _new_ids(data_dir: Path, logs: list[Log], kafka_dir: Path, summary: Summary) -> NewIds | None:
+    """The broker's ids of topics, if they aren't Tenure's. Raises CannotMove for a list of topics that isn't whole."""
+    try:
+        ids, notes = new_ids(data_dir, logs, kafka_dir)
+    except EngineError as error:
+        raise CannotMove(str(error)) from error
+    summary.notes += notes
+    return ids
 
 
 def _checked(logs: list[Log], partition_count: int) -> Summary:
@@ -270,8 +298,8 @@ def _fill(disk: Disk, folder: Path, staged: list[Path]) -> None:
     disk.sync_folder(folder)
 
 
-def _copy(disk: Disk, segment: OpenSegment, target: Path, epoch: int | None) -> int:
-    """Copy a segment, durably, with `epoch` in each batch if one is given; return its size."""
+def _copy(disk: Disk, segment: OpenSegment, target: Path, epoch: int | None, ids: NewIds | None = None) -> int:
+    """Copy a segment, durably, with `epoch` and `ids` in each batch if they are given; return its size."""
     size = 0
     descriptor = disk.open(target, create=True)
     try:
@@ -279,6 +307,8 @@ def _copy(disk: Disk, segment: OpenSegment, target: Path, epoch: int | None) -> 
             if isinstance(found, NoBatch):
                 raise CannotMove(f"{segment.path} changed while it was copied: {found.reason} at byte {found.position}")
             batch = found.data[found.at : found.at + found.header.size]
+            if ids is not None:
+                batch = ids.put(batch)
             if epoch is not None:
                 batch = batch[:_EPOCH_AT] + _EPOCH.pack(epoch) + batch[_EPOCH_AT + _EPOCH.size :]
             write_all(disk, descriptor, [batch], size)
