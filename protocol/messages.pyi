@@ -3182,11 +3182,13 @@ class ConsumerGroupDescribeRequest(Message):
 
     group_ids: list[str]
     include_authorized_operations: bool
+    include_waiting: bool
     def __init__(
         self,
         *,
         group_ids: list[str] = ...,
         include_authorized_operations: bool = ...,
+        include_waiting: bool = ...,
         unknown_tagged_fields: dict[int, bytes] = ...,
     ) -> None: ...
 
@@ -3203,6 +3205,7 @@ class ConsumerGroupDescribeResponse(Message):
         assignor_name: str
         members: list[ConsumerGroupDescribeResponse.Member]
         authorized_operations: int
+        waiting: ConsumerGroupDescribeResponse.ConsumerGroupWaiting
         def __init__(
             self,
             *,
@@ -3215,6 +3218,7 @@ class ConsumerGroupDescribeResponse(Message):
             assignor_name: str = ...,
             members: list[ConsumerGroupDescribeResponse.Member] = ...,
             authorized_operations: int = ...,
+            waiting: ConsumerGroupDescribeResponse.ConsumerGroupWaiting = ...,
             unknown_tagged_fields: dict[int, bytes] = ...,
         ) -> None: ...
 
@@ -3266,6 +3270,36 @@ class ConsumerGroupDescribeResponse(Message):
             topic_id: UUID = ...,
             topic_name: str = ...,
             partitions: list[int] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class ConsumerGroupWaiting(Message):
+        since_ms: int
+        members: list[ConsumerGroupDescribeResponse.AwaitedMember]
+        regexes_without_topics: list[str]
+        def __init__(
+            self,
+            *,
+            since_ms: int = ...,
+            members: list[ConsumerGroupDescribeResponse.AwaitedMember] = ...,
+            regexes_without_topics: list[str] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class AwaitedMember(Message):
+        member_id: str
+        phase: str
+        partitions: int
+        since_ms: int
+        until_ms: int
+        def __init__(
+            self,
+            *,
+            member_id: str = ...,
+            phase: str = ...,
+            partitions: int = ...,
+            since_ms: int = ...,
+            until_ms: int = ...,
             unknown_tagged_fields: dict[int, bytes] = ...,
         ) -> None: ...
 

@@ -51,7 +51,6 @@ WITHOUT_TESTS_OF_THEIR_OWN: dict[str, str] = {
     "coordinator/group/classic/rules.py": "a table",
     "coordinator/group/client.py": "plain values",
     "coordinator/group/consumer/classic_members.py": "tests/group/consumer/test_migration.py tries all of it",
-    "coordinator/group/consumer/describe.py": "plays in tests/group/consumer try all of it",
     "coordinator/group/consumer/downgrade.py": "tests/group/consumer/test_migration.py tries all of it",
     "coordinator/group/consumer/embedded.py": "tests/group/consumer/test_migration.py tries all of it",
     "coordinator/group/consumer/expire.py": "plays in tests/group/consumer try all of it",

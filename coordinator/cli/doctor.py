@@ -24,7 +24,7 @@ from coordinator.cli.cluster import (
     cluster,
 )
 from coordinator.cli.exit_codes import ExitCode, fail, warn
-from coordinator.cli.groups import CLASSIC
+from coordinator.cli.groups import DESCRIBED
 from coordinator.cli.options import OutputForm, Since, whole_number
 from coordinator.cli.output import Output, counted, print_json, printable
 from coordinator.client.client import Client
@@ -33,6 +33,7 @@ from coordinator.client.events import EventReader, NoEvents
 from coordinator.client.groups import Group, describe_groups, list_groups
 from coordinator.client.newest import read_timelines
 from coordinator.client.topics import failing_logs, partition_counts
+from coordinator.timeline.consumer_diagnosis import consumer_findings
 from coordinator.timeline.diagnosis import (
     DROPPED,
     NAMED_MAX,
@@ -79,7 +80,7 @@ def command(
     if (group_id is None) != every:
         fail(ExitCode.USAGE, "name a group, `tenure doctor GROUP`, or look at all of them, `tenure doctor --all`")
     with cluster(bootstrap_server, timeout, command_config) as client:
-        wanted = [group_id] if group_id is not None else _classic(client)
+        wanted = [group_id] if group_id is not None else _all(client)
         found, without = _examine(client, wanted, group_id, since, last)
     if output is Output.JSON:
         print_json([finding._asdict() for finding in found])
@@ -101,8 +102,8 @@ def command(
     raise typer.Exit(ExitCode.FINDINGS if any(finding.severity.is_problem for finding in found) else ExitCode.DONE)
 
 
-def _classic(client: Client) -> list[str]:
-    return [group.group_id for group in list_groups(client) if group.group_type.lower() in CLASSIC]
+def _all(client: Client) -> list[str]:
+    return [group.group_id for group in list_groups(client) if group.group_type.lower() in DESCRIBED]
 
 
 def _examine(
@@ -132,7 +133,12 @@ def _examine(
     members = [member for group in groups.values() if group is not None for member in group.members]
     counts = partition_counts(client, {topic for member in members for topic in member.subscription or ()})
     now_ms = time.time_ns() // 1_000_000
-    found = [finding for name in wanted for finding in findings(name, entries[name], groups[name], counts, now_ms)]
+    found = [
+        finding
+        for name in wanted
+        for find in (findings, consumer_findings)
+        for finding in find(name, entries[name], groups[name], counts, now_ms)
+    ]
     return worst_first([*log_findings(*failing_logs(client), now_ms), *found]), without
 
 

@@ -33,10 +33,10 @@ from coordinator.cli.output import Output, counted, print_json, printable
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
 from coordinator.client.events import EventReader, NoEvents
-from coordinator.client.groups import Group, describe_groups, waiting_json
+from coordinator.client.groups import Group, consumer_json, describe_groups, waiting_json
 from coordinator.client.newest import read_timelines
 from coordinator.timeline.folding import newest
-from coordinator.timeline.words import folded_lines, time_text, waiting_lines
+from coordinator.timeline.words import RECONCILING, folded_lines, held_up_lines, time_text, waiting_lines
 from schemas.errors import ErrorCode
 
 
@@ -67,6 +67,7 @@ def command(
     if state is None and not any(entry["type"] != "gap" for entry in timeline.entries):
         fail(ExitCode.NOT_FOUND, f"no such group, and no events of one{_looked(since_ms)}: {group_id}")
     waiting = None if group is None else waiting_json(group.waiting)
+    consumer = {} if group is None else consumer_json(group.consumer)
     entries = newest(timeline.entries, last)
     if output is Output.JSON:
         print_json(
@@ -78,12 +79,15 @@ def command(
                 "waiting": waiting,
                 "passed_over": reader.passed_over,
             }
+            | consumer
         )
         return
     for lines in folded_lines(entries):
         print("\n".join(map(printable, lines)))
     if state is not None and waiting is not None:
         print("\n    ".join(map(printable, waiting_lines(state, waiting))))
+    if state in RECONCILING and consumer:
+        print("\n    ".join(map(printable, held_up_lines(state, consumer))))
     if not entries:
         print(f"No events of group {printable(group_id)}, which is {state}{_looked(since_ms)}")
     if reader.passed_over:

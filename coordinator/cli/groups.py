@@ -41,10 +41,8 @@ from schemas.errors import ErrorCode
 STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Empty", "Dead", "Assigning", "Reconciling")
 """The states of a group; the last two exist only with Kafka's newer consumer protocol (KIP-848)."""
 REBALANCING = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
-CLASSIC = frozenset({"", "classic"})
-"""Types of groups of the classic protocol; a server older than KIP-848 sends ""."""
-DESCRIBED = CLASSIC | {"consumer"}
-"""Types of groups that `describe` can describe."""
+DESCRIBED = frozenset({"", "classic", "consumer"})
+"""Types of groups that `describe` can describe; a server older than KIP-848 sends ""."""
 
 OFFSET_COLUMNS = (
     "GROUP",

@@ -12,7 +12,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from coordinator.client.errors import Refused
-from coordinator.timeline.described import Member, Pending, Waiting
+from coordinator.timeline.described import (
+    AWAY_EPOCH,
+    Awaited,
+    ConsumerSeat,
+    ConsumerState,
+    Member,
+    Pending,
+    Waiting,
+)
 from protocol.consumer import CONSUMER, decode_assignment, decode_subscription
 from protocol.messages import (
     ConsumerGroupDescribeRequest,
@@ -37,6 +45,8 @@ if TYPE_CHECKING:
     )
 
 DEAD = "Dead"
+CLASSIC_MEMBER = 0
+"""ConsumerGroupDescribe's type of a member that speaks the classic protocol (KIP-1099)."""
 NO_OFFSET = -1
 """OffsetFetch's offset for a topic partition without a committed offset."""
 LEAVE_REASON = "removed by an admin"
@@ -55,10 +65,11 @@ class ListedGroup:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group with its members, sorted by instance id and member id; protocol_name is "" unless the group is stable.
+    """A group with its members, sorted by instance id and member id.
 
-    protocol_name: in the consumer protocol, the assignor.
+    protocol_name: "" unless the group is stable; the assignor in a group of the consumer protocol.
     waiting: None if the group waits for nobody, or if its server is not Tenure and doesn't say.
+    consumer: what only groups of the consumer protocol have.
     """
 
     group_id: str
@@ -68,6 +79,7 @@ class Group:
     coordinator: Node
     members: list[Member]
     waiting: Waiting | None = None
+    consumer: ConsumerState | None = None
 
 
 def listed_json(group: ListedGroup) -> dict[str, Any]:
@@ -94,6 +106,32 @@ def group_json(group: Group) -> dict[str, Any]:
         },
         "members": [member_json(member) for member in group.members],
         "waiting": waiting_json(group.waiting),
+    } | consumer_json(group.consumer)
+
+
+def consumer_json(state: ConsumerState | None) -> dict[str, Any]:
+    """What only a group of the consumer protocol has, as JSON."""
+    if state is None:
+        return {}
+    awaited = None
+    if state.awaited is not None:
+        awaited = [
+            {
+                "member_id": each.member.member_id,
+                "group_instance_id": each.member.group_instance_id,
+                "client_id": each.member.client_id,
+                "client_host": each.member.client_host,
+            }
+            | {name: getattr(each, name) for name in Awaited._fields[1:]}
+            for each in state.awaited
+        ]
+    return {
+        "group_type": CONSUMER,
+        "group_epoch": state.group_epoch,
+        "assignment_epoch": state.target_epoch,
+        "state_since_ms": state.since_ms,
+        "held_up_by": awaited,
+        "regexes_without_topics": state.regexes_without_topics,
     }
 
 
@@ -116,6 +154,21 @@ def member_json(member: Member) -> dict[str, Any]:
         "client_id": member.client_id,
         "client_host": member.client_host,
         "assignment": member.assignment,
+    } | _seat_json(member)
+
+
+def _seat_json(member: Member) -> dict[str, Any]:
+    """What only a member of a group of the consumer protocol has, as JSON."""
+    seat = member.seat
+    if seat is None:
+        return {}
+    return {
+        "member_epoch": seat.epoch,
+        "is_away": seat.epoch == AWAY_EPOCH,
+        "target_assignment": seat.target,
+        "subscribed_topics": sorted(member.subscription or ()),
+        "subscribed_regex": seat.regex,
+        "member_type": "classic" if seat.is_classic else "consumer",
     }
 
 
@@ -167,7 +220,10 @@ def describe_consumer_groups(client: Client, group_ids: Iterable[str]) -> dict[s
         for group in response.groups:
             yield group.group_id, group.error_code, consumer_group_of(group, node)
 
-    return client.ask_coordinators(group_ids, lambda asked: ConsumerGroupDescribeRequest(group_ids=asked), results)
+    def request(asked: list[str]) -> ConsumerGroupDescribeRequest:
+        return ConsumerGroupDescribeRequest(group_ids=asked, include_waiting=True)
+
+    return client.ask_coordinators(group_ids, request, results)
 
 
 def describe_classic_groups(client: Client, group_ids: Iterable[str]) -> dict[str, Group | Refused]:
@@ -265,20 +321,60 @@ def group_of(described: DescribeGroupsResponse.DescribedGroup, node: Node) -> Gr
 
 
 def consumer_group_of(described: ConsumerGroupDescribeResponse.DescribedGroup, node: Node) -> Group:
-    """The same of a group of the consumer protocol; its assignor stands for the protocol name."""
+    """A description of a group of the consumer protocol as a plain value. node: the coordinator of the group."""
     members = [
         Member(
             member.member_id,
             member.instance_id,
             member.client_id,
             member.client_host,
-            {each.topic_name: sorted(each.partitions) for each in member.assignment.topic_partitions},
+            _by_topic(member.assignment),
             frozenset(member.subscribed_topic_names),
+            ConsumerSeat(
+                member.member_epoch,
+                _by_topic(member.target_assignment),
+                member.subscribed_topic_regex or None,
+                member.member_type == CLASSIC_MEMBER,
+            ),
         )
         for member in described.members
     ]
     members.sort(key=lambda member: (member.group_instance_id or "", member.member_id))
-    return Group(described.group_id, described.group_state, CONSUMER, described.assignor_name, node, members)
+    state = ConsumerState(described.group_epoch, described.assignment_epoch)
+    told = described.waiting
+    if told.since_ms >= 0:
+        by_id = {member.member_id: member for member in members}
+        awaited = [
+            Awaited(
+                by_id[each.member_id],
+                each.phase,
+                each.partitions,
+                None if each.since_ms < 0 else each.since_ms,
+                each.until_ms,
+            )
+            for each in told.members
+            if each.member_id in by_id
+        ]
+        awaited.sort(key=lambda each: (each.since_ms is None, each.since_ms or 0))
+        state = state._replace(
+            since_ms=told.since_ms, awaited=awaited, regexes_without_topics=told.regexes_without_topics
+        )
+    return Group(
+        described.group_id,
+        described.group_state,
+        CONSUMER,
+        described.assignor_name,
+        node,
+        members,
+        consumer=state,
+    )
+
+
+def _by_topic(assignment: ConsumerGroupDescribeResponse.Assignment) -> dict[str, list[int]]:
+    return {
+        topic.topic_name: sorted(topic.partitions)
+        for topic in sorted(assignment.topic_partitions, key=lambda topic: topic.topic_name)
+    }
 
 
 def _waiting(told: DescribeGroupsResponse.GroupWaiting, members: list[Member]) -> Waiting | None:

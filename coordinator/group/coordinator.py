@@ -279,7 +279,10 @@ class Coordinator:
     def _describe_consumer_group(self, turn: Turn, event: DescribeConsumerGroup) -> None:
         group = self.groups.get(event.group_id)
         if isinstance(group, ConsumerGroup):
-            turn.answer(event.request, consumer_describe.describe(turn, group))
+            described = consumer_describe.describe(turn, group)
+            if event.waiting:
+                described.head.waiting = consumer_describe.describe_waiting(turn, group)
+            turn.answer(event.request, described)
         else:
             body = consumer_describe.not_found(event.group_id, is_classic=group is not None)
             turn.answer(event.request, body)

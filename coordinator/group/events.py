@@ -108,11 +108,14 @@ class DescribeConsumerGroup:
     """One group of a ConsumerGroupDescribe. The answer is a `consumer.describe.Description`.
 
     Without such a group it is a `ConsumerGroupDescribeResponse.DescribedGroup` with an error.
+
+    waiting: whether the answer names the members that the group waits for.
     """
 
     request: Hashable
     group_id: str
     client: Client = NOBODY
+    waiting: bool = False
 
 
 @dataclass(slots=True)

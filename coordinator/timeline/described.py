@@ -9,6 +9,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+AWAY_EPOCH = -2
+"""The epoch of a static member that left for a while (KIP-848)."""
+
+
+class ConsumerSeat(NamedTuple):
+    """What a member of a group of the consumer protocol has besides.
+
+    target: topic -> partition indexes that it shall have. regex: its regular expression; None for none.
+    is_classic: whether it speaks the classic protocol.
+    """
+
+    epoch: int
+    target: dict[str, list[int]]
+    regex: str | None
+    is_classic: bool
+
 
 @dataclass(frozen=True, slots=True)
 class Member:
@@ -17,6 +33,7 @@ class Member:
     client_host: as Kafka writes it, "/127.0.0.1".
     assignment: topic -> partition indexes; None where only the group's own clients can read it.
     subscription: the topics that it subscribes to; None likewise.
+    seat: what only members of the consumer protocol have; None for others.
     """
 
     member_id: str
@@ -25,6 +42,7 @@ class Member:
     client_host: str
     assignment: dict[str, list[int]] | None
     subscription: frozenset[str] | None = None
+    seat: ConsumerSeat | None = None
 
     @property
     def topic_partitions(self) -> list[tuple[str, int]]:
@@ -59,6 +77,34 @@ class Waiting(NamedTuple):
     pending: list[Pending]
 
 
+class Awaited(NamedTuple):
+    """A member that a group of the consumer protocol waits for.
+
+    phase: revoking, acknowledging (course.Phase), or away. partitions: how many it must give up; those that it keeps
+    while it is away. since_ms: Unix time in ms; None if nobody knows. until_ms: when it is removed.
+    """
+
+    member: Member
+    phase: str
+    partitions: int
+    since_ms: int | None
+    until_ms: int
+
+
+class ConsumerState(NamedTuple):
+    """What only groups of the consumer protocol have.
+
+    since_ms: of the group's state, Unix time in ms. awaited: the members that hold others up.
+    regexes_without_topics: regular expressions that match no topic. The server may not say these three: None.
+    """
+
+    group_epoch: int
+    target_epoch: int
+    since_ms: int | None = None
+    awaited: list[Awaited] | None = None
+    regexes_without_topics: list[str] | None = None
+
+
 class FailingLog(NamedTuple):
     """A topic partition whose log its server can't write or read, since a time (Unix time in ms), and why."""
 
@@ -85,6 +131,10 @@ class DescribedGroup(Protocol):
     @property
     def waiting(self) -> Waiting | None:
         """The members that it waits for."""
+
+    @property
+    def consumer(self) -> ConsumerState | None:
+        """What only groups of the consumer protocol have; None for others."""
 
 
 def client_text(client: Mapping[str, Any]) -> str:

@@ -258,7 +258,7 @@ def _conflicts(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator
             by_instance.setdefault(entry["group_instance_id"], []).append(entry)
     for fencings in by_instance.values():
         last = fencings[-1]
-        yield _shared(
+        yield shared(
             "instance_id_conflict",
             group_id,
             conflict_text(last),
@@ -321,7 +321,7 @@ def _swaps(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[Fin
             clients = " and ".join(f"{name} at {host.removeprefix('/')}" for name, host in in_turn.clients)
             times = fenced[instance_id]
             fencings = f"only {times} of them {'was' if times == 1 else 'were'} fenced" if times else "none was fenced"
-            yield _shared(
+            yield shared(
                 "instance_id_in_turns",
                 group_id,
                 f"{clients} took the seat of {instance_id} from each other in turn, and {fencings}",
@@ -411,7 +411,7 @@ def _dropped(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[F
         )
 
 
-def _shared(kind: str, group_id: str, found: str, last_at_ms: int, times: int, now_ms: int) -> Finding:
+def shared(kind: str, group_id: str, found: str, last_at_ms: int, times: int, now_ms: int) -> Finding:
     """The finding about two programs with one instance id: an error as long as it may go on."""
     is_over = now_ms - last_at_ms >= OVER_MS
     return Finding(
@@ -467,14 +467,14 @@ def _waits(group: DescribedGroup, now_ms: int) -> Iterator[Finding]:
             Severity.ERROR if waits_ms >= AWAITED_MS else Severity.NOTICE,
             kind,
             group.group_id,
-            f"the group has waited {waits_ms / 1000:.0f} s for {_members(awaited)} {what}; "
+            f"the group has waited {waits_ms / 1000:.0f} s for {members_text(awaited)} {what}; "
             f"the rebalance timeout ends the wait, in {left_s:.0f} s at the latest",
             f"{when}: see what keeps it from that; the longest rebalance timeout of the group's members (a consumer's "
             "max.poll.interval.ms) is how long the others wait",
         )
 
 
-def _members(members: Sequence[Member]) -> str:
+def members_text(members: Sequence[Member]) -> str:
     """Names of members, with their clients."""
     names = [
         f"{member.group_instance_id or member.member_id} ({member.client_id} at {member.client_host.removeprefix('/')})"
@@ -540,7 +540,8 @@ def _late(group_id: str, late: list[tuple[_Cause, _Cause]], *, ran_on: bool) -> 
         advice = (
             "look when the process was started. If just before it came back, the restart took longer than the session "
             f"timeout: raise session.timeout.ms by {longest_ms // 1000 + 1} s "
-            f"{'or more' if is_told else 'or less (when each was is not told)'}, so that a restart keeps the seat. If "
+            f"{'or more' if is_told else 'or less (when each was is not told)'} (in the consumer protocol the group's "
+            "consumer.session.timeout.ms), so that a restart keeps the seat. If "
             "earlier, it ran on and its client had stopped its heartbeats, as it wasn't polled for "
             "max.poll.interval.ms: raise that, or lower max.poll.records"
         )
@@ -627,6 +628,8 @@ def _too_old(entries: Sequence[Entry], group: DescribedGroup) -> Iterator[Findin
 def _unassigned(group: DescribedGroup, partition_counts: Mapping[str, int]) -> Iterator[Finding]:
     """Topics that a member subscribes to and no member has a partition of (KAFKA-12759, for example)."""
     if group.state != "Stable" or any(member.assignment is None for member in group.members):
+        return
+    if group.consumer is not None:  # the coordinator assigns what there is
         return
     assigned = {topic for member in group.members for topic in member.assignment or {}}
     wanted = {topic for member in group.members for topic in member.subscription or ()}

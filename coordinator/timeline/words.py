@@ -25,6 +25,9 @@ from coordinator.timeline.schema import CONSUMER
 if TYPE_CHECKING:
     from coordinator.timeline.entries import Entry
 
+RECONCILING = frozenset({"Assigning", "Reconciling"})
+"""States of a group of the consumer protocol whose members are not all at the newest target."""
+
 MOVES_SHOWN = 3
 MEMBERS_SHOWN = 5
 CLIENTS_SHOWN = 5
@@ -366,6 +369,41 @@ def waiting_lines(state: str, waiting: dict[str, Any]) -> Iterator[str]:
     further = len(waiting["pending"]) - AWAITED_SHOWN
     if further > 0:
         yield f"and for {_several(further, 'further member id')}"
+
+
+def held_up_lines(state: str, consumer: dict[str, Any]) -> Iterator[str]:
+    """The members that a group of the consumer protocol in `state` waits for: a line, and lines below it.
+
+    consumer: as JSON (coordinator.client.groups.consumer_json).
+    """
+    epoch, target = consumer["group_epoch"], consumer["assignment_epoch"]
+    since = "" if consumer["state_since_ms"] is None else f", since {time_text(consumer['state_since_ms'])}"
+    if epoch > target:
+        yield f"The group is {state} now{since}: epoch {epoch} has no target yet; a heartbeat of any member makes it"
+    else:
+        yield f"The group is {state} now{since}: not all members have their part of the target of epoch {epoch}"
+    awaited = consumer["held_up_by"]
+    if awaited is None:
+        yield "its server doesn't say whom it waits for"
+        return
+    for member in awaited[:AWAITED_SHOWN]:
+        yield _awaited_text(member)
+    further = len(awaited) - AWAITED_SHOWN
+    if further > 0:
+        yield f"and for {_several(further, 'further member')}"
+
+
+def _awaited_text(member: dict[str, Any]) -> str:
+    static = f", instance id {member['group_instance_id']}" if member["group_instance_id"] is not None else ""
+    who = f"{member['member_id']}{static} ({client_text(member)})"
+    since = "" if member["since_ms"] is None else f", since {time_text(member['since_ms'])}"
+    until = time_text(member["until_ms"])
+    partitions = _several(member["partitions"], "topic partition")
+    if member["phase"] == "away":
+        return f"{who} is away{since}; it keeps its seat with {partitions} until {until}"
+    if member["phase"] == Phase.REVOKING.value:
+        return f"it waits for {who} to give up {partitions}{since}; the member is removed {until} if it doesn't"
+    return f"it waits for a heartbeat of {who}{since}; the member's session ends {until} without one"
 
 
 def _some(names: list[str]) -> str:

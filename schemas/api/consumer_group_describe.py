@@ -1,4 +1,9 @@
-"""ConsumerGroupDescribe: groups of the consumer protocol with epochs, members and assignments (KIP-848)."""
+"""ConsumerGroupDescribe: groups of the consumer protocol with epochs, members and assignments (KIP-848).
+
+`include_waiting` and `waiting` are this project's own: tagged fields, which other programs skip. `waiting` names the
+members that a group waits for until all have their part of the target, and regular expressions that match no topic. The
+server sends `waiting` only if the request asks for it.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +19,7 @@ CHANGES = {
 REQUEST = """
 group_ids                      []string  0+
 include_authorized_operations  bool      0+
+include_waiting                bool      0+  ignorable tag=10000
 """
 
 RESPONSE = """
@@ -47,4 +53,13 @@ groups                             []DescribedGroup         0+
                 partitions         []int32                  0+
         member_type                int8                     1+  default=-1 ignorable  # 0 classic, 1 consumer protocol
     authorized_operations          int32                    0+  default=-2147483648
+    waiting                        ConsumerGroupWaiting     0+  ignorable tag=10000
+        since_ms                   int64                    0+  default=-1  # Unix time; -1: the server doesn't say
+        members                    []AwaitedMember          0+
+            member_id              string                   0+
+            phase                  string                   0+  # revoking, acknowledging, away
+            partitions             int32                    0+  # to give up; of a member that is away, those it keeps
+            since_ms               int64                    0+  default=-1  # -1: nobody knows
+            until_ms               int64                    0+              # when it is removed
+        regexes_without_topics     []string                 0+
 """

@@ -742,18 +742,12 @@ def heartbeats() -> Iterator[Tenure]:
         yield tenure
 
 
-def until_told(server: Tenure, group: str) -> None:
-    """Wait until the first event of a group is kept."""
-    wait_until(lambda: run(server, "explain", group).code == 0, "the group has an event", WITHIN_S)
-
-
 def test_the_consumer_protocol_tells_its_causes_and_who_was_waited_for(heartbeats: Tenure) -> None:
     """A member joins, another one gives up partitions late, subscribes to something else, leaves."""
     group = fresh_group()
     a = Beating(heartbeats.port, group, "a", ["orders"], instance="i-a")
     b = Beating(heartbeats.port, group, "b", ["orders"])
     assert a.join() == 0
-    until_told(heartbeats, group)
     rebalances(heartbeats, group, 1)
     assert b.join() == 0
     assert a.beat(owns=True) == 0  # it is asked to give up two partitions
@@ -762,7 +756,12 @@ def test_the_consumer_protocol_tells_its_causes_and_who_was_waited_for(heartbeat
         return bool(explained(heartbeats, group)["timeline"][-1].get("revoking"))
 
     wait_until(is_told, "explain tells who must give up partitions", WITHIN_S)
+    now = explained(heartbeats, group)
+    assert (now["state"], now["group_epoch"], now["assignment_epoch"]) == ("Reconciling", 3, 3)
+    (held,) = now["held_up_by"]
+    assert (held["group_instance_id"], held["phase"], held["partitions"]) == ("i-a", "revoking", 2)
     told = run(heartbeats, "explain", group).out
+    assert f"it waits for {a.member_id}, instance id i-a (a at 127.0.0.1) to give up 2 topic partitions, since " in told
     assert "under way" in told
     assert "i-a (a at 127.0.0.1) must give up 2 topic partitions until " in told
     settle_heartbeats(a, b)
@@ -795,7 +794,6 @@ def test_the_consumer_protocol_tells_of_topics_and_of_members_that_give_nothing_
     group, topic = fresh_group(), fresh_group()
     a = Beating(heartbeats.port, group, "a", ["bills", topic], regex="ord.*", timeout_ms=1_000)
     assert a.join() == 0
-    until_told(heartbeats, group)
 
     def is_resolved() -> bool:
         return a.beat(owns=True) == 0 and len(a.partitions) == 2
@@ -837,7 +835,6 @@ def test_a_static_member_away_and_its_twin_are_told(heartbeats: Tenure) -> None:
     group = fresh_group()
     a = Beating(heartbeats.port, group, "a", ["orders"], instance="i-a")
     assert a.join() == 0
-    until_told(heartbeats, group)
     twin = Beating(heartbeats.port, group, "twin", ["orders"], instance="i-a")
     assert twin.join() == ErrorCode.UNRELEASED_INSTANCE_ID
     assert a.leave(AWAY) == 0
@@ -856,3 +853,35 @@ def test_a_static_member_away_and_its_twin_are_told(heartbeats: Tenure) -> None:
     assert "twin at 127.0.0.1) wants the seat of i-a, which a-" in told
     assert "restart: static member i-a is back as a-" in told
     assert "and nothing moves" in told
+
+
+def test_doctor_finds_twins_of_the_consumer_protocol(heartbeats: Tenure) -> None:
+    """A program wants the seat of another one that runs on."""
+    group = fresh_group()
+    a = Beating(heartbeats.port, group, "a", ["orders"], instance="i-a")
+    assert a.join() == 0
+
+    def is_conflict() -> bool:
+        twin = Beating(heartbeats.port, group, "twin", ["orders"], instance="i-a")
+        assert twin.join() == ErrorCode.UNRELEASED_INSTANCE_ID
+        found = run(heartbeats, "doctor", group, "--output", "json").json
+        assert a.beat() == 0
+        return "instance_id_conflict" in {finding["kind"] for finding in found}
+
+    wait_until(is_conflict, "doctor finds the conflict", WITHIN_S)
+    assert run(heartbeats, "doctor", group).code == 1
+
+
+def test_doctor_looks_at_groups_of_the_consumer_protocol(heartbeats: Tenure) -> None:
+    """A topic that isn't there, and an expression that matches nothing."""
+    group = fresh_group()
+    a = Beating(heartbeats.port, group, "a", ["missing"], regex="nothing.*")
+    assert a.join() == 0
+
+    def kinds() -> bool:
+        found = {finding["kind"] for finding in run(heartbeats, "doctor", group, "--output", "json").json}
+        return {"subscribed_but_absent", "regex_without_topics"} <= found
+
+    wait_until(kinds, "doctor finds both", WITHIN_S)
+    told = run(heartbeats, "doctor", "--all").out
+    assert f"{group}: warning: there is no topic missing, to which {a.member_id} (a at 127.0.0.1) subscribe" in told

@@ -14,6 +14,7 @@ from coordinator.client.groups import (
     committed_offsets,
     delete_groups,
     describe_groups,
+    group_json,
     list_groups,
     remove_members,
 )
@@ -249,3 +250,55 @@ def test_whom_a_group_waits_for_is_named_with_the_client_that_has_its_seat_now()
     (member,) = told.waiting.members
     assert (member.client_id, member.client_host, member.group_instance_id) == ("new-pod", "/127.0.0.2", "h1")
     assert [each.client_id for each in told.members] == ["old-pod"]
+
+
+def test_a_group_of_the_consumer_protocol_is_described_by_its_own_request() -> None:
+    """What DescribeGroups doesn't find may be such a group: it has epochs, targets, and who holds the others up."""
+    taken = ConsumerGroupDescribeResponse.TopicPartitions(topic_name="t", partitions=[0])
+    wanted = ConsumerGroupDescribeResponse.TopicPartitions(topic_name="t", partitions=[0, 1])
+    member = ConsumerGroupDescribeResponse.Member(
+        member_id="m-1",
+        instance_id="i-1",
+        client_id="c",
+        client_host="/h",
+        member_epoch=4,
+        subscribed_topic_names=["t"],
+        assignment=ConsumerGroupDescribeResponse.Assignment(topic_partitions=[taken]),
+        target_assignment=ConsumerGroupDescribeResponse.Assignment(topic_partitions=[wanted]),
+        member_type=1,
+    )
+    awaited = ConsumerGroupDescribeResponse.AwaitedMember(member_id="m-1", phase="acknowledging", until_ms=9)
+    group = ConsumerGroupDescribeResponse.DescribedGroup(
+        group_id="g",
+        group_state="Reconciling",
+        group_epoch=5,
+        assignment_epoch=5,
+        assignor_name="uniform",
+        members=[member],
+        waiting=ConsumerGroupDescribeResponse.ConsumerGroupWaiting(since_ms=7, members=[awaited]),
+    )
+    absent = Described(group_id="g", group_state="Dead", error_code=ErrorCode.GROUP_ID_NOT_FOUND)
+    script: dict[str, list[Any]] = {
+        "DescribeGroups": [DescribeGroupsResponse(groups=[absent])],
+        "ConsumerGroupDescribe": [ConsumerGroupDescribeResponse(groups=[group])],
+    }
+    with Scripted(script) as server, Client(server.bootstrap, WITHIN_S) as client:
+        told = describe_groups(client, ["g"])["g"]
+    assert isinstance(told, Group)
+    body = group_json(told)
+    assert (body["group_type"], body["protocol_name"], body["group_epoch"], body["assignment_epoch"]) == (
+        "consumer",
+        "uniform",
+        5,
+        5,
+    )
+    (seat,) = body["members"]
+    assert (seat["assignment"], seat["target_assignment"]) == ({"t": [0]}, {"t": [0, 1]})
+    assert (seat["member_epoch"], seat["is_away"], seat["member_type"]) == (4, False, "consumer")
+    (held,) = body["held_up_by"]
+    assert (held["group_instance_id"], held["phase"], held["since_ms"], held["until_ms"]) == (
+        "i-1",
+        "acknowledging",
+        None,
+        9,
+    )

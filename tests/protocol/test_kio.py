@@ -88,6 +88,7 @@ OURS_ALONE = {
     "JoinGroupRequest": {"join_reason"},
     "DescribeGroupsRequest": {"include_waiting"},
     "DescribedGroup": {"waiting"},
+    "ConsumerGroupDescribeRequest": {"include_waiting"},
     "DescribeClusterRequest": {"include_failing_logs"},
     "DescribeClusterResponse": {"failing_logs", "failing_log_count"},
 }

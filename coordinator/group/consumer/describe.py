@@ -10,7 +10,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.group.consumer import records
-from coordinator.group.consumer.group import NO_TARGET, ConsumerGroup, ConsumerMember, Target
+from coordinator.group.consumer.group import (
+    AWAY,
+    NO_TARGET,
+    UNRELEASED,
+    UNREVOKED,
+    ConsumerGroup,
+    ConsumerMember,
+    Target,
+)
+from coordinator.group.course import Phase
 from coordinator.group.state import DEAD
 from protocol.messages import ConsumerGroupDescribeResponse
 from schemas.errors import ErrorCode
@@ -25,6 +34,17 @@ if TYPE_CHECKING:
 Described = ConsumerGroupDescribeResponse.DescribedGroup
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 """The type of a member: which protocol it speaks (KIP-1099)."""
+
+AWAITED_AWAY = "away"
+"""Beside the phases that a member is waited for in: a static member left for a while."""
+
+NOT_KNOWN = -1
+"""A time that nobody noted."""
+
+AWAITED_MAX, BLOCKED_MAX, REGEXES_MAX = 1_000, 100, 100
+"""Members that hold others up which are told, members of which it is looked up whether they wait for others, and
+expressions without topics: one of each is enough for a person, and all together must not stop the loop.
+"""
 
 
 class Description(NamedTuple):
@@ -79,6 +99,69 @@ def describe_member(topics: Topics, member: ConsumerMember, target: Target) -> C
         target_assignment=assignment(topics, target),
         member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
     )
+
+
+def describe_waiting(turn: Turn, group: ConsumerGroup) -> ConsumerGroupDescribeResponse.ConsumerGroupWaiting:
+    """The members that hold the others up: each has not done what the coordinator waits for.
+
+    A member that only waits for partitions of others is not among them, until these are free: then its heartbeat is
+    waited for.
+    """
+    awaited = []
+    looks = BLOCKED_MAX
+    for member in map(group.members.__getitem__, group.unsettled):
+        if is_waiting(group, member):
+            looks -= 1
+            if looks < 0 or is_blocked(group, member):
+                continue
+        awaited.append(describe_awaited(turn, group, member))
+        if len(awaited) == AWAITED_MAX:
+            break
+    return ConsumerGroupDescribeResponse.ConsumerGroupWaiting(
+        since_ms=turn.now.wall_ms if group.state_since_ms is None else group.state_since_ms,
+        members=sorted(awaited, key=lambda each: each.member_id),
+        regexes_without_topics=sorted(
+            regex for regex, resolved in group.regexes.items() if not resolved.topics and group.regex_members[regex]
+        )[:REGEXES_MAX],
+    )
+
+
+def is_waiting(group: ConsumerGroup, member: ConsumerMember) -> bool:
+    """Whether a member did all that it was asked for, and waits for partitions."""
+    return member.state is UNRELEASED and member.epoch == group.target_epoch
+
+
+def describe_awaited(
+    turn: Turn, group: ConsumerGroup, member: ConsumerMember
+) -> ConsumerGroupDescribeResponse.AwaitedMember:
+    """What the group waits for a member to do."""
+    wall_ms = turn.now.wall_ms
+    since_ms = group.waits_since.get(member.member_id, NOT_KNOWN)
+    until_ms = wall_ms + group.sessions[member.member_id].deadline_ms - turn.now.ms
+    partitions = 0
+    phase = Phase.ACKNOWLEDGING.value
+    if member.epoch == AWAY:
+        phase = AWAITED_AWAY
+        partitions = sum(map(len, member.assigned.values()))
+    elif member.state is UNREVOKED:
+        phase = Phase.REVOKING.value
+        partitions = sum(map(len, member.revoking.values()))
+        if since_ms != NOT_KNOWN:
+            until_ms = since_ms + member.rebalance_timeout_ms
+    elif member.epoch < group.target_epoch:
+        since_ms = group.target_ms
+    return ConsumerGroupDescribeResponse.AwaitedMember(
+        member_id=member.member_id, phase=phase, partitions=partitions, since_ms=since_ms, until_ms=until_ms
+    )
+
+
+def is_blocked(group: ConsumerGroup, member: ConsumerMember) -> bool:
+    """Whether another member holds a partition that the target gives to this one."""
+    for topic_id, wanted in group.targets.get(member.member_id, NO_TARGET).items():
+        holders = group.holders.get(topic_id, {})
+        if any(holders.get(partition, member.member_id) != member.member_id for partition in wanted):
+            return True
+    return False
 
 
 def assignment(topics: Topics, held: Mapping[UUID, Collection[int]]) -> ConsumerGroupDescribeResponse.Assignment:

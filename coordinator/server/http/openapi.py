@@ -51,6 +51,7 @@ def object_of(fields: dict[str, Schema], optional: dict[str, Schema] | None = No
 CLIENT: dict[str, Schema] = {"client_id": TEXT, "client_host": TEXT}
 LISTED: dict[str, Schema] = {"group_id": TEXT, "group_type": TEXT, "protocol_type": TEXT, "state": TEXT}
 ENTRY: dict[str, Schema] = {"at_ms": UNIX_MS, "generation": or_null(NUMBER), "text": list_of(TEXT)}
+BY_TOPIC: Schema = {"type": "object", "additionalProperties": list_of(NUMBER), "description": "partitions by topic"}
 PHASES = ["preparing", "completing", "revoking", "acknowledging"]
 GROUP_TYPE: Schema = {**just("consumer"), "description": "in the consumer protocol; missing in classic groups"}
 SEAT: dict[str, Schema] = {"member_id": TEXT, "group_instance_id": or_null(TEXT), **CLIENT}
@@ -102,6 +103,24 @@ SCHEMAS: dict[str, Schema] = {
             "coordinator": object_of({"node_id": NUMBER, "host": TEXT, "port": NUMBER}),
             "members": list_of(ref("Member")),
             "waiting": {**or_null(ref("Waiting")), "description": "null while the group waits for nobody"},
+        },
+        {
+            "group_type": GROUP_TYPE,
+            "group_epoch": {**NUMBER, "description": "this and the next are of the consumer protocol"},
+            "assignment_epoch": {**NUMBER, "description": "the epoch of the target"},
+            "state_since_ms": or_null(UNIX_MS),
+            "held_up_by": or_null(list_of(ref("HeldUpBy"))),
+            "held_up_text": list_of(TEXT),
+            "regexes_without_topics": or_null(list_of(TEXT)),
+        },
+    ),
+    "HeldUpBy": object_of(
+        {
+            **SEAT,
+            "phase": {"enum": ["revoking", "acknowledging", "away"]},
+            "partitions": {**NUMBER, "description": "to give up; of a member that is away, those that it keeps"},
+            "since_ms": or_null(UNIX_MS),
+            "until_ms": {**UNIX_MS, "description": "when the member is removed, Unix time in ms"},
         }
     ),
     "Waiting": object_of(
@@ -127,10 +146,16 @@ SCHEMAS: dict[str, Schema] = {
     "Member": object_of(
         {
             **SEAT,
-            "assignment": or_null(
-                {"type": "object", "additionalProperties": list_of(NUMBER), "description": "partitions by topic"}
-            ),
-        }
+            "assignment": or_null(BY_TOPIC),
+        },
+        {
+            "member_epoch": {**NUMBER, "description": "this and the next are of the consumer protocol"},
+            "is_away": FLAG,
+            "target_assignment": BY_TOPIC,
+            "subscribed_topics": list_of(TEXT),
+            "subscribed_regex": or_null(TEXT),
+            "member_type": {"enum": ["classic", "consumer"]},
+        },
     ),
     "Timeline": object_of(
         {

@@ -96,7 +96,7 @@ def describe(services: Services, call: Call, request: ConsumerGroupDescribeReque
         call.answer(ConsumerGroupDescribeResponse(groups=(yield from at_places(groups, places))))
 
     for group_id, receive in zip(group_ids, gather(len(group_ids), answer), strict=True):
-        event = DescribeConsumerGroup(call.reply(receive), group_id, call.client)
+        event = DescribeConsumerGroup(call.reply(receive), group_id, call.client, request.include_waiting)
         if not may(services, call, Operation.DESCRIBE, Resource.GROUP, group_id):
             receive(refuse(event, ErrorCode.GROUP_AUTHORIZATION_FAILED))
         elif not group_id.strip():

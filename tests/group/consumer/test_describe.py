@@ -1,0 +1,86 @@
+"""Descriptions of groups of the consumer protocol: who holds the others up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coordinator.group.events import DescribeConsumerGroup
+from tests.group.consumer.play import CLIENT, GROUP, Play
+from tests.group.consumer.test_static import seats
+
+
+def waiting(play: Play) -> Any:
+    """What the group says that it waits for."""
+    return play.handle(DescribeConsumerGroup("r", GROUP, CLIENT, waiting=True)).head.waiting
+
+
+def awaited(play: Play) -> list[tuple[str, str, int, int]]:
+    """The members that hold others up: id, phase, partitions, and for how many ms already."""
+    now_ms = play.now().wall_ms
+    return [(each.member_id, each.phase, each.partitions, now_ms - each.since_ms) for each in waiting(play).members]
+
+
+def pair() -> Play:
+    """a has four partitions; b joins, and a has not heard of it."""
+    play = Play()
+    play.join("a")
+    play.join("b")
+    return play
+
+
+def test_only_who_asks_is_told() -> None:
+    """A request without our field gets the answer that Kafka gives."""
+    assert pair().describe().waiting.since_ms == -1
+
+
+def test_a_member_that_has_not_heard_of_the_target_is_waited_for() -> None:
+    """Until its next heartbeat, and at most until its session ends."""
+    play = pair()
+    play.wait(700)
+    assert awaited(play) == [("a", "acknowledging", 0, 700)]
+    assert waiting(play).members[0].until_ms == play.now().wall_ms + 45_000 - 700
+
+
+def test_a_member_that_must_give_up_partitions_is_waited_for() -> None:
+    """Since it was asked, until its rebalance timeout; who waits for these partitions holds nobody up."""
+    play = pair()
+    play.wait(300)
+    play.beat("a", 2, {"t": [0, 1, 2, 3]})
+    play.wait(700)
+    assert awaited(play) == [("a", "revoking", 2, 700)]
+    assert waiting(play).members[0].until_ms == play.now().wall_ms + 10_000 - 700
+    kept = sorted(*play.group.members["a"].assigned.values())
+    play.beat("a", 2, {"t": kept})
+    (b,) = waiting(play).members
+    assert (b.member_id, b.phase, b.since_ms) == ("b", "acknowledging", -1)
+    play.beat("b", play.group.members["b"].epoch, {})
+    assert not waiting(play).members
+
+
+def test_a_member_that_is_away_is_told_with_its_seat() -> None:
+    """Since it left, with the partitions that it keeps, until its session ends."""
+    play = seats()
+    play.wait(1_000)
+    play.beat("m0", -2, instance_id="i0")
+    play.wait(500)
+    assert awaited(play) == [("m0", "away", 2, 500)]
+    assert waiting(play).members[0].until_ms == play.now().wall_ms + 45_000 - 1_500
+
+
+def test_after_a_load_the_time_of_the_load_counts() -> None:
+    """The log doesn't say when a member was asked."""
+    play = pair()
+    play.beat("a", 2, {"t": [0, 1, 2, 3]})
+    play.wait(700)
+    play.restart()
+    play.wait(200)
+    assert awaited(play) == [("a", "revoking", 2, 200)]
+
+
+def test_expressions_without_topics_are_told() -> None:
+    """Those that members have and that matched nothing."""
+    play = Play()
+    play.join("a", regex="x.*")
+    assert waiting(play).regexes_without_topics == []
+    play.resolve(**{"x.*": []})
+    assert waiting(play).regexes_without_topics == ["x.*"]
