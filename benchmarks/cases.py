@@ -46,7 +46,8 @@ class Case(NamedTuple):
     one. fresh: it needs a new Apache Kafka too. repeat_max: the most repetitions, for a work that takes minutes.
     beside: the case before this one, whose repetitions alternate with these because the two are compared. hangs: the
     disk of Tenure's events hangs. is_slow: each sync of its disk takes 2 ms longer. listener: clients come through this
-    one of `entry.LISTENERS`, and the servers are secured; empty without security.
+    one of `entry.LISTENERS`, and the servers are secured; empty without security. newer: members speak the consumer
+    protocol, so Apache Kafka is the release that Tenure is compared with there.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Case(NamedTuple):
     hangs: bool = False
     is_slow: bool = False
     listener: str = ""
+    newer: bool = False
 
 
 CPU = "cpu_us_per_request"
@@ -82,6 +84,21 @@ def _heartbeat(connections: int) -> Case:
             Row(title + ": CPU, ratio to the echo", CPU, "", floor=1.25, to=To(server=ECHO)),
             Row(title + ": CPU", CPU, "us"),
         ),
+    )
+
+
+def _consumer_heartbeat(connections: int) -> Case:
+    title = "consumer protocol: steady heartbeat, {connections:,} connections"
+    return Case(
+        f"consumer-heartbeat-{connections}",
+        "consumer_heartbeat",
+        {"connections": connections},
+        {"connections": connections // 10, **SHORT},
+        (
+            Row(title + ": CPU, ratio to the echo", CPU, "", floor=1.25, to=To(server=ECHO)),
+            Row(title + ": CPU", CPU, "us"),
+        ),
+        newer=True,
     )
 
 
@@ -126,6 +143,22 @@ def _latency(name: str, title: str, parameters: dict[str, Any], quick: dict[str,
     return Case(
         f"latency-{name}", "latency", parameters, {"parameters": quick, "before_s": 0.2}, (row, quiet), KAFKAS, **more
     )
+
+
+def _consumer_latency() -> Case:
+    """The largest group, beside other members."""
+    title = "{parameters[size]:,} members of the consumer protocol get {parameters[partitions]:,} partitions"
+    case = _latency(
+        "consumer-storm",
+        title,
+        {"beside": "consumer_storm", "parameters": {"size": 10_000, "topics": 10, "partitions": 50_000}},
+        {"size": 50, "topics": 2, "partitions": 100},
+    )
+    rows = (
+        Row(f"heartbeat latency while {title}: longest", "latency_max_ms", "ms", floor=50),
+        Row("heartbeat latency before that: longest", "quiet_max_us", "ms", scale=1000),
+    )
+    return case._replace(rows=rows, servers=(TENURE,), repeat_max=3)
 
 
 def _crowd(listener: str, way: str) -> tuple[Case, Case]:
@@ -339,6 +372,48 @@ CASES = (
         KAFKAS,
         fresh=True,
     ),
+    _consumer_heartbeat(64),
+    _consumer_heartbeat(1_000),
+    Case(
+        "consumer-storm",
+        "consumer_storm",
+        {"size": 1_000, "partitions": 1_000},
+        {"size": 50, "partitions": 50},
+        (
+            Row("consumer protocol: {size:,} members at once until all have their partitions", "storm_s", "s"),
+            Row("consumer protocol: {size:,} members at once: CPU of each", "cpu_us_per_member", "us"),
+            Row(
+                "consumer protocol: memory of each of {size:,} members",
+                "resident_bytes_per_member",
+                "kB",
+                scale=1000,
+            ),
+        ),
+        KAFKAS,
+        newer=True,
+    ),
+    Case(
+        "consumer-bounce",
+        "consumer_bounce",
+        {"size": 500, "restarts": 500},
+        {"size": 20, "restarts": 40},
+        (
+            Row(
+                "consumer protocol: a static member of {size:,} goes away and comes back: CPU",
+                "cpu_us_per_restart",
+                "us",
+            ),
+            Row(
+                "consumer protocol: a static member of {size:,} goes away and comes back: log",
+                "log_bytes_per_restart",
+                "bytes",
+                floor=KAFKA,
+            ),
+        ),
+        KAFKAS,
+        newer=True,
+    ),
+    _consumer_latency(),
     _latency(
         "joins", "{parameters[size]:,} members join", {"beside": "storm", "parameters": {"size": 1_000}}, {"size": 50}
     ),

@@ -24,7 +24,7 @@ from typing import NamedTuple
 from benchmarks import entry
 from benchmarks.meter import children, listens
 from benchmarks.questions import prepare, until_joined
-from tests.support.apache import ApacheKafka
+from tests.support.apache import VERSION, ApacheKafka
 
 ROOT = Path(__file__).parent.parent
 STOPPED_WITHIN_S = 15.0
@@ -185,11 +185,11 @@ def _ready(process: subprocess.Popen[str]) -> str:
 
 
 @contextmanager
-def kafka(cpus: set[int], identity: Path | None = None) -> Iterator[Running]:
+def kafka(cpus: set[int], identity: Path | None = None, version: str = VERSION) -> Iterator[Running]:
     """Start one node of Apache Kafka. identity: as of `tenure`. Raises ApacheKafkaError."""
     prepare()
     if identity is None:
-        node = ApacheKafka(KAFKA_SETTINGS, JVM_FLAGS)
+        node = ApacheKafka(KAFKA_SETTINGS, JVM_FLAGS, version)
     else:
         node = ApacheKafka({**KAFKA_SETTINGS, **entry.properties(identity)}, JVM_FLAGS, listeners=dict(entry.LISTENERS))
     failed: list[BaseException] = []

@@ -29,7 +29,7 @@ from benchmarks.members import UnexpectedAnswer
 from benchmarks.meter import Meter
 from benchmarks.report import Failed, Runs
 from benchmarks.works import Bench, Figures, answer
-from tests.support.apache import ApacheKafkaError
+from tests.support.apache import VERSION_43, ApacheKafkaError
 from tests.support.certificates import HOSTS, Authority
 
 JOB_TIMEOUT_S = 600
@@ -59,6 +59,9 @@ WARM_UP: dict[str, dict[str, Any]] = {
     "groups": {"steps": [100, 1_000], "seconds": 0.5},
     "handshakes": {"total": 500},
     "crowd": {"size": 200},
+    "consumer_heartbeat": {"seconds": 1.5},
+    "consumer_storm": {"size": 200, "partitions": 200},
+    "consumer_bounce": {"size": 100, "restarts": 200},
 }
 
 
@@ -121,13 +124,14 @@ class Stage:
         self._ca, self._identity = certified(folder)
         self._open = Kafka(lambda: servers.kafka(self.server_cpus))
         self._secured = Kafka(lambda: servers.kafka(self.server_cpus, self._identity))
+        self._newer = Kafka(lambda: servers.kafka(self.server_cpus, version=VERSION_43))
         self._kafka = self._open
-        for kafka in (self._open, self._secured):
+        for kafka in (self._open, self._secured, self._newer):
             stack.callback(kafka.close)
 
     def measure(self, case: Case, name: str, tag: str) -> Figures:
         """Measure one repetition of a case with one server."""
-        kafka = self._secured if case.listener else self._open
+        kafka = self._secured if case.listener else self._newer if case.newer else self._open
         if kafka is not self._kafka:
             self._kafka.close()
             self._kafka = kafka

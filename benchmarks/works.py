@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 from urllib.request import urlopen
 
 from benchmarks import frames
+from benchmarks.consumers import STEADY, ConsumerGroup
 from benchmarks.driver import Driver, Link, Script, clock
 from benchmarks.entry import PLAINTEXT, Entry, log_in
 from benchmarks.members import Group, Member, UnexpectedAnswer, accept
@@ -216,13 +217,14 @@ def heartbeats(
     due: float = 0.0,
     pause_s: float = 0.0,
     until: float = math.inf,
+    done: bytes = frames.HEARTBEAT_DONE,
 ) -> Script:
     """Send heartbeats of these members in turn; `took` receives each one's seconds.
 
     They follow each other at once, or that many seconds apart, the first at `due`. The last is the first that is sent
-    at `until` or later.
+    at `until` or later. done: the bytes behind the correlation id in each answer.
     """
-    done, count, number, began = frames.HEARTBEAT_DONE, len(members), first, -math.inf
+    count, number, began = len(members), first, -math.inf
     while began < until:
         if pause_s:
             yield due
@@ -553,6 +555,98 @@ def storm(bench: Bench, *, size: int = 1_000) -> Figures:
     }
 
 
+def gathered(bench: Bench, driver: Driver, group: ConsumerGroup) -> None:
+    """Bring all members of a group of the consumer protocol in at once, one on each connection."""
+    if bench.plain:
+        group.pretend()
+        return
+    for number, link in enumerate(driver.links):
+        driver.start(link, group.seat(number))
+    driver.run()
+
+
+def topics_of(bench: Bench, driver: Driver, topics: int, partitions: int) -> list[str]:
+    """Create that many topics with as many partitions each, unless they exist; returns their names."""
+    names = [f"{frames.TOPIC}-{topics}-{partitions}-{number}" for number in range(topics)]
+    if not bench.plain:
+        for name in names:
+            driver.start(driver.links[0], create_topic(name, partitions // topics))
+            driver.run()
+    return names
+
+
+def consumer_heartbeat(bench: Bench, *, connections: int = CONNECTIONS, seconds: float = 2.0) -> Figures:
+    """Send heartbeats of steady members of the consumer protocol, as fast as they are answered."""
+    took: list[float] = []
+    with bench.driver() as driver:
+        driver.connect(connections)
+        names = topics_of(bench, driver, 1, connections)
+        group = ConsumerGroup(bench.tag, connections, names, connections, static=True)
+        gathered(bench, driver, group)
+        for link, member in zip(driver.links, group.members, strict=True):
+            driver.start(link, heartbeats([group.heartbeat(member)], took, done=member.steady))
+        return steady(bench, driver, seconds, took)
+
+
+def consumer_storm(bench: Bench, *, size: int = 1_000, topics: int = 1, partitions: int = 1_000) -> Figures:
+    """Let members of the consumer protocol join a group at once, until all have their partitions at one epoch.
+
+    Memory is that of a member, without its connection.
+    """
+    with bench.driver() as driver:
+        connect_many(driver, size)
+        names = topics_of(bench, driver, topics, partitions)
+        group = ConsumerGroup(bench.tag, size, names, partitions, static=False)
+        resident = bench.meter.live_bytes()
+        began = bench.meter.sample()
+        first = clock()
+        gathered(bench, driver, group)
+        used = bench.meter.since(began)
+        held = bench.meter.live_bytes() - resident
+    assert group.completed is not None
+    return {
+        "storm_s": group.completed - first,
+        "cpu_us_per_member": used.server_s / size * US,
+        "resident_bytes_per_member": held / size,
+        "epochs": max(member.epoch for member in group.members),
+        **surroundings(began, used),
+    }
+
+
+def connect_many(driver: Driver, count: int) -> None:
+    """Open very many connections."""
+    while len(driver.links) < count:
+        source = SOURCES[len(driver.links) // CONNECTED_AT_ONCE % len(SOURCES)]
+        driver.connect(min(CONNECTED_AT_ONCE, count - len(driver.links)), source)
+
+
+def consumer_bounce(bench: Bench, *, size: int = 500, restarts: int = 500) -> Figures:
+    """Restart members of a stable static group of the consumer protocol in turn: each goes away, and comes back."""
+    took: list[float] = []
+    with bench.driver() as driver:
+        driver.connect(size)
+        names = topics_of(bench, driver, 1, size)
+        group = ConsumerGroup(bench.tag, size, names, size, static=True)
+        gathered(bench, driver, group)
+
+        def roll() -> Script:
+            for number in range(restarts):
+                began = clock()
+                yield from group.restart(group.members[number % size])
+                took.append(clock() - began)
+
+        began = bench.meter.sample()
+        driver.start(driver.links[0], roll())
+        driver.run()
+        used = bench.meter.since(began)
+    return {
+        "cpu_us_per_restart": used.server_s / restarts * US,
+        "log_bytes_per_restart": used.log_bytes / restarts,
+        **percentiles(took),
+        **surroundings(began, used),
+    }
+
+
 def groups(bench: Bench, *, steps: Sequence[int] = (10, 10_000, 100_000), seconds: float = 2.0) -> Figures:
     """Form more and more groups of one static member; after each step, send heartbeats of all groups in turn.
 
@@ -833,6 +927,9 @@ WORKS: dict[str, Callable[..., Figures]] = {
         bounce,
         sinks,
         storm,
+        consumer_heartbeat,
+        consumer_storm,
+        consumer_bounce,
         groups,
         connections,
         records,
@@ -846,4 +943,6 @@ WORKS: dict[str, Callable[..., Figures]] = {
 
 def answer(work: str, parameters: Mapping[str, Any]) -> bytes:
     """Return the bytes behind the correlation id in an answer to the measured request, for the echo."""
+    if work == "consumer_heartbeat":
+        return STEADY
     return frames.commit_done(parameters.get("partitions", 1)) if work == "commit" else frames.HEARTBEAT_DONE

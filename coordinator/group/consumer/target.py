@@ -46,6 +46,9 @@ PAUSES_AT_ONCE = 4
 UNITS_PER_SUBSCRIBER, UNITS_PER_RECORD = 4, 25
 """Units of work (see `Pauses`) of a member that is handed to the assignor, and of a record."""
 
+MEMBERS_AT_ONCE = 1_000
+"""A heartbeat does no part of the work for more members: the first parts alone would take 10 ms."""
+
 FIRST_EPOCH = 1
 """The epoch of the empty target that a group has while its first one is made in steps. A member can't be at epoch 0."""
 
@@ -174,7 +177,7 @@ def make_target(
     owned = {**targets, member.member_id: plan.target}
     given = Given(group.group_id, bumped.epoch, members, owned, targets)
     making = Making(bumped.epoch, targets, steps_to(given, name, ids))
-    for made in islice(making.steps, PAUSES_AT_ONCE + 1):
+    for made in islice(making.steps, PAUSES_AT_ONCE + 1 if len(members) <= MEMBERS_AT_ONCE else 0):
         if made is not None:
             plan.take(made, member.member_id, turn.now.wall_ms)
             return plan

@@ -52,6 +52,20 @@ def test_group_goes_on_with_the_former_target() -> None:
     assert play.state() == "Stable"
 
 
+def test_a_large_group_leaves_all_of_it_to_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to MEMBERS_AT_ONCE the heartbeat makes a small target; with one more member it does none of the work."""
+    monkeypatch.setattr(target, "PAUSES_AT_ONCE", 10_000)
+    monkeypatch.setattr(target, "MEMBERS_AT_ONCE", 2)
+    play = Play()
+    play.join("a")
+    play.join("b")
+    assert (play.group.target_epoch, play.works) == (3, [])
+    play.join("c")
+    assert play.group.target_epoch == 3
+    play.work()
+    assert play.group.target_epoch == 4
+
+
 def test_a_group_makes_one_target_at_a_time() -> None:
     """Heartbeats that come while a target is being made begin no other one."""
     play = pair()
