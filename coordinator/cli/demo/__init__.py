@@ -1,4 +1,4 @@
-"""`make demo`: a rolling restart of five consumers, once as static members and once as dynamic members.
+"""`make demo`: a rolling restart of five consumers, as static members, as dynamic ones, and in the consumer protocol.
 
     command      the command line of the demo
     roll         the story and its figures

@@ -19,7 +19,7 @@ import typer
 from coordinator.cli.demo.consumer import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS
 from coordinator.cli.demo.display import display, summary
 from coordinator.cli.demo.processes import DemoFailed, Server
-from coordinator.cli.demo.roll import DOWN_S, KILL_AFTER, PARTITION_COUNT, WORKERS, Figures, Roll
+from coordinator.cli.demo.roll import ACTS, DOWN_S, KILL_AFTER, PARTITION_COUNT, WORKERS, Figures, Roll
 from coordinator.cli.exit_codes import ExitCode, fail
 from coordinator.cli.options import OutputForm
 from coordinator.cli.output import Output, print_json
@@ -28,8 +28,16 @@ from coordinator.client.errors import ClientError
 from coordinator.client.topics import create_topic
 
 TOPIC = "orders"
-SETTINGS = {"group.initial.rebalance.delay.ms": "1000"}
-"""The coordinator's settings that differ from the defaults: all five consumers arrive within a second."""
+DELAY_MS = "1000"
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": DELAY_MS,
+    "group.consumer.min.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    "group.consumer.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    "group.consumer.min.heartbeat.interval.ms": str(HEARTBEAT_INTERVAL_MS),
+    "group.consumer.heartbeat.interval.ms": str(HEARTBEAT_INTERVAL_MS),
+}
+"""The coordinator's settings that differ from the defaults: all five consumers arrive within a second, and members of
+the consumer protocol have the same times as the others."""
 ANSWER_WITHIN_S = 10.0
 
 app = typer.Typer(name="demo", pretty_exceptions_enable=False)
@@ -37,7 +45,7 @@ app = typer.Typer(name="demo", pretty_exceptions_enable=False)
 
 @app.callback(invoke_without_command=True, subcommand_metavar="")
 def demo(output: OutputForm = Output.TABLE) -> None:
-    """Restart five consumers, static and then dynamic, and kill the coordinator in between: what moves?"""
+    """Restart five consumers, static, dynamic, and in the consumer protocol, and kill the coordinator: what moves?"""
     if importlib.util.find_spec("confluent_kafka") is None:
         fail(
             ExitCode.USAGE,
@@ -56,29 +64,29 @@ def demo(output: OutputForm = Output.TABLE) -> None:
         print_json([asdict(act) for act in acts])
     else:
         print(f"\n{summary(acts)}\n")
-    static = acts[0]
-    if not static.moved_nothing:
-        fail(
-            ExitCode.FINDINGS,
-            f"the static roll caused {static.rebalances} rebalances and left "
-            f"{static.unchanged} of {static.partitions} assignments unchanged",
-        )
+    for act, figures in zip(ACTS, acts, strict=True):
+        if act.static and not figures.moved_nothing:
+            fail(
+                ExitCode.FINDINGS,
+                f"the roll ({figures.kind}) caused {figures.rebalances} rebalances and left "
+                f"{figures.unchanged} of {figures.partitions} assignments unchanged",
+            )
 
 
 def _play(server: Server, folder: Path) -> list[Figures]:
-    """Play both acts on one coordinator."""
+    """Play all acts on one coordinator."""
     with display(sys.stderr) as shown, server:
         shown.chapter(
             f"a rolling restart of {len(WORKERS)} consumers, each down for {DOWN_S} s; "
             f"after {KILL_AFTER} of them the coordinator is killed (SIGKILL)\n"
-            f"coordinator: {', '.join(f'{name}={value}' for name, value in SETTINGS.items())}\n"
+            f"coordinator: group.initial.rebalance.delay.ms={DELAY_MS}\n"
             f"consumers:   confluent-kafka, session.timeout.ms={SESSION_TIMEOUT_MS}, "
-            f"heartbeat.interval.ms={HEARTBEAT_INTERVAL_MS}"
+            f"heartbeat.interval.ms={HEARTBEAT_INTERVAL_MS} (or group.consumer.* of the coordinator)"
         )
         server.start()
         with Client(server.bootstrap, ANSWER_WITHIN_S, client_id="tenure-demo") as client:
             create_topic(client, TOPIC, PARTITION_COUNT)
-            acts = [Roll(server, client, TOPIC, folder, shown, static=static).play() for static in (True, False)]
+            acts = [Roll(server, client, TOPIC, folder, shown, act).play() for act in ACTS]
         server.stop()
     return acts
 

@@ -72,7 +72,7 @@ class LiveTable:
         from rich.table import Table
         from rich.text import Text
 
-        title = f"{view.kind} members · {view.state} · generation {view.generation} · rebalances {view.rebalances}"
+        title = f"{view.kind} · {view.state} · {view.counter} {view.generation} · rebalances {view.rebalances}"
         table = Table(title=title, caption=view.doing, title_justify="left", caption_justify="left", box=SIMPLE_HEAD)
         for heading in ("", "GROUP-INSTANCE-ID", "CONSUMER-ID", "PARTITIONS", ""):
             table.add_column(heading, no_wrap=True)
@@ -95,13 +95,13 @@ def step_line(what: str, outcome: str) -> str:
 def summary(acts: Sequence[Figures]) -> str:
     """The acts side by side, one figure per line."""
     rows = [
-        ("", *(f"{act.kind} members" for act in acts)),
+        ("members", *(act.kind for act in acts)),
         ("consumers restarted", *(str(act.restarts) for act in acts)),
-        ("coordinator killed and restarted", *("1" for _act in acts)),
+        ("coordinator killed, restarted", *("1" for _act in acts)),
         ("rebalances during the roll", *(str(act.rebalances) for act in acts)),
         ("time spent rebalancing", *(f"{act.rebalancing_s:.1f} s" for act in acts)),
         ("assignments unchanged", *(f"{act.unchanged}/{act.partitions}" for act in acts)),
-        ("generation", *(f"{act.generation_before} -> {act.generation_after}" for act in acts)),
+        ("generation, epoch", *(f"{act.generation_before} -> {act.generation_after}" for act in acts)),
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(

@@ -142,9 +142,11 @@ class Server(Process):
 class Worker(Process):
     """A consumer that keeps its name over restarts; the name is the instance id if the member is static."""
 
-    def __init__(self, name: str, server: Server, group_id: str, topic: str, folder: Path, *, static: bool) -> None:
+    def __init__(
+        self, name: str, server: Server, group_id: str, topic: str, folder: Path, protocol: str, *, static: bool
+    ) -> None:
         command = [sys.executable, "-m", "coordinator.cli.demo.consumer", str(os.getpid())]
-        command += [server.bootstrap, group_id, topic]
+        command += [server.bootstrap, group_id, topic, protocol]
         self._said = folder / f"{group_id}-{name}.out"
         super().__init__(name, [*command, name] if static else command, self._said, self._said.with_suffix(".err"))
 

@@ -1,8 +1,9 @@
 """The story: five consumers share a topic, each restarts, and in the middle the coordinator is killed.
 
-It plays twice: with static members and with dynamic members. After each step the group settles. Then the coordinator's
-responses (DescribeGroups) and its log say who owns what, how often the group rebalanced, how long that took, and which
-generation it has. A consumer says only which member it is.
+It plays three times: with static members, with dynamic members, and with static members of the consumer protocol.
+After each step the group settles. Then the coordinator's descriptions of the group and its log say who owns what, how
+often the group rebalanced, how long that took, and which generation (in the consumer protocol, which epoch) it has. A
+consumer says only which member it is.
 
 House rule: a figure is computed from readings of the server before and after, and from nothing else.
 """
@@ -15,9 +16,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from coordinator.cli.demo.consumer import SESSION_TIMEOUT_MS
+from coordinator.cli.demo.consumer import CLASSIC, CONSUMER, SESSION_TIMEOUT_MS
 from coordinator.cli.demo.processes import POLL_S, DemoFailed, Server, Worker, wait_until
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
@@ -34,15 +35,36 @@ DOWN_S = 1.5
 """How long a consumer stays down: a fast deployment."""
 SETTLED_WITHIN_S = 30.0
 STABLE = "Stable"
+ENDS = frozenset({"rebalance_completed", "rebalance_ended"})
+"""Events that end a rebalance; the consumer protocol has the second one only."""
 
 Owners = dict[TopicPartition, str]
 """Topic partition -> the worker that owns it."""
+
+
+class Act(NamedTuple):
+    """One playing of the story. counter: the name of its group's generations."""
+
+    kind: str
+    group_id: str
+    protocol: str
+    static: bool
+    counter: str = "generation"
+
+
+ACTS = (
+    Act("static", "static-workers", CLASSIC, static=True),
+    Act("dynamic", "dynamic-workers", CLASSIC, static=False),
+    Act("static, consumer protocol", "consumer-workers", CONSUMER, static=True, counter="epoch"),
+)
+"""The acts, in the order of their columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
     """The server's figures of a roll.
 
+    generation_before, generation_after: or epochs.
     unchanged: the number of topic partitions, of `partitions`, that kept their owner whenever the group was stable.
     rebalancing_s: seconds from the start to the end of each rebalance, added up.
     """
@@ -70,6 +92,7 @@ class View:
     """
 
     kind: str
+    counter: str = "generation"
     doing: str = ""
     state: str = ""
     generation: int = 0
@@ -95,15 +118,16 @@ class Display(Protocol):
 class Roll:
     """Plays the story once, with a group of its own on a running server."""
 
-    def __init__(
-        self, server: Server, client: Client, topic: str, folder: Path, display: Display, *, static: bool
-    ) -> None:
+    def __init__(self, server: Server, client: Client, topic: str, folder: Path, display: Display, act: Act) -> None:
         self._server = server
         self._client = client
         self._display = display
-        self._view = View("static" if static else "dynamic")
-        self._group_id = f"{self._view.kind}-workers"
-        self._workers = [Worker(name, server, self._group_id, topic, folder, static=static) for name in WORKERS]
+        self._is_static = act.static
+        self._view = View(act.kind, act.counter)
+        self._group_id = act.group_id
+        self._workers = [
+            Worker(name, server, self._group_id, topic, folder, act.protocol, static=act.static) for name in WORKERS
+        ]
         self._mark = 0
         self._names: dict[str, str] = {}
         """Member id -> worker, of all members since the start."""
@@ -146,13 +170,17 @@ class Roll:
 
     def _assemble(self) -> None:
         """Wait until all members share the topic."""
-        self._view.doing = f"{len(WORKERS)} {self._view.kind} members join"
+        self._view.doing = f"{len(WORKERS)} members join"
         self._settle()
         self._mark = self._server.log.mark()
         self._display.chapter(
-            f"{len(self._member_ids)} {self._view.kind} members share {len(self._owners)} partitions at generation "
-            f"{self._generation()}, led by {self._view.leader}"
+            f"{len(self._member_ids)} {'static' if self._is_static else 'dynamic'} members share "
+            f"{len(self._owners)} partitions at {self._view.counter} {self._generation()}, {self._led_by()}"
         )
+
+    def _led_by(self) -> str:
+        """Who assigns."""
+        return f"led by {self._view.leader}" if self._view.leader else "assigned by the coordinator"
 
     def _restart(self, worker: Worker) -> None:
         """End a consumer and start it again; the step is done when the consumer is back under a new member id."""
@@ -192,7 +220,7 @@ class Roll:
         self._display.step(
             what,
             f"{rebalances} {'rebalance ' if rebalances == 1 else 'rebalances'}  "
-            f"{len(self._moved):2} of {len(self._owners)} moved  generation {self._generation()}",
+            f"{len(self._moved):2} of {len(self._owners)} moved  {self._view.counter} {self._generation()}",
         )
 
     def _settle(self, replaced: str = "") -> None:
@@ -266,12 +294,12 @@ class Roll:
 
 
 def rebalancing_s(events: list[dict[str, Any]]) -> float:
-    """Seconds between each rebalance_started and the rebalance_completed that follows, by the times of the lines."""
+    """Seconds between each rebalance_started and the end that follows, by the times of the lines."""
     total, began = 0.0, None
     for event in events:
         at = datetime.fromisoformat(event["ts"]).timestamp()
         if event["event"] == "rebalance_started":
             began = began or at
-        elif event["event"] == "rebalance_completed" and began is not None:
+        elif event["event"] in ENDS and began is not None:
             total, began = total + at - began, None
     return total

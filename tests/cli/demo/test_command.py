@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,8 @@ def alive(pid: int) -> bool:
 def test_static_roll_moves_nothing(tmp_path: Path) -> None:
     """The server reports 0 rebalances and 12/12 assignments after five static restarts and a killed coordinator.
 
-    With dynamic members it reports at least one rebalance for each restart: the figures can tell the difference.
+    So it does in the consumer protocol. With dynamic members it reports at least one rebalance for each restart: the
+    figures can tell the difference.
     """
     done = subprocess.run(
         [*DEMO, "--output", "json"],
@@ -52,17 +54,18 @@ def test_static_roll_moves_nothing(tmp_path: Path) -> None:
         env={**os.environ, "TMPDIR": str(tmp_path)},
     )
     assert done.returncode == 0, done.stderr
-    static, dynamic = json.loads(done.stdout)
-    assert static == {
-        "kind": "static",
-        "restarts": 5,
-        "rebalances": 0,
-        "rebalancing_s": 0.0,
-        "generation_before": static["generation_before"],
-        "generation_after": static["generation_before"],
-        "partitions": 12,
-        "unchanged": 12,
-    }
+    static, dynamic, consumer = json.loads(done.stdout)
+    for act, kind in ((static, "static"), (consumer, "static, consumer protocol")):
+        assert act == {
+            "kind": kind,
+            "restarts": 5,
+            "rebalances": 0,
+            "rebalancing_s": 0.0,
+            "generation_before": act["generation_before"],
+            "generation_after": act["generation_before"],
+            "partitions": 12,
+            "unchanged": 12,
+        }
     assert dynamic["kind"] == "dynamic"
     assert dynamic["rebalances"] >= 5
     assert dynamic["rebalancing_s"] > 0.0
@@ -109,19 +112,28 @@ def test_missing_client_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "code"), [({}, 0), ({"rebalances": 1, "unchanged": 12}, 1), ({"unchanged": 11}, 1)]
+    ("number", "changes", "code"),
+    [
+        (0, {}, 0),
+        (0, {"rebalances": 1}, 1),
+        (0, {"unchanged": 11}, 1),
+        (1, {"rebalances": 10, "unchanged": 0}, 0),
+        (2, {"rebalances": 1}, 1),
+        (2, {"unchanged": 11}, 1),
+    ],
 )
-def test_exit_code_tells_whether_the_static_roll_moved_anything(
-    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], code: int
+def test_exit_code_tells_whether_a_static_roll_moved_anything(
+    monkeypatch: pytest.MonkeyPatch, number: int, changes: dict[str, Any], code: int
 ) -> None:
     """The server's figures decide: one rebalance, or one changed assignment, makes exit code 1."""
-    figures = Figures(**{**{name: getattr(STILL, name) for name in STILL.__slots__}, **changes})
+    played = [STILL, STILL, STILL]
+    played[number] = replace(STILL, **changes)
 
     def acts(*_arguments: object) -> list[Figures]:
-        return [figures, figures]
+        return played
 
     monkeypatch.setattr(command, "_play", acts)
     ran = run_app(command.app)
     assert ran.code == code
     assert "assignments unchanged" in ran.out
-    assert ("the static roll caused" in ran.err) is bool(code)
+    assert ("the roll (static) caused" in ran.err) is bool(code)

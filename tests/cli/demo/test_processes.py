@@ -129,7 +129,7 @@ def test_worker_has_no_member_id_before_it_says_so(tmp_path: Path) -> None:
         server.start()
         with Client(server.bootstrap, WITHIN_S) as client:
             create_topic(client, "t", 1)
-        worker = Worker("worker-1", server, "g", "t", tmp_path, static=True)
+        worker = Worker("worker-1", server, "g", "t", tmp_path, "classic", static=True)
         worker._said.write_text("worker-1-old\n")
         with worker:
             worker.start()

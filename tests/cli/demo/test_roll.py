@@ -36,7 +36,7 @@ def test_nothing_moved_means_no_rebalance_and_every_assignment(changes: dict[str
 
 
 def test_time_of_rebalances_is_from_begin_to_end() -> None:
-    """Each rebalance counts from its start to its completion; an event in between doesn't count twice."""
+    """Each rebalance counts from its start to its end; an event in between, or a second end, doesn't count twice."""
     events = [
         event("rebalance_started", 1.0),
         event("member_joined", 1.2),
@@ -46,8 +46,11 @@ def test_time_of_rebalances_is_from_begin_to_end() -> None:
         event("rebalance_started", 10.0),
         event("rebalance_started", 10.5),
         event("rebalance_completed", 12.0),
+        event("rebalance_ended", 13.0),
+        event("rebalance_started", 20.0),
+        event("rebalance_ended", 21.0),
     ]
-    assert rebalancing_s(events) == pytest.approx(2.5)
+    assert rebalancing_s(events) == pytest.approx(3.5)
 
 
 def test_no_rebalance_takes_no_time() -> None:
