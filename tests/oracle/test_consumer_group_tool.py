@@ -1,0 +1,266 @@
+"""Kafka 4.3.1's own tools on groups of both protocols, on Apache Kafka 4.3.1 and on Tenure: they print the same.
+
+The members are raw clients, which beat before each command. Nothing in what is printed differs but the servers'
+addresses and the ids that they give to classic members. Kafka's console consumer is a member too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
+from typing import Any, cast
+
+import pytest
+
+from protocol.messages import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    CreateTopicsRequest,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    MetadataRequest,
+    MetadataResponse,
+    OffsetCommitRequest,
+    ProduceRequest,
+    SyncGroupRequest,
+)
+from tests.interop.java.tools import Tools
+from tests.server.harness import assignment, subscription
+from tests.support.apache import AT_ONCE, VERSION_43, ApacheKafka
+from tests.support.batches import batch
+from tests.support.raw import Connection
+from tests.support.tenure import Tenure, wait_until
+
+pytestmark = pytest.mark.oracle
+
+TOPIC, REGEX_TOPIC = "orders", "prices"
+RECORDS = 5
+
+
+class Member:
+    """A member of a group of the consumer protocol."""
+
+    def __init__(self, port: int, group_id: str, member_id: str, fields: dict[str, Any]) -> None:
+        self.group_id = group_id
+        self._connection = Connection(port, f"client-of-{member_id}")
+        self.member_id = member_id
+        self.epoch = 0
+        self._fields = fields
+        self._owned: list[Any] = []
+        self.beat()
+
+    def beat(self, epoch: int | None = None) -> ConsumerGroupHeartbeatResponse:
+        """Send a heartbeat, and take the assignment."""
+        first: dict[str, Any] = {} if self.epoch else {"rebalance_timeout_ms": 60_000, **self._fields}
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self.group_id,
+            member_id=self.member_id,
+            member_epoch=self.epoch if epoch is None else epoch,
+            instance_id=self._fields.get("instance_id"),
+            topic_partitions=self._owned if epoch is None else None,
+            **{name: value for name, value in first.items() if name != "instance_id"},
+        )
+        answer = cast("ConsumerGroupHeartbeatResponse", self._connection.ask(request, 1))
+        assert answer.error_code == 0, answer
+        self.epoch = answer.member_epoch
+        if answer.assignment is not None:
+            self._owned = [
+                ConsumerGroupHeartbeatRequest.TopicPartitions(topic_id=each.topic_id, partitions=each.partitions)
+                for each in answer.assignment.topic_partitions
+            ]
+        return answer
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._connection.close()
+
+
+class Server:
+    """One of the two, with its members."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.members: list[Member] = []
+
+    def ask(self, request: Any, version: int) -> Any:
+        """The answer."""
+        with Connection(self.port) as connection:
+            return connection.ask(request, version)
+
+    def prepare(self) -> None:
+        """Two topics with records, a classic group with offsets, one with a member, and a group of three members."""
+        for name, partitions in ((TOPIC, 3), (REGEX_TOPIC, 1)):
+            wanted = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+            self.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=10_000), 5)
+            asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)])
+            wait_until(partial(self.has_topic, asked), "topic", 10.0)
+        records = batch([(b"key", b"value", 1_700_000_000_000)] * RECORDS)
+        data = [ProduceRequest.PartitionProduceData(index=index, records=records) for index in range(3)]
+        topics = [ProduceRequest.TopicProduceData(name=TOPIC, partition_data=data)]
+        self.ask(ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=topics), 9)
+        for group in ("readers", "simple"):
+            self.commit(group)
+        self.join_classic("classics")
+        for group_id, member_id, fields in (
+            ("mixed", "first", {"subscribed_topic_names": [TOPIC]}),
+            ("readers", "static-0", {"instance_id": "seat-0", "subscribed_topic_names": [TOPIC], "rack_id": "rack"}),
+            ("readers", "dynamic-1", {"subscribed_topic_names": [TOPIC], "server_assignor": "range"}),
+            ("readers", "regex-2", {"subscribed_topic_names": [TOPIC], "subscribed_topic_regex": "pri.*"}),
+        ):
+            self.members.append(Member(self.port, group_id, member_id, fields))
+        self.join_classic("mixed")
+        wait_until(self.is_settled, "the members are settled", 20.0)
+
+    def has_topic(self, asked: MetadataRequest) -> bool:
+        """Whether the topic has a leader."""
+        return bool(cast("MetadataResponse", self.ask(asked, 4)).topics[0].error_code == 0)
+
+    def is_settled(self) -> bool:
+        """Whether the members of each group are at the same epoch; each beats once."""
+        answers = [(member.group_id, member.beat()) for member in self.members]
+        epochs = {(group_id, answer.member_epoch) for group_id, answer in answers}
+        are_alike = len(epochs) == len({group_id for group_id, _ in answers})
+        return are_alike and all(answer.assignment is None for _, answer in answers)
+
+    def commit(self, group: str) -> None:
+        """Commit from outside."""
+        position = OffsetCommitRequest.OffsetCommitRequestPartition
+        partitions = [position(partition_index=each, committed_offset=each, committed_metadata="") for each in (0, 1)]
+        topic = OffsetCommitRequest.OffsetCommitRequestTopic(name=TOPIC, partitions=partitions)
+        self.ask(OffsetCommitRequest(group_id=group, topics=[topic]), 8)
+
+    def join_classic(self, group_id: str) -> None:
+        """A static member of the classic protocol joins."""
+        protocols = [JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=subscription(TOPIC))]
+        with Connection(self.port, "classic") as connection:
+            join = JoinGroupRequest(
+                group_id=group_id,
+                session_timeout_ms=300_000,
+                rebalance_timeout_ms=300_000,
+                member_id="",
+                group_instance_id="classic-seat",
+                protocol_type="consumer",
+                protocols=protocols,
+            )
+            joined = cast("JoinGroupResponse", connection.ask(join, 5))
+            given = SyncGroupRequest.SyncGroupRequestAssignment(
+                member_id=joined.member_id, assignment=assignment(TOPIC, 0, 1, 2)
+            )
+            connection.ask(
+                SyncGroupRequest(
+                    group_id=group_id,
+                    generation_id=joined.generation_id,
+                    member_id=joined.member_id,
+                    group_instance_id="classic-seat",
+                    assignments=[given],
+                ),
+                3,
+            )
+
+
+LEAVES = "the members leave"
+GROUPS = "consumer-groups"
+COMMANDS = (
+    f"{GROUPS} --list",
+    f"{GROUPS} --list --type",
+    f"{GROUPS} --list --type consumer",
+    f"{GROUPS} --list --type classic",
+    f"{GROUPS} --list --type Consumer,classic",
+    f"{GROUPS} --list --type nonsense",
+    f"{GROUPS} --list --state",
+    f"{GROUPS} --list --state stable --type consumer",
+    f"{GROUPS} --list --state Reconciling",
+    f"{GROUPS} --list --state Assigning,Empty --type",
+    *(
+        f"{GROUPS} --describe --group {group}{what}{verbose}"
+        for group in ("readers", "simple", "classics", "mixed", "nowhere")
+        for what in ("", " --offsets", " --members", " --state")
+        for verbose in ("", " --verbose")
+    ),
+    f"{GROUPS} --describe --all-groups --state",
+    f"{GROUPS} --describe --all-groups --members --verbose",
+    f"{GROUPS} --describe --all-groups --offsets --verbose",
+    "groups --list",
+    "groups --list --consumer",
+    "groups --list --group-type consumer",
+    "groups --list --group-type classic --protocol consumer",
+    f"{GROUPS} --reset-offsets --group readers --topic {TOPIC} --to-earliest --dry-run",
+    f"{GROUPS} --reset-offsets --group readers --topic {TOPIC} --to-earliest --execute",
+    f"{GROUPS} --delete --group readers",
+    f"{GROUPS} --delete-offsets --group readers --topic {TOPIC}",
+    f"{GROUPS} --delete-offsets --group readers --topic nowhere",
+    (
+        f"console-consumer --topic {TOPIC} --from-beginning --max-messages 15 --group java --timeout-ms 20000"
+        " --command-property group.protocol=consumer"
+    ),
+    f"{GROUPS} --describe --group java --offsets",
+    f"{GROUPS} --describe --group java --state",
+    LEAVES,
+    f"{GROUPS} --describe --group readers --state --verbose",
+    f"{GROUPS} --describe --group readers --members --verbose",
+    f"{GROUPS} --describe --group readers --offsets --verbose",
+    f"{GROUPS} --reset-offsets --group readers --topic {TOPIC} --to-earliest --dry-run",
+    f"{GROUPS} --reset-offsets --group readers --topic {TOPIC} --to-latest --execute",
+    f"{GROUPS} --reset-offsets --group readers --topic {TOPIC}:1 --shift-by -2 --execute",
+    f"{GROUPS} --reset-offsets --group readers --all-topics --to-current --export --dry-run",
+    f"{GROUPS} --describe --group readers --offsets",
+    f"{GROUPS} --delete-offsets --group readers --topic {TOPIC}:1",
+    f"{GROUPS} --describe --group readers --offsets",
+    f"{GROUPS} --list --type consumer --state",
+    f"{GROUPS} --delete --group readers --group nowhere",
+    f"{GROUPS} --list --type",
+    f"{GROUPS} --describe --group readers --state",
+)
+
+
+@pytest.fixture(scope="module")
+def printed(kafka_is_here: None) -> Iterator[dict[str, list[tuple[int, list[str], list[str]]]]]:
+    """What each command prints, by server."""
+    settings = {"offsets.topic.num.partitions": "4", "group.initial.rebalance.delay.ms": "0", "node.id": "1", **AT_ONCE}
+    found: dict[str, list[tuple[int, list[str], list[str]]]] = {}
+    with ExitStack() as stack:
+        kafka = stack.enter_context(ApacheKafka(settings, version=VERSION_43))
+        tenure = stack.enter_context(Tenure({**settings, "tenure.events.enable": "false"}))
+        tools = stack.enter_context(Tools(VERSION_43))
+        for name, port in (("kafka", kafka.port), ("tenure", tenure.port)):
+            server = Server(port)
+            server.prepare()
+            found[name] = [run(tools, server, command) for command in COMMANDS]
+        yield found
+
+
+def run(tools: Tools, server: Server, command: str) -> tuple[int, list[str], list[str]]:
+    """Code, output and errors of a command, without what may differ."""
+    if command == LEAVES:
+        for member in server.members:
+            member.beat(-1)
+            member.close()
+        server.members.clear()
+    for member in server.members:
+        member.beat()
+    if command == LEAVES:
+        return 0, [], []
+    bootstrap = f"127.0.0.1:{server.port}"
+    script, *arguments = command.split()
+    done = tools.run(script, "--bootstrap-server", bootstrap, *arguments)
+
+    def lines(text: str) -> list[str]:
+        text = text.replace(bootstrap, "ADDRESS")
+        for pattern, stands_for in (
+            (r"\bclassic-seat-[0-9A-Za-z_-]{22,36}", "classic-seat-ID"),
+            (r"\bmixed\s+[0-9A-Za-z_-]{22}(\s+classic-seat)", r"mixed ID\1"),
+            (r"(?m)^(\tat .*|\t... \d+ more|Caused by: .*|.* ERROR Reconfiguration failed: .*)$", ""),
+            (r"[ \t]+", " "),
+        ):
+            text = re.sub(pattern, stands_for, text)
+        return sorted(line.strip() for line in text.splitlines() if line.strip())
+
+    return done.code, lines(done.out), lines(done.err)
+
+
+@pytest.mark.parametrize("number", range(len(COMMANDS)), ids=COMMANDS)
+def test_a_command_prints_the_same(printed: dict[str, list[tuple[int, list[str], list[str]]]], number: int) -> None:
+    """The same exit code, output and errors."""
+    assert printed["tenure"][number] == printed["kafka"][number]
