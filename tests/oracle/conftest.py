@@ -15,6 +15,14 @@ import pytest
 from tests.oracle.scripts import (
     checks,
     configs,
+    consumer_configs,
+    consumer_epochs,
+    consumer_migration,
+    consumer_offsets,
+    consumer_reconcile,
+    consumer_regex,
+    consumer_static,
+    consumer_types,
     dynamic,
     limits,
     offsets,
@@ -27,7 +35,7 @@ from tests.oracle.scripts import (
 )
 from tests.oracle.stage import SCRIPTS, Server, play_all
 from tests.oracle.transcript import Line
-from tests.support.apache import ApacheKafka, available
+from tests.support.apache import AT_ONCE, ApacheKafka, available
 from tests.support.tenure import Tenure
 
 
@@ -43,10 +51,32 @@ class Restartable(Server, Protocol):
         """Start it again."""
 
 
-SCRIPT_MODULES = (checks, configs, static, dynamic, offsets, topics, records, replicas, wire, limits, restart)
+SCRIPT_MODULES = (
+    *(checks, configs, static, dynamic, offsets, topics, records, replicas, wire, limits, restart),
+    *(consumer_epochs, consumer_reconcile, consumer_static, consumer_regex, consumer_offsets, consumer_types),
+    *(consumer_migration, consumer_configs),
+)
 """An import of this module registers all scripts in SCRIPTS."""
 
-PLAYED_AT_ONCE = [script for script in SCRIPTS.values() if not script.restarts]
+AS_IN_TESTS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1",
+    "group.consumer.min.session.timeout.ms": "1",
+    "group.consumer.min.heartbeat.interval.ms": "1",
+    **AT_ONCE,
+}
+CONSUMER_NODES = {
+    "consumer": AS_IN_TESTS,
+    "consumer_limited": {**AS_IN_TESTS, "group.consumer.max.size": "2"},
+    **{
+        policy: {**AS_IN_TESTS, "group.consumer.migration.policy": policy}
+        for policy in ("upgrade", "downgrade", "disabled")
+    },
+}
+"""The servers for the consumer protocol (KIP-848), which is compared with Kafka 4.3.1."""
+CONSUMER_SCRIPTS = [script for node in CONSUMER_NODES for script in SCRIPTS.values() if script.node == node]
+
+PLAYED_AT_ONCE = [script for script in SCRIPTS.values() if not script.restarts and script.node not in CONSUMER_NODES]
 RESTART_SCRIPTS = [script for script in SCRIPTS.values() if script.restarts]
 
 

@@ -32,6 +32,7 @@ ORDERED = {
     "FindCoordinatorResponse.coordinators",
     "OffsetFetchResponse.groups",
     "DescribeGroupsResponse.groups",
+    "ConsumerGroupDescribeResponse.groups",
 }
 """Lists that answer the request's entries in their order."""
 
@@ -59,6 +60,8 @@ USUAL = {"session_timeout_ms": 60_000, "rebalance_timeout_ms": 60_000, "protocol
 """Usual values of a script's requests: a transcript doesn't show them."""
 
 ERROR_CODE = "error_code"
+GIVEN_ID = re.compile(r"^[A-Za-z0-9_-]{22}$")
+"""A member id that a coordinator of the consumer protocol gave: 16 random bytes."""
 MEMBER_ID = re.compile(r"^(?P<prefix>.*)-(?P<random>[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})$")
 
 
@@ -96,12 +99,14 @@ class Difference(NamedTuple):
 class Transcript:
     """All that happened in one run of a script. `port` is the server's, `group` the script's group id.
 
-    is_timed: the script waits for a short timeout of its own.
+    is_timed: the script waits for a short timeout of its own. topics: names for the ids of topics that the script
+    knows; other ids are numbered.
     """
 
     port: int
     group: str
     is_timed: bool = False
+    topics: dict[UUID, str] = field(default_factory=dict)
     lines: list[tuple[str, str, Message | None]] = field(default_factory=list)
 
     def add(self, who: str, what: str, message: Message | None = None) -> None:
@@ -111,7 +116,7 @@ class Transcript:
     def comparable(self) -> list[Line]:
         """The lines without what two servers may differ in."""
         names = self.member_names()
-        topics: dict[UUID, str] = {}
+        topics = dict(self.topics)
         return [
             Line(
                 who, what, {} if message is None else _Comparing(self.port, self.group, names, topics).message(message)
@@ -124,10 +129,12 @@ class Transcript:
         names: dict[str, str] = {}
         given: Counter[str] = Counter()
         for who, what, message in self.lines:
-            match = MEMBER_ID.match(getattr(message, "member_id", None) or "") if what.startswith("<") else None
-            if match and match["random"] not in names:
+            member_id = getattr(message, "member_id", None) or "" if what.startswith("<") else ""
+            match = MEMBER_ID.match(member_id)
+            random = match["random"] if match else member_id if GIVEN_ID.match(member_id) else None
+            if random is not None and random not in names:
                 given[who] += 1
-                names[match["random"]] = f"{who}.{given[who]}"
+                names[random] = f"{who}.{given[who]}"
         return names
 
 
@@ -202,6 +209,8 @@ class _Comparing:
 def named_member(member_id: str, names: Mapping[str, str]) -> str:
     """A member id with its random part replaced by its name; any other text as it is."""
     match = MEMBER_ID.match(member_id)
+    if not match and GIVEN_ID.match(member_id):
+        return names.get(member_id, member_id)
     return f"{match['prefix']}-{names.get(match['random'], 'nobody')}" if match else member_id
 
 
