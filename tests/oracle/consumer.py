@@ -172,9 +172,10 @@ class Seat:
             self.epoch = answer.member_epoch
         if answer.assignment is not None:
             names = self.stage.transcript.topics
-            self.assigned = {
-                names[entry.topic_id]: sorted(entry.partitions) for entry in answer.assignment.topic_partitions
-            }
+            assigned = (
+                (names[entry.topic_id], sorted(entry.partitions)) for entry in answer.assignment.topic_partitions
+            )
+            self.assigned = dict(sorted(assigned))
 
     def _partitions(self, owned: Owned) -> list[ConsumerGroupHeartbeatRequest.TopicPartitions]:
         ids = {name: topic_id for topic_id, name in self.stage.transcript.topics.items()}

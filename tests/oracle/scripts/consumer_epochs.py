@@ -249,7 +249,7 @@ def former_epoch_may_be_many_group_epochs_ago(stage: Stage) -> None:
     a.confirm()
     b.topics = [other]
     b.join()
-    b.beat(subscribed_topic_names=[other, THREE])
+    b.beat(subscribed_topic_names=[other, "nothing"])
     b.beat(subscribed_topic_names=[other])
     a.beat()
     a.beat(member_epoch=2, owns=a.assigned)

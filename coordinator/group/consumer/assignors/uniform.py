@@ -10,6 +10,7 @@ House rule: a partition that its owner may keep stays, unless balance needs it e
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
+from itertools import chain, islice
 from uuid import UUID
 
 from coordinator.group.consumer.assignors.mixed import mixed
@@ -43,32 +44,28 @@ def alike(
         return []
     free = {topic_id: bytearray(b"\1" * partitions[topic_id]) for topic_id in topics}
     kept = yield from _keep(owned, free, pauses)
-    sizes = [sum(map(len, mine.values())) for mine in kept]
     least, more = divmod(sum(map(len, free.values())), len(owned))
-    # Members with most get the one partition more: every other choice would move more.
-    largest = sorted(range(len(owned)), key=sizes.__getitem__, reverse=True)
-    if pauses.due(2 * len(owned)):
-        yield None
-    quotas = [least] * len(owned)
-    for member in largest[:more]:
-        quotas[member] += 1
+    missing: list[int] = []
+    released: list[tuple[UUID, int]] = []
     for member, mine in enumerate(kept):
-        if sizes[member] > quotas[member]:
-            _release(mine, sizes[member] - quotas[member], free)
-        if pauses.due(1 + max(0, sizes[member] - quotas[member])):
+        size = sum(map(len, mine.values()))
+        # The one partition more is for those that have it; without one, only the last members must take it.
+        quota = least + (more > 0 and (size > least or len(owned) - member <= more))
+        more -= quota > least
+        missing.append(max(0, quota - size))
+        if size > quota:
+            released += _release(mine, size - quota)
+        if pauses.due(1 + max(0, size - quota)):
             yield None
-    waiting = _free_ones(free)
+    waiting = chain(_free_ones(free), released)
     targets: list[Assignment] = []
-    for member, mine in enumerate(kept):
-        added = 0
-        for _ in range(quotas[member] - sizes[member]):
-            topic_id, partition = next(waiting)
+    for count, mine in zip(missing, kept, strict=True):
+        for topic_id, partition in islice(waiting, count):
             mine.setdefault(topic_id, []).append(partition)
-            added += 1
             if pauses.due(3):
                 yield None
         targets.append({topic_id: frozenset(numbers) for topic_id, numbers in mine.items() if numbers})
-        if pauses.due(2 + added + quotas[member]):
+        if pauses.due(2 + count + least):
             yield None
     return targets
 
@@ -100,13 +97,14 @@ def _keep(
     return kept
 
 
-def _release(mine: Kept, count: int, free: dict[UUID, bytearray]) -> None:
-    """Take `count` partitions from a member, the last ones of its last topics first."""
+def _release(mine: Kept, count: int) -> list[tuple[UUID, int]]:
+    """Take `count` partitions from a member, the last ones of its last topics; in the member's order."""
+    taken: list[tuple[UUID, int]] = []
     for topic_id in reversed(mine):
         numbers = mine[topic_id]
-        while numbers and count:
-            free[topic_id][numbers.pop()] = 1
-            count -= 1
+        while numbers and len(taken) < count:
+            taken.append((topic_id, numbers.pop()))
+    return taken[::-1]
 
 
 def _free_ones(free: dict[UUID, bytearray]) -> Iterator[tuple[UUID, int]]:
