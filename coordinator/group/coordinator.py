@@ -335,7 +335,8 @@ class Coordinator:
         group_id = event.body.group_id
         self._with_group(turn, event, group_id, ErrorCode.GROUP_ID_NOT_FOUND, offsets.delete)
         group = self.groups.get(group_id)
-        if group is not None and event.body.topics:
+        # Kafka's consumer groups stay, so that their epochs go on; they end when offsets expire.
+        if isinstance(group, Group) and event.body.topics:
             self._delete_if_unused(turn, group)
 
     def _describe(self, turn: Turn, event: DescribeGroup) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 from tests.oracle.consumer import Seat, describe, grow_topic, seat
 from tests.oracle.stage import Server, Stage
@@ -98,7 +98,7 @@ class Duet:
         ]
         weights, makers = zip(*choices, strict=True)
         (make,) = self.random.choices(makers, weights)
-        return make(name)
+        return cast("tuple[str, Step]", make(name))
 
     def _seat(self, name: str) -> Seat:
         return self.companies[0].seats[name]

@@ -32,7 +32,6 @@ ORDERED = {
     "FindCoordinatorResponse.coordinators",
     "OffsetFetchResponse.groups",
     "DescribeGroupsResponse.groups",
-    "ConsumerGroupDescribeResponse.groups",
 }
 """Lists that answer the request's entries in their order."""
 

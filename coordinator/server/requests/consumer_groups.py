@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from coordinator.group.consumer.describe import Description, described
 from coordinator.group.events import ConsumerHeartbeat, DescribeConsumerGroup
 from coordinator.group.refuse import refuse
+from coordinator.log.topics.list import kafka_id
 from coordinator.security.acls import Kind as Resource
 from coordinator.security.acls import Operation
 from coordinator.server.nodes.topic_view import problem
@@ -21,8 +23,6 @@ from protocol.messages import ConsumerGroupDescribeResponse, ConsumerGroupHeartb
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from coordinator.server.wire.call import Call, Services, Steps
     from protocol.messages import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
 
@@ -35,7 +35,7 @@ Described = ConsumerGroupDescribeResponse.DescribedGroup
 def heartbeat(services: Services, call: Call, request: ConsumerGroupHeartbeatRequest) -> Steps | None:
     """ConsumerGroupHeartbeat."""
     # Only a first heartbeat of version 0 may leave the member id to the coordinator.
-    fresh_id = "" if request.member_id else services.fresh_id()
+    fresh_id = "" if request.member_id else kafka_id(UUID(services.fresh_id()))
     names = request.subscribed_topic_names or ()
     regex = request.subscribed_topic_regex
     event = ConsumerHeartbeat(call, call.api_version, call.client, request, fresh_id, problem(regex) if regex else None)
@@ -99,7 +99,7 @@ def describe(services: Services, call: Call, request: ConsumerGroupDescribeReque
         event = DescribeConsumerGroup(call.reply(receive), group_id, call.client, request.include_waiting)
         if not may(services, call, Operation.DESCRIBE, Resource.GROUP, group_id):
             receive(refuse(event, ErrorCode.GROUP_AUTHORIZATION_FAILED))
-        elif not group_id.strip():
+        elif not group_id:
             receive(refuse(event, ErrorCode.INVALID_GROUP_ID))
         else:
             services.runtime.submit(group_id, event)

@@ -854,7 +854,8 @@ def list_groups(services: Services, call: Call, request: ListGroupsRequest) -> S
     """ListGroups: the groups of all partitions that are served; with an error while other partitions load."""
     states: set[str] = set()
     types: set[str] = set()
-    for kept, names, known in ((states, request.states_filter, STATES), (types, request.types_filter, KINDS)):
+    trimmed = map(str.strip, request.states_filter)
+    for kept, names, known in ((states, trimmed, STATES), (types, request.types_filter, KINDS)):
         for name in names:
             # One unknown name stands for all others: they all let no group pass.
             lower = name.lower()

@@ -6,6 +6,8 @@ read.
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.oracle.consumer import Owned, assignment, owning, seat, settle, until, until_members
 from tests.oracle.stage import SHORT_MS, Client, Stage, protocol_list, script
 
@@ -13,7 +15,7 @@ ONE, THREE, SIX = "consumer-1", "consumer-3", "consumer-6"
 HALVES = (range(3), range(3, 6))
 
 
-def classic(stage: Stage, name: str, **settings: object) -> Client:
+def classic(stage: Stage, name: str, **settings: Any) -> Client:
     """A classic consumer of the topic SIX."""
     topic = stage.known_topic(SIX, 6)
     return stage.client(name, version=9, **{"protocols": {"range": owning(topic)}, **settings})
@@ -31,7 +33,7 @@ def form(stage: Stage, *members: Client) -> None:
         member.synced()
 
 
-def rejoin(member: Client, owned: Owned, generation: int | None = None, **changes: object) -> None:
+def rejoin(member: Client, owned: Owned, generation: int | None = None, **changes: Any) -> None:
     """JoinGroup of a member that owns these partitions, its answer, and SyncGroup if it has joined."""
     held = member.generation if generation is None else generation
     member.join(protocols=protocol_list({"range": owning(SIX, owned=owned, generation=held)}), **changes)

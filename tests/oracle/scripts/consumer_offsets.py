@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.oracle.consumer import seat, seats, settle
 from tests.oracle.stage import Stage, script
 
@@ -104,7 +106,7 @@ def commits_from_outside(stage: Stage) -> None:
     topic = stage.known_topic(THREE, 3)
     a = seat(stage, "a", topics=[topic])
     a.join()
-    outside = {"member_id": "", "generation_id_or_member_epoch": -1}
+    outside: dict[str, Any] = {"member_id": "", "generation_id_or_member_epoch": -1}
     a.commit(topic, **outside)
     a.commit(topic, version=8, **outside)
     a.leave()

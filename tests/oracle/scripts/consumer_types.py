@@ -89,7 +89,8 @@ def descriptions_of_the_other_type(stage: Stage) -> None:
     c = stage.client("c", version=9)
     stage.form(c)
     for version in (0, 4, 5, 6):
-        c.describe(a.client.group, f"{stage.group}.none", version=version)
+        c.describe(a.client.group, version=version)
+        c.describe(f"{stage.group}.none", version=version)
     describe(c, stage.group, f"{stage.group}.none", a.client.group)
     describe(c, stage.group, a.client.group, version=0)
     c.leave()
