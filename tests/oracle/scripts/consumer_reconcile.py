@@ -237,7 +237,7 @@ def lost_answer_with_new_partitions(stage: Stage) -> None:
 def description_includes_what_is_being_revoked(stage: Stage) -> None:
     """The current assignment contains the partitions that the member still has to give up."""
     topic, other = stage.known_topic(SIX, 6), stage.known_topic(ONE, 1)
-    a, b = seats(stage, "a b", topics=[topic, other])
+    a, b = seats(stage, "a b", topics=[topic, other], assignor="range")
     a.join()
     b.join()
     a.beat()
