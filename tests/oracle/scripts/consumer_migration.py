@@ -137,7 +137,8 @@ def upgrade_that_is_refused(stage: Stage) -> None:
     stage.form(e)
     f = seat(stage, "f", topics=[SIX], group=e.group)
     f.join()
-    c.describe(c.group, d.group, e.group)
+    for group in (c.group, d.group, e.group):
+        c.describe(group)
 
 
 @script("consumer")
