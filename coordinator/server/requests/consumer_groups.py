@@ -12,7 +12,6 @@ from uuid import UUID
 from coordinator.group.consumer.describe import Description, described
 from coordinator.group.events import ConsumerHeartbeat, DescribeConsumerGroup
 from coordinator.group.refuse import refuse
-from coordinator.log.topics.list import kafka_id
 from coordinator.security.acls import Kind as Resource
 from coordinator.security.acls import Operation
 from coordinator.server.nodes.topic_view import problem
@@ -35,7 +34,7 @@ Described = ConsumerGroupDescribeResponse.DescribedGroup
 def heartbeat(services: Services, call: Call, request: ConsumerGroupHeartbeatRequest) -> Steps | None:
     """ConsumerGroupHeartbeat."""
     # Only a first heartbeat of version 0 may leave the member id to the coordinator.
-    fresh_id = "" if request.member_id else kafka_id(UUID(services.fresh_id()))
+    fresh_id = "" if request.member_id else services.fresh_id()
     names = request.subscribed_topic_names or ()
     regex = request.subscribed_topic_regex
     event = ConsumerHeartbeat(call, call.api_version, call.client, request, fresh_id, problem(regex) if regex else None)

@@ -33,15 +33,15 @@ async def test_a_member_joins_and_is_described() -> None:
         assert joined.assignment is not None
         (given,) = joined.assignment.topic_partitions
         assert given.partitions == [0, 1]
-        asked = ConsumerGroupDescribeRequest(group_ids=["g", "nope", " "], include_authorized_operations=True)
+        asked = ConsumerGroupDescribeRequest(group_ids=["g", "nope", ""], include_authorized_operations=True)
         described = await peer.ask(asked, 1)
         assert isinstance(described, ConsumerGroupDescribeResponse)
-        group, absent, blank = described.groups
+        group, absent, nameless = described.groups
         assert (group.group_state, group.group_epoch) == ("Stable", 2)
         assert group.authorized_operations > 0
         (topic,) = group.members[0].assignment.topic_partitions
         assert (topic.topic_name, topic.topic_id) == ("orders", given.topic_id)
-        assert [absent.error_code, blank.error_code] == [ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INVALID_GROUP_ID]
+        assert [absent.error_code, nameless.error_code] == [ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INVALID_GROUP_ID]
 
 
 async def test_subscription_by_regular_expression_finds_its_topics() -> None:
