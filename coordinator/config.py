@@ -1117,9 +1117,7 @@ class Config:
         changes: dict[str, Any] = {}
         for name in names:
             changes |= self.overrides.get(name, {})
-        return replace(
-            self.security, **{name: value for name, value in changes.items() if name not in _LIMITS.values()}
-        )
+        return replace(self.security, **{name: value for name, value in changes.items() if name not in LIMITS.values()})
 
     def is_of_brokers(self, listener: str) -> bool:
         """Whether a listener is the one of Kafka's brokers, and not the only one."""
@@ -1127,12 +1125,12 @@ class Config:
         return listener.upper() == name.upper() and len(served_listeners(self)) > 1
 
     def limit_of(self, listener: str, attribute: str) -> int:
-        """The value of one of _LIMITS for a listener by itself: its own, else as large as the server's, as in Kafka."""
+        """The value of one of LIMITS for a listener by itself: its own, else as large as the server's, as in Kafka."""
         limit: int = self.overrides.get(listener.lower(), {}).get(attribute, getattr(self, attribute))
         return limit
 
 
-_LIMITS = {"max.connections": "max_connections", "max.connection.creation.rate": "max_connection_creation_rate"}
+LIMITS = {"max.connections": "max_connections", "max.connection.creation.rate": "max_connection_creation_rate"}
 """Settings of the server that a listener can have too, beside the server's. Each with its attribute."""
 
 
@@ -1299,7 +1297,7 @@ def _override(name: str) -> _Override | None:
         setting = settings().get(plain)
         if setting is not None and setting.part == "security" and (plain != _MECHANISM_ONLY or "." in owner):
             return _Override(owner.lower(), setting)
-        if setting is not None and plain in _LIMITS and "." not in owner:
+        if setting is not None and plain in LIMITS and "." not in owner:
             return _Override(owner.lower(), setting)
     return None
 
@@ -1351,11 +1349,16 @@ def _build(values: Mapping[str, _Value]) -> Config:
 def with_values(config: Config, texts: Mapping[str, str]) -> Config:
     """The configuration with other values of some settings, none of which is a fix. Raises ValueError."""
     parts: dict[str, dict[str, Any]] = {part: {} for part in _PARTS}
+    overrides = {owner: dict(values) for owner, values in config.overrides.items()}
     for name, text in texts.items():
+        override = _override(name)
+        if override is not None:
+            overrides.setdefault(override.owner, {})[override.setting.attribute] = override.setting.read(text)
+            continue
         setting = settings()[name]
         parts[setting.part][setting.attribute] = setting.read(text)
     group, security = replace(config.group, **parts["group"]), replace(config.security, **parts["security"])
-    return replace(config, **parts[""], group=group, security=security)
+    return replace(config, **parts[""], group=group, security=security, overrides=overrides)
 
 
 def _check(config: Config) -> None:

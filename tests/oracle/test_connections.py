@@ -14,10 +14,12 @@ import pytest
 
 from protocol.messages import (
     ApiVersionsRequest,
+    DescribeConfigsRequest,
     IncrementalAlterConfigsRequest,
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
 )
+from schemas.errors import ErrorCode
 from tests.support.apache import INTERNAL, NODE_LOGIN, NODE_USER, ApacheKafka
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Closed, Connection
@@ -83,15 +85,18 @@ def servers(both: tuple[Server, Server]) -> Iterator[tuple[Server, Server]]:
         server.close()
 
 
-def change(connection: Connection, name: str, value: str | None) -> int:
-    """Change a setting of the node, None: back to that of the start; returns the error code."""
+def change(
+    connection: Connection, name: str, value: str | None, *, node: str = "1", validate_only: bool = False
+) -> int:
+    """Change a setting of a node, or of all nodes (""). None: take the change back. Returns the error code."""
     config = IncrementalAlterConfigsRequest.AlterableConfig(
         name=name, config_operation=DELETE if value is None else SET, value=value
     )
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
-        resource_type=BROKER, resource_name="1", configs=[config]
+        resource_type=BROKER, resource_name=node, configs=[config]
     )
-    answer: Any = connection.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
+    answer: Any = connection.ask(request, 1)
     return int(answer.responses[0].error_code)
 
 
@@ -118,7 +123,7 @@ def has_closed(connection: Connection) -> bool:
 
 
 def test_above_the_number_of_a_listener_connections_wait(servers: tuple[Server, Server]) -> None:
-    """Each is served when another one closes; other listeners go on."""
+    """Each is served when another one closes, or when the number grows; other listeners go on."""
     for server in servers:
         first, second = server.connect("A"), server.connect("A")
         for each in (first, second):
@@ -130,6 +135,73 @@ def test_above_the_number_of_a_listener_connections_wait(servers: tuple[Server, 
         assert waits(third, other)
         first.close()
         assert is_served(third)
+        fourth = server.connect("A")
+        assert waits(fourth, other)
+        name = "listener.name.a.max.connections"
+        assert change(other, name, "3") == 0
+        assert is_served(fourth)
+        assert change(other, name, None) == 0
+        assert waits(server.connect("A"), other)
+
+
+def test_a_listeners_limits_are_changed_and_shown(servers: tuple[Server, Server]) -> None:
+    """With the same codes and sources. Tenure refuses names without an effect, which Kafka takes."""
+    codes, values = [], []
+    for server in servers:
+        admin, seen = server.admin(), []
+        for limit in ("max.connections", "max.connection.creation.rate"):
+            for value in ("3", "0", "-1", "x", ""):
+                for node in ("1", ""):
+                    seen.append(change(admin, f"listener.name.b.{limit}", value, node=node, validate_only=True))
+        for node, name, value in CHANGES:
+            assert change(admin, name, value, node=node) == 0
+        wait_until(partial(has_values, admin), "the last change", WITHIN_S)
+        values.append([each for node in ("1", "") for each in shown(admin, node)])
+        for node, name, _ in CHANGES:
+            assert change(admin, name, None, node=node) == 0
+        codes.append(seen)
+        others = [
+            change(admin, f"listener.name.{each}.max.connections", "3", validate_only=True) for each in ("C", "c")
+        ]
+        assert others == ([0, 0] if server is servers[0] else [ErrorCode.INVALID_REQUEST] * 2)
+    assert codes[1] == codes[0]
+    for expected, found in zip(*values, strict=True):
+        assert found == expected
+
+
+CHANGES = (
+    ("1", "listener.name.a.max.connections", "70"),
+    ("", "listener.name.a.max.connections", "80"),
+    ("", "listener.name.b.max.connection.creation.rate", "900"),
+    ("1", "max.connections", "1000"),
+)
+
+
+def has_values(connection: Connection) -> bool:
+    """Whether the last of CHANGES is in effect."""
+    _, name, value = CHANGES[-1]
+    return any(each[:2] == (name, value) for each in shown(connection, "1"))
+
+
+def shown(connection: Connection, node: str) -> list[tuple[object, ...]]:
+    """The limits on connections that a node has, or all nodes ("") have: all fields, and where values come from."""
+    resource = DescribeConfigsRequest.DescribeConfigsResource(resource_type=BROKER, resource_name=node)
+    answer: Any = connection.ask(DescribeConfigsRequest(resources=[resource], include_synonyms=True), 4)
+    (result,) = answer.results
+    assert result.error_code == 0
+    return sorted(
+        (
+            each.name,
+            each.value,
+            each.read_only,
+            each.config_source,
+            each.is_sensitive,
+            each.config_type,
+            [(one.name, one.value, one.source) for one in each.synonyms],
+        )
+        for each in result.configs
+        if "max.connection" in each.name and not each.name.startswith("tenure.")
+    )
 
 
 def test_when_max_connections_falls_connections_close_and_the_listener_of_brokers_goes_on(

@@ -3,7 +3,8 @@
 A broker shows Tenure's settings, and those of Kafka's that clients and tools read and whose value is true of Tenure.
 `CHANGEABLE` settings can be changed while the server runs, for one node or for all; Topics keeps the changes
 (`nodes.topics.BROKERS`). The first of these sources gives the value: the change for this node, the change for all
-nodes, the settings that the server was started with, the default.
+nodes, the settings that the server was started with, the default. A listener's own limits on connections are changed
+in the same way; a broker shows those that somebody has set.
 
 House rule: a setting is a row of a table here, in topic_settings or in coordinator.config; no function knows its name.
 Source: Kafka's DynamicBrokerConfig, ConfigHelper and ServerTopicConfigSynonyms, release 3.9.
@@ -14,7 +15,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coordinator.config import CONTROL, HTTP, INT64_MAX, Config, Listener, settings, with_values
+from coordinator.config import (
+    CONTROL,
+    HTTP,
+    INT64_MAX,
+    LIMITS,
+    LISTENER_NAME,
+    Config,
+    Listener,
+    served_listeners,
+    settings,
+    with_values,
+)
 from coordinator.server.nodes.topic_settings import (
     BOOLEAN,
     DOUBLE,
@@ -170,6 +182,12 @@ def is_read_only(name: str) -> bool:
     return name not in CHANGEABLE
 
 
+def limits_of_listeners(config: Config) -> dict[str, str]:
+    """The names of the limits that listeners can have by themselves, each with that of the server."""
+    names = [each.name.lower() for each in served_listeners(config)]
+    return {f"{LISTENER_NAME}{listener}.{name}": name for listener in names for name in LIMITS}
+
+
 def prefix_of(node: str) -> str:
     """The start of the names of changed settings of a node ("": of all nodes), in BROKERS; or of a group, in GROUPS."""
     return f"{node}/"
@@ -188,7 +206,8 @@ def changes_of(brokers: Mapping[str, str], node_id: int) -> Changes:
 def changed_config(config: Config, changes: Changes) -> Config:
     """The configuration that is in effect. config: the one that the server was started with."""
     texts = {**changes.all_nodes, **changes.node}
-    own = {name: text for name, text in texts.items() if name in settings()}
+    limits = limits_of_listeners(config)  # a change of a listener that was there before the start is passed over
+    own = {name: text for name, text in texts.items() if name in settings() or name in limits}
     others = {
         TOPIC_CONFIG_OF[name]: text for name, text in texts.items() if name in TOPIC_CONFIG_OF and name not in own
     }
@@ -196,8 +215,12 @@ def changed_config(config: Config, changes: Changes) -> Config:
     return changed if not others else replace(changed, topic_defaults=tuple(sorted(others.items())))
 
 
-def setting_problem(name: str, value: str, *, for_all: bool) -> str | None:
-    """The reason that a setting can't be changed to this value; None if it can. for_all: on all nodes."""
+def setting_problem(name: str, value: str, limits: Mapping[str, str], *, for_all: bool) -> str | None:
+    """The reason that a setting can't be changed to this value; None if it can.
+
+    limits: limits_of_listeners. for_all: on all nodes.
+    """
+    name = limits.get(name, name)
     if name not in CHANGEABLE:
         return f"Cannot update these configs dynamically: Set({name})"
     if for_all and name in NODE_ONLY:
@@ -216,13 +239,33 @@ def setting_problem(name: str, value: str, *, for_all: bool) -> str | None:
     return problem
 
 
-def values_of(config: Config, changes: Changes, name: str) -> tuple[Value, ...]:
-    """All values of a setting, the one in effect first. config: as the server was started."""
-    values = [
+def values_of_limit(config: Config, changes: Changes, name: str, limit: str) -> tuple[Value, ...]:
+    """All values of a listener's own limit, the one in effect first; none if nobody has set it.
+
+    limit: the server's, which counts for the listener too and stands behind it, as in Kafka.
+    """
+    values = _changed(changes, name)
+    listener = name.removeprefix(LISTENER_NAME).removesuffix(f".{limit}")
+    started = config.overrides.get(listener, {}).get(LIMITS[limit])
+    if started is not None:
+        values.append(Value(name, str(started), STATIC_BROKER_CONFIG))
+    if not values:
+        return ()
+    others = [each for each in values_of(config, changes, limit) if each.source >= values[0].source]
+    return tuple(sorted([*values, *others], key=lambda each: each.source))
+
+
+def _changed(changes: Changes, name: str) -> list[Value]:
+    return [
         Value(name, changed[name], source)
         for changed, source in ((changes.node, NODE_CHANGE), (changes.all_nodes, ALL_NODES_CHANGE))
         if name in changed
     ]
+
+
+def values_of(config: Config, changes: Changes, name: str) -> tuple[Value, ...]:
+    """All values of a setting, the one in effect first. config: as the server was started."""
+    values = _changed(changes, name)
     default = BROKER_SETTINGS[name].default
     own = settings().get(ALIASES.get(name, name))
     if own is not None and own.name in config.stated:

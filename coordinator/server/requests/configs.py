@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
@@ -27,9 +28,11 @@ from coordinator.server.nodes.broker_settings import (
     Value,
     changes_of,
     is_read_only,
+    limits_of_listeners,
     prefix_of,
     setting_problem,
     values_of,
+    values_of_limit,
 )
 from coordinator.server.nodes.group_settings import (
     GROUP_CONFIG,
@@ -219,6 +222,13 @@ def _broker_entries(services: Services, call: Call, *, for_all: bool) -> list[En
             if for_all:
                 values = values[:1]
             entries.append(Entry(name, value, setting.kind, values, setting.doc, is_read_only(name)))
+    for name, limit in limits_of_listeners(config).items():
+        values = values_of_limit(config, changes, name, limit)
+        if values and (not for_all or name in changes.all_nodes):
+            setting = BROKER_SETTINGS[limit]
+            shown = values[:1] if for_all else values
+            # Kafka, too, lets them be changed and says that they are read-only.
+            entries.append(Entry(name, values[0].value, setting.kind, shown, setting.doc, is_read_only=True))
     return entries
 
 
@@ -243,7 +253,8 @@ class _Target(NamedTuple):
     """A topic, a group, or one or all brokers, whose settings change.
 
     kind: the resource's type. topic_id: the topic's, or that of an entry (nodes.topics.ENTRIES). prefix: of the names
-    there. configs: its own settings. table: all settings that it can have.
+    there. configs: its own settings. table: all settings that it can have. limits: of a broker's listeners, with the
+    broker's settings of the same meaning.
     """
 
     kind: int
@@ -251,6 +262,7 @@ class _Target(NamedTuple):
     prefix: str
     configs: Mapping[str, str]
     table: Mapping[str, TopicSetting] | Mapping[str, BrokerSetting] | Mapping[str, GroupSetting]
+    limits: Mapping[str, str] = MappingProxyType({})
 
     def value(self, name: str, value: str | None) -> str:
         """Check a setting; returns the value to keep. Raises _BadResource."""
@@ -261,7 +273,7 @@ class _Target(NamedTuple):
         elif self.kind == BROKER:
             # Kafka's code for a broker's wrong value is another than for a topic's (KAFKA-13609).
             error = ErrorCode.INVALID_REQUEST
-            problem = setting_problem(name, value, for_all=self.prefix == prefix_of(""))
+            problem = setting_problem(name, value, self.limits, for_all=self.prefix == prefix_of(""))
         else:
             error, problem = ErrorCode.INVALID_CONFIG, config_problem(name, value)
         if problem is not None:
@@ -350,7 +362,7 @@ def incremental_alter_configs(services: Services, call: Call, request: Increment
             yield
             name = config.name
             if config.config_operation == DELETE:
-                if name in target.table:
+                if name in target.table or name in target.configs:
                     configs[name] = None
                 continue
             value = target.value(name, config.value)
@@ -452,7 +464,9 @@ def _alterable(
         _check_right(services, call, Operation.ALTER_CONFIGS, kind, name)
         changes = changes_of(topics.newest_entry(BROKERS).configs, services.config.node_id)
         configs = changes.node if name else changes.all_nodes
-        return _Target(kind, BROKERS.topic_id, prefix_of(name), configs, BROKER_SETTINGS)
+        limits = limits_of_listeners(services.config)
+        table = {**BROKER_SETTINGS, **{each: BROKER_SETTINGS[limit] for each, limit in limits.items()}}
+        return _Target(kind, BROKERS.topic_id, prefix_of(name), configs, table, limits)
     if not name:
         raise _BadResource(ErrorCode.INVALID_REQUEST, "Topics and groups have no settings in common.")
     _check_right(services, call, Operation.ALTER_CONFIGS, kind, name)

@@ -20,9 +20,11 @@ from coordinator.server.nodes.broker_settings import (
     Value,
     changed_config,
     changes_of,
+    limits_of_listeners,
     setting_problem,
     text_of,
     values_of,
+    values_of_limit,
 )
 from coordinator.server.nodes.topic_settings import LIST, PASSWORD, topic_defaults
 
@@ -42,7 +44,7 @@ def test_each_default_can_be_set() -> None:
     """A setting that can be changed takes its own default."""
     for name in CHANGEABLE:
         default = BROKER_SETTINGS[name].default
-        assert default is None or setting_problem(name, default, for_all=False) is None
+        assert default is None or setting_problem(name, default, {}, for_all=False) is None
 
 
 def test_changes_are_of_one_node_or_of_all() -> None:
@@ -70,6 +72,29 @@ def test_the_nearest_change_is_in_effect() -> None:
         ("1048588", 5),
     ]
     assert changed_config(config, NOTHING) == config
+
+
+LIMITS_OF_LISTENERS = limits_of_listeners(Config())
+
+
+def test_a_listeners_own_limit_is_shown_if_somebody_has_set_it() -> None:
+    """With all its values by their source, and behind them the server's, but for those of a stronger source."""
+    name, limit = "listener.name.plaintext.max.connections", "max.connections"
+    config, _ = load(sets=[f"{name}=2", "max.connections=9"])
+    changes = Changes({name: "7", limit: "5"}, {name: "8", limit: "6"})
+
+    def shown(config: Config, changes: Changes) -> list[tuple[str, str, int]]:
+        found = values_of_limit(config, changes, name, limit)
+        return [(each.name.removesuffix(limit), each.value, each.source) for each in found]
+
+    own = name.removesuffix(limit)
+    assert shown(Config(), NOTHING) == []
+    assert shown(config, NOTHING) == [(own, "2", 4), ("", "9", 4), ("", "2147483647", 5)]
+    assert shown(Config(), Changes({limit: "5"}, {name: "8"})) == [(own, "8", 3), ("", "2147483647", 5)]
+    expected = [(own, "7", 2), ("", "5", 2), (own, "8", 3), ("", "6", 3), (own, "2", 4), ("", "9", 4)]
+    assert shown(config, changes) == [*expected, ("", "2147483647", 5)]
+    assert changed_config(config, changes).limit_of("PLAINTEXT", "max_connections") == 7
+    assert changed_config(config, Changes({"listener.name.gone.max.connections": "3"}, {})) == config
 
 
 def test_a_default_may_stand_in_another_setting() -> None:
@@ -111,6 +136,11 @@ def test_a_worker_shows_its_own_id() -> None:
         ("max.connections.per.ip", "0", False, "nobody could connect"),
         ("max.connections.per.ip.overrides", "10.0.0.1:5,127.0.0.1:0", True, "nobody could connect"),
         ("max.connection.creation.rate", "0", True, "nobody could connect"),
+        ("listener.name.plaintext.max.connections", "0", True, "nobody could connect"),
+        ("listener.name.plaintext.max.connections", "-1", False, "Invalid value -1 for configuration max.connections"),
+        ("listener.name.plaintext.max.connection.creation.rate", "x", False, "Not a number of type INT"),
+        ("listener.name.other.max.connections", "5", False, "Cannot update these configs dynamically"),
+        ("listener.name.plaintext.max.connections.per.ip", "5", False, "Cannot update these configs dynamically"),
         ("log.retention.ms", "0", False, "Invalid value 0"),
         ("log.cleanup.policy", "burn", False, "String must be one of: compact, delete"),
         ("min.insync.replicas", "0", False, "Value must be at least 1"),
@@ -119,7 +149,7 @@ def test_a_worker_shows_its_own_id() -> None:
 )
 def test_what_can_not_be_changed_is_said(name: str, value: str, for_all: bool, said: str) -> None:
     """Names that are read-only, and values out of range."""
-    assert said in (setting_problem(name, value, for_all=for_all) or "")
+    assert said in (setting_problem(name, value, LIMITS_OF_LISTENERS, for_all=for_all) or "")
 
 
 def test_a_value_is_shown_as_it_is_written() -> None:

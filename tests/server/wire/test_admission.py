@@ -71,10 +71,13 @@ async def server_has(server: Serving, speaker: Peer, count: int) -> None:
             assert await speaks(speaker)
 
 
-async def change(peer: Peer, name: str, value: str) -> None:
-    """Change a setting of the node."""
-    config = IncrementalAlterConfigsRequest.AlterableConfig(name=name, config_operation=0, value=value)
-    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(resource_type=4, resource_name="1", configs=[config])
+async def change(peer: Peer, name: str, value: str | None, *, node: str = "1") -> None:
+    """Change a setting of a node, or of all nodes (""). None: take the change back."""
+    operation = 1 if value is None else 0
+    config = IncrementalAlterConfigsRequest.AlterableConfig(name=name, config_operation=operation, value=value)
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=4, resource_name=node, configs=[config]
+    )
     answer = await peer.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
     assert answer.responses[0].error_code == 0
 
@@ -100,6 +103,52 @@ async def test_a_number_that_falls_closes_the_most_silent_and_one_that_grows_let
         await change(later, "max.connections", "3")
         assert (await waiting.receive()).api_keys
         assert [line["connections"] for line in server.events("connections_shed")] == [1, 1]
+
+
+async def test_a_listeners_own_number_changes_while_the_server_runs() -> None:
+    """For the node or for all, and back; a restart isn't needed, and another listener notices nothing."""
+    listeners = "listeners=A://127.0.0.1:0,B://127.0.0.1:0", "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT"
+    name = "listener.name.a.max.connections"
+    async with serving(*listeners, f"{name}=1") as server:
+        first, second = [await server.peer() for _ in range(2)]
+        other = await server.peer(listener=1)
+        await server_has(server, other, 3)
+        await second.send(ApiVersionsRequest(), 0)
+        assert await speaks(other)
+        assert second.is_silent()
+        await change(other, name, "2", node="")
+        assert (await second.receive()).api_keys
+        third = await server.peer()
+        await server_has(server, other, 4)
+        await third.send(ApiVersionsRequest(), 0)
+        assert await speaks(other)
+        assert third.is_silent()
+        await change(first, name, "3")
+        assert (await third.receive()).api_keys
+        await change(first, name, None)
+        await change(first, name, None, node="")
+        assert await speaks(third)  # open connections stay
+        fourth = await server.peer()
+        await server_has(server, other, 5)
+        await fourth.send(ApiVersionsRequest(), 0)
+        assert await speaks(other)
+        assert fourth.is_silent()
+
+
+async def test_a_listeners_own_rate_changes_while_the_server_runs() -> None:
+    """From the next connection on."""
+    async with serving("quota.window.num=2") as server:
+        await server.barrier()
+        first = await server.peer()
+        await change(first, "listener.name.plaintext.max.connection.creation.rate", "1")
+        second, third = [await server.peer() for _ in range(2)]
+        await server_has(server, first, 4)
+        assert delays(server) == {"rate": 1}
+        await third.send(ApiVersionsRequest(), 0)
+        assert await speaks(second)
+        assert third.is_silent()
+        await server.advance(1_000)
+        assert (await third.receive()).api_keys
 
 
 @pytest.mark.parametrize("name", ["inter.broker.listener.name=ADMIN", "security.inter.broker.protocol=SSL"])
