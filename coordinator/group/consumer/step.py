@@ -34,6 +34,13 @@ ABANDON = "The member must abandon all its partitions and rejoin."
 """How Kafka ends its words to a fenced member."""
 
 
+NAMES_MAX = 20_000
+"""Topics that the members of a group subscribe to by name, together: the server goes through all of them when a member
+comes, goes or changes its subscription. A member has at most half as many (`requests.consumer_groups`). Kafka has no
+limit.
+"""
+
+
 class Found(NamedTuple):
     """The member that sent a request.
 
@@ -77,6 +84,12 @@ def has_room(turn: Turn, group: ConsumerGroup, member_id: str) -> None:
         raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, words)
 
 
+def has_room_for_names(group: ConsumerGroup, names: frozenset[str]) -> None:
+    """Raises Refused if a member subscribes to names that are too many together with those of others."""
+    if len(group.topic_members) + len(names.difference(group.topic_members)) > NAMES_MAX:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"The members of a group may subscribe to {NAMES_MAX} topics by name.")
+
+
 def given_id(fresh_id: str) -> str:
     """The id that a newcomer gets, from the text of a UUID: its bytes as Kafka writes them, without a client's name."""
     return urlsafe_b64encode(bytes.fromhex(fresh_id.replace("-", ""))).rstrip(b"=").decode()
@@ -88,6 +101,9 @@ def plan_step(turn: Turn, group: ConsumerGroup, change: Change, *, may_assign: b
     may_assign: whether an epoch without a target may get one. If not, such an epoch leaves the member where it is.
     """
     found, member = change.found, change.member
+    names_changed = member.topics != found.member.topics
+    if names_changed or found.is_new:
+        has_room_for_names(group, member.topics)
     group_id, wall_ms = group.group_id, turn.now.wall_ms
     written = []
     if found.replaces is not None:
@@ -98,7 +114,6 @@ def plan_step(turn: Turn, group: ConsumerGroup, change: Change, *, may_assign: b
         written.append(records.current_record(group_id, found.member, wall_ms))
     if found.is_new or member != found.member:
         written.append(records.member_record(group_id, member, wall_ms))
-    names_changed = member.topics != found.member.topics
     regex = update_regex(turn, group, found.member, member, change.client, change.regex_error)
     written += regex.records
     # A classic member has no regular expression that could be resolved later.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.group.consumer.step import NAMES_MAX
 from schemas.errors import ErrorCode
 from tests.group.consumer.play import Play, given
 
@@ -300,3 +301,15 @@ def test_empty_group_can_be_deleted() -> None:
     assert not play.coordinator.groups
     last = {record.key: record.value for record in play.log}
     assert not any(last.values())
+
+
+def test_names_of_a_group_are_limited() -> None:
+    """A member whose topics are too many with those of others is refused and changes nothing. Known topics are free."""
+    play = Play({"t1": 1})
+    half = [f"a{number}" for number in range(NAMES_MAX // 2)]
+    assert not play.join("m1", half).error_code
+    assert not play.join("m2", [f"b{number}" for number in range(NAMES_MAX // 2)]).error_code
+    assert play.join("m3", ["c"]).error_code == ErrorCode.INVALID_REQUEST
+    assert "m3" not in play.group.members
+    assert not play.join("m3", ["a0", "b0"]).error_code
+    assert play.beat("m3", play.group.members["m3"].epoch, topics=["c"]).error_code == ErrorCode.INVALID_REQUEST
