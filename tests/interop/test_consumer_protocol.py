@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -33,12 +33,23 @@ def server(tmp_path: Path) -> Iterator[Tenure]:
         yield running
 
 
-class Member:
-    """A consumer, and how often partitions came to it or went."""
+class Served(Protocol):
+    """A server."""
 
-    def __init__(self, server: Tenure, instance_id: str | None, topics: list[str]) -> None:
+    @property
+    def bootstrap(self) -> str:
+        """Its address."""
+
+
+class Member:
+    """A consumer, and how often partitions came to it or went. settings: of the client."""
+
+    def __init__(
+        self, server: Served, instance_id: str | None, topics: list[str], protocol: str = "consumer", **settings: Any
+    ) -> None:
         self.moves = 0
-        config: dict[str, Any] = {"bootstrap.servers": server.bootstrap, "group.id": "g", "group.protocol": "consumer"}
+        config: dict[str, Any] = {"bootstrap.servers": server.bootstrap, "group.id": "g", "group.protocol": protocol}
+        config |= {name.replace("_", "."): value for name, value in settings.items()}
         if instance_id is not None:
             config["group.instance.id"] = instance_id
         self.consumer = Consumer(config)
