@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.oracle.transcript import named_member
-from tests.support.apache import dump_log_segments
+from tests.support.apache import VERSION, dump_log_segments
 
 BATCH = re.compile(r"^baseOffset: \d+ .* isvalid: (?P<valid>\w+)$")
 RECORD = re.compile(r"^\| offset: \d+ .* key: (?P<key>\{.*\}) payload: (?P<payload>.*)$")
@@ -31,15 +31,15 @@ class DumpedRecord(NamedTuple):
     @property
     def group(self) -> str:
         """Whose record it is."""
-        group: str = self.key["data"]["group"]
-        return group
+        data: dict[str, str] = self.key["data"]
+        return data["groupId"] if "groupId" in data else data["group"]
 
 
-def dump(data_dir: Path) -> list[DumpedRecord]:
-    """All records of all partitions below a data folder; fails where the tool complains of anything."""
+def dump(data_dir: Path, version: str = VERSION) -> list[DumpedRecord]:
+    """All records of all partitions below a data folder; fails where the tool of that release complains of anything."""
     segments = sorted(data_dir.glob("__consumer_offsets-*/*.log"))
     assert segments, data_dir
-    done = dump_log_segments(*segments)
+    done = dump_log_segments(*segments, version=version)
     assert done.returncode == 0, done.stderr
     assert not done.stderr, done.stderr
     return list(_records(done.stdout))
