@@ -1,14 +1,15 @@
 """`tenure groups`: list, describe and delete the groups of a cluster, Tenure's or Apache Kafka's.
 
-The columns are those of Kafka's consumer-groups tool. JSON is a list of groups: `group_id`, `state`, `protocol_type`,
-`protocol_name`, `coordinator`, `members` and, unless the options ask for something else, `offsets`.
+The columns are those of Kafka's consumer-groups tool; epochs and targets are there if a group has them (KIP-848). JSON
+is a list of groups: `group_id`, `state`, `protocol_type`, `protocol_name`, `coordinator`, `members` and, unless the
+options ask for something else, `offsets`.
 
 House rule: a command prints what it found even if something else is missing; the exit code reports the missing part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -56,7 +57,11 @@ OFFSET_COLUMNS = (
     "CLIENT-ID",
 )
 MEMBER_COLUMNS = ("GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "ASSIGNMENT")
-STATE_COLUMNS = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
+SEAT_COLUMNS = ("CURRENT-EPOCH", "TARGET-EPOCH", "TARGET-ASSIGNMENT", "UPGRADED")
+"""What only members of groups of the consumer protocol have (KIP-848). UPGRADED: not of a client of the classic one."""
+STATE_COLUMNS = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE")
+EPOCH_COLUMNS = ("GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH")
+"""What only groups of the consumer protocol have."""
 
 Named = Annotated[
     list[str] | None, typer.Option("--group", metavar="GROUP", help="A group id, as for Kafka's tool; may be repeated.")
@@ -251,7 +256,20 @@ def _print_offsets(groups: Sequence[Group], lines: dict[str, list[_OffsetLine]])
 
 
 def _print_members(groups: Sequence[Group]) -> None:
-    print_table(MEMBER_COLUMNS, [member_row(group.group_id, member) for group in groups for member in group.members])
+    members = [(group, member) for group in groups for member in group.members]
+    if any(member.seat is not None for _, member in members):
+        rows = [(*member_row(group.group_id, member), *_seat_row(group, member)) for group, member in members]
+        print_table((*MEMBER_COLUMNS, *SEAT_COLUMNS), rows)
+    else:
+        print_table(MEMBER_COLUMNS, [member_row(group.group_id, member) for group, member in members])
+
+
+def _seat_row(group: Group, member: Member) -> tuple[object, ...]:
+    """The values of a member for SEAT_COLUMNS."""
+    if member.seat is None or group.consumer is None:
+        return (None,) * len(SEAT_COLUMNS)
+    target = assignment_text(member.seat.target)
+    return member.seat.epoch, group.consumer.target_epoch, target, str(not member.seat.is_classic).lower()
 
 
 def member_row(group_id: str, member: Member) -> tuple[object, ...]:
@@ -267,18 +285,17 @@ def member_row(group_id: str, member: Member) -> tuple[object, ...]:
     )
 
 
-def _print_states(groups: Iterable[Group]) -> None:
-    rows = [
-        (
-            group.group_id,
-            f"{group.coordinator.address} ({group.coordinator.node_id})",
-            group.protocol_name,
-            group.state,
-            len(group.members),
-        )
-        for group in groups
-    ]
-    print_table(STATE_COLUMNS, rows)
+def _print_states(groups: Sequence[Group]) -> None:
+    has_epochs = any(group.consumer is not None for group in groups)
+    rows = []
+    for group in groups:
+        coordinator = f"{group.coordinator.address} ({group.coordinator.node_id})"
+        epochs: tuple[int | None, ...] = ()
+        if has_epochs:
+            consumer = group.consumer
+            epochs = (None, None) if consumer is None else (consumer.group_epoch, consumer.target_epoch)
+        rows.append((group.group_id, coordinator, group.protocol_name, group.state, *epochs, len(group.members)))
+    print_table((*STATE_COLUMNS, *(EPOCH_COLUMNS if has_epochs else ()), "#MEMBERS"), rows)
 
 
 def _group_json(group: Group, lines: Sequence[_OffsetLine] | None) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.cli.groups import MEMBER_COLUMNS, OFFSET_COLUMNS, app
+from coordinator.cli.groups import EPOCH_COLUMNS, MEMBER_COLUMNS, OFFSET_COLUMNS, SEAT_COLUMNS, app
 from coordinator.client.client import Client
 from coordinator.client.groups import remove_members
 from protocol.messages import (
@@ -302,9 +302,21 @@ def test_all_describes_groups_of_consumers_only() -> None:
         DescribeGroupsResponse.DescribedGroup(group_id=kind, group_state=state)
         for kind, state in (("classic", "Empty"), ("Consumer", "Dead"))
     )
-    member = ConsumerGroupDescribeResponse.Member(member_id="m", client_id="c", client_host="/h")
+    topics = [ConsumerGroupDescribeResponse.TopicPartitions(topic_name="t", partitions=[1, 0])]
+    member = ConsumerGroupDescribeResponse.Member(
+        member_id="m",
+        member_epoch=4,
+        client_id="c",
+        client_host="/h",
+        target_assignment=ConsumerGroupDescribeResponse.Assignment(topic_partitions=topics),
+    )
     consumer = ConsumerGroupDescribeResponse.DescribedGroup(
-        group_id="Consumer", group_state="Assigning", assignor_name="uniform", members=[member]
+        group_id="Consumer",
+        group_state="Assigning",
+        group_epoch=6,
+        assignment_epoch=5,
+        assignor_name="uniform",
+        members=[member],
     )
     answers: dict[str, list[Any]] = {
         "ListGroups": [ListGroupsResponse(groups=listed)],
@@ -313,8 +325,17 @@ def test_all_describes_groups_of_consumers_only() -> None:
     }
     with Scripted(answers) as server:
         ran = run_app(app, "describe", "--all", "--state", *at(server.bootstrap))
-        assert [one.groups for one in server.asked("DescribeGroups")] == [["Consumer", "classic"]]
-        assert [one.group_ids for one in server.asked("ConsumerGroupDescribe")] == [["Consumer"]]
+        members = run_app(app, "describe", "--all", "--members", *at(server.bootstrap))
+        assert [one.groups for one in server.asked("DescribeGroups")] == [["Consumer", "classic"]] * 2
+        assert [one.group_ids for one in server.asked("ConsumerGroupDescribe")] == [["Consumer"]] * 2
     assert ran.code == 0
     assert "group Consumer is rebalancing" in ran.err
-    assert ran.out.splitlines()[1].split()[3:] == ["uniform", "Assigning", "1"]
+    rows = {row["GROUP"]: row for row in ran.rows}
+    assert [rows["Consumer"][name] for name in ("ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")] == [
+        "uniform",
+        "Assigning",
+        "1",
+    ]
+    assert [rows["Consumer"][name] for name in EPOCH_COLUMNS] == ["6", "5"]
+    assert [rows["classic"][name] for name in EPOCH_COLUMNS] == ["-", "-"]
+    assert [members.rows[0][name] for name in SEAT_COLUMNS] == ["4", "5", "t(0,1)", "true"]

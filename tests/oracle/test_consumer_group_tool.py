@@ -1,4 +1,4 @@
-"""Kafka 4.3.1's own tools on groups of both protocols, on Apache Kafka 4.3.1 and on Tenure: they print the same.
+"""Tools on groups of both protocols, Kafka 4.3.1's and `tenure groups`, on Kafka 4.3.1 and on Tenure: the same output.
 
 The members are raw clients, which beat before each command. Nothing in what is printed differs but the servers'
 addresses and the ids that they give to classic members. Kafka's console consumer is a member too.
@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import pytest
 
+from coordinator.cli.groups import app
 from protocol.messages import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -26,7 +27,8 @@ from protocol.messages import (
     ProduceRequest,
     SyncGroupRequest,
 )
-from tests.interop.java.tools import Tools
+from tests.cli.conftest import run_app
+from tests.interop.java.tools import Done, Tools
 from tests.server.harness import assignment, subscription
 from tests.support.apache import AT_ONCE, VERSION_43, ApacheKafka
 from tests.support.batches import batch
@@ -186,6 +188,11 @@ COMMANDS = (
     "groups --list --consumer",
     "groups --list --group-type consumer",
     "groups --list --group-type classic --protocol consumer",
+    "tenure list",
+    "tenure describe readers mixed classics --members",
+    "tenure describe --all --state",
+    "tenure describe readers mixed",
+    "tenure describe nowhere",
     f"{GROUPS} --reset-offsets --group readers --topic {TOPIC} --to-earliest --dry-run",
     f"{GROUPS} --reset-offsets --group readers --topic {TOPIC} --to-earliest --execute",
     f"{GROUPS} --delete --group readers",
@@ -244,13 +251,17 @@ def run(tools: Tools, server: Server, command: str) -> tuple[int, list[str], lis
         return 0, [], []
     bootstrap = f"127.0.0.1:{server.port}"
     script, *arguments = command.split()
-    done = tools.run(script, "--bootstrap-server", bootstrap, *arguments)
+    if script == "tenure":
+        own = run_app(app, *arguments, "--bootstrap-server", bootstrap)
+        done = Done(own.code, own.out, own.err)
+    else:
+        done = tools.run(script, "--bootstrap-server", bootstrap, *arguments)
 
     def lines(text: str) -> list[str]:
         text = text.replace(bootstrap, "ADDRESS")
         for pattern, stands_for in (
             (r"\bclassic-seat-[0-9A-Za-z_-]{22,36}", "classic-seat-ID"),
-            (r"\bmixed\s+[0-9A-Za-z_-]{22}(\s+classic-seat)", r"mixed ID\1"),
+            (r"(?<=\s)[0-9A-Za-z_-]{22}(?=\s)", "ID"),
             (r"(?m)^(\tat .*|\t... \d+ more|Caused by: .*|.* ERROR Reconfiguration failed: .*)$", ""),
             (r"[ \t]+", " "),
         ):
