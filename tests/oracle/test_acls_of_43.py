@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
+from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
 
 from coordinator.security.acls import CLUSTER_NAME, Kind, Operation
-from protocol.messages import CreateTopicsRequest
+from protocol.messages import ConsumerGroupHeartbeatRequest, CreateTopicsRequest, MetadataRequest
 from tests.oracle.acl_table import CONSUMERS, GROUP, HIDDEN, NEWER, TOPIC
 from tests.oracle.test_acls import DENY, LISTENERS, PROPERTIES, Acl, Server, acl, led
 from tests.support.apache import VERSION_43, ApacheKafka
@@ -21,6 +23,7 @@ from tests.support.tenure import Tenure, wait_until
 
 pytestmark = pytest.mark.oracle
 
+BY_REGEX = "by-regex"
 ON_GROUPS = (Operation.READ, Operation.DELETE, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
 NAMES = {Kind.TOPIC: TOPIC, Kind.GROUP: CONSUMERS, Kind.CLUSTER: CLUSTER_NAME}
 SETS: dict[str, list[Acl]] = {
@@ -65,3 +68,36 @@ def test_each_api_answers_as_kafka(servers: tuple[Server, Server], name: str) ->
     for server in servers:
         server.set_rules(SETS[name])
     assert tenure.shapes("alice", NEWER) == kafka.shapes("alice", NEWER)
+
+
+def matched(server: Server) -> set[str]:
+    """The topics that alice is assigned if she subscribes to all names, once she is assigned any."""
+    alice, member_id = server.connect("alice"), str(uuid4())
+    joins = ConsumerGroupHeartbeatRequest(
+        group_id=BY_REGEX,
+        member_id=member_id,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=[],
+        subscribed_topic_regex=".*",
+        topic_partitions=[],
+    )
+    answer: Any = alice.ask(joins, 1)
+    assert answer.error_code == 0
+
+    def assigned() -> list[UUID]:
+        nonlocal answer
+        beat = ConsumerGroupHeartbeatRequest(group_id=BY_REGEX, member_id=member_id, member_epoch=answer.member_epoch)
+        answer = alice.ask(beat, 1)
+        assert answer.error_code == 0
+        return [] if answer.assignment is None else [each.topic_id for each in answer.assignment.topic_partitions]
+
+    found = wait_until(lambda: assigned() or None, "an assignment", WITHIN_S)
+    shown: Any = server.admin.ask(MetadataRequest(topics=None), 12)
+    return {topic.name for topic in shown.topics if topic.topic_id in found}
+
+
+def test_a_regular_expression_matches_what_its_member_may_describe(servers: tuple[Server, Server]) -> None:
+    """The other topics are left out without an error. By their names they are refused."""
+    for server in servers:
+        server.set_rules([acl(Kind.GROUP, BY_REGEX, Operation.READ), acl(Kind.TOPIC, TOPIC, Operation.DESCRIBE)])
+    assert [matched(server) for server in servers] == [{TOPIC}, {TOPIC}]
