@@ -568,9 +568,9 @@ def _shown(
                 answered.topic_id = ids[answered.name]
                 yield
         for topic, error in () if body.error_code else hidden:
-            refused = OffsetFetchResponse.OffsetFetchResponseTopics(
-                name=topic.name, topic_id=topic.topic_id, partitions=[]
-            )
+            refused = OffsetFetchResponse.OffsetFetchResponseTopics(name=topic.name, partitions=[])
+            if call.api_version >= TOPIC_IDS_SINCE:  # a request for one group has topics without the field
+                refused.topic_id = topic.topic_id
             for index in topic.partition_indexes:
                 refused.partitions.append(
                     OffsetFetchResponse.OffsetFetchResponsePartitions(

@@ -17,6 +17,7 @@ from protocol.messages import (
     JoinGroupRequest,
     MetadataRequest,
     OffsetCommitRequest,
+    OffsetFetchRequest,
     ProduceRequest,
 )
 from schemas.errors import ErrorCode
@@ -215,6 +216,22 @@ async def test_a_refused_commit_is_refused_again_when_it_is_repeated() -> None:
             assert [answer.topics[0].partitions[0].error_code for answer in answers] == [error] * 4
         assert not server.events("group_created")
         assert not any("g" in partition.coordinator.groups for partition in server.server.runtime.partitions)
+
+
+@pytest.mark.parametrize("version", range(1, 10))
+async def test_offsets_of_a_topic_without_a_right_are_refused_in_every_version(version: int) -> None:
+    """One group up to version 7, several from 8 on: the topic has an error, and the connection goes on."""
+    async with serving(STANDARD) as server:
+        await change(server, (Kind.GROUP, "g", Operation.DESCRIBE))
+        peer = await server.peer()
+        one = OffsetFetchRequest.OffsetFetchRequestTopic(name="orders", partition_indexes=[0])
+        same = OffsetFetchRequest.OffsetFetchRequestTopics(name="orders", partition_indexes=[0])
+        several = [OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=[same])]
+        is_one = version < 8
+        request = OffsetFetchRequest(group_id="g", topics=[one]) if is_one else OffsetFetchRequest(groups=several)
+        answer = await peer.ask(request, version)
+        (topic,) = answer.topics if is_one else answer.groups[0].topics
+        assert [each.error_code for each in topic.partitions] == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
 
 
 async def test_a_rule_for_an_ipv6_address_counts_on_the_short_ways_too() -> None:
