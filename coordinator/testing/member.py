@@ -83,11 +83,13 @@ class Member(NamedTuple):
 class Crew(Protocol):
     """The state that the members of a `fill` share.
 
-    join: how each of them joins, but for its ids. interval_s: the seconds between two heartbeats. answer_within_s: how
-    long a member waits for an answer; for that to a JoinGroup also the rebalance timeout.
+    join: how each of them joins, but for its ids. topics: what each subscribes to. interval_s: the seconds between two
+    heartbeats, in the consumer protocol at most. answer_within_s: how long a member waits for an answer; for that to a
+    JoinGroup also the rebalance timeout.
     """
 
     join: JoinGroupRequest
+    topics: Sequence[str]
     interval_s: float
     answer_within_s: float
 
@@ -272,9 +274,9 @@ class Life:
             if code:
                 break
             pause_s = SOON_S if is_nudged else min(2 * pause_s, self._crew.interval_s)
-        began_s = asyncio.get_running_loop().time()
+        began_s = self._time_s()
         while code == ErrorCode.REBALANCE_IN_PROGRESS:
-            left_s = began_s + self.slow_s - asyncio.get_running_loop().time()
+            left_s = began_s + self.slow_s - self._time_s()
             if left_s <= 0:
                 break
             await self._pause_for(min(left_s, self._crew.interval_s))
@@ -372,6 +374,10 @@ class Life:
             return await self._pause
         finally:
             timer.cancel()
+
+    @staticmethod
+    def _time_s() -> float:
+        return asyncio.get_running_loop().time()
 
     def _wake(self, is_nudged: bool) -> None:  # noqa: FBT001  what the pause returns
         if self._pause is not None and not self._pause.done():

@@ -31,6 +31,7 @@ from typing import Any, Self, TypedDict, TypeVar
 from coordinator.client.client import parse_addresses
 from coordinator.client.connection import Address
 from coordinator.client.errors import Unreachable
+from coordinator.testing.consumer_life import ConsumerLife
 from coordinator.testing.link import Link
 from coordinator.testing.loop_thread import LoopThread
 from coordinator.testing.member import SOON_S, VERSION, Doing, Life, Member
@@ -46,6 +47,9 @@ ASSIGNORS = ("range", "roundrobin")
 """The protocol names that each member offers: real consumers of the group have one of them."""
 CONNECTS_AT_ONCE = 32
 """Connections that wait for the server at the same time; Kafka accepts 50."""
+CLASSIC = "classic"
+LIVES: dict[str, type[Life]] = {CLASSIC: Life, CONSUMER: ConsumerLife}
+"""By protocol."""
 WITHIN_S = 30.0
 """How long a call waits for the members, in seconds, unless its caller says otherwise."""
 
@@ -64,6 +68,7 @@ class FillOptions(TypedDict, total=False):
     rebalance_timeout_ms: int
     request_timeout_ms: int
     client_id: str
+    protocol: str
 
 
 def fill(
@@ -78,6 +83,7 @@ def fill(
     rebalance_timeout_ms: int = REBALANCE_TIMEOUT_MS,
     request_timeout_ms: int = REQUEST_TIMEOUT_MS,
     client_id: str = "member",
+    protocol: str = CLASSIC,
 ) -> Members:
     """Let `count` members join a group; returns before they have joined.
 
@@ -87,12 +93,17 @@ def fill(
     topics: those that each member subscribes to.
     request_timeout_ms: after this time without an answer a member connects again; an answer to a JoinGroup may take the
     rebalance timeout longer.
+    protocol: `classic`, or `consumer` (KIP-848): there the server has the session timeout, and a member that restarts
+    says before that it will be back.
 
     Each member is an open file of this process.
     """
     if count < 1:
         raise ValueError(f"a group is filled with 1 member or more, not {count}")
-    subscription = ConsumerProtocolSubscription(topics=sorted(topics), user_data=None)
+    if protocol not in LIVES:
+        raise ValueError(f"members speak {' or '.join(LIVES)}, not {protocol}")
+    names = sorted(topics)
+    subscription = ConsumerProtocolSubscription(topics=names, user_data=None)
     metadata = VERSION + encode(subscription, 0)
     join = JoinGroupRequest(
         group_id=group_id,
@@ -102,7 +113,7 @@ def fill(
         protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=metadata) for name in ASSIGNORS],
     )
     instance_ids = [f"{client_id}-{index}" if static else None for index in range(count)]
-    crew = _Crew(parse_addresses(bootstrap), join, client_id, instance_ids)
+    crew = _Crew(parse_addresses(bootstrap), join, client_id, instance_ids, names, LIVES[protocol])
     crew.interval_s = heartbeat_interval_ms / 1000
     crew.answer_within_s = request_timeout_ms / 1000
     return Members(crew)
@@ -214,11 +225,14 @@ class _Crew:
         join: JoinGroupRequest,
         client_id: str,
         instance_ids: Iterable[str | None],
+        topics: Sequence[str],
+        kind: type[Life],
     ) -> None:
         self.join = join
+        self.topics = topics
         self.interval_s = HEARTBEAT_INTERVAL_MS / 1000
         self.answer_within_s = REQUEST_TIMEOUT_MS / 1000
-        self.lives = [Life(self, index, instance_id) for index, instance_id in enumerate(instance_ids)]
+        self.lives = [kind(self, index, instance_id) for index, instance_id in enumerate(instance_ids)]
         self._bootstrap = bootstrap
         self._client_id = client_id
         self._connects = asyncio.Semaphore(CONNECTS_AT_ONCE)

@@ -137,6 +137,7 @@ FILL: dict[str, Schema] = {
     "static": {**FLAG, "description": "whether they have instance ids; true by default"},
     "topics": TEXTS,
     "client_id": {**TEXT, "description": "with a number behind it, their instance id; `member` by default"},
+    "protocol": {**TEXT, "description": "`classic` (the default) or `consumer`"},
     **{
         f"{name}_ms": {**NUMBER, "minimum": 1}
         for name in ("session_timeout", "heartbeat_interval", "rebalance_timeout", "request_timeout")
