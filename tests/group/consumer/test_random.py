@@ -248,13 +248,18 @@ def resolve(play: Play) -> None:
         )
 
 
+def in_small_steps(chance: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make targets in the smallest steps, all or most of which are left to `Play.work`."""
+    monkeypatch.setattr(subscriber, "UNITS_PER_PAUSE", 1)
+    monkeypatch.setattr(target, "PAUSES_AT_ONCE", chance.choice([0, 0, 3, 10]))
+
+
 @pytest.mark.parametrize("seed", range(90))
 def test_any_play_keeps_the_rules_and_settles(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """See the module."""
     chance = random.Random(seed)
     if seed % 3:
-        monkeypatch.setattr(subscriber, "UNITS_PER_PAUSE", 1)
-        monkeypatch.setattr(target, "PAUSES_AT_ONCE", chance.choice([0, 0, 3, 10]))
+        in_small_steps(chance, monkeypatch)
     interval = chance.choice([0, 0, 1_000])
     play = Play({"t1": 3, "u1": 2}, group_consumer_assignment_interval_ms=interval)
     clients = [Client(play, chance, number) for number in range(5)]
@@ -284,9 +289,11 @@ def test_any_play_keeps_the_rules_and_settles(seed: int, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_any_play_of_both_protocols_keeps_the_rules_and_settles(seed: int) -> None:
+def test_any_play_of_both_protocols_keeps_the_rules_and_settles(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Classic members play too: the group changes its kind whenever one kind of members is left."""
     chance = random.Random(f"both {seed}")
+    if seed % 3:
+        in_small_steps(chance, monkeypatch)
     interval = chance.choice([0, 0, 1_000])
     play = Play({"t1": 3, "u1": 2}, group_consumer_assignment_interval_ms=interval)
     # Some share instance ids, and so take each other's seats.
@@ -295,6 +302,8 @@ def test_any_play_of_both_protocols_keeps_the_rules_and_settles(seed: int) -> No
     clients: list[Client | ClassicClient] = [*ours, *theirs]
     for step in range(STEPS):
         what = chance.random()
+        if play.works:
+            play.work(chance.choice([0, 1, 1, 2, 5, 20, None]))
         if what < 0.8:
             # In the first third, and in the last one, there are classic members only.
             chance.choice(clients if STEPS // 3 < step < 2 * STEPS // 3 else clients[-3:]).act()
