@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 from uuid import UUID
 
+from protocol.consumer import decode_versioned
 from protocol.messages import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -32,10 +33,11 @@ from protocol.messages import (
     IncrementalAlterConfigsRequest,
     OffsetCommitRequest,
     OffsetFetchRequest,
+    SyncGroupResponse,
     encode,
 )
 from schemas.errors import ErrorCode
-from tests.oracle.stage import Client, Stage, commit_topics
+from tests.oracle.stage import Client, Stage, commit_topics, protocol_list
 
 Owned = Mapping[str, Iterable[int]]
 DescribedGroup = ConsumerGroupDescribeResponse.DescribedGroup
@@ -183,6 +185,48 @@ class Seat:
             ConsumerGroupHeartbeatRequest.TopicPartitions(topic_id=ids[name], partitions=list(partitions))
             for name, partitions in owned.items()
         ]
+
+
+class ClassicSeat:
+    """A member of the classic protocol in a group of the consumer protocol, where each answer comes at once.
+
+    topics: what it subscribes to. assigned: what its last SyncGroup brought; it says at each join that it owns that.
+    """
+
+    def __init__(self, client: Client, member_id: str) -> None:
+        self.client = client
+        self.given_id = member_id
+        self.topics: list[str] = []
+        self.assigned: dict[str, list[int]] = {}
+        client.member_id = member_id
+
+    def join(self, *, owns: Owned | None = None, **changes: Any) -> None:
+        """JoinGroup and its answer."""
+        client, owned = self.client, self.assigned if owns is None else owns
+        metadata = owning(*self.topics, owned=owned, generation=client.generation)
+        client.join(protocols=protocol_list({"range": metadata}), **changes)
+        client.joined()
+
+    def sync(self, **changes: Any) -> None:
+        """SyncGroup and its answer."""
+        self.client.sync(**changes)
+        answer = cast("SyncGroupResponse", self.client.receive())
+        if answer.error_code == ErrorCode.NONE:
+            version, given = decode_versioned(ConsumerProtocolAssignment, answer.assignment)
+            # Kafka has the topics in the order of a hash table.
+            given.assigned_partitions.sort(key=lambda entry: entry.topic)
+            answer.assignment = version.to_bytes(2, "big") + encode(given, version)
+            self.assigned = {entry.topic: sorted(entry.partitions) for entry in given.assigned_partitions}
+
+    def leave(self) -> None:
+        """LeaveGroup and its answer; the same program may come back under the same id."""
+        self.client.leave((self.client.member_id, None))
+        self.client.member_id = self.given_id
+
+
+def classic_seat(stage: Stage, name: str, *, instance: str | None = None) -> ClassicSeat:
+    """A classic member on a connection of its own: a dynamic one names itself, a static one is given an id."""
+    return ClassicSeat(stage.client(name, version=9, instance=instance), name if instance is None else "")
 
 
 def seat(stage: Stage, name: str, *, instance: str | None = None, group: str | None = None, **settings: Any) -> Seat:

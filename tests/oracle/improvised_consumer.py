@@ -8,6 +8,9 @@ by regular expression are resolved beside the requests (they have scripts of the
 in an order of its own, so with several topics the two servers may choose other partitions, as good ones: each second
 play has members that all want the same topic, and the others have the assignor `range`.
 
+In half of the plays members of the classic protocol take part. There is always one of the consumer protocol, which
+only does what a good client does: a group of classic members alone would let them wait for each other.
+
 House rule: a step is a request that some client could send, however foolish.
 """
 
@@ -18,16 +21,21 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, cast
 
-from tests.oracle.consumer import Seat, describe, grow_topic, seat
+from tests.oracle.consumer import ClassicSeat, Seat, classic_seat, describe, grow_topic, seat
 from tests.oracle.stage import Server, Stage
 from tests.oracle.transcript import Transcript
 
 STEP_COUNT = 80
 FOLLOWS_THE_RULES = 0.6
 """The share of steps in which a member does what a good client would do."""
+CLASSIC_SHARE = 0.4
+"""The share of the classic members' steps, in plays that have some."""
 
 # Name, instance id: two pairs of twins, and dynamic members.
 CAST = (("a", "I"), ("b", "J"), ("c", "I"), ("d", "J"), ("e", None), ("f", None), ("g", None))
+ANCHOR = "e"
+# A static member's id is given by chance, and `uniform` orders members by it: it plays with `range` alone.
+CLASSIC_CAST = (("h", None), ("i", None), ("k", "I"))
 PARTITIONS = {"x": 4, "y": 7, "z": 1}
 SUBSCRIPTIONS = (("x",), ("x",), ("x", "y"), ("x", "y"), ("y",), ("x", "y", "z"), ("z", "nothing"), ())
 
@@ -38,6 +46,7 @@ class Company:
 
     stage: Stage
     seats: dict[str, Seat]
+    classic: dict[str, ClassicSeat]
     topics: dict[str, str]
 
     @classmethod
@@ -45,7 +54,8 @@ class Company:
         """All members, connected, and the topics."""
         topics = {name: stage.known_topic(f"{stage.group}.{name}", count) for name, count in PARTITIONS.items()}
         seats = {name: seat(stage, name, instance=instance, assignor=assignor) for name, instance in CAST}
-        return cls(stage, seats, topics)
+        classic = {name: classic_seat(stage, name, instance=instance) for name, instance in CLASSIC_CAST}
+        return cls(stage, seats, classic, topics)
 
 
 Step = Callable[[Company], None]
@@ -61,12 +71,15 @@ class Duet:
         self.said: list[str] = []
         self.partitions = dict(PARTITIONS)
         self.assignor = "range" if seed % 2 else None
+        self.is_mixed = seed % 4 >= 2
         self.subscriptions = SUBSCRIPTIONS if seed % 2 else ((self.random.choice("xyz"),),)
 
     def play(self) -> tuple[Transcript, Transcript]:
         """Play all steps; what happened on each server."""
         try:
             self.companies = [Company.on(stage, self.assignor) for stage in self.stages]
+            if self.is_mixed:
+                self._do(*self._join(ANCHOR))
             for _ in range(STEP_COUNT):
                 self._do(*self._choose())
         finally:
@@ -81,8 +94,10 @@ class Duet:
             step(company)
 
     def _choose(self) -> tuple[str, Step]:
+        if self.is_mixed and self.random.random() < CLASSIC_SHARE:
+            return self._classic(self.random.choice("hik" if self.assignor else "hi"))
         name = self.random.choice([name for name, _ in CAST])
-        if self.random.random() < FOLLOWS_THE_RULES:
+        if self.random.random() < FOLLOWS_THE_RULES or (self.is_mixed and name == ANCHOR):
             return self._rightly(name)
         choices: list[tuple[int, Callable[[str], tuple[str, Step]]]] = [
             (6, self._join),
@@ -102,6 +117,10 @@ class Duet:
 
     def _seat(self, name: str) -> Seat:
         return self.companies[0].seats[name]
+
+    def _others(self) -> list[str]:
+        """Members that a step may name in place of its own."""
+        return [name for name, _ in CAST if not (self.is_mixed and name == ANCHOR)]
 
     def _rightly(self, name: str) -> tuple[str, Step]:
         """What a good client would do: join if it isn't in the group, else say what it owns."""
@@ -198,7 +217,7 @@ class Duet:
         return f"{name} describes", lambda company: describe(company.seats[name].client)
 
     def _remove(self, name: str) -> tuple[str, Step]:
-        other = self.random.choice([other for other, _ in CAST])
+        other = self.random.choice(self._others())
         by_instance = self._seat(other).client.instance is not None
 
         def step(company: Company) -> None:
@@ -208,6 +227,38 @@ class Duet:
             company.seats[name].client.receive()
 
         return f"{name} removes {other}", step
+
+    def _classic(self, name: str) -> tuple[str, Step]:
+        """A step of a classic member: mostly what a good client does next, whatever the answers before."""
+        chosen = self.random.choice([topics for topics in self.subscriptions if topics])
+        keeps = bool(self.companies[0].classic[name].topics) and self.random.random() < 0.7
+        match self.random.randrange(12):
+            case 0 | 1 | 2 | 3:
+                owns: dict[str, list[int]] | None = self.random.choice((None, None, {}))
+
+                def join(company: Company) -> None:
+                    member = company.classic[name]
+                    if not keeps:
+                        member.topics = _named(company, chosen)
+                    member.join(owns=owns)
+
+                return f"{name} joins, {'as before' if keeps else chosen}, owns {owns}", join
+            case 4 | 5 | 6:
+                return f"{name} syncs", lambda company: company.classic[name].sync()
+            case 7 | 8:
+                return f"{name} beats", lambda company: company.classic[name].client.heartbeat()
+            case 9:
+                late = self.random.choice((-1, 1))
+
+                def beat(company: Company) -> None:
+                    client = company.classic[name].client
+                    client.heartbeat(generation_id=client.generation + late)
+
+                return f"{name} beats with another generation, {late}", beat
+            case 10:
+                return f"{name} commits", lambda company: company.classic[name].client.commit(company.topics["x"], 1)
+            case _:
+                return f"{name} leaves", lambda company: company.classic[name].leave()
 
     def _part(self, name: str) -> dict[str, list[int]]:
         """A part of what a member was assigned, sometimes something else; topics by their letters."""
@@ -231,7 +282,7 @@ class Duet:
             [
                 {"member_epoch": member.epoch + 1},
                 {"member_epoch": max(member.epoch - 1, 1)},
-                {"member_id": self.random.choice([other for other, _ in CAST])},
+                {"member_id": self.random.choice(self._others())},
                 {"instance_id": self.random.choice((None, "I", "J", "K"))},
             ]
         )

@@ -5,19 +5,22 @@ ORACLE_SEEDS=N plays N of them, ORACLE_FIRST_SEED=S begins with another seed.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
 from tests.oracle.conftest import CONSUMER_NODES, ONE_AFTER_THE_OTHER, SAME_NAME
 from tests.oracle.improvised_consumer import Duet
-from tests.oracle.test_improvised import FIRST_SEED, SEED_COUNT
+from tests.oracle.test_improvised import FIRST_SEED
 from tests.oracle.transcript import differences
 from tests.support.apache import VERSION_43, ApacheKafka
 from tests.support.raw import Closed, NoAnswer
 from tests.support.tenure import Tenure
 
 pytestmark = pytest.mark.oracle
+
+SEED_COUNT = int(os.environ.get("ORACLE_SEEDS", "16"))
 
 
 @pytest.fixture(scope="module")

@@ -38,6 +38,7 @@ def empty_consumer_group_becomes_a_classic_group(stage: Stage) -> None:
     c = stage.client("c", version=9, protocols={"range": subscription(topic)})
     c.join()
     c.joined()
+    stage.until_state("Empty")
     c.list_groups()
     a.describe()
     c.describe(version=6)
