@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from coordinator.group.client import ANONYMOUS
+from coordinator.security.access import Access
 from coordinator.security.acls import Kind, Operation, Pattern, Permission, Rule
+from coordinator.server.nodes.topics import ACLS
 from coordinator.server.requests.acls import CREATIONS_MAX, FILTERS_MAX
 from protocol.messages import (
     ConsumerGroupHeartbeatRequest,
@@ -311,3 +313,37 @@ async def test_nobody_learns_whether_a_topic_exists() -> None:
         assert known.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
         known.name = absent.name
         assert known == absent
+
+
+@pytest.mark.parametrize("version", range(1, 11))
+async def test_offsets_of_a_hidden_topic(version: int) -> None:
+    """Its name or id is answered with TOPIC_AUTHORIZATION_FAILED beside the others, in every version."""
+    async with serving(STANDARD, SUPER, "tenure.topics=orders:1,hidden:1") as server:
+        peer = await server.peer()
+        await create(
+            peer,
+            rule(Operation.DESCRIBE),
+            rule(Operation.DESCRIBE, Kind.TOPIC, "orders"),
+            rule(Operation.DESCRIBE, Kind.TOPIC, "hidden", Permission.DENY),
+        )
+        services = server.server._api._services
+        services.access = Access(is_open=False)
+        services.access.set_rules(dict.fromkeys(services.discovery.topics.entry(ACLS).configs, ""))
+        named = [(topic.name, topic.topic_id) for topic in services.discovery.topics]
+        if version < 8:
+            asked: list[Any] = [
+                OffsetFetchRequest.OffsetFetchRequestTopic(name=name, partition_indexes=[0]) for name, _ in named
+            ]
+            found = (await peer.ask(OffsetFetchRequest(group_id="g", topics=asked), version)).topics
+        else:
+            fields = [{"topic_id": each} if version >= 10 else {"name": name} for name, each in named]
+            asked = [OffsetFetchRequest.OffsetFetchRequestTopics(partition_indexes=[0], **each) for each in fields]
+            group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=asked)
+            (answered,) = (await peer.ask(OffsetFetchRequest(groups=[group]), version)).groups
+            found = answered.topics
+        key = "topic_id" if version >= 10 else "name"
+        errors = {getattr(topic, key): topic.partitions[0].error_code for topic in found}
+        assert errors == {
+            each if version >= 10 else name: 0 if name == "orders" else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            for name, each in named
+        }
