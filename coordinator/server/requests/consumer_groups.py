@@ -36,8 +36,7 @@ def heartbeat(services: Services, call: Call, request: ConsumerGroupHeartbeatReq
     # Only a first heartbeat of version 0 may leave the member id to the coordinator.
     fresh_id = "" if request.member_id else services.fresh_id()
     names = request.subscribed_topic_names or ()
-    regex = request.subscribed_topic_regex
-    event = ConsumerHeartbeat(call, call.api_version, call.client, request, fresh_id, problem(regex) if regex else None)
+    event = ConsumerHeartbeat(call, call.api_version, call.client, request, fresh_id)
     if "consumer" not in services.config.group.group_coordinator_rebalance_protocols:
         call.answer(refuse(event, ErrorCode.UNSUPPORTED_VERSION))
     elif not may(services, call, Operation.READ, Resource.GROUP, request.group_id):
@@ -50,7 +49,7 @@ def heartbeat(services: Services, call: Call, request: ConsumerGroupHeartbeatReq
     elif len(names) + len(request.topic_partitions or ()) > AT_ONCE:
         return _with_many_topics(services, call, event)
     elif all(may(services, call, Operation.DESCRIBE, Resource.TOPIC, name) for name in names):
-        services.runtime.submit(request.group_id, event)
+        _submit(services, event)
     else:
         call.answer(refuse(event, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     return None
@@ -71,7 +70,14 @@ def _with_many_topics(services: Services, call: Call, event: ConsumerHeartbeat) 
             owned[each.topic_id] = owned.get(each.topic_id, frozenset()).union(each.partitions)
             yield
         event.owned = owned
-    services.runtime.submit(request.group_id, event)
+    _submit(services, event)
+
+
+def _submit(services: Services, event: ConsumerHeartbeat) -> None:
+    """Hand over a heartbeat. Only now is its regular expression read: that may take 50 ms."""
+    regex = event.body.subscribed_topic_regex
+    event.regex_error = problem(regex) if regex else None
+    services.runtime.submit(event.body.group_id, event)
 
 
 def describe(services: Services, call: Call, request: ConsumerGroupDescribeRequest) -> Steps:

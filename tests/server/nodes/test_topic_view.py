@@ -23,7 +23,7 @@ def test_these_can_be_read(regex: str) -> None:
     assert problem(regex) is None
 
 
-@pytest.mark.parametrize("regex", ["(", "(?=a)", r"(a)\1", "a++", r"a\Z", "a{1001}", "x" * (REGEX_MAX + 1)])
+@pytest.mark.parametrize("regex", ["(", "(?=a)", r"(a)\1", "a++", r"a\Z", "a{1001}", r"\pL{60}", "x" * (REGEX_MAX + 1)])
 def test_these_can_not(regex: str) -> None:
     """Lookaround, backreferences, possessive quantifiers and more than RE2 or we allow."""
     assert problem(regex)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from uuid import UUID
 
+import pytest
+
+from coordinator.server.nodes.topic_view import re2_problem
 from coordinator.server.requests.consumer_groups import TOPICS_MAX
 from protocol.messages import (
     ConsumerGroupDescribeRequest,
@@ -13,6 +16,7 @@ from protocol.messages import (
 )
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer, serving
+from tests.server.requests.test_acls import STANDARD
 
 
 async def join(peer: Peer, topics: list[str], **others: object) -> ConsumerGroupHeartbeatResponse:
@@ -67,6 +71,22 @@ async def test_protocol_can_be_switched_off() -> None:
     async with serving("group.coordinator.rebalance.protocols=classic") as server:
         answer = await join(await server.peer(), ["t"])
         assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+@pytest.mark.parametrize(
+    ("setting", "error"),
+    [
+        ("group.coordinator.rebalance.protocols=classic", ErrorCode.UNSUPPORTED_VERSION),
+        (STANDARD, ErrorCode.GROUP_AUTHORIZATION_FAILED),
+    ],
+)
+async def test_no_regular_expression_of_a_client_without_the_right_is_read(setting: str, error: ErrorCode) -> None:
+    """Reading one may take the loop 50 ms: nobody gets that for a request that is refused anyway."""
+    read = re2_problem.cache_info().currsize
+    async with serving(setting) as server:
+        answer = await join(await server.peer(), [], subscribed_topic_regex=f"never-seen-before-{error.name}")
+        assert answer.error_code == error
+    assert re2_problem.cache_info().currsize == read
 
 
 async def test_many_topics_are_taken_in_steps_and_too_many_refused() -> None:
