@@ -34,6 +34,17 @@ class Ability(enum.Enum):
     OUTLIVE = "goes on when its only server is gone for a while"
     WAIT = "is started while no server answers, and waits for one"
     HEADERS = "produces headers and null values"
+    CONSUMER_PROTOCOL = "speaks the consumer protocol"
+    AWAY = "says that it will be back, when it closes with an instance id"
+    PATTERN = "lets the server resolve a regular expression"
+    GROW = "goes on when its topic gets more partitions"
+
+
+OF_THE_CONSUMER_PROTOCOL = frozenset({Ability.CONSUMER_PROTOCOL, Ability.AWAY, Ability.PATTERN, Ability.GROW})
+"""Abilities that only scenarios of the consumer protocol (KIP-848) need."""
+
+
+CLASSIC_ONLY = "it speaks the classic protocol alone"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from _pytest.mark import ParameterSet
 
-from tests.interop.client import Ability, Client
+from tests.interop.client import CLASSIC_ONLY, Ability, Client
 from tests.interop.go import clients as go
 from tests.interop.java import clients as java
 from tests.interop.node import clients as node
@@ -34,10 +34,16 @@ PYTHON = (
             Ability.FENCE: "its Heartbeat (v1) carries no instance id, and it doesn't know FENCED_INSTANCE_ID",
             Ability.COOPERATIVE: "no cooperative assignor",
             Ability.WAIT: "its start() raises when no server answers",
+            Ability.CONSUMER_PROTOCOL: CLASSIC_ONLY,
         },
     ),
     Client("confluent-kafka", python_worker("worker_confluent")),
-    Client("kafka-python", python_worker("worker_kafka_python"), joins_twice=True),
+    Client(
+        "kafka-python",
+        python_worker("worker_kafka_python"),
+        cannot={Ability.CONSUMER_PROTOCOL: CLASSIC_ONLY},
+        joins_twice=True,
+    ),
 )
 
 KCAT = Client(
@@ -50,6 +56,7 @@ KCAT = Client(
         Ability.BEYOND: "it commits what it has printed, and nothing else",
         Ability.OUTLIVE: "it ends when no server answers",
         Ability.WAIT: "it ends when no server answers",
+        Ability.CONSUMER_PROTOCOL: "its librdkafka 2.0 is older than the protocol",
         Ability.HEADERS: "the headers it produces are those of its command line, and null is the same as empty",
     },
 )

@@ -99,6 +99,10 @@ class ConsumerProcess:
         self._process.send_signal(signal.SIGKILL)
         self.join()
 
+    def send_signal(self, number: signal.Signals) -> None:
+        """Freeze it or let it go on."""
+        self._process.send_signal(number)
+
     def join(self) -> int:
         """Wait for the end of the process and of its output; returns its exit code."""
         try:

@@ -1,129 +1,318 @@
-"""confluent-kafka with `group.protocol=consumer` (KIP-848): an unmodified client of the consumer protocol."""
+"""Clients of the consumer protocol (KIP-848): every scenario on Tenure, and the same on Apache Kafka 4.3.1.
+
+The settings are the server's: a member may be silent for 15 s, longer than a program takes to start, and sends two
+heartbeats a second. A static member that closes says that it will be back; one that is killed says nothing, so its seat
+is taken until its session is over.
+
+House rule: conftest.py's. The epoch of a group is the server's own, from ConsumerGroupDescribe.
+"""
 
 from __future__ import annotations
 
+import signal
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any, Protocol
+import uuid
+from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewPartitions, NewTopic
+from confluent_kafka.cimpl import NewPartitions
 
+from protocol.messages import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from tests.interop.brokers import ApacheBroker, Broker, TenureBroker, create_topic
+from tests.interop.client import Ability
+from tests.interop.clients import CLIENTS, clients_named, clients_that
+from tests.interop.conftest import PARTITION_COUNT
+from tests.interop.fleet import ConsumerProcess, Fleet
+from tests.support.apache import VERSION_43, ApacheKafka
+from tests.support.patience import WITHIN_S
+from tests.support.raw import Connection
 from tests.support.tenure import Tenure
 
-WITHIN_S = 30
-
+SESSION_TIMEOUT_MS = 15_000
 SETTINGS = {
-    "group.consumer.assignment.interval.ms": "0",
-    "group.consumer.min.heartbeat.interval.ms": "100",
-    "group.consumer.heartbeat.interval.ms": "100",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.min.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    "group.consumer.session.timeout.ms": str(SESSION_TIMEOUT_MS),
 }
+SEATS = ("seat-0", "seat-1", "seat-2")
+SETTLED_S = 1.5
+GROWN = PARTITION_COUNT + 3
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Tenure]:
-    """A server whose members send a heartbeat ten times a second."""
-    with Tenure(SETTINGS, directory=tmp_path) as running:
-        admin = AdminClient({"bootstrap.servers": running.bootstrap})
-        for created in admin.create_topics([NewTopic("orders", 6)]).values():
-            created.result(WITHIN_S)
-        yield running
+@pytest.fixture(scope="module")
+def apache_kafka(java: None) -> Iterator[ApacheBroker]:
+    """Yield one node of Apache Kafka 4.3.1 for all scenarios."""
+    with ApacheKafka(SETTINGS, version=VERSION_43) as kafka:
+        yield ApacheBroker(kafka)
 
 
-class Served(Protocol):
-    """A server."""
-
-    @property
-    def bootstrap(self) -> str:
-        """Its address."""
-
-
-class Member:
-    """A consumer, and how often partitions came to it or went. settings: of the client."""
-
-    def __init__(
-        self, server: Served, instance_id: str | None, topics: list[str], protocol: str = "consumer", **settings: Any
-    ) -> None:
-        self.moves = 0
-        config: dict[str, Any] = {"bootstrap.servers": server.bootstrap, "group.id": "g", "group.protocol": protocol}
-        config |= {name.replace("_", "."): value for name, value in settings.items()}
-        if instance_id is not None:
-            config["group.instance.id"] = instance_id
-        self.consumer = Consumer(config)
-        self.consumer.subscribe(topics, on_assign=self._moved, on_revoke=self._moved)
-
-    def _moved(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self.moves += bool(partitions)
-
-    def held(self) -> list[tuple[str, int]]:
-        """The partitions that it has."""
-        return sorted((each.topic, each.partition) for each in self.consumer.assignment())
+@pytest.fixture(scope="module")
+def tenure_server() -> Iterator[TenureBroker]:
+    """Yield one server of Tenure for all scenarios."""
+    with Tenure(SETTINGS) as tenure:
+        yield TenureBroker(tenure)
 
 
-def until(members: list[Member], holds: Callable[[], bool], what: str) -> None:
-    """Poll until something holds."""
-    end = time.monotonic() + WITHIN_S
-    while not holds():
-        assert time.monotonic() < end, f"not in time: {what}; {[member.held() for member in members]}"
-        for member in members:
-            member.consumer.poll(0.05)
+def speakers(*abilities: Ability) -> pytest.MarkDecorator:
+    """Parametrize a test with the clients that speak the protocol and have these abilities."""
+    return pytest.mark.parametrize("client", clients_that(Ability.CONSUMER_PROTOCOL, *abilities), indirect=True)
 
 
-def all_held(members: list[Member], count: int) -> bool:
-    """Whether the members share this many partitions evenly."""
-    held = [partition for member in members for partition in member.held()]
-    sizes = [len(member.held()) for member in members]
-    return len(held) == len(set(held)) == count and max(sizes) - min(sizes) <= 1
+def epoch_of(broker: Broker, group: str) -> int:
+    """The group's epoch; it grows with each change that may move partitions."""
+    with Connection(int(broker.bootstrap.rpartition(":")[2])) as connection:
+        answer = connection.ask(ConsumerGroupDescribeRequest(group_ids=[group]), 0)
+    assert isinstance(answer, ConsumerGroupDescribeResponse)
+    (described,) = answer.groups
+    assert described.error_code == 0, described.error_message
+    return described.group_epoch
 
 
-def test_static_restart_moves_nothing(server: Tenure) -> None:
-    """Three static members share the topic; one restarts and has its partitions again, the others notice nothing."""
-    members = [Member(server, f"worker-{number}", ["orders"]) for number in range(3)]
-    until(members, lambda: all_held(members, 6), "three members share six partitions")
-    before = [member.held() for member in members]
-    moves = [member.moves for member in members]
-    members[1].consumer.close()
-    members[1] = Member(server, "worker-1", ["orders"])
-    until(members, lambda: members[1].held() == before[1], "the restarted member has its partitions")
-    assert [member.held() for member in members] == before
-    assert [members[0].moves, members[2].moves] == [moves[0], moves[2]]
-    for member in members:
-        member.consumer.close()
+def settle(broker: Broker, fleet: Fleet, members: list[ConsumerProcess], group: str) -> int:
+    """Wait until the members share the topic and their callbacks have said so; the epoch of their group."""
+    fleet.wait_until_shared(members)
+    fleet.wait(
+        "callbacks",
+        lambda: all(owned_by_callbacks(member) == list(member.membership.partitions) for member in members),
+    )
+    return epoch_of(broker, group)
 
 
-def test_topic_that_grows_and_regular_expression(server: Tenure) -> None:
-    """New partitions and a topic that comes later reach members, by name and by regular expression."""
-    members = [Member(server, None, ["^ord.*"]), Member(server, None, ["orders"])]
-    until(members, lambda: all_held(members, 6), "two members share six partitions")
-    admin = AdminClient({"bootstrap.servers": server.bootstrap})
-    for grown in admin.create_partitions([NewPartitions("orders", 8)]).values():
-        grown.result(WITHIN_S)
-    until(members, lambda: all_held(members, 8), "two members share eight partitions")
-    for member in members:
-        member.consumer.close()
+def owned_by_callbacks(member: ConsumerProcess) -> list[int]:
+    """The partitions that a member has by its callbacks, which Java's client calls a little later."""
+    return sorted(partition for partition, _, end in member.ownerships() if end == float("inf"))
 
 
-def test_members_go_on_after_a_crash(server: Tenure) -> None:
-    """The server is killed and starts again from its log: nothing moves."""
-    members = [Member(server, f"worker-{number}", ["orders"]) for number in range(2)]
-    until(members, lambda: all_held(members, 6), "two members share six partitions")
-    before, moves = [member.held() for member in members], [member.moves for member in members]
-    server.kill()
-    server.start()
-    offset = TopicPartition("orders", before[0][0][1], 5)
+def moves(members: list[ConsumerProcess], since: float) -> list[str]:
+    """What the callbacks of these members said since a time: nothing, if nothing moved."""
+    return [
+        f"{member.settings.group_instance_id} {name} {event['partitions']}"
+        for member in members
+        for name in ("assigned", "revoked", "lost")
+        for event in member.named(name, since)
+        if event["partitions"]
+    ]
 
-    def committed() -> bool:
-        try:
-            members[0].consumer.commit(offsets=[offset], asynchronous=False)
-        except Exception:  # noqa: BLE001 - the client finds its coordinator again in its own time
-            return False
-        return True
 
-    until(members, committed, "a commit after the crash")
-    assert [member.held() for member in members] == before
-    assert [member.moves for member in members] == moves
-    for member in members:
-        member.consumer.close()
+def hears(member: ConsumerProcess, error: str) -> bool:
+    """Whether the client has told its operator of an error, or has ended with it."""
+    told = [f"{event['error']} {event['text']}" for event in member.named("fatal")]
+    return any(error in text for text in told + [event["text"] for event in member.named("notice")])
+
+
+@speakers()
+def test_consumers_come_leave_and_die(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
+    """A third consumer joins and leaves again, and one of the others is killed: never two owners, in the end no gap."""
+    first, second = (fleet.start(client, group, protocol="consumer") for _ in range(2))
+    fleet.wait_until_shared([first, second])
+    third = fleet.start(client, group, protocol="consumer")
+    fleet.wait_until_shared([first, second, third])
+    fleet.close(third)
+    fleet.wait_until_shared([first, second])
+    first.kill()
+    fleet.wait_until_shared([second])
+    assert fleet.double_ownerships() == []
+
+
+@speakers(Ability.AWAY)
+def test_roll_of_static_consumers_moves_nothing(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
+    """Each static consumer is closed and started again: the same epoch and partitions; the others notice nothing."""
+
+    def start(seat: str) -> ConsumerProcess:
+        return fleet.start(client, group, group_instance_id=seat, protocol="consumer")
+
+    consumers = {seat: start(seat) for seat in SEATS}
+    epoch = settle(broker, fleet, list(consumers.values()), group)
+    before = {seat: consumer.membership for seat, consumer in consumers.items()}
+    for seat in SEATS:
+        since = time.monotonic()
+        fleet.close(consumers[seat])
+        consumers[seat] = start(seat)
+        fleet.wait_until_shared(list(consumers.values()))
+        others = [consumer for other, consumer in consumers.items() if other != seat]
+        fleet.wait_while_polling(others, SETTLED_S)
+        assert moves(others, since) == []
+
+    assert epoch_of(broker, group) == epoch
+    for seat, consumer in consumers.items():
+        assert consumer.membership.partitions == before[seat].partitions
+        assert consumer.membership.member_id != before[seat].member_id
+    offset = {before[SEATS[0]].partitions[0]: (5, "")}
+    assert fleet.commit(consumers[SEATS[0]], offset)["event"] == "committed"
+
+
+@pytest.mark.parametrize("client", clients_named("franz-go", "platformatic-kafka"), indirect=True)
+def test_static_consumer_does_not_say_that_it_will_be_back(
+    broker: Broker, fleet: Fleet, client: str, group: str
+) -> None:
+    """franz-go leaves out its instance id and is refused, so its seat stays taken; @platformatic/kafka leaves for good.
+
+    The one has its seat back after its session, the other at once. Either way partitions move.
+    """
+    first, other = (fleet.start(client, group, group_instance_id=seat, protocol="consumer") for seat in SEATS[:2])
+    epoch = settle(broker, fleet, [first, other], group)
+    fleet.close(first)
+    left = epoch_of(broker, group) - epoch
+    assert left == (client == "platformatic-kafka")
+    again = fleet.start(client, group, group_instance_id=SEATS[0], protocol="consumer")
+    fleet.wait_until_shared([again, other])
+    assert hears(again, "UNRELEASED_INSTANCE_ID") == (client == "franz-go")
+    assert epoch_of(broker, group) == epoch + 2
+
+
+@speakers(Ability.AWAY)
+def test_static_consumer_that_stays_away_expires(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
+    """A seat is kept while its consumer is away, and goes to the others when its session is over."""
+    away, first, second = (fleet.start(client, group, group_instance_id=seat, protocol="consumer") for seat in SEATS)
+    epoch = settle(broker, fleet, [away, first, second], group)
+    since = time.monotonic()
+    fleet.close(away)
+    fleet.wait_while_polling([first, second], SETTLED_S)
+    assert moves([first, second], since) == []
+    assert epoch_of(broker, group) == epoch
+    fleet.wait_until_shared([first, second])
+    assert epoch_of(broker, group) == epoch + 1
+
+
+@speakers(Ability.STATIC)
+def test_twin_of_a_static_consumer_is_refused(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
+    """A second process with an instance id hears UNRELEASED_INSTANCE_ID; the first keeps its seat."""
+    first, other = (fleet.start(client, group, group_instance_id=seat, protocol="consumer") for seat in SEATS[:2])
+    epoch = settle(broker, fleet, [first, other], group)
+    since = time.monotonic()
+    twin = fleet.start(client, group, group_instance_id=SEATS[0], protocol="consumer")
+    fleet.wait("the twin is refused", lambda: hears(twin, "UNRELEASED_INSTANCE_ID"))
+    fleet.wait_while_polling([first, other], SETTLED_S)
+    assert moves([first, other], since) == []
+    assert not twin.membership.partitions
+    assert epoch_of(broker, group) == epoch
+
+
+@speakers(Ability.STATIC)
+def test_killed_static_consumer_waits_for_its_session(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
+    """Its seat is taken until its session is over. A client that gives up meanwhile is started again."""
+    first, other = (fleet.start(client, group, group_instance_id=seat, protocol="consumer") for seat in SEATS[:2])
+    epoch = settle(broker, fleet, [first, other], group)
+    first.kill()
+    again = fleet.start(client, group, group_instance_id=SEATS[0], protocol="consumer")
+    fleet.wait("the seat is still taken", lambda: hears(again, "UNRELEASED_INSTANCE_ID"))
+    fleet.wait("it ends, or has its seat", lambda: bool(again.named("fatal")) or fleet.shared([again, other]))
+    if again.named("fatal"):
+        fleet.wait_until_shared([other])
+        again = fleet.start(client, group, group_instance_id=SEATS[0], protocol="consumer")
+    fleet.wait_until_shared([again, other])
+    assert epoch_of(broker, group) > epoch
+
+
+@speakers(Ability.STATIC)
+def test_frozen_static_consumer_is_fenced(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
+    """A consumer that was frozen until its session was over finds another process in its seat.
+
+    It gives up its partitions; @platformatic/kafka goes on with them and tells its operator without end.
+    """
+    first, other = (fleet.start(client, group, group_instance_id=seat, protocol="consumer") for seat in SEATS[:2])
+    fleet.wait_until_shared([first, other])
+    first.send_signal(signal.SIGSTOP)
+    fleet.wait_until_shared([other])
+    twin = fleet.start(client, group, group_instance_id=SEATS[0], protocol="consumer")
+    fleet.wait_until_shared([twin, other])
+    epoch = epoch_of(broker, group)
+    thawed = time.monotonic()
+    first.send_signal(signal.SIGCONT)
+    fleet.wait(
+        "it gives up its partitions",
+        lambda: bool(
+            first.named("fatal")
+            or first.named("lost", thawed)
+            or first.named("revoked", thawed)
+            or (client == "platformatic-kafka" and hears(first, "FENCED_INSTANCE_ID"))
+        ),
+    )
+    fleet.wait_while_polling([twin, other], SETTLED_S)
+    assert fleet.shared([twin, other])
+    assert epoch_of(broker, group) == epoch
+
+
+@speakers()
+def test_consumers_outlive_the_coordinator(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
+    """The coordinator is killed and starts again: same members, epoch and partitions past a session; commits go on."""
+    has_seats = Ability.STATIC not in CLIENTS[client].cannot
+    members = [
+        fleet.start(client, group, group_instance_id=seat if has_seats else None, protocol="consumer")
+        for seat in SEATS[:2]
+    ]
+    epoch = settle(broker, fleet, members, group)
+    before = [member.membership for member in members]
+    offsets = [{membership.partitions[0]: (10, "")} for membership in before]
+    for member, offset in zip(members, offsets, strict=True):
+        assert fleet.commit(member, offset)["event"] == "committed"
+    since = time.monotonic()
+    broker.kill()
+    broker.start()
+    for member, offset in zip(members, offsets, strict=True):
+        assert fleet.read_committed(member, offset) == offset
+        assert fleet.commit(member, offset)["event"] == "committed"
+    fleet.wait_while_polling(members, 1.1 * SESSION_TIMEOUT_MS / 1_000)
+    assert [member.membership for member in members] == before
+    assert moves(members, since) == []
+    assert epoch_of(broker, group) == epoch
+
+
+@speakers(Ability.STATIC, Ability.STAY)
+def test_static_members_roll_from_one_protocol_to_the_other(
+    broker: Broker, fleet: Fleet, client: str, group: str
+) -> None:
+    """A group of static members rolls to the consumer protocol and back, member by member: nothing moves.
+
+    Each member takes over the seat of the one before it, so that the generation, or epoch, stays as it is.
+    """
+
+    def start(seat: str, protocol: str) -> ConsumerProcess:
+        return fleet.start(
+            client, group, group_instance_id=seat, session_timeout_ms=SESSION_TIMEOUT_MS, protocol=protocol
+        )
+
+    consumers = {seat: start(seat, "classic") for seat in SEATS}
+    generation = fleet.wait_until_shared(list(consumers.values()))
+    before = {seat: consumer.membership.partitions for seat, consumer in consumers.items()}
+    for protocol in ("consumer", "classic"):
+        for seat in SEATS:
+            since = time.monotonic()
+            fleet.stay_away(consumers[seat])
+            consumers[seat] = start(seat, protocol)
+            assert fleet.wait_until_shared(list(consumers.values())) == generation
+            others = [consumer for other, consumer in consumers.items() if other != seat]
+            fleet.wait_while_polling(others, SETTLED_S)
+            assert moves(others, since) == []
+        assert {seat: consumer.membership.partitions for seat, consumer in consumers.items()} == before
+
+
+@speakers(Ability.GROW)
+def test_topic_grows_under_its_consumers(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
+    """New partitions of a topic reach its consumers."""
+    members = [fleet.start(client, group, protocol="consumer") for _ in range(2)]
+    epoch = settle(broker, fleet, members, group)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    admin.create_partitions([NewPartitions(fleet.topic, GROWN)])[fleet.topic].result(WITHIN_S)
+    fleet.partition_count = GROWN
+    fleet.wait_until_shared(members)
+    assert epoch_of(broker, group) == epoch + 1
+    assert fleet.double_ownerships() == []
+
+
+@speakers(Ability.PATTERN)
+def test_regular_expression_finds_topics(broker: Broker, client: str, group: str) -> None:
+    """A regular expression, which the server resolves, finds the topics of that form, also one that comes later."""
+    prefix = f"prefix-{uuid.uuid4().hex[:8]}"
+    settings = {"protocol": "consumer", "pattern": f"{prefix}.*"}
+    create_topic(broker.bootstrap, f"{prefix}-early", PARTITION_COUNT)
+    with Fleet(broker.bootstrap, f"{prefix}-early", PARTITION_COUNT) as early:
+        early.wait_until_shared([early.start(client, group, **settings) for _ in range(2)])
+    later = f"{group}-later"
+    with Fleet(broker.bootstrap, f"{prefix}-late", PARTITION_COUNT) as late:
+        members = [late.start(client, later, **settings) for _ in range(2)]
+        late.wait("both are members", lambda: all(member.membership.generation > 0 for member in members))
+        create_topic(broker.bootstrap, late.topic, PARTITION_COUNT)
+        late.wait_until_shared(members)

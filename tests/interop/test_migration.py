@@ -15,7 +15,7 @@ from confluent_kafka import ConsumerGroupState
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.interop.test_consumer_protocol import SETTINGS, WITHIN_S, Member, Served, all_held, until
+from tests.interop.consumers import SETTINGS, WITHIN_S, Member, Served, all_held, until
 from tests.support.apache import AT_ONCE, VERSION_43, ApacheKafka
 from tests.support.tenure import Tenure
 

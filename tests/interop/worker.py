@@ -54,6 +54,9 @@ class Settings:
     """A worker's settings; times in milliseconds.
 
     records: whether to report each consumed record. login: None for a listener without security.
+    protocol: `classic` or `consumer` (KIP-848); with the latter the server decides on assignor, session timeout and
+    heartbeats. pattern: subscribe to this regular expression, which the server resolves, in place of the topic; only
+    partitions of the topic are reported.
     """
 
     bootstrap: str
@@ -66,6 +69,8 @@ class Settings:
     rebalance_timeout_ms: int = 20_000
     records: bool = False
     login: Login | None = None
+    protocol: str = "classic"
+    pattern: str | None = None
 
     @classmethod
     def from_json(cls, text: str) -> Settings:

@@ -44,10 +44,7 @@ class ConfluentConsumer:
         configuration: dict[str, Any] = {
             "bootstrap.servers": settings.bootstrap,
             "group.id": settings.group,
-            "session.timeout.ms": settings.session_timeout_ms,
-            "heartbeat.interval.ms": settings.heartbeat_interval_ms,
             "max.poll.interval.ms": settings.rebalance_timeout_ms,
-            "partition.assignment.strategy": settings.assignor,
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             "reconnect.backoff.max.ms": 500,
@@ -55,14 +52,26 @@ class ConfluentConsumer:
             "error_cb": self._on_error,
             **librdkafka_login(settings.login),
         }
+        if settings.protocol == "consumer":
+            configuration["group.protocol"] = "consumer"
+        else:
+            configuration |= {
+                "session.timeout.ms": settings.session_timeout_ms,
+                "heartbeat.interval.ms": settings.heartbeat_interval_ms,
+                "partition.assignment.strategy": settings.assignor,
+            }
         if settings.group_instance_id is not None:
             configuration["group.instance.id"] = settings.group_instance_id
         self._consumer = confluent_kafka.Consumer(configuration)
 
     async def start(self) -> None:
         """Subscribe."""
+        pattern = self._settings.pattern
         self._consumer.subscribe(
-            [self._settings.topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+            [self._settings.topic if pattern is None else f"^{pattern}"],
+            on_assign=self._on_assign,
+            on_revoke=self._on_revoke,
+            on_lost=self._on_lost,
         )
 
     async def poll(self) -> Sequence[Consumed]:
@@ -88,7 +97,7 @@ class ConfluentConsumer:
         assert packed.startswith(METADATA_MAGIC), packed
         (generation,) = struct.unpack_from("=i", packed, len(METADATA_MAGIC))
         _group, member_id, _rest = packed[len(METADATA_MAGIC) + 4 :].split(b"\0", 2)
-        return Membership(generation, member_id.decode(), _numbers(self._consumer.assignment()))
+        return Membership(generation, member_id.decode(), self._numbers(self._consumer.assignment()))
 
     def high_watermarks(self) -> Mapping[int, int | None]:
         """Return the high watermarks of the last Fetch."""
@@ -151,13 +160,17 @@ class ConfluentConsumer:
         self._consumer.close()
 
     def _on_assign(self, _consumer: Any, partitions: list[TopicPartition]) -> None:
-        self._reporter.emit("assigned", partitions=_numbers(partitions))
+        self._reporter.emit("assigned", partitions=self._numbers(partitions))
 
     def _on_revoke(self, _consumer: Any, partitions: list[TopicPartition]) -> None:
-        self._reporter.emit("revoked", partitions=_numbers(partitions))
+        self._reporter.emit("revoked", partitions=self._numbers(partitions))
 
     def _on_lost(self, _consumer: Any, partitions: list[TopicPartition]) -> None:
-        self._reporter.emit("lost", partitions=_numbers(partitions))
+        self._reporter.emit("lost", partitions=self._numbers(partitions))
+
+    def _numbers(self, partitions: Iterable[TopicPartition]) -> tuple[int, ...]:
+        """Their numbers, of those of the topic."""
+        return tuple(sorted(each.partition for each in partitions if each.topic == self._settings.topic))
 
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal() or error.code() == KafkaError._FATAL:
@@ -167,13 +180,11 @@ class ConfluentConsumer:
 
 def _client_error(error: KafkaError) -> ClientError:
     """The name of a fatal error's cause is only in its text."""
-    if error.code() == KafkaError._FATAL and KafkaError(KafkaError.FENCED_INSTANCE_ID).str() in error.str():
-        return ClientError("FENCED_INSTANCE_ID", error.str(), fatal=True)
+    if error.code() == KafkaError._FATAL:
+        for cause in map(KafkaError, (KafkaError.FENCED_INSTANCE_ID, KafkaError.UNRELEASED_INSTANCE_ID)):
+            if cause.str() in error.str():
+                return ClientError(cause.name(), error.str(), fatal=True)
     return ClientError(error.name(), error.str(), fatal=error.fatal())
-
-
-def _numbers(partitions: Iterable[TopicPartition]) -> tuple[int, ...]:
-    return tuple(sorted(topic_partition.partition for topic_partition in partitions))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
-from tests.interop.client import Client, build_folder, run_build
+from tests.interop.client import CLASSIC_ONLY, Ability, Client, build_folder, run_build
 
 FOLDER = Path(__file__).parent
 
@@ -18,7 +18,12 @@ def worker() -> str:
         return str((folder / "new").rename(folder / "worker"))
 
 
-CLIENTS = tuple(
-    Client(name, lambda name=name: (worker(), name), programs=("go",))  # type: ignore[misc]
-    for name in ("franz-go", "sarama")
+CLIENTS = (
+    Client(
+        "franz-go",
+        lambda: (worker(), "franz-go"),
+        ("go",),
+        cannot={Ability.AWAY: "it leaves out its instance id, so the server refuses to know"},
+    ),
+    Client("sarama", lambda: (worker(), "sarama"), ("go",), cannot={Ability.CONSUMER_PROTOCOL: CLASSIC_ONLY}),
 )

@@ -42,7 +42,6 @@ func startFranz(told settings) (consumer, *clientError) {
 	options := []kgo.Opt{
 		kgo.SeedBrokers(told.Bootstrap),
 		kgo.ConsumerGroup(told.Group),
-		kgo.ConsumeTopics(told.Topic),
 		kgo.SessionTimeout(milliseconds(told.SessionTimeout)),
 		kgo.HeartbeatInterval(milliseconds(told.HeartbeatInterval)),
 		kgo.RebalanceTimeout(milliseconds(told.RebalanceTimeout)),
@@ -60,6 +59,14 @@ func startFranz(told settings) (consumer, *clientError) {
 	} else {
 		user := scram.Auth{User: told.Login.User, Pass: told.Login.Password}
 		options = append(options, kgo.DialTLSConfig(told.Login.tls()), kgo.SASL(user.AsSha512Mechanism()))
+	}
+	if told.Protocol == "consumer" {
+		options = append(options, kgo.ServerSideBalancer())
+	}
+	if told.Pattern != nil {
+		options = append(options, kgo.ConsumeRegex(), kgo.ConsumeTopics(*told.Pattern))
+	} else {
+		options = append(options, kgo.ConsumeTopics(told.Topic))
 	}
 	if told.GroupInstanceID != nil {
 		options = append(options, kgo.InstanceID(*told.GroupInstanceID))
@@ -100,6 +107,9 @@ func (f *franz) poll() ([]consumed, *clientError) {
 		text := failed.Err.Error()
 		if errors.As(failed.Err, &session) && errors.Is(session.Err, kerr.FencedInstanceID) {
 			text = "fenced: " + text
+		}
+		if errors.Is(failed.Err, kerr.UnreleasedInstanceID) {
+			text = "UNRELEASED_INSTANCE_ID: " + text
 		}
 		emit("notice", fields{"text": text, "logger": "franz-go"})
 	}
@@ -157,37 +167,39 @@ func (f *franz) highWatermarks() map[int32]int64 {
 }
 
 func (f *franz) commit(offsets map[int32]committed) *clientError {
-	// Metadata can only be sent with a request of one's own making; generation, member and instance id are the client's.
-	memberID, generation := f.client.GroupMetadata()
-	request := kmsg.NewPtrOffsetCommitRequest()
-	request.Group = f.told.Group
-	request.Generation = generation
-	request.MemberID = memberID
-	request.InstanceID = f.told.GroupInstanceID
-	topic := kmsg.NewOffsetCommitRequestTopic()
-	topic.Topic = f.told.Topic
+	wanted := map[int32]kgo.EpochOffset{}
 	for number, offset := range offsets {
-		partition := kmsg.NewOffsetCommitRequestTopicPartition()
-		partition.Partition = number
-		partition.Offset = offset.offset
-		partition.Metadata = &offset.metadata
-		topic.Partitions = append(topic.Partitions, partition)
+		wanted[number] = kgo.EpochOffset{Epoch: -1, Offset: offset.offset}
 	}
-	request.Topics = append(request.Topics, topic)
 	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 	defer cancel()
-	response, err := request.RequestWith(ctx, f.client)
-	if err != nil {
-		return franzError(err)
-	}
-	for _, topic := range response.Topics {
-		for _, partition := range topic.Partitions {
-			if err := kerr.ErrorForCode(partition.ErrorCode); err != nil {
-				return franzError(err)
+	ctx = kgo.PreCommitFnContext(ctx, func(request *kmsg.OffsetCommitRequest) error {
+		for _, topic := range request.Topics {
+			for i := range topic.Partitions {
+				text := offsets[topic.Partitions[i].Partition].metadata
+				topic.Partitions[i].Metadata = &text
 			}
 		}
-	}
-	return nil
+		return nil
+	})
+	var failure *clientError
+	all := map[string]map[int32]kgo.EpochOffset{f.told.Topic: wanted}
+	f.client.CommitOffsetsSync(ctx, all, func(
+		_ *kgo.Client, _ *kmsg.OffsetCommitRequest, response *kmsg.OffsetCommitResponse, err error,
+	) {
+		if err != nil {
+			failure = franzError(err)
+			return
+		}
+		for _, topic := range response.Topics {
+			for _, partition := range topic.Partitions {
+				if err := kerr.ErrorForCode(partition.ErrorCode); err != nil {
+					failure = franzError(err)
+				}
+			}
+		}
+	})
+	return failure
 }
 
 func (f *franz) readCommitted(partitions []int32) (map[int32]committed, *clientError) {

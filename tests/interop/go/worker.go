@@ -41,6 +41,8 @@ type settings struct {
 	RebalanceTimeout  int     `json:"rebalance_timeout_ms"`
 	Records           bool    `json:"records"`
 	Login             *login  `json:"login"`
+	Protocol          string  `json:"protocol"`
+	Pattern           *string `json:"pattern"`
 }
 
 // login is how a consumer logs in over TLS; CA is the file of the CA.

@@ -65,12 +65,14 @@ public final class Worker implements ConsumerRebalanceListener {
 
     private final String bootstrap;
     private final String topic;
+    private final String pattern;
     private final boolean showsRecords;
     private final KafkaConsumer<byte[], byte[]> consumer;
 
     private Worker(JsonNode settings) {
         bootstrap = settings.get("bootstrap").asText();
         topic = settings.get("topic").asText();
+        pattern = settings.get("pattern").isNull() ? null : settings.get("pattern").asText();
         showsRecords = settings.get("records").asBoolean();
         Properties properties = new Properties();
         properties.put("bootstrap.servers", bootstrap);
@@ -78,10 +80,14 @@ public final class Worker implements ConsumerRebalanceListener {
         if (!settings.get("group_instance_id").isNull()) {
             properties.put("group.instance.id", settings.get("group_instance_id").asText());
         }
-        properties.put("session.timeout.ms", settings.get("session_timeout_ms").asText());
-        properties.put("heartbeat.interval.ms", settings.get("heartbeat_interval_ms").asText());
         properties.put("max.poll.interval.ms", settings.get("rebalance_timeout_ms").asText());
-        properties.put("partition.assignment.strategy", ASSIGNORS.get(settings.get("assignor").asText()));
+        if (settings.get("protocol").asText().equals("consumer")) {
+            properties.put("group.protocol", "consumer");
+        } else {
+            properties.put("session.timeout.ms", settings.get("session_timeout_ms").asText());
+            properties.put("heartbeat.interval.ms", settings.get("heartbeat_interval_ms").asText());
+            properties.put("partition.assignment.strategy", ASSIGNORS.get(settings.get("assignor").asText()));
+        }
         properties.put("enable.auto.commit", "false");
         properties.put("auto.offset.reset", "earliest");
         properties.put("reconnect.backoff.max.ms", "500");
@@ -109,11 +115,26 @@ public final class Worker implements ConsumerRebalanceListener {
                 "pid", ProcessHandle.current().pid()));
         try {
             Worker worker = new Worker(JSON.readTree(arguments[0]));
-            worker.consumer.subscribe(List.of(worker.topic), worker);
+            worker.subscribe();
             worker.pollUntilClosed(commands);
         } catch (KafkaException error) {
             emit("fatal", failure(error));
             Runtime.getRuntime().halt(1); // as it stands: nothing is closed, nobody leaves
+        }
+    }
+
+    private void subscribe() {
+        if (pattern == null) {
+            consumer.subscribe(List.of(topic), this);
+            return;
+        }
+        try { // releases before 4 have no patterns that the server resolves
+            Class<?> type = Class.forName("org.apache.kafka.clients.consumer.SubscriptionPattern");
+            consumer.getClass()
+                    .getMethod("subscribe", type, ConsumerRebalanceListener.class)
+                    .invoke(consumer, type.getConstructor(String.class).newInstance(pattern), this);
+        } catch (ReflectiveOperationException error) {
+            throw new IllegalStateException(error);
         }
     }
 
@@ -261,9 +282,13 @@ public final class Worker implements ConsumerRebalanceListener {
     private Map<String, Long> highWatermarks() {
         Map<String, Long> found = new HashMap<>();
         for (TopicPartition each : consumer.assignment()) {
-            OptionalLong lag = consumer.currentLag(each);
-            if (lag.isPresent()) {
-                found.put(Integer.toString(each.partition()), consumer.position(each) + lag.getAsLong());
+            try {
+                OptionalLong lag = consumer.currentLag(each);
+                if (lag.isPresent()) {
+                    found.put(Integer.toString(each.partition()), consumer.position(each) + lag.getAsLong());
+                }
+            } catch (IllegalStateException gone) {
+                // With the consumer protocol, partitions go at any time: the client's own thread takes them away.
             }
         }
         return found;
@@ -295,9 +320,14 @@ public final class Worker implements ConsumerRebalanceListener {
         emit("lost", Map.of("partitions", numbers(partitions)));
     }
 
-    private static List<Integer> numbers(Collection<TopicPartition> partitions) {
+    /** Those of the topic. */
+    private List<Integer> numbers(Collection<TopicPartition> partitions) {
         List<Integer> found = new ArrayList<>();
-        partitions.forEach(each -> found.add(each.partition()));
+        for (TopicPartition each : partitions) {
+            if (each.topic().equals(topic)) {
+                found.add(each.partition());
+            }
+        }
         found.sort(null);
         return found;
     }

@@ -9,7 +9,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Sequence
 
-from tests.interop.client import Client
+from tests.interop.client import Ability, Client
 from tests.interop.java.programs import Training, command
 from tests.interop.worker import Settings
 from tests.support.apache import VERSION, VERSION_4, jars
@@ -25,6 +25,11 @@ def worker(version: str) -> Callable[[], Sequence[str]]:
 
 
 CLIENTS = (
-    Client("kafka-clients-3", worker(VERSION), ("java", "javac", "mvn")),
+    Client(
+        "kafka-clients-3",
+        worker(VERSION),
+        ("java", "javac", "mvn"),
+        cannot={Ability.PATTERN: "its patterns are its own"},
+    ),
     Client("kafka-clients-4", worker(VERSION_4), ("java", "javac", "mvn")),
 )

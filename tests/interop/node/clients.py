@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.interop.client import Ability, Client, build_folder, run_build
+from tests.interop.client import CLASSIC_ONLY, Ability, Client, build_folder, run_build
 
 FOLDER = Path(__file__).parent
 PROGRAMS = ("node", "npm")
@@ -51,6 +51,7 @@ CLIENTS = (
             Ability.RANGE: ROUND_ROBIN,
             Ability.COOPERATIVE: ROUND_ROBIN,
             Ability.BEYOND: "it commits -2 over an offset that is beyond the topic's end",
+            Ability.CONSUMER_PROTOCOL: CLASSIC_ONLY,
         },
     ),
     Client(
@@ -64,6 +65,9 @@ CLIENTS = (
             Ability.FENCE: "its commits carry no instance id: it hears UNKNOWN_MEMBER_ID and takes the seat back",
             Ability.BEYOND: "its stream ends with OFFSET_OUT_OF_RANGE",
             Ability.STAY: "it leaves its group when it closes, with an instance id too",
+            Ability.AWAY: "it leaves for good when it closes, with an instance id too",
+            Ability.PATTERN: "it subscribes to names only",
+            Ability.GROW: "its stream ends: it looks a new partition up in metadata of before",
         },
     ),
 )

@@ -18,9 +18,11 @@ class Worker {
   #consumer
   #stream
   #owned = []
+  #isClassic
 
   constructor(settings) {
     this.#settings = settings
+    this.#isClassic = settings.protocol === 'classic'
     this.#consumer = new Consumer({
       clientId: 'worker',
       groupId: settings.group,
@@ -29,18 +31,20 @@ class Worker {
       sessionTimeout: settings.session_timeout_ms,
       heartbeatInterval: settings.heartbeat_interval_ms,
       rebalanceTimeout: settings.rebalance_timeout_ms,
+      ...(this.#isClassic ? {} : { groupProtocol: 'consumer' }),
       autocommit: false,
       ...(settings.login === null ? {} : login(settings.login)),
       ...RETRY,
     })
-    this.#consumer.on('consumer:group:join', ({ assignments }) => {
-      this.#giveUp()
-      const found = assignments.find(({ topic }) => topic === settings.topic)
-      this.#owned = (found?.partitions ?? []).toSorted((a, b) => a - b)
-      this.fetches.sinceAssigned = 0
-      emit('assigned', { partitions: this.#owned })
-    })
-    this.#consumer.on('consumer:group:rebalance', () => this.#giveUp())
+    if (this.#isClassic) {
+      this.#consumer.on('consumer:group:join', ({ assignments }) => {
+        this.#take([])
+        this.#take(this.#partitionsOf(assignments))
+      })
+      this.#consumer.on('consumer:group:rebalance', () => this.#take([]))
+    } else {
+      this.#watchAssignments()
+    }
     this.#consumer.on('consumer:heartbeat:error', ({ error }) => notice(error))
     this.#consumer.on('error', notice)
   }
@@ -70,6 +74,10 @@ class Worker {
 
   membership() {
     const { generationId, memberId } = this.#consumer
+    if (!this.#isClassic) {
+      // Its epoch is private: 1 stands for any.
+      return { generation: this.#owned.length ? 1 : -1, memberId: memberId ?? '', partitions: this.#owned }
+    }
     return { generation: memberId ? generationId : -1, memberId: memberId ?? '', partitions: this.#owned }
   }
 
@@ -130,10 +138,33 @@ class Worker {
     await this.#consumer.close(true)
   }
 
-  #giveUp() {
-    if (this.#owned.length > 0) {
-      emit('revoked', { partitions: this.#owned })
-      this.#owned = []
+  /** With the consumer protocol it has no event for an assignment: it sets this property, then sends a heartbeat. */
+  #watchAssignments() {
+    let assignments = this.#consumer.assignments
+    Object.defineProperty(this.#consumer, 'assignments', {
+      get: () => assignments,
+      set: changed => {
+        assignments = changed
+        this.#take(this.#partitionsOf(changed ?? []))
+      },
+    })
+  }
+
+  #partitionsOf(assignments) {
+    const found = assignments.find(({ topic }) => topic === this.#settings.topic)
+    return (found?.partitions ?? []).toSorted((a, b) => a - b)
+  }
+
+  #take(partitions) {
+    const gone = this.#owned.filter(each => !partitions.includes(each))
+    const added = partitions.filter(each => !this.#owned.includes(each))
+    this.#owned = partitions
+    if (gone.length > 0) {
+      emit('revoked', { partitions: gone })
+    }
+    if (added.length > 0) {
+      this.fetches.sinceAssigned = 0
+      emit('assigned', { partitions: added })
     }
   }
 }
