@@ -257,7 +257,7 @@ class Coordinator:
         if group is None or group.state is EMPTY:
             new = ConsumerGroup(event.body.group_id)
         else:
-            new = upgrade.upgraded(begun, group)
+            new = upgrade.upgraded(begun, group, event)
         consumer_heartbeat.heartbeat(begun, new, event)
         if group is None:
             self.groups[new.group_id] = new

@@ -27,6 +27,7 @@ from protocol.messages import ConsumerProtocolSubscription, decode
 if TYPE_CHECKING:
     from coordinator.group.client import Client
     from coordinator.group.course import Course, Pending
+    from schemas.errors import ErrorCode
 
 NEVER = 2**63 - 1
 """A deadline that never comes."""
@@ -168,6 +169,14 @@ class Member:
         return f"Member({self.member_id!r}, group_instance_id={self.group_instance_id!r})"
 
 
+class NoUpgrade(NamedTuple):
+    """A refusal of members of the consumer protocol that holds until a time on the clock of `Now.ms`."""
+
+    until_ms: int
+    error: ErrorCode
+    message: str | None
+
+
 class Group(AnyGroup):
     """A group of the classic protocol (Kafka: GroupMetadata).
 
@@ -184,6 +193,7 @@ class Group(AnyGroup):
     initial_delay: while an empty group holds its first rebalance open (KIP-134), else None.
     served_ms: when it was served first after a load, on the clock of `Now.ms`; None if it was never loaded.
     course: facts about the open rebalance, for notes; no rule reads it.
+    no_upgrade: while a large group does not become one of the consumer protocol.
     """
 
     kind: ClassVar = Kind.CLASSIC
@@ -196,6 +206,7 @@ class Group(AnyGroup):
         "leader",
         "members",
         "new_member_added",
+        "no_upgrade",
         "pending",
         "pending_sync",
         "preferences",
@@ -226,6 +237,7 @@ class Group(AnyGroup):
         self.new_member_added = False
         self.course: Course | None = None
         self.served_ms: int | None = None
+        self.no_upgrade: NoUpgrade | None = None
 
     @property
     def pending_size(self) -> int:

@@ -18,10 +18,13 @@ from coordinator.group.classic import rebalance
 from coordinator.group.consumer import course, records, sessions
 from coordinator.group.consumer.embedded import assignment_bytes
 from coordinator.group.consumer.group import NO_TARGET, ConsumerGroup, ConsumerMember
+from coordinator.group.consumer.refused import Refused
+from coordinator.group.consumer.upgrade import pause_of
 from coordinator.group.course import Outcome
 from coordinator.group.group import Group, Member
 from coordinator.group.state import DEAD, STABLE
 from protocol.consumer import CONSUMER
+from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.group.causes import Cause
@@ -77,6 +80,8 @@ def classic_group(turn: Turn, group: ConsumerGroup, without: Collection[str]) ->
         target = group.targets.get(each.member_id, NO_TARGET)
         each.assignment = assignment_bytes(turn.topics, target, each.metadata(name))
     classic.subscribed_topics = classic.find_subscribed_topics()
+    # Clients try again after this error: one that joins and leaves all the time must not stop the server.
+    classic.no_upgrade = pause_of(turn, classic.size, Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
     # This sets the state that the record has; it is no transition.
     classic.state = STABLE
     return classic

@@ -26,6 +26,7 @@ from coordinator.group.state import STABLE
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from coordinator.group.any_group import AnyGroup
     from coordinator.group.client import Client
     from coordinator.group.turn import Turn
     from protocol.records.batch import Record
@@ -76,7 +77,7 @@ class Step(NamedTuple):
     records: list[Record]
 
 
-def has_room(turn: Turn, group: ConsumerGroup, member_id: str) -> None:
+def has_room(turn: Turn, group: AnyGroup, member_id: str) -> None:
     """Raises Refused if the group is full; its members may go on."""
     limit = turn.config.group_consumer_max_size
     if group.size >= limit and member_id not in group.members:

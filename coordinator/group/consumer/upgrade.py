@@ -17,29 +17,63 @@ from coordinator.group.consumer import records, sessions
 from coordinator.group.consumer.embedded import HasUserData, Unreadable, read_assignment, read_subscription
 from coordinator.group.consumer.group import Classic, ConsumerGroup, ConsumerMember, Target
 from coordinator.group.consumer.refused import Refused
+from coordinator.group.consumer.step import has_room, has_room_for_names
 from coordinator.group.course import Outcome
 from coordinator.group.effects import PENDING, REBALANCE, SYNC
+from coordinator.group.group import NoUpgrade
 from coordinator.group.state import DEAD
 from coordinator.group.topics import metadata_hash
 from protocol.consumer import CONSUMER
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from coordinator.group.events import ConsumerHeartbeat
     from coordinator.group.group import Group, Member
     from coordinator.group.turn import Turn
 
 POLICIES = frozenset({"bidirectional", "upgrade"})
 """The migration policies under which a group is upgraded."""
 
+LARGE = 100
+"""Members of a group that is not upgraded at once after a downgrade, or after it was found that it can't be."""
 
-def upgraded(turn: Turn, group: Group) -> ConsumerGroup:
+PAUSE_MS_PER_MEMBER = 1
+"""How long it is not, for each member: about 25 times as long as the upgrade takes."""
+
+
+def upgraded(turn: Turn, group: Group, event: ConsumerHeartbeat) -> ConsumerGroup:
     """The group of the consumer protocol that a classic group with members becomes. Raises Refused.
 
-    turn: takes its records and timers.
+    turn: takes its records and timers. event: of the newcomer; what would be refused later is refused before the work.
     """
     words = why_not(turn, group)
     if words is not None:
         raise refusal(group, words)
+    has_room(turn, group, event.body.member_id)
+    if event.body.subscribed_topic_regex and event.regex_error is not None:
+        raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, event.regex_error)
+    kept = group.no_upgrade
+    if kept is not None and turn.now.ms < kept.until_ms:
+        raise Refused(kept.error, kept.message)
+    try:
+        return converted(turn, group, frozenset(event.body.subscribed_topic_names or ()))
+    except Refused as refused:
+        group.no_upgrade = pause_of(turn, group.size, refused)
+        raise
+
+
+def pause_of(turn: Turn, size: int, refused: Refused) -> NoUpgrade | None:
+    """How long a group of this size gets no further upgrade; None for a small group.
+
+    One that large takes 0.04 ms of work for each member. Else a client could ask for it again and again.
+    """
+    if size < LARGE:
+        return None
+    return NoUpgrade(turn.now.ms + size * PAUSE_MS_PER_MEMBER, refused.error, refused.message)
+
+
+def converted(turn: Turn, group: Group, names: frozenset[str]) -> ConsumerGroup:
+    """The group of the consumer protocol with the members of a classic one. Raises Refused. names: the newcomer's."""
     if group.protocol_name is None or not group.all_support(group.protocol_name):
         # Kafka finds no metadata to read then: the first generation isn't there, or the next has another protocol.
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -58,6 +92,7 @@ def upgraded(turn: Turn, group: Group) -> ConsumerGroup:
         raise refusal(group, "the embedded consumer protocol is malformed") from None
     except HasUserData:
         raise refusal(group, "an unsupported custom assignor is in use") from None
+    has_room_for_names(new, names)
     new.set_targets(targets, group.generation, 0)
     new.metadata_hash = metadata_hash(turn.topics, new.subscribed_names())
     new.settle(turn.now.wall_ms)

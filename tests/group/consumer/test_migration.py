@@ -120,6 +120,54 @@ def test_upgrade_keeps_offsets() -> None:
     assert play.fetch(None, -1).topics[0].partitions[0].committed_offset == 7
 
 
+def large_group(play: Play, assignment: bytes) -> None:
+    """A Stable classic group of a hundred members, each with this assignment."""
+    names = [f"m{number}" for number in range(100)]
+    for name in names:
+        play.classic_join("", version=3, request=name)
+    play.classic_join(play.answers["m0"].member_id, request="m0")
+    ids = [play.answers[name].member_id for name in names]
+    play.classic_sync(ids[0], 2, dict.fromkeys(ids, assignment))
+    assert play.state() == "Stable"
+
+
+def test_large_group_that_cannot_be_upgraded_is_not_read_again_at_once() -> None:
+    """The same refusal holds for a millisecond for each member; the newcomer's own mistakes come before it."""
+    play = Play()
+    large_group(play, assigned(**ALL)[:-4] + b"\0\0\0\1x")
+    assert play.join("a").error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert play.join("a", regex="(", regex_error="missing )").error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    members = list(play.coordinator.groups[GROUP].members)
+    for number, member in enumerate(members):
+        play.classic_join(member, subscribed("t", "u"), request=f"again {number}")
+    play.classic_sync(members[0], 3, {members[0]: assigned(**ALL)})
+    assert play.state() == "Stable"
+    assert play.join("a").error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    play.wait(100)
+    assert play.join("a").error_code == NONE
+
+
+def test_large_group_that_was_downgraded_stays_classic_for_a_while() -> None:
+    """A client that joins and leaves all the time must not stop the server; it is told to try again."""
+    play = Play()
+    large_group(play, b"")
+    assert play.join("a").error_code == NONE
+    play.leave("a")
+    assert play.join("a").error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert play.coordinator.groups[GROUP].kind is Kind.CLASSIC
+    play.wait(100)
+    assert play.join("a").error_code == NONE
+
+
+def test_upgraded_group_has_a_limit_of_topics() -> None:
+    """Its members and the newcomer subscribe to 20,000 topics by name at most."""
+    play = Play()
+    c = play.classic_join("", subscribed(*[f"t{number}" for number in range(15_000)]), version=3).member_id
+    play.classic_sync(c, 1, {c: b""})
+    assert play.join("a", [f"u{number}" for number in range(6_000)]).error_code == ErrorCode.INVALID_REQUEST
+    assert play.join("a", [f"t{number}" for number in range(6_000)]).error_code == NONE
+
+
 # Classic members inside.
 
 
