@@ -31,7 +31,9 @@ from protocol.messages import (
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
 )
+from tests.server.test_key_source import provider
 from tests.support.apache import ApacheKafka, run_tool
+from tests.support.certificates import Certificates
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Closed, Connection
 from tests.support.tenure import Tenure, wait_until
@@ -40,7 +42,7 @@ from tests.support.tokens import token as signed
 
 pytestmark = pytest.mark.oracle
 
-LISTENERS = {"OPEN": "PLAINTEXT", **dict.fromkeys(("SASL", "TIMED", "SHORT", "BEARER"), "SASL_PLAINTEXT")}
+LISTENERS = {"OPEN": "PLAINTEXT", **dict.fromkeys(("SASL", "TIMED", "SHORT", "BEARER", "OWN"), "SASL_PLAINTEXT")}
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 PROPERTIES = "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512\n" + "".join(
@@ -61,6 +63,11 @@ listener.name.bearer.oauthbearer.sasl.server.callback.handler.class=\
     org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler
 listener.name.bearer.sasl.oauthbearer.expected.audience=kafka,tenure
 listener.name.bearer.sasl.oauthbearer.expected.issuer=https://idp
+listener.name.own.sasl.enabled.mechanisms=OAUTHBEARER
+listener.name.own.oauthbearer.sasl.server.callback.handler.class=\
+    org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler
+listener.name.own.sasl.oauthbearer.expected.audience=kafka,tenure
+listener.name.own.sasl.oauthbearer.expected.issuer=https://idp
 """
 
 CLOSED = "closed"
@@ -69,12 +76,21 @@ SAID = 10
 
 
 @pytest.fixture(scope="module")
-def servers(kafka_is_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ApacheKafka, Tenure]]:
-    """Both servers."""
+def servers(
+    kafka_is_here: None, tmp_path_factory: pytest.TempPathFactory, certificates: Certificates
+) -> Iterator[tuple[ApacheKafka, Tenure]]:
+    """Both servers. The keys of tokens are in a file; for OWN they are at a provider with a CA of its own."""
     keys = tmp_path_factory.mktemp("keys") / "keys.json"
     keys.write_bytes(jwks(jwk("rsa"), jwk("ec")))
     text = f"{PROPERTIES}listener.name.bearer.sasl.oauthbearer.jwks.endpoint.url={keys.as_uri()}\n"
     with ExitStack() as stack:
+        idp = stack.enter_context(provider(certificates.server))
+        idp.content = keys.read_bytes()
+        text += f"listener.name.own.sasl.oauthbearer.jwks.endpoint.url=https://localhost:{idp.server_port}/keys\n"
+        text += "listener.name.own.oauthbearer.sasl.jaas.config="
+        text += "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+        text += 'unsecuredLoginStringClaim_sub="node" '  # with an option Kafka's node makes itself a token
+        text += f'ssl.truststore.type="PEM" ssl.truststore.location="{certificates.ca}";\n'
         kafka = stack.enter_context(ApacheKafka(listeners=LISTENERS, properties=text))
         yield kafka, stack.enter_context(Tenure(listeners=LISTENERS, properties=text))
 
@@ -424,6 +440,16 @@ def test_token(servers: tuple[ApacheKafka, Tenure], name: str) -> None:
         if len(said[1]) > -LIFETIME.start:
             said[1] = said[1][: LIFETIME.start]
     assert heard[1] == heard[0]
+
+
+def test_keys_of_a_provider_with_a_ca_of_its_own(servers: tuple[ApacheKafka, Tenure]) -> None:
+    """The options ssl.* of the login module count on both: its tokens let users in, and no others do."""
+    for server in servers:
+        port = port_of(server, "OWN")
+        for name, is_let_in in (("good", True), ("an elliptic curve", True), ("another key", False)):
+            said = talk(port, [handshake("OAUTHBEARER"), token(TOKENS[name]), VERSIONS])
+            assert (b"invalid_token".hex() not in said[1]) is is_let_in
+            assert (said[2][8:12] == "0000") is is_let_in  # the error of ApiVersions, behind the correlation id
 
 
 # Kafka's own tool.
