@@ -281,6 +281,7 @@ class ConsumerGroup(AnyGroup):
         former = self.members.get(member.member_id)
         if former is not None:
             self._uncount(former)
+            self._free_seat(former)  # it may come back with another instance id
         self.members[member.member_id] = member
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
@@ -312,7 +313,11 @@ class ConsumerGroup(AnyGroup):
         self.syncing.discard(member_id)
         self.waits_since.pop(member_id, None)
         self.unsettled.discard(member_id)
-        if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
+        self._free_seat(member)
+
+    def _free_seat(self, member: ConsumerMember) -> None:
+        """Take a member's static seat from it, unless another member has it."""
+        if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:
             del self.static_members[member.instance_id]
 
     def _uncount(self, member: ConsumerMember) -> None:

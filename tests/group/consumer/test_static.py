@@ -140,3 +140,14 @@ def test_seat_survives_a_restart_of_the_coordinator() -> None:
     play.wait(40_000)
     back = play.join("n0", instance_id="i0")
     assert given(back) == held["m0"]
+
+
+def test_a_member_that_comes_back_with_another_instance_id_frees_its_first_seat() -> None:
+    """Nobody has that seat any more, so another member may take it, also when the one before is gone."""
+    play = Play({"t": 1})
+    play.join("m", instance_id="first")
+    assert not play.join("m", instance_id="second").error_code
+    assert play.group.static_members == {"second": "m"}
+    play.beat("m", -1, instance_id="second")
+    assert play.beat("m", 1, instance_id="first").error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert not play.join("n", instance_id="first").error_code
