@@ -17,7 +17,7 @@ import asyncio
 import errno
 import socket
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from os import urandom
@@ -49,7 +49,7 @@ from coordinator.server.telemetry.log_reports import report
 from coordinator.server.telemetry.measures import Measures
 from coordinator.server.telemetry.note_lines import Noted, NoteLines
 from coordinator.server.wire.api import Api
-from coordinator.server.wire.call import Call, Services, ring
+from coordinator.server.wire.call import Call, Services, at_once, ring
 from coordinator.server.wire.listener import Connections, bind
 from coordinator.server.wire.throttle import Throttle
 from coordinator.timeline.schema import EVENTS_TOPIC
@@ -243,7 +243,7 @@ class Server:
             if has_sasl(config):
                 await self._start_sasl(clients_clock, measures)
             for entry in ENTRIES.values():
-                self._topics.on_entry(self._topics.entry(entry))
+                at_once(self._topics.on_entry(self._topics.entry(entry)))
             if self._faults is not None:
                 instance_of = self.runtime.instance_of
                 self._faults.attach(self._api, self.connections, instance_of, clock, self._lines, self._loop.call_soon)
@@ -280,11 +280,11 @@ class Server:
         self._topics.on_changed = shown
         self.runtime.topics_changed(view, None)
         # Before the first group is loaded: its members' sessions begin then.
-        self._configure_groups()
+        at_once(self._configure_groups())
 
-    def _configure_groups(self) -> None:
+    def _configure_groups(self) -> Iterator[None]:
         """Put changed settings of groups into effect: see nodes.group_settings."""
-        self._group_settings.put_into_effect(self._config, self._topics.entry(GROUPS).configs)
+        yield from self._group_settings.put_into_effect(self._config, self._topics.entry(GROUPS).configs)
         self.runtime.group_configs_changed(self._group_settings.by_group)
 
     async def _start_sasl(self, clock: Clock, measures: Measures) -> None:
@@ -316,12 +316,12 @@ class Server:
         access = access_of(self._config, AuthorizerLines(self._lines, clock))
         return Services(*own, discovery, waits, data, measures, pace, throttle, access)
 
-    def _entry_changed(self, services: Services, store: Store, entry: Topic) -> None:
-        """Put into effect what clients changed: see nodes.topics.ENTRIES."""
+    def _entry_changed(self, services: Services, store: Store, entry: Topic) -> Iterable[None]:
+        """Put into effect what clients changed, at once or in steps: see nodes.topics.ENTRIES."""
         if entry.topic_id == BROKERS.topic_id:
             self._reconfigure(services, store)
         elif entry.topic_id == GROUPS.topic_id:
-            self._configure_groups()
+            return self._configure_groups()
         elif entry.topic_id == QUOTAS.topic_id:
             services.throttle.put_into_effect(entry.configs)
             self.connections.admission.put_into_effect(entry.configs)
@@ -331,6 +331,7 @@ class Server:
             services.access.set_rules(entry.configs)
             self._api.forget()
             self.connections.forget()
+        return ()
 
     def _reconfigure(self, services: Services, store: Store) -> None:
         """Put changed settings into effect: see nodes.broker_settings."""
@@ -495,7 +496,7 @@ class Server:
         if not await at_most(saved, until - self._loop.time()):
             self._hangs("topics.json")
         if self.data is not None:
-            self._topics.on_entry = lambda _: None
+            self._topics.on_entry = lambda _: ()
             self.data.stop()
             self.events.stop(partial(self.data.idle, produced.set))
             await at_most(produced, until - self._loop.time())

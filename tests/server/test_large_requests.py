@@ -31,7 +31,14 @@ from hypothesis import HealthCheck, given, settings
 
 from coordinator.server.wire.api import handler
 from protocol.connection import SIZE_BYTES
-from protocol.messages import HeartbeatResponse, JoinGroupResponse
+from protocol.header import decode_response
+from protocol.messages import (
+    DescribeConfigsRequest,
+    HeartbeatResponse,
+    IncrementalAlterConfigsRequest,
+    JoinGroupResponse,
+    ListConfigResourcesRequest,
+)
 from schemas.api import API_KEYS
 from schemas.errors import ErrorCode
 from tests.protocol.strategies import share
@@ -255,6 +262,64 @@ async def test_very_many_topic_partitions_hold_nobody_up(policy: str) -> None:
         finally:
             work.end()
         assert max(work.turns) <= TURN_LINES_MAX, f"a turn of {max(work.turns)} lines"
+
+
+async def test_settings_of_very_many_groups_hold_nobody_up() -> None:
+    """They are set, shown, listed and removed by one request each."""
+    names = [f"group-{number}" for number in range(1_500)]
+
+    def altered(value: str | None) -> IncrementalAlterConfigsRequest:
+        return IncrementalAlterConfigsRequest(
+            resources=[
+                IncrementalAlterConfigsRequest.AlterConfigsResource(
+                    resource_type=32,
+                    resource_name=name,
+                    configs=[
+                        IncrementalAlterConfigsRequest.AlterableConfig(
+                            name="consumer.session.timeout.ms", config_operation=int(value is None), value=value
+                        )
+                    ],
+                )
+                for name in names
+            ]
+        )
+
+    described = DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsRequest.DescribeConfigsResource(
+                resource_type=32, resource_name=name, configuration_keys=["consumer.session.timeout.ms"]
+            )
+            for name in names
+        ]
+    )
+    work = Work()
+    async with serving(clock=WorkClock(work)) as server:
+        victim, peer = await server.peer(), await server.peer()
+        beat = heartbeat_request("g", await seat(victim, "g", "i"), "i")
+        requests = (
+            (altered("50000"), 1),
+            (described, 4),
+            (ListConfigResourcesRequest(resource_types=[32]), 1),
+            (altered(None), 1),
+        )
+        for asked, version in requests:
+            await peer.send(asked, version)
+            peer._due.clear()
+            work.begin()
+            try:
+                answering = asyncio.ensure_future(peer.receive_frame())
+                while not answering.done():
+                    assert (await victim.ask(beat, 4)).error_code == ErrorCode.NONE
+            finally:
+                work.end()
+            frame = answering.result()
+            assert frame is not None
+            assert asked.API_KEY is not None
+            answer = decode_response(asked.API_KEY, version, frame)[1]
+            results = getattr(answer, {32: "results", 44: "responses", 74: "config_resources"}[asked.API_KEY])
+            assert len(results) == len(names)
+            assert max(work.turns) <= TURN_LINES_MAX, f"a turn of {max(work.turns)} lines for {asked.NAME}"
+        assert server.server.runtime.group_configs == {}
 
 
 async def test_very_many_who_wait_for_the_same_records_hold_nobody_up() -> None:

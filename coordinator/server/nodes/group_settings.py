@@ -19,7 +19,7 @@ from coordinator.server.nodes.broker_settings import prefix_of
 from coordinator.server.nodes.topic_settings import BOOLEAN, INT, STRING, value_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Iterator, Mapping
 
     from coordinator.config import Config
 
@@ -215,28 +215,33 @@ class SettingsOfGroups:
         self.by_group: Mapping[str, ConsumerSettings] = {}
         self._kept: Mapping[str, str] = {}
 
-    def put_into_effect(self, config: Config, kept: Mapping[str, str]) -> None:
-        """Use the settings that are kept."""
-        changed = {group_of(name) for name, _ in self._kept.items() ^ kept.items()}
+    def put_into_effect(self, config: Config, kept: Mapping[str, str]) -> Iterator[None]:
+        """Use the settings that are kept. They are in effect after the last step."""
+        changed = self._kept.items() ^ kept.items()
         self._kept = kept
-        self.by_group = {
-            **{group_id: held for group_id, held in self.by_group.items() if group_id not in changed},
-            **_in_effect(config, kept, changed),
-        }
+        group_ids = set()
+        for name, _ in changed:
+            group_ids.add(group_of(name))
+            yield
+        by_group = dict(self.by_group)
+        for group_id in group_ids:
+            by_group.pop(group_id, None)
+            settings_of_group = _in_effect(config, kept, group_id)
+            if settings_of_group is not None:
+                by_group[group_id] = settings_of_group
+            yield
+        self.by_group = by_group
 
 
-def _in_effect(config: Config, kept: Mapping[str, str], group_ids: Collection[str]) -> dict[str, ConsumerSettings]:
-    """The settings of those of these groups that set some. Values that the broker no longer allows are cut."""
-    found = {}
-    for group_id in group_ids:
-        own = {}
-        for name, value in configs_of(kept, group_id).items():
-            if name in IN_EFFECT:
-                least, most = GROUP_CONFIGS[name].least, GROUP_CONFIGS[name].most
-                assert least is not None
-                assert most is not None
-                number = max(int(value), broker_number(config, *least))
-                own[IN_EFFECT[name]] = min(number, broker_number(config, *most))
-        if own:
-            found[group_id] = config.group.consumer_settings._replace(**own)
-    return found
+def _in_effect(config: Config, kept: Mapping[str, str], group_id: str) -> ConsumerSettings | None:
+    """The settings of a group; None if it sets none of them. Values that the broker no longer allows are cut."""
+    own = {}
+    for name, field in IN_EFFECT.items():
+        value = kept.get(f"{prefix_of(group_id)}{name}")
+        if value is not None:
+            least, most = GROUP_CONFIGS[name].least, GROUP_CONFIGS[name].most
+            assert least is not None
+            assert most is not None
+            number = max(int(value), broker_number(config, *least))
+            own[field] = min(number, broker_number(config, *most))
+    return config.group.consumer_settings._replace(**own) if own else None

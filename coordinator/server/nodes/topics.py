@@ -92,9 +92,9 @@ class Topics:
     topics: by name, as `kept` had them. is_shared: a supervisor keeps the list, and applies each change (`apply`)
     before it calls back; else `write` only writes.
     on_deleted: called with topics whose deletion is durable; its steps end their use. It calls back for each topic,
-    when this node uses nothing of it. on_entry: called with one of ENTRIES after it has changed. on_changed: called
-    with the names of topics that were created, altered or deleted, and whether some were created. work: does steps, now
-    or later.
+    when this node uses nothing of it. on_entry: called with one of ENTRIES after it has changed; its steps put that
+    into effect. on_changed: called with the names of topics that were created, altered or deleted, and whether some
+    were created. work: does steps, now or later.
     """
 
     def __init__(self, topics: Mapping[str, Topic], write: WriteChange, *, is_shared: bool = False) -> None:
@@ -111,7 +111,7 @@ class Topics:
         self._coming: dict[UUID, deque[Altered | None]] = {}
         self._steps: deque[Iterator[None]] = deque()
         self.on_deleted: Callable[[Sequence[Topic], Callable[[], None]], Iterable[None]] = _given_up
-        self.on_entry: Callable[[Topic], None] = lambda _: None
+        self.on_entry: Callable[[Topic], Iterable[None]] = lambda _: ()
         self.on_changed: Callable[[frozenset[str], bool], None] = lambda _names, _created: None
         self.work: Callable[[Iterator[None]], None] = _at_once
         self._on_idle: Callable[[], None] | None = None
@@ -243,7 +243,7 @@ class Topics:
             entry = self._entries.get(altered.topic_id)
             if entry is not None:
                 self._entries[altered.topic_id] = changed_entry = altered.of(entry)
-                self.on_entry(changed_entry)
+                yield from self.on_entry(changed_entry)
             elif known is not None:
                 self._by_name[known.name] = self._by_id[known.topic_id] = altered.of(known)
             yield

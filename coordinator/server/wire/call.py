@@ -273,7 +273,7 @@ def count(keys: Iterable[Key]) -> Generator[None, None, dict[Key, int]]:
     return counts
 
 
-def at_once(steps: Steps) -> None:
+def at_once(steps: Iterable[None]) -> None:
     """Do all steps now, because they are few."""
     for _ in steps:
         pass

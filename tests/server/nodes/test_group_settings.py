@@ -17,6 +17,7 @@ from coordinator.server.nodes.group_settings import (
     plain_text,
     text_problem,
 )
+from coordinator.server.wire.call import at_once
 
 SESSION, HEARTBEAT, INTERVAL = IN_EFFECT
 
@@ -105,15 +106,15 @@ def test_what_is_in_effect() -> None:
     """A group's own settings; the broker's for the others; limits of a broker that was started with others."""
     kept = {f"a/b/{SESSION}": "50000", f"c/{INTERVAL}": "0", "d/share.isolation.level": "read_committed"}
     groups = SettingsOfGroups()
-    groups.put_into_effect(Config(), kept)
+    at_once(groups.put_into_effect(Config(), kept))
     first = groups.by_group
     assert first == {"a/b": ConsumerSettings(50_000, 5_000, 1_000), "c": ConsumerSettings(45_000, 5_000, 0)}
-    groups.put_into_effect(Config(), {f"c/{INTERVAL}": "0", f"c/{HEARTBEAT}": "6000"})
+    at_once(groups.put_into_effect(Config(), {f"c/{INTERVAL}": "0", f"c/{HEARTBEAT}": "6000"}))
     assert groups.by_group == {"c": ConsumerSettings(45_000, 6_000, 0)}
     assert len(first) == 2
     limited = with_values(Config(), {"group.consumer.max.session.timeout.ms": "48000"})
     groups = SettingsOfGroups()
-    groups.put_into_effect(limited, {f"a/{SESSION}": "50000"})
+    at_once(groups.put_into_effect(limited, {f"a/{SESSION}": "50000"}))
     assert groups.by_group["a"].session_timeout_ms == 48_000
 
 

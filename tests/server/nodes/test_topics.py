@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from uuid import UUID
 
 import pytest
@@ -259,7 +259,12 @@ def test_changed_settings_of_brokers_are_kept_beside_the_topics() -> None:
     """They are no topic, last as long as one of them is set, and tell of each change once it is durable."""
     disk, told = Disk(), list[dict[str, str]]()
     topics = Topics({"a": topic("a")}, disk.write)
-    topics.on_entry = lambda entry: told.append(entry.configs)
+
+    def on_entry(entry: Topic) -> Iterator[None]:
+        told.append(entry.configs)
+        yield
+
+    topics.on_entry = on_entry
     topics.change(Change(altered=[Altered(BROKERS.topic_id, configs={"1/x": "5"})]), lambda _: None)
     assert (topics.entry(BROKERS), topics.newest_entry(BROKERS).configs, told) == (BROKERS, {"1/x": "5"}, [])
     (_, kept) = topics.after(disk.changes[0])
