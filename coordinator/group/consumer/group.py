@@ -277,8 +277,14 @@ class ConsumerGroup(AnyGroup):
     # Members.
 
     def put(self, member: ConsumerMember) -> None:
-        """Add a member, or put it in the place of the one with its id."""
+        """Add a member, or put it in the place of the one with its id.
+
+        Members mostly subscribe to the same topics, perhaps to thousands: one set serves those that follow each other.
+        """
         former = self.members.get(member.member_id)
+        like = next(reversed(self.members.values()), None) if former is None else former
+        if like is not None and member.topics is not like.topics and member.topics == like.topics:
+            member = member._replace(topics=like.topics)
         if former is not None:
             self._uncount(former)
             self._free_seat(former)  # it may come back with another instance id

@@ -313,3 +313,18 @@ def test_names_of_a_group_are_limited() -> None:
     assert "m3" not in play.group.members
     assert not play.join("m3", ["a0", "b0"]).error_code
     assert play.beat("m3", play.group.members["m3"].epoch, topics=["c"]).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_members_share_the_topics_that_they_subscribe_to() -> None:
+    """A thousand members with a thousand topics each need the memory of one list, from the log too."""
+    play = Play({"t": 1, "u": 1})
+    play.join("a", topics=["t", "u"])
+    play.join("b", topics=["u", "t"])
+    play.join("c", topics=["t"])
+    for _ in range(2):
+        topics = {member_id: member.topics for member_id, member in play.group.members.items()}
+        assert topics["a"] is topics["b"]
+        assert topics["c"] == {"t"}
+        play.beat("a", play.group.members["a"].epoch, {}, topics=["t", "u"], timeout_ms=1)
+        assert play.group.members["a"].topics is topics["a"]
+        play.restart()
