@@ -218,6 +218,13 @@ class GroupEmptied(Note):
     """The last member is gone."""
 
 
+class GroupConverted(Note):
+    """A group with members changed its protocol. kind: the new one, "consumer" or "classic"; `generation` stays."""
+
+    kind: str
+    members: int
+
+
 class GroupLoaded(Note):
     """The coordinator read the group from the log.
 

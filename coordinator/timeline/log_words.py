@@ -244,6 +244,10 @@ TEXTS: Mapping[type[notes.Note], Callable[[Any, str], str]] = {
     notes.GroupEmptied: lambda note, place: (
         f"Group {note.group} with generation {note.generation} is now empty {place}"
     ),
+    notes.GroupConverted: lambda note, _: (
+        f"Converted group {note.group} to a {note.kind} group in generation {note.generation} with {note.members} "
+        f"members"
+    ),
     notes.GroupLoaded: lambda note, place: (
         f"Loading group metadata for {note.group} with generation {note.generation} {place}: {note.state}, "
         f"{note.members} members"

@@ -25,6 +25,7 @@ NAMES = {
     "member_revoking",
     "target_assigned",
     "generation_started",
+    "group_converted",
     "group_deleted",
     "group_emptied",
     "group_loaded",

@@ -36,6 +36,7 @@ from tests.server.telemetry.test_note_lines import EVENTS
                 "which are static."
             ),
         ),
+        ("group_converted", "Converted group g to a consumer group in generation 5 with 3 members"),
         ("group_emptied", "Group g with generation 5 is now empty (__consumer_offsets-12)"),
         ("member_expired", "in group g has been removed after session timeout expiration"),
         ("pending_expired", "Pending member m-1 in group g has been removed after session timeout expiration."),

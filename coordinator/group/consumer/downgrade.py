@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from coordinator.group import notes
 from coordinator.group import records as classic_records
 from coordinator.group.classic import rebalance
 from coordinator.group.consumer import course, records, sessions
@@ -56,6 +57,7 @@ def downgrade(turn: Turn, group: ConsumerGroup, going: Collection[ConsumerMember
     for member_id in group.members:
         sessions.forget(turn, group, member_id)
     turn.renew_sessions(classic, classic.members.values())
+    turn.note(notes.GroupConverted(classic.group_id, classic.generation, classic.kind.value, classic.size))
     group.state = DEAD
     turn.successor = classic
     return classic

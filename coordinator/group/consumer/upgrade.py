@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from coordinator.group import notes
 from coordinator.group import records as classic_records
 from coordinator.group.classic import course
 from coordinator.group.consumer import records, sessions
@@ -97,6 +98,7 @@ def converted(turn: Turn, group: Group, names: frozenset[str]) -> ConsumerGroup:
     new.metadata_hash = metadata_hash(turn.topics, new.subscribed_names())
     new.settle(turn.now.wall_ms)
     write(turn, new)
+    turn.note(notes.GroupConverted(new.group_id, new.generation, new.kind.value, new.size))
     for each in new.members.values():
         sessions.renew(turn, new, each)
     return new

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.group.events import DescribeGroup, ListGroups
+from coordinator.group.notes import GroupConverted
 from coordinator.group.state import Kind
 from schemas.errors import ErrorCode
 from tests.group.consumer.play import GROUP, Play, assigned, given, read, subscribed
@@ -39,6 +40,7 @@ def test_upgrade_keeps_generation_and_assignments() -> None:
     assert [(group.members[each].epoch, group.members[each].previous_epoch) for each in (c, d)] == [(2, 2), (2, 2)]
     assert play.held() == {c: LOW, d: HIGH, "a": {}}
     assert [member.member_type for member in play.describe().members] == [0, 0, 1]
+    assert GroupConverted(GROUP, 2, "consumer", 2) in play.notes
 
 
 def test_upgrade_answers_whoever_waits() -> None:
@@ -510,6 +512,7 @@ def test_downgrade_when_the_last_consumer_member_leaves() -> None:
     play.commit("a", 2)
     play.leave("a")
     assert classic_state(play) == REBALANCING
+    assert GroupConverted(GROUP, 3, "classic", 1) in play.notes
     assert play.describe().error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert play.classic_beat("m", 3) == REBALANCE
     answer = play.classic_join("m")

@@ -48,6 +48,7 @@ EVENTS = {
     "generation_started": notes.GenerationStarted("g", 4, "m-1", "range", 2),
     "rebalance_completed": notes.RebalanceCompleted("g", 4, "m-1", 2, 1, ("m-2",)),
     "rebalance_stuck": notes.RebalanceStuck("g", 4),
+    "group_converted": notes.GroupConverted("g", 5, "consumer", 3),
     "group_emptied": notes.GroupEmptied("g", 5),
     "group_loaded": notes.GroupLoaded("g", 5, "Stable", 2),
     "group_unloaded": notes.GroupUnloaded("g", 5),
