@@ -12,7 +12,18 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from coordinator.group.causes import PARTIES_MAX, TOPICS_MAX, Cause, CauseKind, Change, Party, TopicChange
+from coordinator.group.causes import (
+    PARTIES_MAX,
+    TOPICS_MAX,
+    Cause,
+    CauseKind,
+    Change,
+    Meaning,
+    Party,
+    TopicChange,
+    meaning_of,
+)
+from coordinator.group.leaving import leaving_members
 
 if TYPE_CHECKING:
     from coordinator.group.client import Client
@@ -76,13 +87,14 @@ def differences(before: Collection[str], after: Collection[str]) -> list[TopicCh
 
 
 def of_removal(group: ConsumerGroup, members: Collection[ConsumerMember], event: LeaveGroup, reason: str) -> Cause:
-    """The cause that an administrator's LeaveGroup is. reason: of the last member that has one."""
+    """The cause that a LeaveGroup is. reason: of the last member that has one."""
     first = next(iter(members))
     parties = (
         Party(each.member_id, each.instance_id, each.client_id, each.client_host)
         for each in list(members)[:PARTIES_MAX]
     )
-    one = of_member(group, CauseKind.MEMBER_REMOVED, first)._replace(reason=reason, api_version=event.version)
+    kind = CauseKind.MEMBER_LEFT if leave_themselves(members, event, reason) else CauseKind.MEMBER_REMOVED
+    one = of_member(group, kind, first)._replace(reason=reason, api_version=event.version)
     if len(members) == 1:
         return one
     return one._replace(
@@ -91,4 +103,13 @@ def of_removal(group: ConsumerGroup, members: Collection[ConsumerMember], event:
         client_id="",
         client_host="",
         members=tuple(parties),
+    )
+
+
+def leave_themselves(members: Collection[ConsumerMember], event: LeaveGroup, reason: str) -> bool:
+    """Whether a LeaveGroup comes from its classic members: they name their own ids."""
+    return (
+        all(member.classic is not None for member in members)
+        and all(identity.member_id for identity in leaving_members(event))
+        and meaning_of(reason) is not Meaning.REMOVED_BY_ADMIN
     )

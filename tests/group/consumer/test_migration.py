@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.group.causes import CauseKind
 from coordinator.group.events import DescribeGroup, ListGroups
-from coordinator.group.notes import GroupConverted
+from coordinator.group.notes import GroupConverted, RebalanceCause
 from coordinator.group.state import Kind
 from schemas.errors import ErrorCode
 from tests.group.consumer.play import GROUP, Play, assigned, given, read, subscribed
@@ -383,6 +384,8 @@ def test_classic_member_leaves() -> None:
     play.join("a")
     assert play.remove(member_id=c) == NONE
     assert (play.group.kind, play.group.generation) == (Kind.CONSUMER, 3)
+    (cause,) = [note.cause for note in play.notes if isinstance(note, RebalanceCause)][-1:]
+    assert cause.kind is CauseKind.MEMBER_LEFT
     assert given(play.beat("a", 2)) == ALL
 
 
