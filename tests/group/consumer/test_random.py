@@ -341,3 +341,26 @@ def settle(play: Play, clients: Sequence[Client | ClassicClient]) -> None:
     assert set(play.group.members) == {client.member_id for client in clients}
     held = [partition for owned in play.held().values() for partition in owned.get("t1", [])]
     assert sorted(held) == list(range(play.topics["t1"]))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_clients_that_follow_no_protocol_break_nothing(seed: int) -> None:
+    """Any member id may come with any instance id, epoch, partitions and subscription: each gets an answer."""
+    chance = random.Random(seed)
+    play = Play(dict.fromkeys(TOPICS, 3))
+    for _ in range(STEPS):
+        if chance.random() < 0.1:
+            play.wait(chance.choice([1_000, 11_000, 50_000]))
+        if play.asked:
+            play.resolve(**{regex: [name for name in TOPICS if name[0] == regex[0]] for regex in ("t.*", "u.*")})
+        epoch = chance.choice([-2, -1, 0, 0, 0, 0, 1, 2, 3, 4, 9])
+        play.beat(
+            chance.choice("abcd"),
+            epoch,
+            {} if epoch == 0 else chance.choice([None, {}, {"t1": [0]}, {"t2": [0, 1, 2], "u1": [2]}]),
+            topics=chance.choice([[], ["t1"], list(TOPICS), *([] if epoch == 0 else [None])]),
+            instance_id=chance.choice([None, "i", "j"]),
+            regex=chance.choice([None, None, "", "t.*", "u.*"]),
+            timeout_ms=chance.choice([10_000, 60_000, *([] if epoch == 0 else [-1])]),
+            assignor=chance.choice([None, "range", "uniform"]),
+        )
