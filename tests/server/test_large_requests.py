@@ -303,15 +303,17 @@ async def test_settings_of_very_many_groups_hold_nobody_up() -> None:
             (altered(None), 1),
         )
         for asked, version in requests:
-            await peer.send(asked, version)
+            data = peer.frame(asked, version)
             peer._due.clear()
             work.begin()
             try:
+                sending = asyncio.ensure_future(peer.send_bytes(data))
                 answering = asyncio.ensure_future(peer.receive_frame())
                 while not answering.done():
                     assert (await victim.ask(beat, 4)).error_code == ErrorCode.NONE
             finally:
                 work.end()
+            await sending
             frame = answering.result()
             assert frame is not None
             assert asked.API_KEY is not None
