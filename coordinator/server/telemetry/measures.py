@@ -19,12 +19,14 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from coordinator.group import notes
+from coordinator.group.causes import CauseKind
+from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.state import State
 from coordinator.log.segments.counts import Counts, Histogram
 from protocol.messages import API_KEYS
 
 if TYPE_CHECKING:
-    from coordinator.group.causes import CauseKind, Source
+    from coordinator.group.causes import Source
     from coordinator.group.coordinator import Coordinator
     from coordinator.group.course import Outcome
     from protocol.messages import Message
@@ -46,6 +48,21 @@ COUNTED_AT_ONCE = 1_000
 
 SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 3.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 """Upper ends of the buckets for phases of rebalances and for loads of partitions."""
+
+PHASES, CONSUMER_PHASES = ("preparing", "completing"), ("assigning", "reconciling")
+"""The phases of a rebalance: until all have joined, until the assignments are there. In the consumer protocol: until
+there is a target, until all members have their part.
+"""
+
+COUNTED_EPOCHS = frozenset(
+    {
+        CauseKind.MEMBER_JOINED,
+        CauseKind.SUBSCRIPTION_CHANGED,
+        CauseKind.TOPICS_CHANGED,
+        CauseKind.REGEX_RESOLVED,
+    }
+)
+"""Causes whose epochs Kafka's consumer-group-rebalance-count has; those of members that go are not in it."""
 
 RECENT_MS = 30_000
 """How far back Kafka's metrics about loads reach (metrics.sample.window.ms)."""
@@ -91,9 +108,10 @@ class Measures:
     """The counts of one process since its start.
 
     happened: notes by class. rebalances: rebalances that began, by kind and source of the first cause. ended:
-    rebalances by outcome. phases: how long rebalances prepared and completed, in seconds. replaced: static members that
-    restarted, by whether that rebalanced. fenced: requests by operation. dropped: members that did not join or sync in
-    time. offsets_removed: committed offsets that were removed, by whether they expired. answers: by API key and error
+    rebalances by outcome. epochs: group epochs of the consumer protocol that Kafka's metric counts. phases: how long
+    rebalances prepared and completed, in the consumer protocol assigned and reconciled, in seconds. replaced: static
+    members that restarted, by whether that rebalanced. fenced: requests by operation. dropped: members that did not
+    join or sync in time. offsets_removed: committed offsets that were removed, by whether they expired. answers: by API key and error
     code. repeated_heartbeats: heartbeats answered without dispatch, never with an error; not in `answers`, because
     an item of a Counter takes four times as long to increase. repeated_beats: the same of the consumer protocol.
     by_group: rebalances that began, by group id; OTHER_GROUPS has those of all other groups. throttles,
@@ -107,7 +125,8 @@ class Measures:
         self.happened: Counter[type[notes.Note]] = Counter()
         self.rebalances: Counter[tuple[CauseKind, Source]] = Counter()
         self.ended: Counter[Outcome] = Counter()
-        self.phases = {"preparing": Histogram(SECONDS), "completing": Histogram(SECONDS)}
+        self.epochs = 0
+        self.phases = {name: Histogram(SECONDS) for name in (*PHASES, *CONSUMER_PHASES)}
         self.replaced: Counter[bool] = Counter()
         self.fenced: Counter[str] = Counter()
         self.dropped = 0
@@ -134,12 +153,17 @@ class Measures:
     def _rebalance_started(self, note: notes.RebalanceStarted) -> None:
         self.rebalances[note.cause.kind, note.cause.source] += 1
         self.by_group[self._series(note.group)] += 1
+        self._epoch(note)
+
+    def _epoch(self, note: notes.RebalanceStarted | notes.RebalanceCause) -> None:
+        self.epochs += note.group_type == notes.CONSUMER and note.cause.kind in COUNTED_EPOCHS
 
     def _rebalance_ended(self, note: notes.RebalanceEnded) -> None:
         self.ended[note.outcome] += 1
-        self.phases["preparing"].add(note.preparing_ms / 1000)
+        first, second = CONSUMER_PHASES if note.group_type == notes.CONSUMER else PHASES
+        self.phases[first].add(note.preparing_ms / 1000)
         if note.completing_ms is not None:
-            self.phases["completing"].add(note.completing_ms / 1000)
+            self.phases[second].add(note.completing_ms / 1000)
 
     def _member_replaced(self, note: notes.MemberReplaced) -> None:
         if not note.after_load:
@@ -159,6 +183,7 @@ class Measures:
 
     _COUNTS: ClassVar[dict[type[notes.Note], Callable[[Measures, Any], None]]] = {
         notes.RebalanceStarted: _rebalance_started,
+        notes.RebalanceCause: _epoch,
         notes.RebalanceEnded: _rebalance_ended,
         notes.MemberReplaced: _member_replaced,
         notes.MemberFenced: _member_fenced,
@@ -196,7 +221,11 @@ class Measures:
 
 
 class Census(NamedTuple):
-    """The groups of a process in numbers, at one time. groups: members and generation of groups with series."""
+    """The groups of a process in numbers, at one time.
+
+    states: of classic groups. groups: members and generation of groups with series. consumer_states: of groups of the
+    consumer protocol. unsettled: their members that are not at their target.
+    """
 
     states: Counter[State]
     members: int
@@ -204,17 +233,24 @@ class Census(NamedTuple):
     pending_members: int
     offsets: int
     groups: dict[str, tuple[int, int]]
+    consumer_states: Counter[State]
+    unsettled: int
 
 
 async def census(coordinators: Iterable[Coordinator], series: Iterable[str]) -> Census:
     """Count groups, members and offsets. series: the ids of the groups whose own numbers are wanted."""
     states: Counter[State] = Counter()
-    members = static_members = pending = offsets = looked_at = 0
+    consumer_states: Counter[State] = Counter()
+    members = static_members = pending = offsets = unsettled = looked_at = 0
     groups: dict[str, tuple[int, int]] = {}
     wanted = set(series)
     for coordinator in coordinators:
         for group in list(coordinator.groups.values()):
-            states[group.state] += 1
+            if isinstance(group, ConsumerGroup):
+                consumer_states[group.state] += 1
+                unsettled += len(group.unsettled)
+            else:
+                states[group.state] += 1
             members += group.size
             static_members += len(group.static_members)
             pending += group.pending_size
@@ -224,4 +260,4 @@ async def census(coordinators: Iterable[Coordinator], series: Iterable[str]) -> 
             looked_at += 1
             if looked_at % COUNTED_AT_ONCE == 0:
                 await asyncio.sleep(0)
-    return Census(states, members, static_members, pending, offsets, groups)
+    return Census(states, members, static_members, pending, offsets, groups, consumer_states, unsettled)

@@ -21,7 +21,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from coordinator.group import notes
-from coordinator.group.state import State
+from coordinator.group.state import Kind, State
 from coordinator.server.telemetry.measures import Login, census
 from protocol.messages import API_KEYS
 from schemas.errors import ErrorCode
@@ -44,6 +44,9 @@ STATES = {
     State.DEAD: "numgroupsdead",
 }
 
+CONSUMER_STATES = (State.EMPTY, State.ASSIGNING, State.RECONCILING, State.STABLE, State.DEAD)
+"""The states of a group of the consumer protocol."""
+
 COUNTED: Mapping[type[notes.Note], tuple[str, str]] = {
     notes.MemberPending: ("tenure_member_ids_given", "Member ids that clients were told to join with (KIP-394)."),
     notes.PendingExpired: ("tenure_member_ids_lapsed", "Member ids that were not used in time, or given back."),
@@ -51,6 +54,10 @@ COUNTED: Mapping[type[notes.Note], tuple[str, str]] = {
     notes.MemberLeft: ("tenure_members_left", "Members that went by request, their own or an operator's."),
     notes.MemberExpired: ("tenure_members_expired", "Members that went because no heartbeat came in time."),
     notes.RebalanceStuck: ("tenure_rebalances_stuck", "Rebalance timeouts that passed without anybody joining."),
+    notes.TargetAssigned: ("tenure_targets", "Targets that were made for group epochs."),
+    notes.MemberRevoking: ("tenure_members_revoking", "Times that a member was asked to give up partitions."),
+    notes.MemberAway: ("tenure_members_away", "Static members that left for a while."),
+    notes.InstanceIdUnreleased: ("tenure_seats_refused", "Clients that wanted the seat of an active member."),
     notes.GroupEmptied: ("tenure_groups_emptied", "Groups whose last member went."),
     notes.GroupLoaded: ("tenure_groups_loaded", "Groups that were read from the log."),
     notes.GroupTooLarge: ("tenure_groups_too_large", "Requests refused because the group's record would be too large."),
@@ -189,9 +196,10 @@ class _Families(Collector):
 
 def families(measures: Measures, now: Census) -> Iterator[Metric]:
     """The metrics of groups."""
-    yield _gauge(KAFKA_GROUPS + "numgroups", "Groups.", sum(now.states.values()))
+    yield _gauge(KAFKA_GROUPS + "numgroups", "Groups of the classic protocol.", sum(now.states.values()))
     for state, name in STATES.items():
         yield _gauge(KAFKA_GROUPS + name, f"Groups in state {state.value}.", now.states[state])
+    yield from _kinds(measures, now)
     yield _gauge(KAFKA_GROUPS + "numoffsets", "Committed offsets.", now.offsets)
     yield _gauge("tenure_members", "Members of all groups.", now.members)
     yield _gauge("tenure_static_members", "Members with a group.instance.id.", now.static_members)
@@ -215,7 +223,7 @@ def families(measures: Measures, now: Census) -> Iterator[Metric]:
     yield _by("tenure_rebalances_ended", "Rebalances that ended, by outcome.", "outcome", ended)
     yield _histograms(
         "tenure_rebalance_phase_seconds",
-        "How long rebalances waited for joins and for assignments.",
+        "How long rebalances waited in each phase.",
         "phase",
         measures.phases,
     )
@@ -229,6 +237,23 @@ def families(measures: Measures, now: Census) -> Iterator[Metric]:
         yield _counter(name, text, measures.happened[note])
     yield _answers(measures)
     yield from _series_of_groups(measures, now)
+
+
+def _kinds(measures: Measures, now: Census) -> Iterator[Metric]:
+    """The metrics of groups that Kafka has since the consumer protocol (KIP-848)."""
+    kinds = GaugeMetricFamily(KAFKA_COORDINATOR + "group_count", "Groups, by protocol.", labels=["protocol"])
+    kinds.add_metric([Kind.CLASSIC.value], sum(now.states.values()))
+    kinds.add_metric([Kind.CONSUMER.value], sum(now.consumer_states.values()))
+    yield kinds
+    groups = GaugeMetricFamily(
+        KAFKA_COORDINATOR + "consumer_group_count", "Groups of the consumer protocol, by state.", labels=["state"]
+    )
+    for state in CONSUMER_STATES:
+        groups.add_metric([state.value], now.consumer_states[state])
+    yield groups
+    text = "Group epochs that members or topics made; not those of members that went."
+    yield _counter(KAFKA_COORDINATOR + "consumer_group_rebalance_count", text, measures.epochs)
+    yield _gauge("tenure_unsettled_members", "Members that are not at the target of their group.", now.unsettled)
 
 
 def _answers(measures: Measures) -> Metric:

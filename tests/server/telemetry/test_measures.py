@@ -141,4 +141,5 @@ async def test_a_census_of_very_many_groups_lets_the_loop_go_on() -> None:
     found = await census([coordinator], ["7", "none"])
     assert found.states == {State.EMPTY: len(groups)}
     assert found.groups == {"7": (0, 0)}
+    assert not found.consumer_states
     assert turns == 2

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from math import isnan
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.core import Metric
@@ -13,6 +14,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from coordinator.group import notes
+from coordinator.group.causes import Cause, CauseKind
 from coordinator.group.state import State
 from coordinator.log.segments.counts import Histogram
 from coordinator.server.telemetry.measures import SECONDS, Census, Login, Measures
@@ -30,7 +32,9 @@ from schemas.errors import ErrorCode
 from tests.server.telemetry.test_measures import started
 from tests.server.telemetry.test_note_lines import ENDED, EVENTS
 
-NOW = Census(Counter({State.STABLE: 2, State.EMPTY: 1}), 5, 3, 1, 7, {"g-0": (4, 9)})
+NOW = Census(
+    Counter({State.STABLE: 2, State.EMPTY: 1}), 5, 3, 1, 7, {"g-0": (4, 9)}, Counter({State.RECONCILING: 4}), 6
+)
 
 LOADS = Histogram(SECONDS)
 
@@ -98,6 +102,28 @@ def test_what_there_is() -> None:
     assert found["tenure_partitions", (("standing", "loading"),)] == 1
     assert found["tenure_group_members", (("group", "g-0"),)] == 4
     assert found["tenure_group_generation", (("group", "g-0"),)] == 9
+
+
+def test_groups_of_the_consumer_protocol_have_kafkas_names() -> None:
+    """By protocol, by state, and epochs as Kafka counts them: those of members that go are not among them."""
+    measures = Measures()
+    kinds = ("member_joined", "member_left", "member_expired", "topics_changed", "regex_resolved")
+    causes = [Cause(CauseKind(kind), ("m",)) for kind in kinds]
+    measures.take([notes.RebalanceStarted("g", 1, "Stable", causes[0], group_type=notes.CONSUMER)])
+    measures.take([notes.RebalanceCause("g", 2, cause, notes.CONSUMER) for cause in causes[1:]])
+    measures.take([notes.RebalanceStarted("h", 1, "Stable", causes[0])])
+    fields: dict[str, Any] = dict(zip(ENDED.FIELDS, ENDED, strict=True)) | {"group_type": notes.CONSUMER}
+    measures.take([ENDED, notes.RebalanceEnded(**fields)])
+    found = samples(measures)
+    name = "kafka_server_group_coordinator_metrics_"
+    assert found[name + "group_count", (("protocol", "consumer"),)] == 4
+    assert found[name + "group_count", (("protocol", "classic"),)] == 3
+    assert found[name + "consumer_group_count", (("state", "Reconciling"),)] == 4
+    assert found[name + "consumer_group_count", (("state", "Assigning"),)] == 0
+    assert found[name + "consumer_group_rebalance_count_total", ()] == 3
+    assert found["tenure_unsettled_members", ()] == 6
+    for phase in ("preparing", "completing", "assigning", "reconciling"):
+        assert found["tenure_rebalance_phase_seconds_count", (("phase", phase),)] == 1
 
 
 def test_every_note_and_answer_is_in_both_formats() -> None:
@@ -190,6 +216,6 @@ def test_a_scrape_has_the_process_too() -> None:
 
 def test_the_page_about_metrics_has_all_of_them() -> None:
     """The page about metrics names each metric, and no other."""
-    page = (Path(__file__).parents[3] / "docs" / "http.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
     documented = {name.removesuffix("_total") for name in re.findall(r"^\| `(\w+)", page, re.MULTILINE)}
     assert documented == {family.name for family in made(Measures())}
