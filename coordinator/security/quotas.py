@@ -143,7 +143,7 @@ def quotas_of(texts: Mapping[str, str]) -> dict[Entity, dict[str, float]]:
 
 
 class Limit(NamedTuple):
-    """A client's quota under one key. shared_by: whose sensor it is, user and client id; None for whoever they are."""
+    """A client's quota under one key. shared_by: whose sensor it is, user and client id; None for any."""
 
     shared_by: tuple[str | None, str | None]
     bound: float

@@ -6,7 +6,7 @@ A handshake costs 20 times as much as a heartbeat, and 45 KB from a client's fir
   to TURN_MAX_MS each. A handshake that has begun goes before one that hasn't, so that 1,000 clients who come at once
   don't all wait for the last of them.
 - A connection that has sent nothing yet costs no more than a plain one. Of those that have, STARTED_MAX may wait for
-  their client. One more ends the oldest of them: whoever opens handshakes and goes away never keeps others out.
+  their client. One more ends the oldest of them: a client that opens handshakes and goes away never keeps others out.
 - WITHIN_MS after the accept an unfinished handshake ends, however busy its client seems.
 
 A failure costs a warning, of which a few are written, and counts in the metrics.
