@@ -111,9 +111,10 @@ class Measures:
     rebalances by outcome. epochs: group epochs of the consumer protocol that Kafka's metric counts. phases: how long
     rebalances prepared and completed, in the consumer protocol assigned and reconciled, in seconds. replaced: static
     members that restarted, by whether that rebalanced. fenced: requests by operation. dropped: members that did not
-    join or sync in time. offsets_removed: committed offsets that were removed, by whether they expired. answers: by API key and error
-    code. repeated_heartbeats: heartbeats answered without dispatch, never with an error; not in `answers`, because
-    an item of a Counter takes four times as long to increase. repeated_beats: the same of the consumer protocol.
+    join or sync in time. offsets_removed: committed offsets that were removed, by whether they expired. answers: by API
+    key and error code. repeated_heartbeats: heartbeats answered without dispatch, never with an error; not in
+    `answers`, because an item of a Counter takes four times as long to increase. repeated_beats: the same of the
+    consumer protocol.
     by_group: rebalances that began, by group id; OTHER_GROUPS has those of all other groups. throttles,
     throttled_ms: answers that muted their client, and for how long together, by the quota's key and the principal;
     OTHER_PRINCIPALS has those of all others. delays: connections that had to wait, by the limit. logins: logins by
