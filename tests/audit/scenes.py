@@ -16,8 +16,11 @@ from typing import Any
 import cramjam
 from crc32c import crc32c
 
+from coordinator.audit.read.consumer_records import read_consumer_value
 from coordinator.group.partition import partition_for
 from protocol.messages import (
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     GroupMetadataKey,
@@ -28,6 +31,7 @@ from protocol.messages import (
 )
 from protocol.records.batch import HEADER_SIZE, Record, encode_batch
 from protocol.records.codecs import Codec
+from tests.group.consumer.play import Play
 
 START_MS = 1_700_000_000_000
 SECOND_MS = 1_000
@@ -102,6 +106,13 @@ def group_key(group_id: str) -> bytes:
 def newer_key(group_id: str, version: int = 3) -> bytes:
     """Return a key of the newer group protocols; 3: the record of a group of the consumer protocol (KIP-848)."""
     return versioned(version, encode(GroupMetadataKey(group=group_id), 2))
+
+
+def consumer_member(group_id: str, member_id: str = "m", **fields: Any) -> tuple[bytes, bytes]:
+    """The record of a member of a group of the consumer protocol (key version 5)."""
+    value = ConsumerGroupMemberMetadataValue(classic_member_metadata=None, **fields)
+    key = ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id)
+    return versioned(5, encode(key, 5)), versioned(0, encode(value, 0))
 
 
 def newer_value(epoch: int = 1) -> bytes:
@@ -244,6 +255,54 @@ class Scene:
     def segment_path(self, folder: Path) -> Path:
         """The file of the segment."""
         return folder / f"__consumer_offsets-{self.partition}" / f"{self.base_offset:020}.log"
+
+
+class ConsumerScene:
+    """The log of a group of the consumer protocol, as the core writes it; each step is a batch.
+
+    play: the core. scene: the log so far.
+    """
+
+    def __init__(self, group_id: str = GROUP, **topics: int) -> None:
+        self.play = Play(topics or {"t": 4})
+        self.scene = Scene()
+        self._group_id = group_id
+        self._written = 0
+
+    def join(self, member_id: str, **others: Any) -> ConsumerScene:
+        """Let a member join; its rebalance timeout is ten seconds."""
+        self.play.join(member_id, group=self._group_id, **others)
+        return self.end()
+
+    def beat(
+        self, member_id: str, epoch: int, owned: dict[str, list[int]] | None = None, **others: Any
+    ) -> ConsumerScene:
+        """Send a heartbeat."""
+        self.play.beat(member_id, epoch, owned, group=self._group_id, **others)
+        return self.end()
+
+    def end(self) -> ConsumerScene:
+        """Append what the core wrote."""
+        new = self.play.log[self._written :]
+        self._written = len(self.play.log)
+        if new:
+            self.scene.append(*((record.key, record.value) for record in new))
+        return self
+
+    def append_changed(self, member_id: str, version: int, change: Callable[[Any], None]) -> Scene:
+        """Append a member's last record of that key version once more, with a changed value."""
+        wanted = member_id.encode()
+        records = [each for each in self.play.log if each.key[1] == version and each.key.endswith(wanted)]
+        value = read_consumer_value(records[-1].value or b"", version)[1]
+        change(value)
+        return self.scene.append((records[-1].key, versioned(0, encode(value, 0))))
+
+
+def two_consumers() -> ConsumerScene:
+    """Two members of a group of the consumer protocol share a topic; the second one is static."""
+    made = ConsumerScene().join("m").join("n", instance_id="seat")
+    made.beat("m", 2, {"t": [0, 1, 2, 3]}).beat("m", 2, {"t": [0, 1]})
+    return made.beat("n", 3, {})
 
 
 PARTS = {"a": {"orders": [0, 1]}, "b": {"orders": [2]}, "c": {"orders": [3]}}

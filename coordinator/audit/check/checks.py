@@ -127,7 +127,8 @@ CHECKS: dict[str, Check] = {
         Severity.ERROR,
         "a generation is lower than an earlier one of the same group",
         "A generation is lower than an earlier one, and nobody deleted the group in between. A fenced owner wrote, "
-        "or somebody put the log together from two.",
+        "or somebody put the log together from two. In a group of the consumer protocol, the epoch of the group or of "
+        "its target fell; `what` says which.",
     ),
     "membership_changed": Check(
         Severity.ERROR,
@@ -150,7 +151,32 @@ CHECKS: dict[str, Check] = {
         "a topic partition is assigned twice in one generation",
         "Two members of a generation have the same topic partition: both read it and both commit. Or one member "
         "has it twice in its assignment; the detail then names one member. A custom assignor may do the first on "
-        "purpose. Kafka's own assignors do neither.",
+        "purpose. Kafka's own assignors do neither. In a group of the consumer protocol, the target has it twice.",
+    ),
+    "partition_held_twice": Check(
+        Severity.ERROR,
+        "two members have a topic partition at the same time",
+        "Two members of a group of the consumer protocol have the same topic partition at the same time: both read it "
+        "and both commit. A partition that a member still has to give up counts as its own. The coordinator gives a "
+        "partition away only after its holder said that it gave it up, so two owners wrote, or records were lost. "
+        "Apache Kafka doesn't load such a partition of the log. The detail has the topic's id.",
+    ),
+    "records_contradict": Check(
+        Severity.ERROR,
+        "records of a group contradict one another",
+        "Only for groups of the consumer protocol, which have several records, and only where the log ends: an "
+        "assignment of a member without a subscription, a target's epoch above the group's, or a member's epoch above "
+        "the target's. A coordinator writes such records together, so some were lost. `tenure log dump --group` shows "
+        "what is there.",
+    ),
+    "target_not_reached": Check(
+        Severity.WARNING,
+        "members had time to reach their target and did not",
+        "Only for groups of the consumer protocol. The coordinator made a target, and where the log ends, members "
+        "aren't there yet, although more time has passed than the longest `max.poll.interval.ms` of the group. Or the "
+        "epoch grew, and no heartbeat led to a target. A member that doesn't give up its partitions in that time is "
+        "removed, so either no member sends heartbeats any more, or the coordinator stood still. `tenure explain` "
+        "says who is waited for.",
     ),
     "subscribed_unassigned": Check(
         Severity.WARNING,

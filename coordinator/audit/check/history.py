@@ -14,9 +14,10 @@ The checks are in modules of their own:
     commits    the group's committed offsets
     instances  its static members
     storms     how often it rebalances
+    consumer_groups    a group of the consumer protocol (KIP-848), which has records of other kinds
 
-A group of a newer protocol (KIP-848) has records of other kinds. The audit knows that the group exists, and doesn't
-read its members.
+A rebalance of such a group begins when its epoch grows while all members are at their target. Of a share or streams
+group the audit knows only that it exists.
 
 House rule: memory has a limit that doesn't depend on the size of the log: the last record, and what each part says.
 """
@@ -30,12 +31,14 @@ from typing import Any
 
 from coordinator.audit.check.checks import Finding, Findings
 from coordinator.audit.check.commits import Commits
+from coordinator.audit.check.consumer_groups import ConsumerHistory
 from coordinator.audit.check.drawing import STEPS_MAX, Step, draw
 from coordinator.audit.check.generations import Clock, Seat, Seen, cause, returned, seat_of
 from coordinator.audit.check.instances import RESTARTS, RETURNS, Instances
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.check.records import RecordChecks
 from coordinator.audit.check.storms import Storms, within_an_hour
+from coordinator.audit.read.consumer_records import CONSUMER_VERSIONS
 from coordinator.audit.read.events import GroupEvents, Rebalance, RebalanceQueue
 from coordinator.audit.read.parse import Row
 from coordinator.audit.read.records import (
@@ -48,8 +51,12 @@ from coordinator.timeline.counts import NOUNS, REJOIN, RESTART, TAKEOVER
 from coordinator.timeline.lanes import MARKS, Lane, Mark
 from protocol.messages import GroupMetadataValue
 
+CONSUMER = "consumer"
+"""The type of a group of the consumer protocol."""
 CLASSIC = "classic"
 """The type of a group that uses JoinGroup and SyncGroup, and of a group that only commits offsets."""
+READ = frozenset({CLASSIC, CONSUMER})
+"""The types of groups whose members the audit reads."""
 KINDS = {RESTART: "static_restarts", REJOIN: "static_rejoins", TAKEOVER: "takeovers"}
 """Kinds of returns -> where a story counts them."""
 UNKNOWN = "return"
@@ -79,7 +86,8 @@ class Story:
     at_least: there may have been more rebalances and returns.
     committed: "topic-partition" -> offset.
     group_type: classic, or the newer protocol of the group.
-    generation, member_count: of its last record; None and 0 without one, after a deletion, or if it isn't classic.
+    generation, member_count: of its last record; the epoch, if it is of the consumer protocol. None and 0 without one,
+    after a deletion, or for a share or streams group.
     bytes: of all its records. group_bytes: of those that aren't committed offsets. record_bytes: of its last record.
     old_clients: client id of static members -> what this client can't do.
     """
@@ -164,6 +172,9 @@ class History:
         self._unrecorded = 0
         self._forgotten = 0
         self._storms = Storms(self._findings, limits.rebalances_per_hour_max)
+        self._consumer = ConsumerHistory(self._findings)
+        self._consumer_rebalances = 0
+        self._consumer_ts = -1
         self._clock = Clock()
         self._now_ms = 0
         self._offset = 0
@@ -186,6 +197,9 @@ class History:
         if ts >= 0:
             story.first_ms = ts if story.first_ms < 0 else min(story.first_ms, ts)
             story.last_ms = max(story.last_ms, ts)
+        batch = row[8:10] if row[9] is not None else ts
+        if self._consumer.ends_batch(batch):
+            self._end_consumer_batch(story)
         now_ms = self._now_ms = self._clock.tick(ts)
         self._offset = offset
         if ts < 0:
@@ -197,7 +211,13 @@ class History:
             return
         story.group_bytes += size
         if kind != GROUP_KIND:
-            self._add_newer(story, NEWER_GROUPS[kind], offset, ts, lives=value is not None)
+            if kind in NEWER_GROUPS:
+                self._add_newer(story, NEWER_GROUPS[kind], offset, ts, lives=value is not None)
+            if kind in CONSUMER_VERSIONS:
+                self._consumer_ts = ts
+                self._consumer.add(offset, ts, key, value, batch)
+                if kind in NEWER_GROUPS and value is None:
+                    self._consumer = ConsumerHistory(self._findings)
         elif value is None:
             self._add_tombstone(story, offset, ts)
         else:
@@ -214,20 +234,29 @@ class History:
         assert story is not None
         last = self._last
         at_end = Findings(self._partition, self._group)
+        if self._consumer.ends_batch(None):
+            self._end_consumer_batch(story)
+        self._consumer.report(end_ms, at_end)
         self._remember(story, self._queue.rest(), self._offset, story.last_ms, self._now_ms)
         self._storms.report(at_end)
         self._instances.report(last, at_end)
         self._commits.report_orphans(None if last is None else last.value, self._deleted_at, end_ms, at_end)
         recorded = self._recorded
-        story.rebalances = recorded.rebalance_count + self._unrecorded
+        unrecorded = self._unrecorded + max(0, self._consumer_rebalances - recorded.rebalance_count)
+        story.rebalances = recorded.rebalance_count + unrecorded
         story.rebalances_forgotten = self._forgotten + recorded.rebalance_count - len(recorded.rebalances)
+        if story.group_type == CONSUMER:
+            story.rebalances_forgotten = max(0, recorded.rebalance_count - self._consumer_rebalances)
         is_told = bool(recorded.rebalance_count or recorded.returns) and not recorded.has_gaps
         # A group with committed offsets alone never had a rebalance.
-        story.at_least = bool(story.group_bytes) and not (is_told and not self._unrecorded and not story.returns)
+        story.at_least = bool(story.group_bytes) and not (is_told and not unrecorded and not story.returns)
         story.rebalances_per_hour = self._storms.most
         story.committed = self._commits.committed()
         story.generation = None if last is None else last.value.generation
         story.member_count = 0 if last is None else len(last.value.members)
+        if story.group_type == CONSUMER and not story.deleted:
+            story.generation = self._consumer.records.epoch
+            story.member_count = len(self._consumer.records.members)
         return story, self._findings.found + at_end.found
 
     def _add_newer(self, story: Story, group_type: str, offset: int, ts: int, *, lives: bool) -> None:
@@ -245,7 +274,38 @@ class History:
         elif self._last is None:
             self._deleted_at = offset
             story.deleted = True
+            draw(story.lanes, (), {}, ts)
             story.steps.append(Step(ts, "deleted", None, 0, "deleted"))
+
+    def _end_consumer_batch(self, story: Story) -> None:
+        """Take what a batch changed in a group of the consumer protocol."""
+        moved, ts = self._consumer.end_batch(), self._consumer_ts
+        if moved is None or story.deleted:
+            return
+        if self._last is None:
+            story.group_type = CONSUMER
+        kinds: dict[str, str] = {}
+        for name, member_id in moved.back.items():
+            recorded = self._recorded.returns.get(member_id)
+            kinds[name] = UNKNOWN if recorded is None else recorded.kind
+            story.returns[name] += recorded is None
+        story.returns = +story.returns
+        kind, why = "rewritten", moved.cause
+        if moved.grew:
+            kind = "generation"
+        elif kinds:
+            kind, why = "return", ", ".join(dict.fromkeys(NOUNS.get(each, "return") for each in kinds.values()))
+        if not moved.seats:
+            kind = "empty"
+        story.steps.append(Step(ts, kind, moved.epoch, len(moved.seats), why))
+        if moved.began:
+            self._consumer_rebalances += 1
+            if not self._recorded.rebalance_count:
+                story.causes[why] += 1
+                self._storms.add(self._now_ms, ts, 1, why, self._offset, moved.epoch)
+        marks = {name: MARKS.get(each, "return" if each == UNKNOWN else "restart") for name, each in kinds.items()}
+        if not draw(story.lanes, dict.fromkeys(moved.seats), marks, ts):
+            story.seats_left_out = True
 
     def _add_tombstone(self, story: Story, offset: int, ts: int) -> None:
         if self._last is not None:
@@ -279,6 +339,8 @@ class History:
                 kind, why = self._next_generation(story, before, seen, came_back, recorded)
         if not value.members and before is not None:
             kind = "empty"
+        if story.group_type == CONSUMER and story.steps and story.steps[-1][:2] == (ts, "deleted"):
+            story.steps[-1] = Step(ts, "converted", None, 0, "a group of the classic protocol")
         seats = before.seats if before else {}
         self._instances.follow(seats, seen, {name: LOOPED[each] for name, each in came_back.items() if each in LOOPED})
         story.steps.append(Step(ts, kind, value.generation, len(value.members), why))

@@ -1,12 +1,12 @@
 """Reads a byte range of a log into rows of the tables, one record at a time: the reference for columns.py.
 
-A row of `records` has the bytes of a record that a coordinator of the classic protocol loads. The checks on groups take
-these rows, and Spark sends them from process to process. `offsets`, `groups`, `members` and `assignments` have the
-fields of these records.
+A row of `records` has the bytes of a record that a coordinator loads. The checks on groups take these rows, and Spark
+sends them from process to process. `offsets`, `groups`, `members` and `assignments` have the fields of the records of
+the classic protocol, and of committed offsets.
 
 All else is a row of `other`: bytes that are no batch, batches with a wrong CRC, unreadable records, and records of
-other kinds. The record of a group of a newer protocol is in `records` and in `other`, as it shows whether a group of
-that name is deleted.
+other kinds. Records of groups of the consumer protocol are in `records` and in `other`, and so is the record of a share
+or streams group, as it shows whether a group of that name is deleted.
 
 House rule: no bytes raise, and nothing is believed before its CRC was checked.
 """
@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from coordinator.audit.read.consumer_records import CONSUMER_VERSIONS, read_consumer_value
 from coordinator.audit.read.logs import (
     NO_BATCH_KIND,
     OLD_FORMAT_KIND,
@@ -147,7 +148,15 @@ def _add(rows: Rows, range_: Range, position: int | None, offset: int, record: R
         else:
             _add_record(rows, range_, position, offset, record, producer_id, key)
             return
-    elif key.kind in NEWER_GROUPS and key.group_id is not None:
+    elif key.kind in CONSUMER_VERSIONS and record.value is not None:
+        try:
+            read_consumer_value(record.value, CONSUMER_VERSIONS[key.kind])
+        except ProtocolError as error:
+            key = key._replace(kind=UNREADABLE_KIND)
+            reason = str(error)
+        else:
+            _add_record(rows, range_, position, offset, record, producer_id, key)
+    elif key.kind in CONSUMER_VERSIONS or (key.kind in NEWER_GROUPS and key.group_id is not None):
         _add_record(rows, range_, position, offset, record, producer_id, key)
     size = len(record.key) + len(record.value or b"")
     rows["other"].append((

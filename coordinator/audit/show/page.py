@@ -27,7 +27,7 @@ from typing import NamedTuple
 from coordinator.audit.audit import AuditResult
 from coordinator.audit.check.checks import CHECKS, Finding
 from coordinator.audit.check.drawing import STEPS_MAX, Step
-from coordinator.audit.check.history import CLASSIC, Story
+from coordinator.audit.check.history import CLASSIC, CONSUMER, READ, Story
 from coordinator.audit.show.report import by_size, growth_text, least_text
 from coordinator.audit.words import count_text, detail_words, printable, size_text, time_text
 from coordinator.timeline.counts import number_text, returns_text, unknown_returns_text
@@ -290,6 +290,9 @@ def _sentences(story: Story) -> str:
     """The past of a group, in a sentence or two."""
     if story.deleted:
         state = "Deleted"
+    elif story.group_type == CONSUMER:
+        members = count_text(story.member_count, "member")
+        state = f"A group of the consumer protocol, epoch {_or_dash(story.generation)}, {members}"
     elif story.group_type != CLASSIC:
         state = f"A group of the {escape(story.group_type)} protocol, whose members aren't read"
     else:
@@ -611,7 +614,7 @@ def _table(stories: Sequence[Story], found: Counter[tuple[str, int]], anchors: A
 def _state(story: Story) -> object:
     if story.deleted:
         return "deleted"
-    return _or_dash(story.generation) if story.group_type == CLASSIC else escape(story.group_type)
+    return _or_dash(story.generation) if story.group_type in READ else escape(story.group_type)
 
 
 def _group_row(story: Story, found: Counter[tuple[str, int]], anchors: Anchors) -> str:
@@ -619,7 +622,7 @@ def _group_row(story: Story, found: Counter[tuple[str, int]], anchors: Anchors) 
     day = time_text(story.first_ms)[: len("2000-01-01 ")]
     numbers = (
         found[story.group, story.partition] or "-", story.partition, _state(story),
-        story.member_count if story.group_type == CLASSIC else "-", least_text(story.rebalances, story),
+        story.member_count if story.group_type in READ else "-", least_text(story.rebalances, story),
         story.rebalances_per_hour, least_text(story.return_count, story), len(story.committed), size_text(story.bytes),
     )  # fmt: skip
     cells = "".join(f"<td>{each}</td>" for each in numbers)

@@ -15,7 +15,8 @@ from rich.text import Text
 
 from coordinator.audit.audit import FINDINGS_KEPT, AuditResult
 from coordinator.audit.check.checks import CHECKS, Finding
-from coordinator.audit.check.history import CLASSIC, KINDS, Story
+from coordinator.audit.check.history import KINDS, READ, Story
+from coordinator.audit.read.consumer_records import CONSUMER_VERSIONS
 from coordinator.audit.words import count_text, detail_words, printable, size_text, time_text
 from coordinator.timeline.counts import number_text, returns_text, unknown_returns_text
 from coordinator.timeline.diagnosis import Severity
@@ -96,7 +97,7 @@ def _groups(result: AuditResult, console: Console) -> None:
         for story in shown:
             _line(console, _short(story.group))
             _line(console, f"partition {story.partition}, {time_text(story.first_ms)} to {time_text(story.last_ms)}", 4)
-            members = [count_text(story.member_count, "member")] if story.group_type == CLASSIC else []
+            members = [count_text(story.member_count, "member")] if story.group_type in READ else []
             counts = (
                 *members, number_text(story.rebalances, "rebalance", at_least=story.at_least),
                 number_text(story.return_count, "return", at_least=story.at_least), size_text(story.bytes),
@@ -108,7 +109,7 @@ def _groups(result: AuditResult, console: Console) -> None:
             cells = (
                 _short(story.group), story.partition, time_text(story.first_ms), time_text(story.last_ms),
                 _state(story).removeprefix("generation "),
-                story.member_count if story.group_type == CLASSIC else "-",
+                story.member_count if story.group_type in READ else "-",
                 least_text(story.rebalances, story), least_text(story.return_count, story), size_text(story.bytes),
             )  # fmt: skip
             _row(table, cells)
@@ -124,7 +125,7 @@ def _groups(result: AuditResult, console: Console) -> None:
 def _state(story: Story) -> str:
     if story.deleted:
         return "deleted"
-    if story.group_type != CLASSIC:
+    if story.group_type not in READ:
         return f"{story.group_type} protocol"
     return "no generation" if story.generation is None else f"generation {story.generation}"
 
@@ -173,11 +174,13 @@ def _others(result: AuditResult, console: Console) -> None:
     for story in result.stories:
         for client_id, why in sorted(story.old_clients.items()):
             _line(console, f"note: {_short(story.group)}: {_short(client_id)}: {why}")
-    kinds = {kind: count for kind, count in result.records_by_type.items() if kind not in _LOADED}
+    kinds = {
+        kind: count
+        for kind, count in result.records_by_type.items()
+        if kind not in _LOADED and kind not in CONSUMER_VERSIONS
+    }
     for kind, count in sorted(kinds.items()):
-        _line(
-            console, f"note: {count_text(count, 'record')} of {kind}, which a coordinator of the classic protocol skips"
-        )
+        _line(console, f"note: {count_text(count, 'record')} of {kind}, which Tenure skips")
     for note in result.notes:
         _line(console, f"note: {note}")
 

@@ -25,8 +25,10 @@ from tests.audit.scenes import (
     HOUR_MS,
     PARTS,
     START_MS,
+    ConsumerScene,
     Scene,
     clean,
+    consumer_member,
     group_key,
     group_on,
     group_value,
@@ -39,6 +41,7 @@ from tests.audit.scenes import (
     static,
     static_members,
     subscription,
+    two_consumers,
 )
 from tests.audit.section import PAGE, with_sections
 from tests.support.batches import old_messages
@@ -182,6 +185,23 @@ def _commit_back() -> Scene:
     return Scene().group(static_members(a=1), 1).commit(5).commit(4)
 
 
+def _partition_held_twice() -> Scene:
+    def also(value: Any) -> None:
+        value.assigned_partitions[0].partitions = [1, 2, 3]
+        value.assigned_partitions[0].assignment_epochs = [3, 3, 3]
+
+    return two_consumers().append_changed("n", 8, also)
+
+
+def _records_contradict() -> Scene:
+    made = two_consumers()
+    return made.scene.append((consumer_member(GROUP, "m")[0], None))
+
+
+def _target_not_reached() -> Scene:
+    return ConsumerScene().join("m").join("n").scene.tick(HOUR_MS).commit(5)
+
+
 FAULTS: dict[str, Callable[[], Scene]] = {
     scene.__name__.removeprefix("_"): scene
     for scene in (
@@ -189,7 +209,8 @@ FAULTS: dict[str, Callable[[], Scene]] = {
         _wrong_partition, _epoch_order, _duplicate_instance, _leader_not_member, _generation_falls,
         _membership_changed, _assignment_changed, _partition_assigned_twice, _subscribed_unassigned, _deleted_returns,
         _session_above_cap, _rebalance_storm, _restarts_in_a_loop, _instance_never_returns,
-        _session_shorter_than_gap, _orphan_offsets, _commit_back,
+        _session_shorter_than_gap, _orphan_offsets, _commit_back, _partition_held_twice, _records_contradict,
+        _target_not_reached,
     )
 }  # fmt: skip
 """Check -> a log with that fault."""
@@ -199,13 +220,13 @@ def _upgraded() -> Scene:
     """The group goes to the consumer protocol (KIP-848) and back; its offsets and its members stay."""
     scene = Scene().group(static_members(a=1, b=1), 7, since_ms=START_MS).commit(5)
     scene.append((group_key(GROUP), None), (newer_key(GROUP), newer_value()))
-    scene.append((newer_key(GROUP, 5), newer_value())).commit(6)
+    scene.append(consumer_member(GROUP)).commit(6)
     value = group_value(static_members(a=1, b=1), 8, since_ms=START_MS)
     return scene.append((newer_key(GROUP), None), (group_key(GROUP), value)).commit(7)
 
 
 def _upgraded_for_good() -> Scene:
-    """The group goes to a newer protocol and stays there; the audit doesn't read its members."""
+    """The group goes to the consumer protocol and stays there."""
     scene = Scene().group(static_members(a=1, b=1), 7).commit(5)
     return scene.append((group_key(GROUP), None), (newer_key(GROUP), newer_value())).commit(6, partition=1)
 

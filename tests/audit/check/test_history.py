@@ -93,7 +93,7 @@ def test_group_that_went_to_another_protocol_lives() -> None:
     scene = Scene().group(static_members(a=1), 4).commit(5)
     scene.append((group_key(GROUP), None), (newer_key(GROUP), newer_value()))
     story, findings = story_of(scene)
-    assert (story.deleted, story.group_type, story.generation, story.member_count) == (False, "consumer", None, 0)
+    assert (story.deleted, story.group_type, story.generation, story.member_count) == (False, "consumer", 1, 0)
     assert (story.committed, findings) == ({"orders-0": 5}, [])
     assert story.lanes["a"].spans[-1][1] is not None
     story, findings = story_of(scene.append((newer_key(GROUP), None)))

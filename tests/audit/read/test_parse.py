@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from coordinator.audit.read.consumer_records import CONSUMER_VERSIONS
 from coordinator.audit.read.logs import plan, read_range
 from coordinator.audit.read.parse import Row, Rows, new_rows, parse, parse_record
 from coordinator.audit.read.records import NEWER_GROUPS
@@ -24,9 +25,11 @@ from tests.audit.scenes import (
     Scene,
     clean,
     compressed,
+    consumer_member,
     group_key,
     group_value,
     newer_key,
+    newer_value,
     offset_key,
     offset_value,
     resealed,
@@ -115,11 +118,12 @@ def test_codec_changes_nothing_but_its_name(tmp_path: Path, codec: Codec) -> Non
     ("key", "value", "kind", "group"),
     [
         (versioned(999, b"x"), b"y", "unknown", None),
-        (versioned(3, struct.pack(">h", 2) + b"g1"), b"", "consumer_group_metadata", "g1"),
         (versioned(3, b"\0"), b"", "unreadable", None),
         (versioned(11, b"\0"), b"", "share_group_metadata", None),
         (newer_key("g1", 11), b"", "share_group_metadata", "g1"),
-        (newer_key("g1", 5) + b"\0\1m", b"", "consumer_group_member_metadata", "g1"),
+        (newer_key("g1"), b"", "unreadable", "g1"),
+        (newer_key("g1"), newer_value(), "consumer_group_metadata", "g1"),
+        (*consumer_member("g1"), "consumer_group_member_metadata", "g1"),
         (b"\0", b"", "unreadable", None),
         (versioned(2, b"\0\7g"), b"", "unreadable", None),
         (group_key(GROUP), b"", "unreadable", GROUP),
@@ -134,8 +138,8 @@ def test_other_records_are_rows_with_their_kind(key: bytes, value: bytes, kind: 
     row = named("other", rows.pop("other")[0])
     assert (row["kind"], row["group"], row["size"]) == (kind, group, len(key) + len(value))
     assert (row["reason"] is not None) == (kind == "unreadable")
-    # A newer protocol's record says whether the group is deleted.
-    is_known = kind in NEWER_GROUPS and group is not None
+    # The checks follow groups of the consumer protocol; of others, a record says whether the group is deleted.
+    is_known = (kind in NEWER_GROUPS or kind in CONSUMER_VERSIONS) and group is not None
     assert [each[3:7] for each in rows.pop("records")] == [(kind, group, key, value)] * is_known
     assert not any(rows.values())
 

@@ -31,6 +31,7 @@ from tests.audit.scenes import (
     newer_value,
     static,
     static_members,
+    two_consumers,
 )
 from tests.support.browser import Browser
 
@@ -291,12 +292,19 @@ def test_group_on_two_partitions_is_linked_to_each(tmp_path: Path) -> None:
 
 
 def test_group_of_a_newer_protocol_is_drawn_up_to_there(tmp_path: Path) -> None:
-    """A group that went to a newer protocol is drawn up to that record, and isn't shown as deleted."""
+    """A group that went to a protocol that isn't read is drawn up to that record, and isn't shown as deleted."""
     scene = Scene().group(static_members(a=1), 1)
-    scene.append((group_key(GROUP), None), (newer_key(GROUP), newer_value()))
+    scene.append((group_key(GROUP), None), (newer_key(GROUP, 11), newer_value()))
     tags = drawn(page(result_of(scene, tmp_path)))
     assert (tags.count("line", "converted"), tags.count("line", "deleted")) == (1, 0)
-    assert "A group of the consumer protocol, whose members aren't read." in tags.text
+    assert "A group of the share protocol, whose members aren't read." in tags.text
+
+
+def test_group_of_the_consumer_protocol_is_drawn(tmp_path: Path) -> None:
+    """The page has the group's epoch and number of members, and a lane for each seat."""
+    tags = drawn(page(result_of(two_consumers().scene, tmp_path)))
+    assert "A group of the consumer protocol, epoch 3, 2 members." in tags.text
+    assert {"m", "seat"} <= set(tags.text.split())
 
 
 def test_empty_log_has_a_page(tmp_path: Path) -> None:

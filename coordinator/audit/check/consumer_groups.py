@@ -1,0 +1,223 @@
+"""Follows a group of the consumer protocol (KIP-848) through its records, and checks them.
+
+Such a group has many records, and a coordinator writes those of one change in one batch. So `ConsumerHistory` takes
+record after record, and looks at the group where a batch ends: which epoch it has, who came, went, or came back, which
+partition has two members. A batch is known by its place; a cluster shows none, so there it is known by its time.
+
+A compaction removes records of the past, so at an earlier moment a group may seem to lack some. What two records say at
+one moment still holds then. Rules about records that must be there are checked where the log ends.
+
+House rule: the rules are those of coordinator.group.consumer.invariants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from coordinator.audit.check.checks import Findings
+from coordinator.audit.read.consumer_records import (
+    CONSUMER_VERSIONS,
+    CURRENT,
+    EPOCH,
+    MEMBER,
+    TARGET,
+    TARGET_EPOCH,
+    read_consumer_value,
+)
+from coordinator.audit.read.records import read_key
+from coordinator.group.consumer.group import AWAY, MemberState
+from coordinator.group.consumer.invariants import ConsumerRule, LastRecords, broken_rules
+from coordinator.log.topics.list import kafka_id
+from protocol.messages import (
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupTargetAssignmentMemberValue,
+    Message,
+)
+
+NAMES_MAX = 100
+"""Members that a finding names."""
+
+Partition = tuple[UUID, int]
+Owners = dict[Partition, tuple[str, ...]]
+"""Members by partition, nearly always one."""
+
+
+class Moved(NamedTuple):
+    """A change of the group from one batch to the next.
+
+    epoch: the new one. grew: whether it grew. began: whether all members were at their target before. seats: the names
+    of all seats. back: by instance id, the new member id of a static member that came back. cause: inferred.
+    """
+
+    epoch: int
+    grew: bool
+    began: bool
+    seats: list[str]
+    back: dict[str, str]
+    cause: str
+
+
+class ConsumerHistory:
+    """Takes the records of one group in the order of the log, up to its deletion, and adds to `findings`."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+        self.records = LastRecords()
+        self._held: Owners = {}
+        self._aimed: Owners = {}
+        self._held_twice: set[Partition] = set()
+        self._aimed_twice: set[Partition] = set()
+        self._batch: Hashable = None
+        self._offset = 0
+        self._target_ms = -1
+        self._epoch_ms = -1
+        self._epoch_before = 0
+        self._seats_before: dict[str, str] = {}
+        self._was_settled = True
+        self._is_open = False
+
+    def ends_batch(self, batch: Hashable) -> bool:
+        """Whether a record of `batch` is the first one behind a batch with records of this group."""
+        return self._is_open and batch != self._batch
+
+    def add(self, offset: int, ts: int, key: bytes, value: bytes | None, batch: Hashable) -> None:
+        """Take a record or a tombstone."""
+        read = read_key(key)
+        version = CONSUMER_VERSIONS[read.kind]
+        self._batch, self._offset, self._is_open = batch, offset, True
+        said = None if value is None else read_consumer_value(value, version)[1]
+        if version in (EPOCH, TARGET_EPOCH):
+            self._check_epoch(version, said, ts)
+        if read.name is not None and version in (TARGET, CURRENT):
+            self._share(version, read.name, said)
+        if said is not None:
+            self.records.put(read.name, said)
+        elif read.name is not None:
+            of_kind: dict[int, dict[str, Any]] = {
+                MEMBER: self.records.members, TARGET: self.records.targets, CURRENT: self.records.current,
+            }  # fmt: skip
+            of_kind.get(version, {}).pop(read.name, None)
+
+    def _check_epoch(self, version: int, said: Message | None, ts: int) -> None:
+        if said is None:
+            return
+        now = LastRecords()
+        now.put(None, said)
+        what, epoch, before = (
+            ("group", now.epoch, self.records.epoch)
+            if version == EPOCH
+            else ("target", now.target_epoch, self.records.target_epoch)
+        )
+        if epoch < before:
+            self._findings.add("generation_falls", self._offset, epoch, before=before, what=what)
+        if version == EPOCH:
+            self._epoch_ms = ts
+        else:
+            self._target_ms = ts
+
+    def _share(self, version: int, member_id: str, said: Message | None) -> None:
+        """Note which partitions a member has or shall have, in place of those of its former record."""
+        former = (self.records.current if version == CURRENT else self.records.targets).get(member_id)
+        owners, twice = (self._held, self._held_twice) if version == CURRENT else (self._aimed, self._aimed_twice)
+        for partition in _partitions(former):
+            rest = list(owners.pop(partition, ()))
+            if member_id in rest:
+                rest.remove(member_id)
+            if rest:
+                owners[partition] = tuple(rest)
+            if len(rest) < 2:
+                twice.discard(partition)
+        for partition in _partitions(said):
+            owners[partition] = (*owners.get(partition, ()), member_id)
+            if len(owners[partition]) > 1:
+                twice.add(partition)
+
+    def end_batch(self) -> Moved | None:
+        """Check the group where a batch ends; the change since the last one, None if epoch and seats are the same."""
+        self._is_open = False
+        epoch, offset = self.records.epoch, self._offset
+        for check, owners, twice in (
+            ("partition_held_twice", self._held, self._held_twice),
+            ("partition_assigned_twice", self._aimed, self._aimed_twice),
+        ):
+            self._findings.add_new(check, {each: _detail(each, owners) for each in twice}, offset, epoch)
+        seats = {said.instance_id or member_id: member_id for member_id, said in self.records.members.items()}
+        before = self._seats_before
+        static = {said.instance_id for said in self.records.members.values()}
+        back = {
+            name: member_id
+            for name, member_id in seats.items()
+            if name in static and before.get(name, member_id) != member_id
+        }
+        grew = epoch > self._epoch_before
+        moved = None
+        if grew or back or seats.keys() != before.keys():
+            began = grew and self._was_settled and bool(seats or before)
+            moved = Moved(epoch, grew, began, list(seats), back, _cause(before, seats))
+        self._epoch_before, self._seats_before = epoch, seats
+        self._was_settled = not self._behind() and self.records.target_epoch == epoch
+        return moved
+
+    def _behind(self) -> list[str]:
+        """The members that aren't where the target wants them; one that is away doesn't count."""
+        target_epoch = self.records.target_epoch
+        return [
+            member_id
+            for member_id, has in self.records.current.items()
+            if has.member_epoch != AWAY and (has.member_epoch < target_epoch or has.state != MemberState.STABLE.value)
+        ]
+
+    def report(self, end_ms: int, at_end: Findings) -> None:
+        """Check the group where the log ends; end_ms: the time of the last record of its partition."""
+        records = self.records
+        for rule, reason, member_id, _partition in broken_rules(records):
+            if rule is ConsumerRule.INSTANCE_TWICE:
+                instance_id = records.members[member_id or ""].instance_id
+                at_end.add("duplicate_instance", self._offset, records.epoch, group_instance_id=instance_id)
+            elif rule not in (ConsumerRule.OWNED_TWICE, ConsumerRule.TARGET_TWICE):
+                at_end.add("records_contradict", self._offset, records.epoch, reason=reason)
+        self._report_late(end_ms, at_end)
+
+    def _report_late(self, end_ms: int, at_end: Findings) -> None:
+        """Report a target that members had time to reach and did not, or an epoch that got no target."""
+        records = self.records
+        if not records.members:
+            return
+        limit_ms = max(said.rebalance_timeout_ms for said in records.members.values())
+        has_none = records.epoch > records.target_epoch
+        since_ms = self._epoch_ms if has_none else self._target_ms
+        late = list(records.members) if has_none else self._behind()
+        if late and since_ms >= 0 and limit_ms >= 0 and end_ms - since_ms > limit_ms:
+            at_end.add(
+                "target_not_reached", self._offset, records.epoch,
+                target_epoch=records.target_epoch, members=late[:NAMES_MAX], late_ms=end_ms - since_ms,
+                rebalance_timeout_ms=limit_ms,
+            )  # fmt: skip
+
+
+def _partitions(said: object) -> list[Partition]:
+    match said:
+        case ConsumerGroupCurrentMemberAssignmentValue():
+            topics: list[Any] = [*said.assigned_partitions, *said.partitions_pending_revocation]
+        case ConsumerGroupTargetAssignmentMemberValue():
+            topics = [*said.topic_partitions]
+        case _:
+            topics = []
+    return [(topic.topic_id, partition) for topic in topics for partition in topic.partitions]
+
+
+def _detail(partition: Partition, owners: Owners) -> dict[str, Any]:
+    topic_id, number = partition
+    members = list(dict.fromkeys(owners[partition]))[:NAMES_MAX]
+    return {"topic_id": kafka_id(topic_id), "topic_partition": number, "members": members}
+
+
+def _cause(before: Mapping[str, str], seats: Mapping[str, str]) -> str:
+    causes = []
+    if seats.keys() - before.keys():
+        causes.append("joined")
+    if before.keys() - seats.keys():
+        causes.append("left or expired")
+    return ", ".join(causes) or "subscription or topics changed"

@@ -1,0 +1,119 @@
+"""A group of the consumer protocol is followed through its records: epochs, members, returns, and what is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator.audit.audit import Options, audit
+from coordinator.audit.check.history import Story
+from coordinator.audit.read.consumer_records import CURRENT, read_consumer_value
+from coordinator.audit.show.summary import summary
+from tests.audit.histories import checks, story_of
+from tests.audit.scenes import GROUP, HOUR_MS, ConsumerScene, group_key, group_value, static_members, two_consumers
+from tests.oracle.consumer_log import GOLDEN, MARK
+from tests.oracle.consumer_log import GROUP as GOLDEN_GROUP
+
+
+@pytest.fixture
+def kafkas(tmp_path: Path) -> Path:
+    """The log folder of Apache Kafka 4.3.1 behind the play of `tests.oracle.consumer_log`."""
+    golden: dict[str, Any] = json.loads(GOLDEN.read_text())
+    folder = tmp_path / "__consumer_offsets-0"
+    folder.mkdir()
+    (folder / f"{0:020}.log").write_bytes(bytes.fromhex(golden["log_hex"]))
+    return tmp_path
+
+
+def steps_of(story: Story) -> list[tuple[str, int | None, int, str]]:
+    """The steps without their times."""
+    return [(step.kind, step.generation, step.members, step.cause) for step in story.steps]
+
+
+def test_log_of_kafka_is_clean_and_tells_the_play(kafkas: Path) -> None:
+    """Nothing is wrong with what Kafka wrote, and the story has its epochs, members and the static return."""
+    result = audit(kafkas, None, Options(), lambda _done: None)
+    assert result.findings == []
+    story = next(each for each in result.stories if each.group == GOLDEN_GROUP)
+    assert steps_of(story) == [
+        ("converted", None, 0, "a group of the consumer protocol"),
+        ("generation", 2, 1, "joined"),
+        ("generation", 3, 2, "joined"),
+        ("return", 3, 2, "return"),
+        ("rewritten", 3, 3, "joined"),
+        ("generation", 4, 3, "subscription or topics changed"),
+        ("generation", 5, 3, "subscription or topics changed"),
+        ("generation", 6, 2, "left or expired"),
+        ("generation", 7, 1, "left or expired"),
+        ("empty", 8, 0, "left or expired"),
+        ("deleted", None, 0, "deleted"),
+    ]
+    assert (story.group_type, story.deleted, story.returns) == ("consumer", True, {"seat": 1})
+    assert set(story.lanes) == {"m1", "seat", "r1"}
+    assert set(summary(result)["groups"]) == {GOLDEN_GROUP, MARK}
+
+
+def test_living_group_has_its_epoch_and_members() -> None:
+    """The last epoch and the number of members are those of the records."""
+    story, findings = story_of(two_consumers().scene)
+    assert findings == []
+    assert (story.group_type, story.generation, story.member_count) == ("consumer", 3, 2)
+    assert (story.rebalances, story.causes) == (2, {"joined": 2})
+
+
+def test_epoch_that_falls_is_found() -> None:
+    """An epoch of the group, or of its target, that is lower than before is a finding, and says which."""
+    made = two_consumers()
+    first = made.play.log[1:4]
+    scene = made.scene.append(*((record.key, record.value) for record in first if record.key[1] in (3, 6)))
+    found = [each for each in story_of(scene)[1] if each.check == "generation_falls"]
+    assert sorted(json.loads(each.detail)["what"] for each in found) == ["group", "target"]
+    assert [json.loads(each.detail)["before"] for each in found] == [3, 3]
+
+
+def test_partition_that_moves_is_never_held_twice() -> None:
+    """A partition that a member must still give up is its own; the finding ends when the records are right again."""
+    made = ConsumerScene().join("m").join("n").beat("m", 2, {"t": [0, 1, 2, 3]}).beat("n", 3, {})
+    assert checks(made.scene) == []
+
+    held = read_consumer_value(next(each.value or b"" for each in made.play.log if each.key[1] == CURRENT), CURRENT)[1]
+
+    def also(value: Any) -> None:
+        value.assigned_partitions = held.assigned_partitions  # type: ignore[attr-defined]
+        value.assigned_partitions[0].partitions = [0]
+        value.assigned_partitions[0].assignment_epochs = [2]
+
+    made.append_changed("n", 8, also)
+    assert checks(made.scene).count("partition_held_twice") == 1
+    made.append_changed("n", 8, lambda _value: None)
+    assert checks(made.scene).count("partition_held_twice") == 1
+
+
+def test_member_that_is_away_is_not_late() -> None:
+    """A static member that is away needn't reach a target."""
+    made = two_consumers().beat("n", -2, instance_id="seat")
+    scene = made.scene.tick(HOUR_MS).commit(5)
+    assert checks(scene) == []
+
+
+def test_group_without_a_target_is_late() -> None:
+    """An epoch that no heartbeat led to a target is found, once the members had time."""
+    made = two_consumers().beat("m", -1)
+    assert checks(made.scene) == []
+    made.scene.tick(HOUR_MS).commit(5)
+    found = [each for each in story_of(made.scene)[1] if each.check == "target_not_reached"]
+    assert [json.loads(each.detail)["members"] for each in found] == [["n"]]
+
+
+def test_way_back_to_the_classic_protocol_is_a_step() -> None:
+    """A group that is downgraded isn't shown as deleted."""
+    made = two_consumers()
+    gone = dict.fromkeys(record.key for record in made.play.log)
+    value = group_value(static_members(a=1), 4)
+    made.scene.append(*((key, None) for key in sorted(gone, key=lambda key: -key[1])), (group_key(GROUP), value))
+    story, _ = story_of(made.scene)
+    assert (story.group_type, story.deleted, story.generation) == ("classic", False, 4)
+    assert [step.kind for step in story.steps][-2:] == ["converted", "generation"]
