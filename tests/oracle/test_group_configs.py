@@ -17,6 +17,8 @@ import pytest
 from protocol.messages import (
     AlterConfigsRequest,
     AlterConfigsResponse,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     IncrementalAlterConfigsRequest,
@@ -267,6 +269,34 @@ COMMANDS = (
     "--describe --entity-name readers",
     "--describe",
 )
+
+
+def test_a_member_hears_of_them(servers: Servers) -> None:
+    """With its next heartbeat it gets the interval of its group, and the broker's again when the group has none."""
+    for port in servers:
+        with Connection(port) as connection:
+
+            def beat(epoch: int, connection: Connection = connection) -> ConsumerGroupHeartbeatResponse:
+                first: dict[str, Any] = {"rebalance_timeout_ms": 60_000, "topic_partitions": []}
+                request = ConsumerGroupHeartbeatRequest(
+                    group_id="working",
+                    member_id="m",
+                    member_epoch=epoch,
+                    subscribed_topic_names=[] if epoch == 0 else None,
+                    **(first if epoch == 0 else {}),
+                )
+                answer = cast("ConsumerGroupHeartbeatResponse", connection.ask(request, 1))
+                assert answer.error_code == 0
+                return answer
+
+            def hears(interval_ms: int, epoch: int) -> bool:
+                return beat(epoch).heartbeat_interval_ms == interval_ms
+
+            joined = beat(0)
+            assert joined.heartbeat_interval_ms == 5_000
+            for change, interval_ms in (((HEARTBEAT, SET, "7000"), 7_000), ((HEARTBEAT, DELETE, None), 5_000)):
+                assert altered(port, "working", change) == 0
+                wait_until(partial(hears, interval_ms, joined.member_epoch), "the interval", 10.0)
 
 
 def listed(port: int, version: int, *types: int) -> tuple[int, list[tuple[int, str]]]:

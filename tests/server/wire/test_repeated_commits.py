@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from random import Random
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -319,6 +320,45 @@ async def test_a_commit_that_is_decoded_in_steps_is_remembered() -> None:
             assert {each.error_code for each in answer.topics[0].partitions} == {ErrorCode.NONE}
         assert connection.commit is not None
         assert connection.commit.is_used
+
+
+async def test_a_commit_by_topic_ids_is_remembered_until_its_topic_goes() -> None:
+    """The next one takes the short cut; a topic of the same name has another id, so that the commit is refused."""
+    async with serving("auto.create.topics.enable=true") as server:
+        peer = await server.peer()
+
+        async def made() -> UUID:
+            topic = CreateTopicsRequest.CreatableTopic(name="fresh", num_partitions=1, replication_factor=1)
+            created = await peer.ask(CreateTopicsRequest(topics=[topic]), 7)
+            topic_id = created.topics[0].topic_id
+            assert isinstance(topic_id, UUID)
+            return topic_id
+
+        async def commit(topic_id: UUID, offset: int) -> int:
+            request = commit_request(("fresh", 0, offset))
+            request.topics[0].topic_id = topic_id
+            (topic,) = (await peer.ask(request, 10)).topics
+            assert topic.topic_id == topic_id
+            return int(topic.partitions[0].error_code)
+
+        def kept() -> Commit | None:
+            (connection,) = server.connections()
+            return connection.commit
+
+        topic_id = await made()
+        assert [await commit(topic_id, offset) for offset in (1, 2)] == [0, 0]
+        last = kept()
+        assert last is not None
+        assert last.is_used
+        assert await commit(UUID(int=7), 3) == ErrorCode.UNKNOWN_TOPIC_ID
+        assert kept() is None
+        assert await commit(topic_id, 4) == 0
+        await peer.ask(DeleteTopicsRequest(topic_names=["fresh"]), 5)
+        await made()
+        assert await commit(topic_id, 5) == ErrorCode.UNKNOWN_TOPIC_ID
+        group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=None)
+        (answered,) = (await peer.ask(OffsetFetchRequest(groups=[group]), 10)).groups
+        assert answered.topics == []
 
 
 async def test_commits_that_are_never_alike_are_not_remembered_for_ever() -> None:
