@@ -54,7 +54,7 @@ def test_numbers_of_apis_and_errors() -> None:
     assert (ConsumerGroupHeartbeatRequest.API_KEY, ConsumerGroupDescribeRequest.API_KEY) == (68, 69)
     assert (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNRELEASED_INSTANCE_ID) == (110, 111)
     assert (ErrorCode.UNSUPPORTED_ASSIGNOR, ErrorCode.STALE_MEMBER_EPOCH) == (112, 113)
-    assert ErrorCode.INVALID_REGULAR_EXPRESSION == 128
+    assert int(ErrorCode.INVALID_REGULAR_EXPRESSION) == 128
 
 
 def test_fields_of_other_apis() -> None:
