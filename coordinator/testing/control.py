@@ -123,7 +123,7 @@ class Control:
 
         answer = _Answer(deliver)
         if group is not None and group.kind is Kind.CONSUMER:
-            partition.submit(group_id, DescribeConsumerGroup(answer, group_id))
+            partition.submit(group_id, DescribeConsumerGroup(answer, group_id, waiting=True))
         else:
             partition.submit(group_id, DescribeGroup(answer, DESCRIBE_VERSION, group_id, waiting=True))
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from coordinator.client.client import Node
 from coordinator.client.connection import Address
 from coordinator.client.errors import error_name
-from coordinator.client.groups import consumer_group_of, group_of, waiting_json
+from coordinator.client.groups import consumer_group_of, consumer_json, group_of, waiting_json
+from coordinator.timeline.entries import REBALANCING
 from coordinator.timeline.schema import CONFLICT
-from coordinator.timeline.words import timed_lines, waiting_lines
+from coordinator.timeline.words import held_up_lines, timed_lines, waiting_lines
 from protocol.messages import ConsumerGroupDescribeResponse
 
 if TYPE_CHECKING:
@@ -78,7 +79,11 @@ class Look(NamedTuple):
     @property
     def waiting(self) -> list[str]:
         """The members that the group waits for, in the words of `tenure explain`; none if it waits for nobody."""
-        waiting = waiting_json(self._group.waiting)
+        group = self._group
+        if group.consumer is not None:
+            awaits = self.state in REBALANCING
+            return list(held_up_lines(self.state, consumer_json(group.consumer))) if awaits else []
+        waiting = waiting_json(group.waiting)
         return [] if waiting is None else list(waiting_lines(self.state, waiting))
 
     @property
