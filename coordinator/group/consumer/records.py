@@ -22,6 +22,7 @@ from coordinator.group.consumer.group import (
     Resolved,
     Target,
 )
+from protocol.errors import ProtocolError
 from protocol.messages import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -254,7 +255,10 @@ class Reader:
         group.had_partition_record = self._had_partition_record
         group.regexes = self._regexes
         for number, (member_id, said) in enumerate(self._members.items(), 1):
-            group.put(_member(member_id, said, self._current.get(member_id)))
+            member = _member(member_id, said, self._current.get(member_id))
+            if not _is_free(group, member):
+                raise ProtocolError(f"group {group.group_id!r}: {member_id!r} has a partition that another member has")
+            group.put(member)
             if number % MADE_AT_ONCE == 0:
                 yield
         if self._target_epoch is not None:
@@ -265,6 +269,16 @@ class Reader:
         group.state = group.current_state()
         group.subscribed_topics = frozenset(group.subscribed_names())
         return group
+
+
+def _is_free(group: ConsumerGroup, member: ConsumerMember) -> bool:
+    """Whether nobody else has a partition of a member that is read from its records, and it has none twice."""
+    return all(
+        group.holders.get(topic_id, {}).keys().isdisjoint(partitions)
+        and member.revoking.get(topic_id, {}).keys().isdisjoint(member.assigned.get(topic_id, {}))
+        for held in (member.assigned, member.revoking)
+        for topic_id, partitions in held.items()
+    )
 
 
 def _member(
@@ -316,5 +330,7 @@ def _read(
 
 
 def _version(value: bytes) -> int:
+    if len(value) < _int16.size:
+        raise ProtocolError(f"a value of {len(value)} bytes in a record of a group of the consumer protocol")
     version: int = _int16.unpack_from(value)[0]
     return version

@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator.audit.read.consumer_records import CONSUMER_VERSIONS, read_consumer_value
+from coordinator.audit.read.consumer_records import CONSUMER_VERSIONS, CURRENT, read_consumer_value
 from coordinator.audit.read.records import read_key
 from coordinator.group.consumer.invariants import ConsumerRule, LastRecords, broken_rules
+from coordinator.group.replay import Replay
+from protocol.errors import ProtocolError
 from protocol.messages import ConsumerGroupTargetAssignmentMemberValue
 from tests.group.consumer.play import Play, topic_id
 
@@ -108,3 +110,19 @@ def test_each_contradiction_is_found(
     broken = list(broken_rules(records))
     assert {each.rule for each in broken} == {rule}
     assert member_id in {None, *(each.member_id for each in broken)}
+
+
+@pytest.mark.parametrize(
+    ("member_id", "data"),
+    [("n", None), ("m", b"\0"), ("m", b"\0\x09"), ("m", b"\0\0\0")],
+)
+def test_records_that_no_group_can_have_are_not_loaded(member_id: str, data: bytes | None) -> None:
+    """A partition that two members have, or a value that is cut or newer, makes a load fail with its reason."""
+    play = Play()
+    play.join("m")
+    play.join("n")
+    first = next(record for record in play.log if record.key[1] == CURRENT)
+    replay = Replay()
+    replay.add([*play.log, first._replace(key=first.key[:-1] + member_id.encode(), value=data or first.value)])
+    with pytest.raises(ProtocolError):
+        list(replay.groups())
