@@ -110,7 +110,7 @@ def lanes_of(entries: Iterable[Entry], runs: Sequence[Run], names: Iterable[str]
                 lane.take(entry["at_ms"] if lane.spans else None)
                 if id(entry) not in in_runs:
                     lane.add(_mark(MARKS.get(kind, "restart"), entry, int(entry["rebalances"])))
-            case "fencing":
+            case "fencing" | "unreleased":
                 lanes.setdefault(entry["group_instance_id"], Lane()).add(_mark("fencing", entry))
             case "deleted":
                 hold(lanes, (), entry["at_ms"])

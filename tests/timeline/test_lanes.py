@@ -97,6 +97,20 @@ def test_marks_are_what_happened_to_a_seat() -> None:
     assert lane.marks[0].text[0].startswith("restart: static member seat is back as seat-10")
 
 
+def test_a_client_that_wanted_a_seat_marks_it() -> None:
+    """A refusal in the consumer protocol is a mark on the lane of the seat's member, and moves nobody."""
+    client = {"client_id": "c", "client_host": "/h"}
+    refused = event(
+        "instance_id_unreleased", 40, member_id="new", current_member_id="m-seat", group_instance_id="seat",
+        silent_ms=5, client=client, current_client=client,
+    )  # fmt: skip
+    lane = lanes(ended(10, [], ["seat"], group_type="consumer"), refused)["seat"]
+    (mark,) = lane.marks
+    assert (mark.kind, mark.from_ms) == ("fencing", 40)
+    assert mark.text[0].startswith("refused: new (c at h) wants the seat of seat")
+    assert lane.spans == [(10, None)]
+
+
 def test_a_run_of_restarts_is_one_mark() -> None:
     """The mark lasts from the first to the last restart; its kind is suspect if the doctor has a finding about it."""
     calm = [replaced(at_ms) for at_ms in range(0, 120_000, 30_000)]

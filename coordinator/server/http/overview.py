@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 HOUR_MS = 3_600_000
 
 CLASSIC = "classic"
-"""The type of all groups that have events."""
+"""The type of a group whose events name none."""
 
 DELETED, UNKNOWN = "deleted", "unknown"
 """The states of a group that doesn't exist: its newest event is its deletion, or nothing says why it is missing."""
@@ -49,14 +49,20 @@ def overview(listed: Sequence[ListedGroup], events: Sequence[RebalanceEvent], no
 def gone(listed: Iterable[ListedGroup], events: Iterable[RebalanceEvent]) -> list[ListedGroup]:
     """The groups that have events and are not listed, by group id."""
     newest: dict[str, RebalanceEvent] = {}
+    types: dict[str, str] = {}
     protocol_types: dict[str, str] = {}
     for event in events:
         if event["group"] is not None:
             newest[event["group"]] = event
+            if event["type"].startswith("rebalance_"):
+                types[event["group"]] = event.get("group_type", CLASSIC)
             protocol_types[event["group"]] = event.get("protocol_type") or protocol_types.get(event["group"], "")
     return [
         ListedGroup(
-            name, CLASSIC, protocol_types[name], DELETED if newest[name]["type"] == "group_deleted" else UNKNOWN
+            name,
+            types.get(name, CLASSIC),
+            protocol_types[name],
+            DELETED if newest[name]["type"] == "group_deleted" else UNKNOWN,
         )
         for name in sorted(newest.keys() - {group.group_id for group in listed})
     ]

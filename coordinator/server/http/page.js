@@ -190,19 +190,28 @@ function draw({entries, runs, lanes}) {
 
 function showMembers(members) {
   $("members").hidden = $("members-title").hidden = members.length === 0;
-  const head = element("tr", {}, ...["Instance id", "Member id", "Client", "Assignment"].map((text) => element("th", {scope: "col", text})));
+  // Only members of the consumer protocol have an epoch and a target.
+  const hasTargets = members.some((member) => member.member_epoch !== undefined);
+  const names = ["Instance id", "Member id", "Client", "Assignment", ...(hasTargets ? ["Target", "Epoch"] : [])];
+  const head = element("tr", {}, ...names.map((text) => element("th", {scope: "col", text})));
+  const byTopic = (held) => Object.entries(held ?? {}).map(([topic, parts]) => `${topic}: ${parts.join(", ")}`).join("; ");
+  const targets = (member) => {
+    const has = byTopic(member.assignment), wanted = byTopic(member.target_assignment);
+    return [wanted === has ? "the same" : wanted, member.is_away ? "away" : String(member.member_epoch)];
+  };
   const rows = members.map((member) => element("tr", {},
     element("td", {text: member.group_instance_id ?? ""}),
     element("td", {text: member.member_id}),
     element("td", {text: `${member.client_id} ${member.client_host}`}),
-    element("td", {text: Object.entries(member.assignment ?? {}).map(([topic, parts]) => `${topic}: ${parts.join(", ")}`).join("; ")}),
+    element("td", {text: byTopic(member.assignment)}),
+    ...(hasTargets ? targets(member).map((text) => element("td", {text})) : []),
   ));
   $("members").replaceChildren(element("thead", {}, head), element("tbody", {}, ...rows));
 }
 
-function showWaiting(waiting) {
-  $("waiting").replaceChildren(...(waiting?.text ?? []).map((text) => element("p", {text})));
-  if (waiting) setTimeout(soon, WAITING_MS);
+function showWaiting(lines) {
+  $("waiting").replaceChildren(...lines.map((text) => element("p", {text})));
+  if (lines.length) setTimeout(soon, WAITING_MS);
 }
 
 function showFound(runs) {
@@ -243,7 +252,7 @@ async function showGroup() {
     $("name").textContent = "Choose a group";
     $("summary").textContent = "";
     show(NOTHING);
-    showWaiting(null);
+    showWaiting([]);
     return;
   }
   const path = "/groups/" + encodeURIComponent(group);
@@ -252,9 +261,16 @@ async function showGroup() {
   if (group !== chosen()) return;
   $("name").textContent = group;
   const since = past.timeline.length ? `; since ${utc(past.timeline[0].at_ms)}: ${counted(past.timeline, past.runs)}` : "";
-  $("summary").textContent = past.problem ?? `${is.state}; ${several(is.members.length, "member")}${since}`;
+  $("summary").textContent = past.problem ?? `${is.state}${epochs(is)}; ${several(is.members.length, "member")}${since}`;
   show({entries: past.timeline, runs: past.runs, lanes: past.lanes, members: is.members});
-  showWaiting(is.waiting);
+  showWaiting(is.waiting?.text ?? is.held_up_text ?? []);
+}
+
+/* The epochs of a group of the consumer protocol. */
+function epochs(group) {
+  if (group.group_epoch === undefined) return "";
+  const target = group.assignment_epoch === group.group_epoch ? "" : ` with the target of ${group.assignment_epoch}`;
+  return `, epoch ${group.group_epoch}${target}`;
 }
 
 const wasDeleted = (name) => overview.some((group) => group.group_id === name && group.state === "deleted");

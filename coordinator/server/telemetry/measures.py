@@ -114,12 +114,11 @@ class Measures:
     join or sync in time. offsets_removed: committed offsets that were removed, by whether they expired. answers: by API
     key and error code. repeated_heartbeats: heartbeats answered without dispatch, never with an error; not in
     `answers`, because an item of a Counter takes four times as long to increase. repeated_beats: the same of the
-    consumer protocol.
-    by_group: rebalances that began, by group id; OTHER_GROUPS has those of all other groups. throttles,
-    throttled_ms: answers that muted their client, and for how long together, by the quota's key and the principal;
-    OTHER_PRINCIPALS has those of all others. delays: connections that had to wait, by the limit. logins: logins by
-    listener, mechanism and Login; the mechanism is empty if the client had named none that its listener has. logs:
-    counts of the logs of groups and of topics.
+    consumer protocol. by_group: rebalances that began, by group id; OTHER_GROUPS has those of all other groups.
+    throttles, throttled_ms: answers that muted their client, and for how long together, by the quota's key and the
+    principal; OTHER_PRINCIPALS has those of all others. delays: connections that had to wait, by the limit. logins:
+    logins by listener, mechanism and Login; the mechanism is empty if the client had named none that its listener has.
+    logs: counts of the logs of groups and of topics.
     """
 
     def __init__(self) -> None:

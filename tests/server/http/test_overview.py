@@ -67,8 +67,10 @@ def test_a_group_that_is_not_listed_stays_while_there_are_events_of_it() -> None
         *({**event, "group": "was"} for event in (ended, deleted)),
         *({**event, "group": "came again"} for event in (deleted, ended)),
         {**deleted, "group": "listed"},
+        {**ended, "group": "with heartbeats", "group_type": "consumer"},
     ]
     assert gone([ListedGroup("listed", "classic", "consumer", "Empty")], events) == [
         ListedGroup("came again", "classic", "connect", "unknown"),
         ListedGroup("was", "classic", "connect", "deleted"),
+        ListedGroup("with heartbeats", "consumer", "connect", "unknown"),
     ]

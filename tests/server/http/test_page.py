@@ -15,7 +15,10 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from coordinator.timeline.words import time_text
+from schemas.errors import ErrorCode
 from tests.support.browser import Browser
+from tests.support.heartbeats import Beating
+from tests.support.heartbeats import settle as beating
 from tests.support.patience import WITHIN_S
 from tests.support.scripted import Member, hang_up, settle
 from tests.support.tenure import Tenure, wait_until
@@ -367,6 +370,57 @@ def test_the_page_names_whom_a_group_waits_for(browser: Browser, url: str) -> No
         wait_until(partial(waits_for, "one"), "one is left", WITHIN_S)
         settle(one, two, three)
         wait_until(partial(waits_for), "nobody is waited for", WITHIN_S)
+    finally:
+        hang_up()
+
+
+@pytest.mark.browser
+def test_the_page_shows_groups_of_the_consumer_protocol(browser: Browser, url: str) -> None:
+    """Lanes, epochs and targets, and who must give up partitions, until it has done so; a refused twin is a mark."""
+    with urllib.request.urlopen(f"{url}groups/rolled", timeout=WITHIN_S) as answer:
+        port = json.load(answer)["coordinator"]["port"]
+    one, two, twin = (
+        Beating(port, "beats", name, ["orders"], instance=f"seat-{seat}")
+        for name, seat in (("one", "one"), ("two", "two"), ("twin", "one"))
+    )
+    try:
+        assert one.join() == 0
+        assert twin.join() == ErrorCode.UNRELEASED_INSTANCE_ID
+        assert two.join() == 0
+
+        def is_asked() -> bool:
+            assert two.beat() == 0
+            assert one.beat(owns=True) == 0
+            held = read(f"{url}groups/beats")["held_up_by"]
+            return [each["phase"] for each in held] == ["revoking"]
+
+        wait_until(is_asked, "one must give up partitions", WITHIN_S)
+        shown(browser, url, "beats")
+
+        def waits_for() -> str:
+            said: str = browser.evaluate("document.querySelector('#waiting').innerText")
+            return said
+
+        wait_until(
+            lambda: "instance id seat-one (one at 127.0.0.1) to give up 3" in waits_for(), "it says so", WITHIN_S
+        )
+        assert browser.evaluate("document.querySelector('#summary').innerText").startswith(
+            "Reconciling, epoch 3; 2 mem"
+        )
+        heads = browser.evaluate("[...document.querySelectorAll('#members th')].map((each) => each.innerText)")
+        assert heads[-2:] == ["Target", "Epoch"]
+        rows = browser.evaluate("[...document.querySelectorAll('#members tr')].map((each) => each.innerText)")
+        assert "orders: 0, 1, 2, 3, 4, 5\torders: " in rows[1]
+        beating(one, two)
+        wait_until(lambda: not waits_for(), "nobody is waited for", WITHIN_S)
+        wait_until(lambda: lanes(browser, "seat") == ["seat-one", "seat-two"], "both have a lane", WITHIN_S)
+        assert lanes(browser, "fencing") == ["seat-one"]
+
+        def is_told() -> bool:
+            said: str = browser.evaluate("document.querySelector('#entries').innerText")
+            return "rebalance, epoch 2 -> 3: new member two" in said and "seat-one to give up partitions" in said
+
+        wait_until(is_told, "the page tells why, and who was waited for", WITHIN_S)
     finally:
         hang_up()
 
