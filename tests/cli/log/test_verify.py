@@ -249,6 +249,8 @@ RULE_OF_FAULT = {
     "wrong_partition": Rule.PARTITION,
     "duplicate_instance": Rule.GROUP,
     "leader_not_member": Rule.GROUP,
+    "partition_held_twice": Rule.GROUP,
+    "records_contradict": Rule.GROUP,
 }
 
 
