@@ -347,6 +347,7 @@ class Play:
     def restart(self) -> None:
         """Start another coordinator from the log."""
         topics = self.coordinator.topics
+        self.coordinator.close()
         self.coordinator = Coordinator(0, self.config)
         self.coordinator.topics = topics
         self.timers.clear()
