@@ -18,6 +18,7 @@ as it is.
                      null while the id is unused
     loaded           group_loaded: the coordinator read the group from its log, at its start, because a write failed, or
                      because another node became the coordinator: then it has `node` and `former_node`
+    converted        group_converted: the group changed its protocol, with its members
     gap              events_dropped
     deleted          group_deleted
 
@@ -175,6 +176,9 @@ class Timeline:
         entry = self._pending.pop(event["member_id"], None)
         if entry is not None:
             entry["outcome"] = "left" if event["left"] else "lapsed"
+
+    def _group_converted(self, event: RebalanceEvent) -> None:
+        self._enter("converted", event)
 
     def _group_deleted(self, event: RebalanceEvent) -> None:
         self._enter("deleted", event)

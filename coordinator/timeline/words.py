@@ -151,6 +151,8 @@ def entry_lines(entry: Entry) -> Iterator[str]:
             yield f"gap: {_several(entry['events'], 'event')} could not be kept {when}"
         case "loaded":
             yield _loaded_text(entry)
+        case "converted":
+            yield _converted_text(entry)
         case "deleted":
             client = entry.get("client")  # null where the group expired
             yield "the group was deleted" + (f" by {client_text(client)}" if client else "")
@@ -301,6 +303,20 @@ def _costs(entry: Entry) -> str:
     if entry["rebalances"]:
         return "and the group rebalances"
     return "and nothing moves" if entry["state"] == "Stable" else "while the group rebalances"
+
+
+def _converted_text(entry: Entry) -> str:
+    """A group that changed its protocol: upgraded by its first member of the consumer protocol, or the way back."""
+    members = _several(entry["members"], "member")
+    if entry["kind"] == CONSUMER:
+        stay = "stays" if entry["members"] == 1 else "stay"
+        return (
+            f"upgrade: the group has the consumer protocol, from epoch {entry['generation']} on; "
+            f"{members} of the classic protocol {stay}"
+        )
+    return (
+        f"downgrade: the group has the classic protocol again, from generation {entry['generation']} on, with {members}"
+    )
 
 
 def _loaded_text(entry: Entry) -> str:

@@ -9,11 +9,16 @@ import pytest
 from coordinator.group.causes import CauseKind
 from coordinator.timeline.entries import Timeline
 from coordinator.timeline.words import (
+    AWAITED_SHOWN,
+    MEMBERS_SHOWN,
     cause_text,
     duration_text,
     entry_lines,
     fencing_text,
+    held_up_lines,
+    revoking_text,
     short,
+    target_text,
     time_text,
     waiting_lines,
 )
@@ -291,3 +296,85 @@ def test_a_deletion_names_who_asked_for_it() -> None:
     """The line names the administrator's client; without one in the record it names no client."""
     assert list(entry_lines({"type": "deleted", "client": ONE})) == ["the group was deleted by app-1 at 10.0.0.1"]
     assert list(entry_lines({"type": "deleted", "client": None})) == ["the group was deleted"]
+
+
+def lines_of(event: dict[str, Any]) -> list[str]:
+    """The lines of the one entry that this event makes."""
+    common = {"version": 1, "at_ms": 0, "group": "g", "generation": 3, "node": 1}
+    (entry,) = Timeline("g").add_all([common | event]).entries
+    return list(entry_lines(entry))
+
+
+def test_a_group_that_changes_its_protocol_is_told() -> None:
+    """An upgrade and a downgrade, with the members that went along."""
+    up, down = (lines_of({"type": "group_converted", "kind": kind, "members": 1}) for kind in ("consumer", "classic"))
+    assert up == [
+        "upgrade: the group has the consumer protocol, from epoch 3 on; 1 member of the classic protocol stays"
+    ]
+    assert down == ["downgrade: the group has the classic protocol again, from generation 3 on, with 1 member"]
+
+
+def test_a_static_member_of_the_consumer_protocol_says_how_long_it_was_away() -> None:
+    """Its return moves nothing, and has the time since it left."""
+    back = {
+        "type": "member_replaced", "member_id": "b", "old_member_id": "a", "group_instance_id": "i", "state": "Stable",
+        "rebalances": False, "away_ms": 2_300, **ONE,
+    }  # fmt: skip
+    assert lines_of(back) == [
+        "restart: static member i is back as b (app-1 at 10.0.0.1) after 2.3 s, and nothing moves"
+    ]
+
+
+def test_an_epoch_that_topics_cause_names_them() -> None:
+    """What happened to each topic, and how many others there are."""
+    changes = [{"topic": name, "change": name} for name in ("created", "grown", "deleted", "added", "removed")]
+    cause = {
+        "kind": "topics_changed", "member_ids": [], "group_instance_id": None, "client_id": "", "client_host": "",
+        "source": "inferred", "reason": "", "join_reason": None, "api_version": None, "topics": changes,
+        "further_topics": 2,
+    }  # fmt: skip
+    assert cause_text(cause) == (
+        "topics that the group subscribes to changed: created (created), grown (more partitions), deleted (deleted), "
+        "added (new), removed (gone), 2 more"
+    )
+    joined = cause | {"kind": "member_joined", "member_ids": ["m"], "topics": changes[:1], "further_topics": 0}
+    assert cause_text(joined) == "new member m, and topics changed: created (created)"
+
+
+def test_who_holds_up_a_group_of_the_consumer_protocol_is_told_up_to_a_number() -> None:
+    """Each has what it must do, since when, and when it is removed; a group without a target waits for anybody."""
+    one = {"member_id": "m", "group_instance_id": "i", "partitions": 2, "since_ms": 0, "until_ms": 1_000, **ONE}
+    held = [one | {"phase": phase} for phase in ("revoking", "acknowledging", "away")]
+    state: dict[str, Any] = {
+        "group_epoch": 3, "assignment_epoch": 3, "state_since_ms": 0, "held_up_by": held,
+    }  # fmt: skip
+    who, first = "m, instance id i (app-1 at 10.0.0.1)", "1970-01-01 00:00:00.000Z"
+    until = "1970-01-01 00:00:01.000Z"
+    assert list(held_up_lines("Reconciling", state)) == [
+        f"The group is Reconciling now, since {first}: not all members have their part of the target of epoch 3",
+        f"it waits for {who} to give up 2 topic partitions, since {first}; the member is removed {until} if it doesn't",
+        f"it waits for a heartbeat of {who}, since {first}; the member's session ends {until} without one",
+        f"{who} is away, since {first}; it keeps its seat with 2 topic partitions until {until}",
+    ]
+    many = state | {"held_up_by": [one | {"phase": "revoking", "since_ms": None}] * (AWAITED_SHOWN + 1)}
+    assert list(held_up_lines("Reconciling", many))[-1] == "and for 1 further member"
+    assert ", since" not in list(held_up_lines("Reconciling", many))[1]
+    early = state | {"group_epoch": 4, "held_up_by": None, "state_since_ms": None}
+    assert list(held_up_lines("Assigning", early)) == [
+        "The group is Assigning now: epoch 4 has no target yet; a heartbeat of any member makes it",
+        "its server doesn't say whom it waits for",
+    ]
+
+
+def test_a_target_and_a_revocation_in_words() -> None:
+    """What each member gains and loses, for some of them, and who must give up how much until when."""
+    change = {"member_id": "m", "group_instance_id": "i", "gains": 2, "loses": 1, "partitions": 3}
+    target = {"assignor": "uniform", "members": 9, "changes": [change] * (MEMBERS_SHOWN + 1), "further_changes": 4}
+    assert (
+        target_text(target) == f"target by uniform for 9 members: {', '.join(['i +2 -1'] * MEMBERS_SHOWN)} and 5 more"
+    )
+    assert target_text(target | {"changes": [], "further_changes": 0}).endswith("for 9 members: nothing changes")
+    asked = {"member_id": "m", "group_instance_id": None, "partitions": 1, "until_ms": 1_000, **ONE}
+    assert revoking_text(asked) == (
+        "m (app-1 at 10.0.0.1) must give up 1 topic partition until 1970-01-01 00:00:01.000Z"
+    )

@@ -271,6 +271,7 @@ SCHEMAS: dict[str, Schema] = {
                 "Unreleased",
                 "Pending",
                 "Loaded",
+                "Converted",
                 "Gap",
                 "Deleted",
             )
@@ -350,6 +351,14 @@ SCHEMAS: dict[str, Schema] = {
             "client": or_null(object_of(CLIENT)),
             "current_client": or_null(object_of(CLIENT)),
             "waited": FLAG,
+        }
+    ),
+    "Converted": object_of(
+        {
+            **ENTRY,
+            "type": just("converted"),
+            "kind": {"enum": ["classic", "consumer"], "description": "the group's protocol from then on"},
+            "members": NUMBER,
         }
     ),
     "Unreleased": object_of(

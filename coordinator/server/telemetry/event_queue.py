@@ -169,6 +169,7 @@ class Events:
             self._append(event)
 
     _TAKES: ClassVar[dict[type[notes.Note], Callable[[Events, TimedNote, Any], None]]] = {
+        notes.GroupConverted: _queued,
         notes.GroupDeleted: _queued,
         notes.GroupLoaded: _group_loaded,
         notes.InstanceIdUnreleased: _unreleased,

@@ -14,6 +14,7 @@ from coordinator.group.course import Outcome, Snapshot
 from coordinator.server.telemetry.event_queue import (
     LINGER_MS,
     LIVE_CAUSES_MAX,
+    LIVE_STEPS_MAX,
     LOADED_MAX,
     WEIGHT_MAX,
     Events,
@@ -357,3 +358,24 @@ def test_the_end_waits_for_what_is_to_be_written() -> None:
     assert not bench.disk.writings
     Events(bench.clock, Lines(bench.log, "json", 1, bench.clock)).stop(lambda: ends.append("never started"))
     assert ends[-1] == "never started"
+
+
+def test_steps_of_a_rebalance_are_written_if_it_takes_long() -> None:
+    """Targets and revocations of a rebalance that is over soon are left out; a long one has a limited number."""
+    target = notes.TargetAssigned("g", 2, "uniform", 1, 3, 0)
+    asked = notes.MemberRevoking("g", 2, "m", None, "c", "/h", 3, 60_000)
+    end = ended(1)
+    assert Bench().written(STARTED, target, asked, end) == [end]
+    assert not Bench().written(target, asked)
+    bench = Bench()
+    assert bench.written(STARTED, target, asked) == [STARTED, target, asked]
+    bench.take(*[asked] * LIVE_STEPS_MAX)
+    bench.clock.advance(LINGER_MS)
+    assert bench.disk.notes() == [asked] * (LIVE_STEPS_MAX - 2)
+
+
+def test_a_client_without_a_seat_and_a_change_of_protocol_are_events() -> None:
+    """One event for each member id that was refused, however often it tries."""
+    refused = notes.InstanceIdUnreleased("g", 2, "new", "m", "i", 5, Client("c", "/h"), Client("d", "/h"))
+    converted = notes.GroupConverted("g", 2, "consumer", 1)
+    assert Bench().written(refused, refused, converted) == [refused, converted]
