@@ -83,7 +83,7 @@ def list_command(
     timeout: Timeout = None,
 ) -> None:
     """List the groups of the cluster."""
-    states = _states(state or [])
+    states = states_named(state or [])
     with cluster(bootstrap_server, timeout, command_config) as client:
         groups = list_groups(client, states)
     if output is Output.JSON:
@@ -166,7 +166,7 @@ def group_failure(group_id: str, refused: Refused) -> tuple[ExitCode, str]:
     return ExitCode.REFUSED, str(refused)
 
 
-def _states(given: Sequence[str]) -> list[str]:
+def states_named(given: Sequence[str]) -> list[str]:
     """The states as Kafka writes them. The input may be in any case, and one option may hold several with commas."""
     by_name = {state.lower(): state for state in STATES}
     names = [name.strip() for text in given for name in text.split(",")]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typer import Typer
 
 COMMANDS = {
-    "groups": "coordinator.cli.groups",
+    "groups": "coordinator.cli.wait",
     "members": "coordinator.cli.members",
     "users": "coordinator.cli.users",
     "explain": "coordinator.cli.explain",

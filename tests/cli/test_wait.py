@@ -1,0 +1,47 @@
+"""`tenure groups wait` against Tenure and against Apache Kafka."""
+
+from __future__ import annotations
+
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+
+from confluent_kafka import Consumer
+
+from coordinator.cli.wait import app
+from tests.cli.conftest import TOPIC, MakeGroup, Run, run_app
+from tests.support.patience import WITHIN_S
+
+
+def test_a_group_that_is_as_wanted(run: Run, make_group: MakeGroup) -> None:
+    """The command ends at once, and says nothing."""
+    group = make_group(["a", "b"])
+    for wanted in ([], ["--members", "2"], ["--state", "empty,stable"]):
+        ran = run(app, "wait", group, *wanted)
+        assert (ran.code, ran.out, ran.err) == (0, "", "")
+
+
+def test_a_group_that_is_not_in_time(bootstrap: str, make_group: MakeGroup) -> None:
+    """Exit code 1, and one line says what the group is, and what was wanted."""
+    group = make_group(["a"])
+    ran = run_app(app, "wait", group, "--members", "3", "--timeout", "2", "--bootstrap-server", bootstrap)
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err == f"tenure: after 2 s group {group} is Stable with 1 member, not Stable with 3 members\n"
+
+
+def test_a_group_that_is_not_there_is_dead(run: Run) -> None:
+    """So one can wait for the end of a group."""
+    ran = run(app, "wait", "nobody-made-this-group", "--state", "Dead", "--members", "0")
+    assert (ran.code, ran.err) == (0, "")
+
+
+def test_a_group_becomes_as_wanted(run: Run, bootstrap: str) -> None:
+    """The command waits for a group that comes into being meanwhile."""
+    group = f"late-{uuid.uuid4()}"
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(run, app, "wait", group, "--members", "1")
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+        consumer.subscribe([TOPIC])
+        while not waiting.done():
+            consumer.poll(0.1)
+        consumer.close()
+    assert waiting.result(WITHIN_S).code == 0
