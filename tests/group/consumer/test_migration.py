@@ -171,6 +171,19 @@ def test_upgraded_group_has_a_limit_of_topics() -> None:
     assert play.join("a", [f"t{number}" for number in range(6_000)]).error_code == NONE
 
 
+def test_member_that_takes_a_seat_in_a_rebalance_bumps_nothing() -> None:
+    """As in Kafka, a member that waited for its first assignment gets none until something else makes an epoch."""
+    play = Play()
+    play.classic_group(("c", "C", ALL))
+    play.classic_join("", version=3, request="d")
+    assert play.join("a", instance_id="C").member_epoch == 1
+    d = play.answers["d"].member_id
+    assert rejoin(play, d, {}, -1) == 1
+    assert read(play.classic_sync(d, 1).assignment) == {}
+    assert play.classic_beat(d, 1) == NONE
+    assert play.state() == "Stable"
+
+
 # Classic members inside.
 
 
