@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from coordinator.audit.audit import Options, audit
-from coordinator.audit.check.history import Story
+from coordinator.audit.check.history import History, Story
+from coordinator.audit.check.limits import Limits
 from coordinator.audit.read.consumer_records import CURRENT, read_consumer_value
+from coordinator.audit.read.parse import parse_record
 from coordinator.audit.show.summary import summary
+from protocol.records.walk import decode_batches
 from tests.audit.histories import checks, story_of
 from tests.audit.scenes import GROUP, HOUR_MS, ConsumerScene, group_key, group_value, static_members, two_consumers
 from tests.oracle.consumer_log import GOLDEN, MARK
@@ -54,6 +57,24 @@ def test_log_of_kafka_is_clean_and_tells_the_play(kafkas: Path) -> None:
     assert (story.group_type, story.deleted, story.returns) == ("consumer", True, {"seat": 1})
     assert set(story.lanes) == {"m1", "seat", "r1"}
     assert set(summary(result)["groups"]) == {GOLDEN_GROUP, MARK}
+
+
+def test_compacted_log_of_kafka_is_clean() -> None:
+    """Wherever a compaction ended, nothing is found in what it left: records of the past are missing, none is wrong."""
+    golden: dict[str, Any] = json.loads(GOLDEN.read_text())
+    batches = list(decode_batches(bytes.fromhex(golden["log_hex"])))
+    for end in range(1, len(batches) + 1):
+        compacted = [zip(batch.offsets, batch.records, strict=True) for batch in batches[:end]]
+        last = {record.key: offset for pairs in compacted for offset, record in pairs}
+        history = History(0, GOLDEN_GROUP, Limits())
+        for number, batch in enumerate(batches):
+            for offset, record in zip(batch.offsets, batch.records, strict=True):
+                if number >= end or last[record.key] == offset:
+                    for row in parse_record(0, offset, record)["records"]:
+                        if row[4] == GOLDEN_GROUP:
+                            history.add((*row[:8], 0, number))
+            if number >= end - 1 and history.story is not None:
+                assert history.finish(batch.header.max_timestamp_ms)[1] == []
 
 
 def test_living_group_has_its_epoch_and_members() -> None:
