@@ -10,8 +10,8 @@ when all members are at the target of the newest epoch, or when none is left.
     settled     the last thing of each rule; it ends the rebalance if nobody is on the way
 
 A member holds the others up in two ways: it has not given up partitions that it was asked for, or no heartbeat of it
-came since there is a target. The longest of these waits goes into the note of the end. A static member that goes away
-and comes back makes no epoch, and so no rebalance.
+came since there is a target, or since the partitions that it shall have are free. The longest of these waits goes into
+the note of the end. A static member that goes away and comes back makes no epoch, and so no rebalance.
 
 House rule: no rule reads a course, and a heartbeat that changes nothing never gets here.
 """
@@ -25,6 +25,7 @@ from coordinator.group import notes
 from coordinator.group.causes import Cause
 from coordinator.group.consumer.group import (
     NOTHING,
+    UNRELEASED,
     UNREVOKED,
     ConsumerCourse,
     ConsumerGroup,
@@ -90,6 +91,10 @@ def moved(turn: Turn, group: ConsumerGroup, before: ConsumerMember, member: Cons
         group.waits_since.pop(before.member_id, None)
     elif before.epoch < group.target_epoch:
         waited_for(turn, group, before)
+        if before.assigned and member.state is not UNREVOKED:
+            freed(turn, group)
+    elif before.state is UNRELEASED and group.course is not None and group.course.freed_ms:
+        group.course.waited_for(before, Phase.ACKNOWLEDGING, turn.now.wall_ms - group.course.freed_ms)
     if member.state is UNREVOKED and member.revoking != before.revoking:
         group.waits_since.setdefault(member.member_id, turn.now.wall_ms)
         asked = sum(map(len, member.revoking.values()))
@@ -106,6 +111,12 @@ def moved(turn: Turn, group: ConsumerGroup, before: ConsumerMember, member: Cons
                 until_ms,
             )
         )
+
+
+def freed(turn: Turn, group: ConsumerGroup) -> None:
+    """A member gave up partitions: from now on a heartbeat of whoever shall have them is waited for."""
+    if group.course is not None:
+        group.course.freed_ms = turn.now.wall_ms
 
 
 def went_away(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
@@ -137,6 +148,7 @@ def waited_for(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None
     if member.state is UNREVOKED:
         since_ms = group.waits_since.get(member.member_id)
         phase = Phase.REVOKING
+        freed(turn, group)
     elif member.epoch < group.target_epoch:
         began_ms = 0 if course.joined_ms is None else group.target_ms
         since_ms = max(began_ms, course.began_wall_ms)

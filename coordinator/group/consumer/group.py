@@ -166,14 +166,19 @@ class Session:
 
 
 class ConsumerCourse(Course):
-    """The course of a rebalance. members: those before. longest: the longest wait so far."""
+    """The course of a rebalance.
 
-    __slots__ = ("longest", "members")
+    members: those before. longest: the longest wait so far. freed_ms: when a member gave up partitions last, Unix time
+    in ms; 0 before.
+    """
+
+    __slots__ = ("freed_ms", "longest", "members")
 
     def __init__(self, members: tuple[ConsumerMember, ...]) -> None:
         super().__init__(())
         self.members = members
         self.longest: Waited | None = None
+        self.freed_ms = 0
 
     def waited_for(self, member: ConsumerMember, phase: Phase, ms: int) -> None:
         """A member did what the group waited for, after so many ms."""

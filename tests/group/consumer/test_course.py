@@ -88,6 +88,20 @@ def test_who_is_silent_holds_the_others_up() -> None:
     assert ended.waited_for == Waited("a", Phase.ACKNOWLEDGING, 2_000)
 
 
+def test_who_comes_late_for_free_partitions_holds_the_others_up() -> None:
+    """Others gave up in time, and the heartbeat that takes what they gave up comes late: that was waited for."""
+    play = pair()
+    play.wait(300)
+    a = play.group.members["a"]
+    play.beat("a", a.epoch, {"t": [0, 1, 2, 3]})
+    play.wait(200)
+    play.beat("a", a.epoch, {"t": sorted(*play.group.members["a"].assigned.values())})
+    play.wait(5_000)
+    play.beat("b", play.group.members["b"].epoch, {})
+    (ended,) = said(play, notes.RebalanceEnded)
+    assert ended.waited_for == Waited("b", Phase.ACKNOWLEDGING, 5_000)
+
+
 def test_further_epochs_belong_to_the_same_rebalance() -> None:
     """While members are on their way, another epoch is a further cause; there is one end."""
     play = pair()
