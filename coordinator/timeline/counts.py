@@ -1,6 +1,7 @@
 """How many rebalances and returns of static members a group had: the one definition, for every view.
 
-    rebalance   the group begins to prepare: its first generation too, and however the rebalance ends
+    rebalance   the group begins to prepare: its first generation too, and however the rebalance ends; in the consumer
+                protocol, the group epoch grows while all members are at their target
     return      a static member's seat goes to a new member id. Each return is one of three:
         restart    the program came back, and takes its own seat
         takeover   the old member id is still in use: a second program took the seat

@@ -190,6 +190,28 @@ def test_a_short_rebalance_is_told_by_its_end() -> None:
         assert lines_of(same, gone, ended(1_006, 1_000))[2:] == lines
 
 
+def test_a_rebalance_of_the_consumer_protocol_has_epochs_and_steps() -> None:
+    """Its targets and the members that must give up partitions have lines of their own; its counter is the epoch."""
+    consumer = {"group_type": "consumer"}
+    started = event("rebalance_started", 1_000, cause=CAUSES[0], members=2, state="Stable", pending=[], **consumer)
+    change = {"member_id": "m", "group_instance_id": "i", "gains": 0, "loses": 1, "partitions": 1}
+    target = event("target_assigned", 1_100, assignor="uniform", members=2, changes=[change], further_changes=0)
+    asked = event(
+        "member_revoking", 1_200, member_id="m", group_instance_id="i", client_id="c", client_host="/h", partitions=1,
+        until_ms=61_200,
+    )  # fmt: skip
+    waited = {"member_id": "m", "group_instance_id": "i", "phase": "revoking", "ms": 4_000}
+    end = ended(6_000, 1_000, causes=CAUSES[:1], waited_for=waited, **consumer)
+    first, made, told, last, *_ = lines_of(started, target, asked, end)
+    assert first == f"[g] 1970-01-01 00:00:01.000Z  rebalance begins, epoch 3: {OLD}"
+    assert made == "[g] 1970-01-01 00:00:01.100Z  target by uniform for 2 members: i +0 -1"
+    assert told == (
+        "[g] 1970-01-01 00:00:01.200Z  i (c at h) must give up 1 topic partition until 1970-01-01 00:01:01.200Z"
+    )
+    assert "rebalance ended after 5.0 s, epoch 3 -> 4: completed: " in last
+    assert last.endswith("waited longest for i to give up partitions, 4.0 s")
+
+
 def test_what_comes_together_is_told_in_the_order_of_time() -> None:
     """Lines of several groups are sorted by time, with their details below; at one time they keep their order."""
     other = ended(1_008, 1_005) | {"group": "h"}
