@@ -23,7 +23,9 @@ from coordinator.group.causes import (
     TopicChange,
     meaning_of,
 )
+from coordinator.group.client import ANONYMOUS
 from coordinator.group.leaving import leaving_members
+from protocol.speed import new
 
 if TYPE_CHECKING:
     from coordinator.group.client import Client
@@ -40,17 +42,25 @@ def of_member(
     topics: Collection[TopicChange] = (),
 ) -> Cause:
     """The cause that one member is. client: the sender of its request; None for a timer."""
-    changes = [*topics, *topic_changes(group)]
-    cause = Cause(
-        kind,
-        (member.member_id,),
-        member.instance_id,
-        member.client_id if client is None else client.id,
-        member.client_host if client is None else client.host,
-        topics=tuple(changes[:TOPICS_MAX]),
-        further_topics=max(len(changes) - TOPICS_MAX, 0),
+    # A thousand members may join together, each with a cause of its own.
+    changes = [*topics, *topic_changes(group)] if topics or group.changed_topics else ()
+    return new(
+        Cause,
+        (
+            kind,
+            (member.member_id,),
+            member.instance_id,
+            member.client_id if client is None else client.id,
+            member.client_host if client is None else client.host,
+            "",
+            None,
+            None,
+            (),
+            ANONYMOUS if client is None else client.principal,
+            tuple(changes[:TOPICS_MAX]),
+            max(len(changes) - TOPICS_MAX, 0),
+        ),
     )
-    return cause if client is None else cause._replace(principal=client.principal)
 
 
 def of_topics(kind: CauseKind, changes: Collection[TopicChange]) -> Cause:
