@@ -14,7 +14,8 @@ These get no record:
     further causes of a longer rebalance, beyond LIVE_CAUSES_MAX; its targets and members that must give up partitions,
         beyond LIVE_STEPS_MAX
     a member id that was given out and used at once
-    the fencing of a member that was fenced before, and another try to take the seat of an active member
+    the fencing of a member that was fenced before
+    another try of a client to take the seat of an active member within AGAIN_MS
     the load of a group without members, unless a write of it had failed; loads beyond LOADED_MAX; unloads
 
 House rule: a fault here costs events, and nothing else.
@@ -52,8 +53,13 @@ LIVE_STEPS_MAX = 20
 """Targets, and members that must give up partitions, of one rebalance that are written before its end."""
 
 FENCED_KEPT = 4_096
-"""Fenced members, and members whose seat is taken, that are remembered, so that each gets one event: some clients go on
-asking for ever.
+"""Fenced members that are remembered, so that each gets one event: some clients go on asking for ever. And as many
+clients that were refused the seat of an active member.
+"""
+
+AGAIN_MS = 60_000
+"""A client that tries again and again to take the seat of an active member gets an event so often: from two of them the
+doctor sees whether that member still runs.
 """
 
 LOADED_MAX = 1_000
@@ -84,6 +90,7 @@ class Events:
         self._causes: dict[str, int] = {}
         self._steps: dict[str, int] = {}
         self._fenced: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+        self._refused: OrderedDict[tuple[str, str, str], int] = OrderedDict()
         self._alarm: Handle | None = None
         self._is_writing = False
         self._gap: Gap | None = None
@@ -165,7 +172,12 @@ class Events:
             self._append(event._replace(extra={"kind": self._kind(note)}))
 
     def _unreleased(self, event: TimedNote, note: notes.InstanceIdUnreleased) -> None:
-        if not self._was_fenced(note):
+        key = note.group, note.group_instance_id, note.member_id
+        last_ms = self._refused.get(key)
+        if last_ms is None or event.at_ms >= last_ms + AGAIN_MS:
+            self._refused[key] = event.at_ms
+            if len(self._refused) > FENCED_KEPT:
+                self._refused.popitem(last=False)
             self._append(event)
 
     _TAKES: ClassVar[dict[type[notes.Note], Callable[[Events, TimedNote, Any], None]]] = {
@@ -205,8 +217,8 @@ class Events:
         self._weight -= 1
         return True
 
-    def _was_fenced(self, note: notes.MemberFenced | notes.InstanceIdUnreleased) -> bool:
-        """Whether that member was refused because of its instance id before. Remembers that it was."""
+    def _was_fenced(self, note: notes.MemberFenced) -> bool:
+        """Whether that member was fenced before. Remembers that it was fenced."""
         key = note.group, note.group_instance_id, note.member_id
         if key in self._fenced:
             return True

@@ -12,6 +12,7 @@ from coordinator.group.causes import Cause, CauseKind
 from coordinator.group.client import Client
 from coordinator.group.course import Outcome, Snapshot
 from coordinator.server.telemetry.event_queue import (
+    AGAIN_MS,
     LINGER_MS,
     LIVE_CAUSES_MAX,
     LIVE_STEPS_MAX,
@@ -375,7 +376,12 @@ def test_steps_of_a_rebalance_are_written_if_it_takes_long() -> None:
 
 
 def test_a_client_without_a_seat_and_a_change_of_protocol_are_events() -> None:
-    """One event for each member id that was refused, however often it tries."""
+    """One event in a minute for each member id that was refused, however often it tries."""
     refused = notes.InstanceIdUnreleased("g", 2, "new", "m", "i", 5, Client("c", "/h"), Client("d", "/h"))
     converted = notes.GroupConverted("g", 2, "consumer", 1)
-    assert Bench().written(refused, refused, converted) == [refused, converted]
+    bench = Bench()
+    assert bench.written(refused, refused, converted) == [refused, converted]
+    bench.clock.advance(AGAIN_MS - 2 * LINGER_MS)
+    assert not bench.written(refused)
+    bench.clock.advance(LINGER_MS)
+    assert bench.written(refused) == [refused]
