@@ -20,7 +20,7 @@ from coordinator.cli.options import Command, seconds
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
 from coordinator.client.groups import DEAD, describe_groups, is_unknown
-from coordinator.timeline.described import AWAY_EPOCH
+from coordinator.group.consumer.group import AWAY
 
 __all__ = ["app"]
 
@@ -66,7 +66,7 @@ def _look(client: Client, group_id: str) -> tuple[str, int]:
         return DEAD, 0
     if isinstance(group, Refused):
         raise group
-    return group.state, sum(member.seat is None or member.seat.epoch != AWAY_EPOCH for member in group.members)
+    return group.state, sum(member.seat is None or member.seat.epoch != AWAY for member in group.members)
 
 
 def _members(count: int) -> str:

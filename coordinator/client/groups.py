@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from coordinator.client.errors import Refused
+from coordinator.group.consumer.group import AWAY
 from coordinator.timeline.described import (
-    AWAY_EPOCH,
     Awaited,
     ConsumerSeat,
     ConsumerState,
@@ -164,7 +164,7 @@ def _seat_json(member: Member) -> dict[str, Any]:
         return {}
     return {
         "member_epoch": seat.epoch,
-        "is_away": seat.epoch == AWAY_EPOCH,
+        "is_away": seat.epoch == AWAY,
         "target_assignment": seat.target,
         "subscribed_topics": sorted(member.subscription or ()),
         "subscribed_regex": seat.regex,

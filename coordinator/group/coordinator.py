@@ -30,7 +30,7 @@ from coordinator.group.classic.rules import CLASSIC
 from coordinator.group.consumer import describe as consumer_describe
 from coordinator.group.consumer import heartbeat as consumer_heartbeat
 from coordinator.group.consumer import reasons, regex, target, upgrade
-from coordinator.group.consumer.group import ConsumerGroup
+from coordinator.group.consumer.group import JOINING, ConsumerGroup
 from coordinator.group.consumer.refused import Refused
 from coordinator.group.consumer.rules import CONSUMER
 from coordinator.group.consumer.steady import Steady, steady
@@ -242,7 +242,7 @@ class Coordinator:
                 raise refused
             if isinstance(group, ConsumerGroup):
                 consumer_heartbeat.heartbeat(turn, group, event)
-            elif body.member_epoch != consumer_heartbeat.JOINING:
+            elif body.member_epoch != JOINING:
                 words = "not found." if group is None else "is not a consumer group."
                 raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {body.group_id[:100]} {words}")
             else:

@@ -1,4 +1,4 @@
-"""The life of a member of the consumer protocol (KIP-848) without a client: it sends heartbeats and does as it is told.
+"""The life of a member of the consumer protocol (KIP-848) without a client: heartbeats, and what their answers ask for.
 
 It joins with epoch 0. When an answer has an assignment, it gives up what is not in it and says so with the next
 heartbeat, at once unless it is slow. A static member that restarts says that it will be back, as a client does that
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from coordinator.client.errors import Refused, Unreachable
+from coordinator.group.consumer.group import AWAY, JOINING, LEFT
 from coordinator.testing.member import Crew, Doing, Life
 from protocol.messages import (
     ConsumerGroupHeartbeatRequest,
@@ -25,9 +26,6 @@ from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-JOINING, LEFT, AWAY = 0, -1, -2
-"""Epochs of requests that join, leave for good, and leave for a while."""
 
 Owned = dict[UUID, frozenset[int]]
 """Topic id -> partitions."""

@@ -9,9 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-AWAY_EPOCH = -2
-"""The epoch of a static member that left for a while (KIP-848)."""
-
 
 class ConsumerSeat(NamedTuple):
     """What a member of a group of the consumer protocol has besides.

@@ -21,7 +21,7 @@ from coordinator.group.classic.join import MEMBER_ID_REQUIRED_SINCE
 from coordinator.group.classic.joining import protocols_of, rebalance_timeout_of
 from coordinator.group.consumer import downgrade, sessions
 from coordinator.group.consumer.embedded import Unreadable, assignment_bytes, ids_of, read_subscription
-from coordinator.group.consumer.group import NO_TARGET, UNRELEASED, UNREVOKED, Classic, ConsumerGroup, ConsumerMember
+from coordinator.group.consumer.group import UNRELEASED, UNREVOKED, Classic, ConsumerGroup, ConsumerMember
 from coordinator.group.consumer.refused import Refused
 from coordinator.group.consumer.step import Change, Found, cause_of, given_id, has_room, plan_step, take_step
 from coordinator.group.group import NAME
@@ -220,17 +220,7 @@ def gets_further(group: ConsumerGroup, member: ConsumerMember) -> bool:
     """Whether another JoinGroup would bring a member nearer to its target, or is to confirm what it gave up."""
     if member.epoch < group.target_epoch or member.state is UNREVOKED:
         return True
-    return member.state is UNRELEASED and not waits_for_others(group, member)
-
-
-def waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Whether another member still holds a partition of a member's target."""
-    target = group.targets.get(member.member_id, NO_TARGET)
-    return any(
-        partition not in member.assigned.get(topic_id, {}) and partition in group.holders.get(topic_id, {})
-        for topic_id, partitions in target.items()
-        for partition in partitions
-    )
+    return member.state is UNRELEASED and not group.is_blocked(member)
 
 
 def known(

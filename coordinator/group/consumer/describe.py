@@ -42,8 +42,8 @@ NOT_KNOWN = -1
 """A time that nobody noted."""
 
 AWAITED_MAX, BLOCKED_MAX, REGEXES_MAX = 1_000, 100, 100
-"""Members that hold others up which are told, members of which it is looked up whether they wait for others, and
-expressions without topics: one of each is enough for a person, and all together must not stop the loop.
+"""The most that an answer names of members that hold others up, the most members that it looks at to see whether they
+wait for others, and the most expressions without topics. A few are enough for a person; more would stop the loop.
 """
 
 
@@ -112,7 +112,7 @@ def describe_waiting(turn: Turn, group: ConsumerGroup) -> ConsumerGroupDescribeR
     for member in map(group.members.__getitem__, group.unsettled):
         if is_waiting(group, member):
             looks -= 1
-            if looks < 0 or is_blocked(group, member):
+            if looks < 0 or group.is_blocked(member):
                 continue
         awaited.append(describe_awaited(turn, group, member))
         if len(awaited) == AWAITED_MAX:
@@ -153,15 +153,6 @@ def describe_awaited(
     return ConsumerGroupDescribeResponse.AwaitedMember(
         member_id=member.member_id, phase=phase, partitions=partitions, since_ms=since_ms, until_ms=until_ms
     )
-
-
-def is_blocked(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Whether another member holds a partition that the target gives to this one."""
-    for topic_id, wanted in group.targets.get(member.member_id, NO_TARGET).items():
-        holders = group.holders.get(topic_id, {})
-        if any(holders.get(partition, member.member_id) != member.member_id for partition in wanted):
-            return True
-    return False
 
 
 def assignment(topics: Topics, held: Mapping[UUID, Collection[int]]) -> ConsumerGroupDescribeResponse.Assignment:

@@ -30,6 +30,8 @@ from protocol.speed import HashedById
 CHANGED_MAX = 1_000
 """Changed topics that a group remembers for its next cause: a cause names a few, and counts the others."""
 
+JOINING = 0
+"""The epoch of a request that joins, or joins again."""
 LEFT = -1
 """The epoch of a request that leaves for good."""
 AWAY = -2
@@ -360,6 +362,14 @@ class ConsumerGroup(AnyGroup):
         return None if member_id is None else self.members[member_id]
 
     # Targets and state.
+
+    def is_blocked(self, member: ConsumerMember) -> bool:
+        """Whether another member holds a partition that the target gives to this one."""
+        for topic_id, wanted in self.targets.get(member.member_id, NO_TARGET).items():
+            holders = self.holders.get(topic_id, {})
+            if any(holders.get(partition, member.member_id) != member.member_id for partition in wanted):
+                return True
+        return False
 
     def set_targets(self, targets: Mapping[str, Target], epoch: int, wall_ms: int) -> None:
         """Take a new target assignment."""

@@ -14,7 +14,7 @@ from uuid import UUID
 from coordinator.group import notes
 from coordinator.group.client import Client
 from coordinator.group.consumer import leave
-from coordinator.group.consumer.group import AWAY, LEFT, ConsumerGroup, ConsumerMember
+from coordinator.group.consumer.group import AWAY, JOINING, LEFT, ConsumerGroup, ConsumerMember
 from coordinator.group.consumer.reconcile import Owned, is_within
 from coordinator.group.consumer.refused import Refused
 from coordinator.group.consumer.step import ABANDON, Change, Found, given_id, has_room, plan_step, take_step
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from coordinator.group.turn import Turn
 
 NONE = ErrorCode.NONE
-
-JOINING = 0
-"""The epoch of a request that joins, or joins again."""
 
 MEMBER_ID_REQUIRED_SINCE = 1
 """The first version whose clients make their member id themselves (KIP-1082)."""
