@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from coordinator.timeline.described import ConsumerState, DescribedGroup, Member
     from coordinator.timeline.entries import Entry
 
+TIMEOUT_ADVICE = "Its rebalance timeout (max.poll.interval.ms) is how long the others wait"
+
 
 def consumer_findings(
     group_id: str,
@@ -107,7 +109,7 @@ def _never_revoked(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iter
         f"did not give up partitions within the rebalance timeout, and were removed: {', '.join(names[:NAMED_MAX])}"
         f"{OVER if is_over else ''}",
         "a consumer gives up partitions when it polls, after its listener for revoked partitions: see what keeps it "
-        "from that. Its rebalance timeout (max.poll.interval.ms) is how long the others wait",
+        f"from that. {TIMEOUT_ADVICE}",
         last_at_ms,
         len(late),
     )
@@ -125,10 +127,7 @@ def _held_up(group: DescribedGroup, state: ConsumerState, now_ms: int) -> Iterat
         if each.phase == Phase.REVOKING.value:
             kind = "members_not_revoked"
             what = f"to give up {each.partitions} topic partitions; the member is removed in {left_s:.0f} s"
-            advice = (
-                "a consumer gives up partitions when it polls: see what keeps it from that. Its rebalance timeout "
-                "(max.poll.interval.ms) is how long the others wait"
-            )
+            advice = f"a consumer gives up partitions when it polls: see what keeps it from that. {TIMEOUT_ADVICE}"
         elif each.phase == Phase.ACKNOWLEDGING.value:
             kind = "members_silent"
             what = f"to take its new assignment with a heartbeat; its session ends in {left_s:.0f} s"

@@ -9,9 +9,9 @@ House rule: a request with one other byte is another request.
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING
 
+from coordinator.server.wire.repeated_heartbeats import BEFORE, BEHIND, CORRELATION_ID, ID, pack_size
 from protocol.connection import SIZE_BYTES
 from protocol.header import encode_response
 from protocol.messages import API_KEYS, ConsumerGroupHeartbeatResponse
@@ -26,14 +26,6 @@ CONSUMER_HEARTBEAT = API_KEYS["ConsumerGroupHeartbeat"]
 BYTES_MAX = 512
 """Longer heartbeats are not kept, because a client can choose long names. One with ids of 36 characters has 130 bytes.
 """
-
-CORRELATION_ID = slice(4, 8)
-"""Position of the correlation id in a request's frame, and in a response with its size."""
-
-BEFORE, ID, BEHIND = slice(8), slice(8, 12), slice(12, None)
-"""The parts of a request with its size: before the correlation id, the id, behind it."""
-
-pack_size = struct.Struct(">i").pack
 
 
 class Beat:
