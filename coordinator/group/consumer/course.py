@@ -114,7 +114,7 @@ def moved(turn: Turn, group: ConsumerGroup, before: ConsumerMember, member: Cons
 
 
 def freed(turn: Turn, group: ConsumerGroup) -> None:
-    """A member gave up partitions: from now on a heartbeat of whoever shall have them is waited for."""
+    """A member gave up partitions: from here on the group waits for a heartbeat of the members that shall have them."""
     if group.course is not None:
         group.course.freed_ms = turn.now.wall_ms
 

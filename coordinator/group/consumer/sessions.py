@@ -2,8 +2,8 @@
 
 A session ends if no heartbeat comes within the session timeout. The group or the coordinator sets it for members of the
 consumer protocol, the member itself for a classic one. A member of the consumer protocol that the coordinator asks to
-give up partitions has its own rebalance timeout for that. So has a classic member that is told to rejoin, and again
-from its join to its sync.
+give up partitions has its own rebalance timeout for that. A classic member has it too: from the answer
+that makes it rejoin to its join, and from its join to its sync.
 """
 
 from __future__ import annotations

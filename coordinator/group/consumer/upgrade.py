@@ -2,7 +2,7 @@
 
 That happens when the first member of the consumer protocol comes. Generation and assignments stay: the generation is
 the epoch of the group, of its target and of all members, and each member's target is what the leader gave it. So nobody
-moves unless the newcomer's subscription bumps the epoch. Members that wait in a rebalance are told to join again.
+moves unless the newcomer's subscription bumps the epoch. Members that wait in a rebalance get an error and join again.
 
 House rule: `upgraded` changes nothing, because the newcomer may still be refused; `give_way` ends the classic group.
 """
@@ -39,7 +39,7 @@ LARGE = 100
 """Members of a group that is not upgraded at once after a downgrade, or after it was found that it can't be."""
 
 PAUSE_MS_PER_MEMBER = 1
-"""How long it is not, for each member: about 25 times as long as the upgrade takes."""
+"""How long such a group has to wait for an upgrade, for each of its members: about 25 times as long as it takes."""
 
 
 def upgraded(turn: Turn, group: Group, event: ConsumerHeartbeat) -> ConsumerGroup:
@@ -66,7 +66,7 @@ def upgraded(turn: Turn, group: Group, event: ConsumerHeartbeat) -> ConsumerGrou
 def pause_of(turn: Turn, size: int, refused: Refused) -> NoUpgrade | None:
     """How long a group of this size gets no further upgrade; None for a small group.
 
-    One that large takes 0.04 ms of work for each member. Else a client could ask for it again and again.
+    An upgrade takes 0.04 ms of work for each member. Else a client could stop the server by asking again and again.
     """
     if size < LARGE:
         return None

@@ -32,7 +32,7 @@ class Disk:
         """Open a file for reading and writing and return its descriptor; `create` makes it if it isn't there.
 
         With `create` a symbolic link is an error: one who can write into the folder must not choose which other file
-        of the server's user gets overwritten. With `anew` so is whatever has the name: see `open_anew`.
+        of the server's user gets overwritten. With `anew` any file of that name is an error: see `open_anew`.
         """
         flags = os.O_RDWR | os.O_CLOEXEC
         if create or anew:
