@@ -725,7 +725,7 @@ class _Fetch:
             self._wait()
 
     def _wait(self) -> None:
-        self._has_waited = True  # whoever changes the rules meanwhile is obeyed; Kafka asks once
+        self._has_waited = True  # rules that change meanwhile count; Kafka asks once
         call, services = self._call, self._services
         on_time, on_more = call.reply(self._on_time), call.reply(self._on_more)
         call.on_wait, call.on_closed = partial(on_time.deliver, None), self._end_wait
