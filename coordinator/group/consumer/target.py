@@ -49,7 +49,7 @@ UNITS_PER_SUBSCRIBER, UNITS_PER_RECORD = 4, 25
 MEMBERS_AT_ONCE = 1_000
 """A heartbeat does no part of the work for more members: the first parts alone would take 10 ms."""
 
-FIRST_EPOCH = 1
+EMPTY_TARGET_EPOCH = 1
 """The epoch of the empty target that a group has while its first one is made in steps. A member can't be at epoch 0."""
 
 
@@ -103,7 +103,7 @@ class Plan:
         """Leave the rest of the work to further steps. A group's first target is an empty one until then."""
         self._making = making
         if not self._group.target_epoch:
-            self._set({}, FIRST_EPOCH, 0)
+            self._set({}, EMPTY_TARGET_EPOCH, 0)
 
     def _set(self, targets: Mapping[str, Target], epoch: int, wall_ms: int) -> None:
         self.records.append(records.target_epoch_record(self._group.group_id, epoch, wall_ms, wall_ms))

@@ -67,7 +67,7 @@ CLIENTS = (
             Ability.STAY: "it leaves its group when it closes, with an instance id too",
             Ability.AWAY: "it leaves for good when it closes, with an instance id too",
             Ability.PATTERN: "it subscribes to names only",
-            Ability.GROW: "its stream ends: it looks a new partition up in metadata of before",
+            Ability.GROW: "its stream ends: it looks a new partition up in metadata that it read earlier",
         },
     ),
 )
