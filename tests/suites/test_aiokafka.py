@@ -22,7 +22,7 @@ pytestmark = pytest.mark.suites
 CONFTEST = Path(__file__).with_name("aiokafka_conftest.py")
 TESTS = ("tests/test_consumer.py", "tests/test_coordinator.py")
 OTHERWISE = {
-    "test_ssl_consume": Otherwise("It needs a listener with TLS; Tenure has none.", "failed", "failed"),
+    "test_ssl_consume": Otherwise("It needs a listener with TLS; the suite's server has none.", "failed", "failed"),
 }
 # The image that its tests start has Kafka's own example of settings, which switches the delay off.
 SETTINGS = {"num.partitions": "2", "group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "6000"}
