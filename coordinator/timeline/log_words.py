@@ -235,7 +235,8 @@ TEXTS: Mapping[type[notes.Note], Callable[[Any, str], str]] = {
     ),
     notes.RebalanceCompleted: _completed_text,
     notes.RebalanceEnded: lambda note, place: (
-        f"Rebalance of group {note.group} from generation {note.generation_before} {place} is over: "
+        f"Rebalance of group {note.group} from {'generation' if note.group_type == notes.CLASSIC else 'epoch'} "
+        f"{note.generation_before} {place} is over: "
         f"{OUTCOMES[note.outcome]}{_waited_text(note.waited_for)}"
     ),
     notes.RebalanceStuck: lambda note, _: (

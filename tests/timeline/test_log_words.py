@@ -8,7 +8,7 @@ from coordinator.client.groups import LEAVE_REASON
 from coordinator.group import notes
 from coordinator.group.causes import Cause, CauseKind
 from coordinator.timeline.log_words import reason_of, text_of
-from tests.server.telemetry.test_note_lines import EVENTS
+from tests.server.telemetry.test_note_lines import ENDED, EVENTS
 
 
 @pytest.mark.parametrize(
@@ -74,6 +74,13 @@ from tests.server.telemetry.test_note_lines import EVENTS
 def test_lines_keep_the_words_that_people_grep_for(name: str, words: str) -> None:
     """People and scripts search for Kafka's wording."""
     assert words in text_of(EVENTS[name], 12)
+
+
+def test_a_rebalance_of_the_consumer_protocol_ends_from_an_epoch() -> None:
+    """Such a group has no generations."""
+    fields = dict(zip(ENDED.FIELDS, ENDED, strict=True)) | {"group_type": notes.CONSUMER}
+    text = text_of(notes.RebalanceEnded(**fields), 12)
+    assert text.startswith("Rebalance of group g from epoch 3 (__consumer_offsets-12) is over: ")
 
 
 def test_a_fenced_request_without_a_member_id_has_no_empty_name() -> None:
