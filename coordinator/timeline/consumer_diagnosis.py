@@ -71,7 +71,8 @@ def _taken_seats(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterat
             f"{parties} with the instance id {instance_id}, which had neither left nor expired"
             + (OVER if is_over else ""),
             "if it was killed: the seat is free when its session ends (group.consumer.session.timeout.ms), so start "
-            f"the successor later, or let the program close its consumer. If it still runs: {CONFLICT_ADVICE}",
+            "the successor later, free the seat with `tenure members remove`, or let the program close its consumer. "
+            f"If it still runs: {CONFLICT_ADVICE}",
             last["at_ms"],
             len(refused),
         )
