@@ -77,6 +77,11 @@ class ConsumerHistory:
         self._seats_before: dict[str, str] = {}
         self._was_settled = True
         self._is_open = False
+        self._is_upgraded = False
+
+    def upgrade(self, generation: int, seats: dict[str, str]) -> None:
+        """Go on from a classic group, with its members by the names of their seats: its upgrade is no rebalance."""
+        self._epoch_before, self._seats_before, self._is_upgraded = generation, seats, True
 
     def ends_batch(self, batch: Hashable) -> bool:
         """Whether a record of `batch` is the first one behind a batch with records of this group."""
@@ -153,10 +158,10 @@ class ConsumerHistory:
         }
         grew = epoch > self._epoch_before
         moved = None
-        if grew or back or seats.keys() != before.keys():
+        if grew or back or seats.keys() != before.keys() or self._is_upgraded:
             began = grew and self._was_settled and bool(seats or before)
             moved = Moved(epoch, grew, began, list(seats), back, _cause(before, seats))
-        self._epoch_before, self._seats_before = epoch, seats
+        self._epoch_before, self._seats_before, self._is_upgraded = epoch, seats, False
         self._was_settled = not self._behind() and self.records.target_epoch == epoch
         return moved
 

@@ -25,7 +25,7 @@ House rule: memory has a limit that doesn't depend on the size of the log: the l
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -180,6 +180,7 @@ class History:
         self._offset = 0
         self._last: Seen | None = None
         self._before_deletion: Seen | None = None
+        self._tombstone_batch: Hashable = None
         self._deleted_at: int | None = None
 
     def add(self, row: Row) -> None:
@@ -212,6 +213,10 @@ class History:
         story.group_bytes += size
         if kind != GROUP_KIND:
             if kind in NEWER_GROUPS:
+                if value is not None and self._before_deletion is not None and self._tombstone_batch == batch:
+                    before = self._before_deletion
+                    seats = {seat.name: member.member_id for seat, member in before.seats.items()}
+                    self._consumer.upgrade(before.value.generation, seats)
                 self._add_newer(story, NEWER_GROUPS[kind], offset, ts, lives=value is not None)
             if kind in CONSUMER_VERSIONS:
                 self._consumer_ts = ts
@@ -219,6 +224,7 @@ class History:
                 if kind in NEWER_GROUPS and value is None:
                     self._consumer = ConsumerHistory(self._findings)
         elif value is None:
+            self._tombstone_batch = batch
             self._add_tombstone(story, offset, ts)
         else:
             story.record_bytes = size

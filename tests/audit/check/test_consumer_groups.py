@@ -16,7 +16,19 @@ from coordinator.audit.read.parse import parse_record
 from coordinator.audit.show.summary import summary
 from protocol.records.walk import decode_batches
 from tests.audit.histories import checks, story_of
-from tests.audit.scenes import GROUP, HOUR_MS, ConsumerScene, group_key, group_value, static_members, two_consumers
+from tests.audit.scenes import (
+    GROUP,
+    HOUR_MS,
+    ConsumerScene,
+    Scene,
+    consumer_member,
+    group_key,
+    group_value,
+    newer_key,
+    newer_value,
+    static_members,
+    two_consumers,
+)
 from tests.oracle.consumer_log import GOLDEN, MARK
 from tests.oracle.consumer_log import GROUP as GOLDEN_GROUP
 
@@ -138,3 +150,13 @@ def test_way_back_to_the_classic_protocol_is_a_step() -> None:
     story, _ = story_of(made.scene)
     assert (story.group_type, story.deleted, story.generation) == ("classic", False, 4)
     assert [step.kind for step in story.steps][-2:] == ["converted", "generation"]
+
+
+def test_way_to_the_consumer_protocol_is_no_rebalance() -> None:
+    """A group that is upgraded goes on from its generation; its first epoch above that is a rebalance."""
+    made = Scene().group(static_members(a=1, b=1), 7)
+    alone = story_of(made)[0].rebalances
+    for epoch, rebalances in ((7, alone), (8, alone + 1)):
+        scene = Scene().group(static_members(a=1, b=1), 7)
+        scene.append((group_key(GROUP), None), consumer_member(GROUP), (newer_key(GROUP), newer_value(epoch)))
+        assert story_of(scene)[0].rebalances == rebalances
