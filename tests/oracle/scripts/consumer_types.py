@@ -154,6 +154,6 @@ def reads_subscriptions_of_every_version(stage: Stage) -> None:
         stage.form(c, assign=False)
         c.sync({c: b""})
         c.synced()
-        a = seat(stage, f"a{version}", member_id="a", group=group, topics=[topic])
+        a = seat(stage, f"a{version}", member_id="a", group=group, topics=[topic], assignor="range")
         a.join()
         a.describe()
