@@ -58,10 +58,10 @@ OFFSET_COLUMNS = (
 )
 MEMBER_COLUMNS = ("GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "ASSIGNMENT")
 SEAT_COLUMNS = ("CURRENT-EPOCH", "TARGET-EPOCH", "TARGET-ASSIGNMENT", "UPGRADED")
-"""What only members of groups of the consumer protocol have (KIP-848). UPGRADED: not of a client of the classic one."""
+"""Only members of groups of the consumer protocol have these (KIP-848). UPGRADED: false for a classic client."""
 STATE_COLUMNS = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE")
 EPOCH_COLUMNS = ("GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH")
-"""What only groups of the consumer protocol have."""
+"""Only groups of the consumer protocol have these."""
 
 Named = Annotated[
     list[str] | None, typer.Option("--group", metavar="GROUP", help="A group id, as for Kafka's tool; may be repeated.")

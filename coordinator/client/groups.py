@@ -110,7 +110,7 @@ def group_json(group: Group) -> dict[str, Any]:
 
 
 def consumer_json(state: ConsumerState | None) -> dict[str, Any]:
-    """What only a group of the consumer protocol has, as JSON."""
+    """The part that only a group of the consumer protocol has, as JSON."""
     if state is None:
         return {}
     awaited = None
@@ -158,7 +158,7 @@ def member_json(member: Member) -> dict[str, Any]:
 
 
 def _seat_json(member: Member) -> dict[str, Any]:
-    """What only a member of a group of the consumer protocol has, as JSON."""
+    """The part that only a member of such a group has, as JSON."""
     seat = member.seat
     if seat is None:
         return {}

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 
 class ConsumerSeat(NamedTuple):
-    """What a member of a group of the consumer protocol has besides.
+    """The part that only a member of a group of the consumer protocol has.
 
     target: topic -> partition indexes that it shall have. regex: its regular expression; None for none.
     is_classic: whether it speaks the classic protocol.
@@ -89,7 +89,7 @@ class Awaited(NamedTuple):
 
 
 class ConsumerState(NamedTuple):
-    """What only groups of the consumer protocol have.
+    """The part that only groups of the consumer protocol have.
 
     since_ms: of the group's state, Unix time in ms. awaited: the members that hold others up.
     regexes_without_topics: regular expressions that match no topic. The server may not say these three: None.
@@ -131,7 +131,7 @@ class DescribedGroup(Protocol):
 
     @property
     def consumer(self) -> ConsumerState | None:
-        """What only groups of the consumer protocol have; None for others."""
+        """The part that only groups of the consumer protocol have; None for others."""
 
 
 def client_text(client: Mapping[str, Any]) -> str:

@@ -69,7 +69,7 @@ AWAITED = {
     Phase.REVOKING: "to give up partitions",
     Phase.ACKNOWLEDGING: "to take its new assignment",
 }
-"""What a group waits for a member to do, in words."""
+"""The steps of a member that a group waits for, in words."""
 
 
 def topics_text(topics: Iterable[tuple[str, str]], further: int) -> str:

@@ -4,8 +4,8 @@ Such a group has many records, and a coordinator writes those of one change in o
 record after record, and looks at the group where a batch ends: which epoch it has, who came, went, or came back, which
 partition has two members. A batch is known by its place; a cluster shows none, so there it is known by its time.
 
-A compaction removes records of the past, so at an earlier moment a group may seem to lack some. What two records say at
-one moment still holds then. Rules about records that must be there are checked where the log ends.
+A compaction removes records of the past, so at an earlier moment a group may seem to lack some. Two records of one
+moment still fit each other then. Rules about records that must be there are checked where the log ends.
 
 House rule: the rules are those of coordinator.group.consumer.invariants.
 """

@@ -67,7 +67,7 @@ CONSUMER_VERSIONS = {NEWER_KINDS[version]: version for version in _FORMS}
 
 
 def name_field(version: int) -> str | None:
-    """What the name in a key of that version is: `member_id`, `regular_expression`, or None for a key without one."""
+    """The field of a key of that version that has a name: `member_id`, `regular_expression`, or None if it has none."""
     return _FORMS[version].name
 
 

@@ -179,7 +179,7 @@ class Roll:
         )
 
     def _led_by(self) -> str:
-        """Who assigns."""
+        """The one that assigns: the leader, or the coordinator."""
         return f"led by {self._view.leader}" if self._view.leader else "assigned by the coordinator"
 
     def _restart(self, worker: Worker) -> None:

@@ -43,7 +43,7 @@ _ASSIGNMENTS = frozenset(struct.pack(">h", version) for version in (TARGET, CURR
 _EPOCH = struct.pack(">h", EPOCH)
 _HASH = struct.Struct(">3sq")
 _HASH_START = b"\1\0\x08"
-"""What stands before the hash in a group's record: one tagged field, its tag, its size."""
+"""The bytes before the hash in a group's record: one tagged field, its tag, its size."""
 
 
 def broker_topics(kafka_dirs: Iterable[Path]) -> tuple[dict[str, Topic], list[str]]:

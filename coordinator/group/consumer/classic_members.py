@@ -117,7 +117,7 @@ def find(turn: Turn, group: ConsumerGroup, event: JoinGroup, member_id: str) -> 
 
 
 def change_of(turn: Turn, event: JoinGroup, found: Found) -> Change:
-    """What a JoinGroup says. Raises Refused if its metadata can't be read."""
+    """A JoinGroup's content. Raises Refused if its metadata can't be read."""
     body, member = event.body, found.member
     protocols = protocols_of(event)
     if sum(len(metadata) for _, metadata in protocols) > turn.config.message_max_bytes:

@@ -134,7 +134,7 @@ def is_waiting(group: ConsumerGroup, member: ConsumerMember) -> bool:
 def describe_awaited(
     turn: Turn, group: ConsumerGroup, member: ConsumerMember
 ) -> ConsumerGroupDescribeResponse.AwaitedMember:
-    """What the group waits for a member to do."""
+    """The step of a member that the group waits for."""
     wall_ms = turn.now.wall_ms
     since_ms = group.waits_since.get(member.member_id, NOT_KNOWN)
     until_ms = wall_ms + group.sessions[member.member_id].deadline_ms - turn.now.ms

@@ -29,7 +29,7 @@ class HasUserData(Exception):
 
 
 class Subscription(NamedTuple):
-    """What a consumer's metadata say. owned: partitions by topic; version 0 has none."""
+    """A consumer's metadata, read. owned: partitions by topic; version 0 has none."""
 
     topics: frozenset[str]
     rack: str | None

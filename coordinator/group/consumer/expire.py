@@ -46,7 +46,7 @@ def fired(turn: Turn, group: ConsumerGroup, key: TimerKey) -> None:
 
 
 def why_late(group: ConsumerGroup, member: ConsumerMember, key: TimerKey) -> str | None:
-    """What a member did not do in time; None if it did."""
+    """The step that a member did not take in time; None if it took it."""
     if key.kind is SYNC:
         return "did not sync in time" if key.member_id in group.syncing else None
     if member.classic is not None:

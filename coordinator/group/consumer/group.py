@@ -66,7 +66,7 @@ UNRELEASED, UNKNOWN = MemberState.UNRELEASED, MemberState.UNKNOWN
 
 
 class Classic(NamedTuple):
-    """What a member of the classic protocol said in its last JoinGroup.
+    """The last JoinGroup of a member of the classic protocol.
 
     protocols: (name, metadata) in its order of preference.
     """

@@ -48,7 +48,7 @@ VALUE_VERSION = 0
 """The version of all values."""
 
 OLDER_VERSION = 0
-"""The version of topics at which a loaded regular expression counts as resolved: topics may have come since then."""
+"""A loaded regular expression has this version of topics, older than all others: topics may be there that it misses."""
 MADE_AT_ONCE = 50
 """Members that are made in one step: less than a millisecond, if each has some topic partitions."""
 

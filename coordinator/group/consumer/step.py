@@ -54,7 +54,7 @@ class Found(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What a request of a member says.
+    """The content of a member's request.
 
     found: the member as it was. member: with what the request says anew. owned: None if it does not say.
     regex_error: what is wrong with its regular expression.

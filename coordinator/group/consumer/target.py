@@ -186,7 +186,7 @@ def make_target(
 
 
 class Given(NamedTuple):
-    """What a new target is made of. owned: the targets so far, with the sender's. former: those of the log."""
+    """The input of a new target. owned: the targets so far, with the sender's. former: those of the log."""
 
     group_id: str
     epoch: int
@@ -231,7 +231,7 @@ def steps_to(given: Given, assignor: str, ids: Ids) -> Iterator[Made | None]:
 
 
 def change_of(given: Given, member_id: str, target: Target) -> TargetChange:
-    """What a new target changes for a member."""
+    """The change that a new target is for a member."""
     had = given.owned.get(member_id, NO_TARGET)
     return TargetChange(
         member_id,

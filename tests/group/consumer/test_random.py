@@ -354,13 +354,14 @@ def test_clients_that_follow_no_protocol_break_nothing(seed: int) -> None:
     """Any member id may come with any instance id, epoch, partitions and subscription: each gets an answer."""
     chance = random.Random(seed)
     play = Play(dict.fromkeys(TOPICS, 3))
+    heard = set()
     for _ in range(STEPS):
         if chance.random() < 0.1:
             play.wait(chance.choice([1_000, 11_000, 50_000]))
         if play.asked:
             play.resolve(**{regex: [name for name in TOPICS if name[0] == regex[0]] for regex in ("t.*", "u.*")})
         epoch = chance.choice([-2, -1, 0, 0, 0, 0, 1, 2, 3, 4, 9])
-        play.beat(
+        answer = play.beat(
             chance.choice("abcd"),
             epoch,
             {} if epoch == 0 else chance.choice([None, {}, {"t1": [0]}, {"t2": [0, 1, 2], "u1": [2]}]),
@@ -370,3 +371,5 @@ def test_clients_that_follow_no_protocol_break_nothing(seed: int) -> None:
             timeout_ms=chance.choice([10_000, 60_000, *([] if epoch == 0 else [-1])]),
             assignor=chance.choice([None, "range", "uniform"]),
         )
+        heard.add(ErrorCode(answer.error_code))
+    assert {ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNRELEASED_INSTANCE_ID} <= heard
