@@ -1369,6 +1369,7 @@ def _check(config: Config) -> None:
             f"group.min.session.timeout.ms: {group.group_min_session_timeout_ms} is more than "
             f"group.max.session.timeout.ms, {group.group_max_session_timeout_ms}"
         )
+    _check_consumer_groups(group)
     if not config.log_dirs or "," in config.log_dirs:
         raise ConfigError(f"log.dirs: {config.log_dirs!r} is not one folder")
     served = served_listeners(config)
@@ -1420,6 +1421,25 @@ def _check(config: Config) -> None:
             host, port = min(opened_here & taken)
             raise ConfigError(f"tenure.workers: two nodes would be at {host}:{port}")
         taken |= opened_here
+
+
+def _check_consumer_groups(group: GroupConfig) -> None:
+    """Check settings of the consumer protocol that depend on each other, as Kafka does (GroupCoordinatorConfig)."""
+    for kind in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms"):
+        value, least, most = (
+            getattr(group, f"group_consumer_{limit}{kind}".replace(".", "_")) for limit in ("", "min.", "max.")
+        )
+        if least > most:
+            raise ConfigError(f"group.consumer.min.{kind}: {least} is more than group.consumer.max.{kind}, {most}")
+        if value < least:
+            raise ConfigError(f"group.consumer.{kind}: {value} is less than group.consumer.min.{kind}, {least}")
+        if value > most:
+            raise ConfigError(f"group.consumer.{kind}: {value} is more than group.consumer.max.{kind}, {most}")
+    if group.group_consumer_heartbeat_interval_ms >= group.group_consumer_session_timeout_ms:
+        raise ConfigError(
+            f"group.consumer.heartbeat.interval.ms: {group.group_consumer_heartbeat_interval_ms} is not less than "
+            f"group.consumer.session.timeout.ms, {group.group_consumer_session_timeout_ms}"
+        )
 
 
 def _check_http(config: Config) -> None:

@@ -87,6 +87,11 @@ def test_every_setting_can_be_given_in_every_way(name: str) -> None:
         "group.consumer.assignors": "range",
         "group.consumer.migration.policy": "upgrade",
         "group.consumer.regex.refresh.interval.ms": "20000",
+        "group.consumer.session.timeout.ms": "46000",
+        "group.consumer.max.session.timeout.ms": "50000",
+        "group.consumer.heartbeat.interval.ms": "6000",
+        "group.consumer.max.heartbeat.interval.ms": "12000",
+        "group.consumer.max.assignment.interval.ms": "12000",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT",
         "max.connections.per.ip.overrides": "127.0.0.1:7",
         "controller.listener.names": "CONTROLLER",
@@ -432,6 +437,29 @@ def test_workers_that_can_not_be_are_refused(sets: list[str], words: str) -> Non
     """The error about each wrong combination names the setting."""
     with pytest.raises(ConfigError, match=re.escape(words)):
         workers_of(*sets)
+
+
+@pytest.mark.parametrize(
+    ("sets", "words"),
+    [
+        (
+            ["min.session.timeout.ms=60001"],
+            "group.consumer.min.session.timeout.ms: 60001 is more than group.consumer.max.",
+        ),
+        (["session.timeout.ms=44999"], "group.consumer.session.timeout.ms: 44999 is less than group.consumer.min."),
+        (["session.timeout.ms=60001"], "group.consumer.session.timeout.ms: 60001 is more than group.consumer.max."),
+        (["heartbeat.interval.ms=4999"], "group.consumer.heartbeat.interval.ms: 4999 is less than"),
+        (["assignment.interval.ms=15001"], "group.consumer.assignment.interval.ms: 15001 is more than"),
+        (
+            ["max.heartbeat.interval.ms=45000", "heartbeat.interval.ms=45000"],
+            "group.consumer.heartbeat.interval.ms: 45000 is not less than group.consumer.session.timeout.ms, 45000",
+        ),
+    ],
+)
+def test_times_of_the_consumer_protocol_agree(sets: list[str], words: str) -> None:
+    """A time outside its limits, and a session that ends before its next heartbeat, are refused, as Kafka does."""
+    with pytest.raises(ConfigError, match="^" + re.escape(words)):
+        config_of(sets=[f"group.consumer.{each}" for each in sets])
 
 
 @pytest.mark.parametrize("host", ["", "0.0.0.0", "[::]", "10.0.0.1", "tenure", "localhost.example", "[fe80::1]"])
