@@ -58,6 +58,32 @@ test-oracle: .venv/.spark ## the same requests to Apache Kafka and to Tenure (JD
 test-interop: .venv/.audit ## every client there is a toolchain for, on Tenure and Apache Kafka; docs/clients.md gets the table
 	$(BIN)/python -m tests.interop.table $(ARGS)
 
+.PHONY: etcd
+etcd: ## an etcd for tests where none is installed: Debian's, unpacked into build/etcd
+	@if command -v etcd >/dev/null || test -x build/etcd/usr/bin/etcd; then exit 0; fi; \
+	hint='make etcd: install etcd (Debian: apt-get install etcd-server etcd-client)'; \
+	command -v apt-get >/dev/null && command -v dpkg >/dev/null || { echo "$$hint" >&2; exit 1; }; \
+	rm -rf build/etcd && mkdir -p build/etcd/apt/lists/partial build/etcd/apt/archives/partial && cd build/etcd || exit 1; \
+	own="-o Dir::State::Lists=$$PWD/apt/lists -o Dir::Cache=$$PWD/apt"; \
+	{ apt-get -qq download etcd-server etcd-client || \
+		{ apt-get -qq $$own update && apt-get -qq $$own download etcd-server etcd-client; }; } >apt/log 2>&1 \
+		|| { tail -n 3 apt/log >&2; echo "$$hint" >&2; exit 1; }; \
+	for package in *.deb; do dpkg -x "$$package" . || exit 1; done; rm -rf apt *.deb
+
+# The server has replace directives, so `go install` refuses it; a module that requires it doesn't.
+ETCD_NEW ?= v3.7.3
+
+.PHONY: etcd-new
+etcd-new: ## build a newer etcd into build/etcd-new (Go; 75 s), for ETCD=build/etcd-new/etcd make test-cluster
+	@command -v go >/dev/null || { echo 'make etcd-new: install Go (https://go.dev/dl)' >&2; exit 1; }
+	@mkdir -p build/etcd-new
+	@cd build/etcd-new && printf 'module etcd\n\ngo 1.26\n\nrequire (\n' >go.mod && \
+		for part in server etcdctl etcdutl; do printf '\tgo.etcd.io/etcd/%s/v3 $(ETCD_NEW)\n' $$part >>go.mod; done && \
+		echo ')' >>go.mod
+	cd build/etcd-new && GOFLAGS=-mod=mod go build -o etcd go.etcd.io/etcd/server/v3 && \
+		GOFLAGS=-mod=mod go build -o etcdctl go.etcd.io/etcd/etcdctl/v3 && \
+		GOFLAGS=-mod=mod go build -o etcdutl go.etcd.io/etcd/etcdutl/v3
+
 .PHONY: test-suites
 test-suites: .venv/.audit ## other projects' own tests of groups, as far as their tools are installed
 	$(BIN)/pytest -m 'suites and not oracle' tests/suites $(ARGS)

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from tests.support.browser import Browser, find_browser
+from tests.support.etcd import MISSING, program
 from tests.support.patience import WITHIN_S
 
 if TYPE_CHECKING:
@@ -51,6 +52,12 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     process, and pytest-xdist refuses that.
     """
     return argname if isinstance(val, bytes) else None
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave out the tests of etcd where there is none."""
+    if item.get_closest_marker("etcd") is not None and program() is None:
+        pytest.skip(MISSING)
 
 
 @pytest.fixture(autouse=True)
