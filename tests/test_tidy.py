@@ -74,6 +74,7 @@ WITHOUT_TESTS_OF_THEIR_OWN: dict[str, str] = {
 """Modules that need no tests/.../test_*.py, and the reason."""
 
 MAY_SLEEP: dict[str, str] = {
+    "tests/support/cluster_probe.py": "its members pause between requests, as clients do",
     "tests/support/tenure.py": "waits for other processes, which hand over no event",
 }
 """Test files that may call a function named sleep, and the reason."""
