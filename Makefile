@@ -153,8 +153,10 @@ lock: | .venv/bin/python ## resolve the dependencies again into requirements/*.t
 	$(BIN)/python -m venv build/lock
 	build/lock/bin/python -m pip install --quiet 'pip-tools==7.6.2'
 	CUSTOM_COMPILE_COMMAND='make lock' $(COMPILE) --all-build-deps --output-file requirements/run.txt pyproject.toml
+	CUSTOM_COMPILE_COMMAND='make lock' $(COMPILE) --extra etcd \
+		--constraint requirements/run.txt --output-file requirements/etcd.txt pyproject.toml
 	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"], sep="\n")' \
-		| CUSTOM_COMPILE_COMMAND='make lock' $(COMPILE) --constraint requirements/run.txt --output-file requirements/dev.txt -
+		| CUSTOM_COMPILE_COMMAND='make lock' $(COMPILE) --constraint requirements/etcd.txt --output-file requirements/dev.txt -
 	CUSTOM_COMPILE_COMMAND='make lock' $(COMPILE) --extra audit \
 		--constraint requirements/run.txt --constraint requirements/dev.txt --output-file requirements/audit.txt pyproject.toml
 	printf '%s\n' $(SPARK_PINS) | CUSTOM_COMPILE_COMMAND='make lock' $(COMPILE) --extra audit --extra spark \
@@ -195,7 +197,13 @@ clean: ## remove all made files except ./data
 	@$(BIN)/python -m compileall -q coordinator protocol schemas
 	@touch $@
 
-.venv/.dev: requirements/dev.txt .venv/.run
+# The extra `etcd`: a client for the store of a cluster.
+.venv/.etcd: requirements/etcd.txt .venv/.run
+	@echo 'installing into .venv: requirements/etcd.txt, for `tenure serve --store etcd://...`'
+	$(INSTALL) requirements/etcd.txt --only-binary :all:
+	@touch $@
+
+.venv/.dev: requirements/dev.txt .venv/.etcd
 	@echo 'installing into .venv: requirements/dev.txt, for tests and the demo'
 	$(INSTALL) requirements/dev.txt --no-build-isolation --use-pep517
 	@touch $@

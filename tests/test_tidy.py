@@ -67,6 +67,16 @@ WITHOUT_TESTS_OF_THEIR_OWN: dict[str, str] = {
     "coordinator/group/leaving.py": "the tests of LeaveGroup in both protocols try it",
     "coordinator/group/replay.py": "tested with the records that it reads, in test_records.py",
     "coordinator/group/rules.py": "interfaces alone",
+    "coordinator/log/cluster.py": "interfaces alone",
+    "coordinator/log/etcd/claims.py": "tests/log/etcd/test_engine.py tries all of it on real servers",
+    "coordinator/log/etcd/client.py": "tests/log/etcd/test_engine.py tries all of it on real servers",
+    "coordinator/log/etcd/core.py": "tests/log/etcd/test_engine.py tries all of it on real servers",
+    "coordinator/log/etcd/follower.py": "tests/log/etcd/test_engine.py tries all of it on real servers",
+    "coordinator/log/etcd/loop.py": "tests/log/etcd/test_engine.py tries all of it on real servers",
+    "coordinator/log/etcd/members.py": "plain values",
+    "coordinator/log/etcd/messages.py": "a table",
+    "coordinator/log/etcd/port.py": "an interface and plain values",
+    "coordinator/log/etcd/session.py": "tests/log/etcd/test_engine.py tries all of it on real servers",
     "coordinator/log/topics/partition.py": "plain values",
     "coordinator/server/runtime/replies.py": "interfaces alone",
     "coordinator/timeline/described.py": "plain values",
@@ -289,7 +299,7 @@ def test_each_dependency_is_used_and_has_its_reason() -> None:
     named = [re.match(r"[\w-]+", line) for line in [*project["project"]["dependencies"], *extras]]
     run = {match[0] for match in named if match}
     imported = {module.split(".")[0] for name in python_files(*PACKAGES) for _, module in imports(name)}
-    others = {"pyjwt": "jwt", "google-re2": "re2"}
+    others = {"pyjwt": "jwt", "google-re2": "re2", "grpcio": "grpc", "protobuf": "google"}
     modules = {name: others.get(name, name.replace("-", "_")) for name in run}
     assert {name for name, module in modules.items() if module not in imported} == set()
     explained = set(re.findall(r"^\| `([\w-]+)`", text("docs/dependencies.md"), re.MULTILINE))

@@ -23,6 +23,18 @@ after all appends before it. So `release` and `load` see every append that was c
 come in the order of the log, and before its `done`. The engine refuses an append that is called before that `done`.
 Between partitions there is no order.
 
+**Several nodes.** An ownership may move between nodes. The engine says so through `on_ownership`:
+
+    None           no node owns the partition, and this node should acquire it
+    NOBODY         no node owns it, and it isn't this node's turn
+    another node   it owns the partition. If this node does, in the same epoch, it is a wish: the runtime lets what is
+                   under way become durable, answers it, and releases the partition. In a higher epoch this node's
+                   ownership is over.
+
+An ownership may lapse: its node can't be sure for a while that no other node has the partition. `valid` is false then;
+appends go on, because the store itself refuses those of a former owner. If it was still the owner, `valid` becomes
+true again.
+
 **Lists.** The engine keeps the lists that are passed to `append` or `page`. The caller must not change them afterwards.
 
 House rule: nothing in here knows files, networks or groups.
@@ -34,6 +46,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from protocol.records.batch import Record
+
+NOBODY = -1
+"""In place of a node id: no node owns the partition, and it isn't this node's turn to acquire it."""
 
 
 class EngineError(Exception):
@@ -81,15 +96,19 @@ class Ownership(Protocol):
         """The owner's epoch: higher than that of each former owner."""
 
     def valid(self) -> bool:
-        """Whether this process still takes the ownership as valid. Any thread may call this; it costs nothing.
+        """Whether this process still takes the ownership as valid. Any thread may call this; it costs little.
 
-        A server may answer clients with data that it reads while this is true. False is final.
+        A server may answer clients with data that it reads while this is true. After a lapse it may be true again.
         """
+
+    @property
+    def lapses(self) -> int:
+        """How many lapses have ended. It grows before `valid` becomes true again."""
 
 
 OnOwnership = Callable[[int, int | None, int], None]
-"""Called with the partition, the node id of its owner (None: no owner), and the owner's epoch (-1: no owner so far, or
-another node whose epoch this node doesn't know).
+"""Called with the partition, the node id of its owner (None or NOBODY: no owner), and the owner's epoch (-1: no owner
+so far, or another node whose epoch this node doesn't know).
 """
 
 Acquired = Callable[[Ownership | EngineError], None]
@@ -136,7 +155,10 @@ class Engine(Protocol):
         """
 
     def release(self, own: Ownership, done: Done) -> None:
-        """Give the partition up, once all earlier appends are written. done: always None; no callback follows it."""
+        """Give the partition up, once all earlier appends are written. done: always None; no callback follows it.
+
+        Then a node for which the engine wished the release gets the partition; without a wish it is free.
+        """
 
     def close(self) -> None:
         """Write and report all appends, release all partitions and stop; return when that is done.

@@ -31,6 +31,10 @@ class _Owned:
         self.is_valid = True
         self.closed_because = "not loaded"
 
+    @property
+    def lapses(self) -> int:
+        return 0
+
     def valid(self) -> bool:
         return self.is_valid
 

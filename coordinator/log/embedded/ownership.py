@@ -45,6 +45,11 @@ class Owned:
         """See Ownership."""
         return self._is_valid
 
+    @property
+    def lapses(self) -> int:
+        """See Ownership. The lock holds until the process ends."""
+        return 0
+
     def end(self) -> None:
         """Take no more appends; keep the lock."""
         self._is_valid = False

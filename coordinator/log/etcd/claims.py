@@ -1,0 +1,231 @@
+"""Which partitions this node should own, by what it follows of nodes/ and own/.
+
+Every node finds the same best node for a partition (keys.best_node). A node claims the partitions whose best node it is
+and that nobody owns. The first node of a cluster waits SETTLE_MS after its registration, so that a cluster that starts
+doesn't give everything to it. A partition that nobody has owned for ORPHAN_MS goes to any node.
+
+The owner of a partition whose best node is another one hands it over: when a node joins, and when this node leaves,
+because a node that leaves takes its registration back first.
+
+What is decided is told through `on_ownership` (see engine), once for each change.
+
+House rule: no key of a partition is written here; the engine does that when the runtime asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from coordinator.log.engine import NOBODY, OnOwnership
+from coordinator.log.etcd.follower import Follower
+from coordinator.log.etcd.keys import Keys, best_node
+from coordinator.log.etcd.members import Members, Picture
+from coordinator.log.etcd.port import Compare, Delete, Get, KeyValue, Lost, Port, Put, Refused, Target, Txn, TxnResult
+from coordinator.log.etcd.session import Session
+from coordinator.log.etcd.writer import Owned
+
+SETTLE_MS = 1_500
+"""The nodes of a cluster start within so long, if one command starts them."""
+ORPHAN_MS = 5_000
+"""If its best node hasn't claimed it by then, it can't."""
+AGAIN_MS = 200
+"""Pause before a registration, or a look at what to claim, is tried again."""
+
+
+class Claims:
+    """See the module.
+
+    held: the ownerships of this node. acquiring: partitions that are being claimed. settle_ms: see SETTLE_MS.
+    """
+
+    def __init__(
+        self,
+        port: Port,
+        keys: Keys,
+        node_id: int,
+        members: Members,
+        session: Session,
+        held: Mapping[int, Owned],
+        acquiring: Mapping[int, object],
+        settle_ms: int,
+    ) -> None:
+        self._settle_ms = settle_ms
+        self._port = port
+        self._keys = keys
+        self._node_id = node_id
+        self._members = members
+        self._session = session
+        self._held = held
+        self._acquiring = acquiring
+        self._count = len(members.now.owners)
+        self._nodes = Follower(port, keys.nodes, self._changed)
+        self._owners = Follower(port, keys.owners, self._changed)
+        self._on_ownership: OnOwnership | None = None
+        self._told: list[tuple[int | None, int]] = [(NOBODY, -1)] * self._count
+        self._free_since: dict[int, int] = {}
+        self._info: bytes | None = None
+        self._claims_from_ms: int | None = None
+        self._is_leaving = False
+        self._ended = False
+
+    @property
+    def known(self) -> bool:
+        """Whether the nodes and the owners are known."""
+        return bool(self._nodes.revision and self._owners.revision)
+
+    def follow(self) -> None:
+        """Begin to follow the cluster."""
+        self._nodes.start()
+        self._owners.start()
+        self._look()
+
+    def start(self, on_ownership: OnOwnership) -> None:
+        """Tell the owner of each partition, and all changes from here on."""
+        self._on_ownership = on_ownership
+        for partition in range(self._count):
+            owner = self._members.now.owners[partition]
+            self._told[partition] = (NOBODY if owner in {None, self._node_id} else owner, -1)
+            on_ownership(partition, *self._told[partition])
+        self._decide()
+
+    def end(self) -> None:
+        """Follow no more."""
+        self._ended = True
+        self._nodes.end()
+        self._owners.end()
+
+    def register(self, info: bytes) -> None:
+        """Let the other nodes know this one: it is ready to own partitions."""
+        self._info = info
+        self.announce()
+
+    def announce(self) -> None:
+        """Write this node's registration with the present lease, as soon as no other lease has it."""
+        lease, info = self._session.lease, self._info
+        self._claims_from_ms = None
+        if info is None or not lease or self._is_leaving or self._ended:
+            return
+        key = self._keys.node(self._node_id)
+
+        def told(outcome: TxnResult | Lost | Refused) -> None:
+            if self._session.lease != lease or self._is_leaving or self._ended:
+                return
+            found = outcome.gets[0] if isinstance(outcome, TxnResult) and outcome.gets else None
+            if isinstance(outcome, TxnResult) and (outcome.succeeded or (found is not None and found.lease == lease)):
+                is_first = not (self._members.now.nodes.keys() - {self._node_id})
+                wait_ms = self._settle_ms if is_first else 0
+                self._claims_from_ms = self._port.now_ms() + wait_ms
+                self._port.later(wait_ms, self._decide)
+            else:
+                self._port.later(AGAIN_MS, self.announce)
+
+        absent = Compare(key, Target.CREATE_REVISION, 0)
+        self._port.txn(Txn([absent], [Put(key, info, lease)], [Get(key)]), told)
+
+    def leave(self) -> None:
+        """Take the registration back: the other nodes are then better for every partition."""
+        self._is_leaving = True
+        self._claims_from_ms = None
+        key = self._keys.node(self._node_id)
+        lease = self._session.lease
+
+        def told(outcome: TxnResult | Lost | Refused) -> None:
+            if not isinstance(outcome, TxnResult) and self._session.lease == lease and not self._ended:
+                self._port.later(AGAIN_MS, self.leave)
+
+        # Only this node writes the key with its lease, and it doesn't any more.
+        self._port.txn(Txn([], [Delete(key)]), told)
+        self._decide()
+
+    def acquired(self, own: Owned) -> None:
+        """This node owns a partition."""
+        self._tell(own.partition, self._node_id, own.epoch)
+        self._decide(own.partition)
+
+    def is_over(self, own: Owned) -> None:
+        """An ownership of this node has ended without its wish."""
+        self._tell(own.partition, NOBODY, own.epoch + 1)
+
+    def released(self, partition: int) -> None:
+        """This node owns a partition no longer, by its wish."""
+        self._told[partition] = (NOBODY, -1)
+        self._decide()
+
+    def not_acquired(self, partition: int) -> None:
+        """A claim came to nothing: another node was first, or no lease is there."""
+        self._told[partition] = (NOBODY, -1)
+        self._port.later(AGAIN_MS, self._decide)
+
+    def _look(self) -> None:
+        """Decide again now and then, also if nothing changes."""
+        if not self._ended:
+            self._port.later(AGAIN_MS * 5, self._look)
+            self._decide()
+
+    def _changed(self) -> None:
+        if not self.known:
+            return
+        nodes = {self._keys.number(key): kv.value for key, kv in self._nodes.keys.items()}
+        owners: list[int | None] = [None] * self._count
+        for key, kv in self._owners.keys.items():
+            if (partition := self._keys.number(key)) < self._count:
+                owners[partition] = int(kv.value)
+        self._members.now = Picture(nodes, owners)
+        self._decide()
+
+    def _decide(self, *partitions: int) -> None:
+        """Decide about these partitions; without any, about all."""
+        if self._on_ownership is None or not self.known or self._ended:
+            return
+        now_ms = self._port.now_ms()
+        nodes, owners = self._members.now
+        others = [node_id for node_id in nodes if node_id != self._node_id or not self._is_leaving]
+        for partition in partitions or range(self._count):
+            self._decide_about(partition, owners[partition], best_node(partition, others), now_ms)
+
+    def _decide_about(self, partition: int, owner: int | None, best: int | None, now_ms: int) -> None:
+        own = self._held.get(partition)
+        if owner is not None:
+            self._free_since.pop(partition, None)
+        if own is not None:
+            if best is not None and best != self._node_id and (self._told[partition] != (best, own.epoch)):
+                self._tell(partition, best, own.epoch)
+        elif partition in self._acquiring:
+            return
+        elif owner is None:
+            free_ms = now_ms - self._free_since.setdefault(partition, now_ms)
+            if self._may_claim(now_ms) and (best == self._node_id or free_ms >= ORPHAN_MS):
+                if self._told[partition][0] is not None:
+                    self._tell(partition, None, -1)
+            else:
+                self._tell(partition, NOBODY, -1)
+        elif owner == self._node_id:
+            self._tell(partition, NOBODY, -1)
+            self._clear(partition)
+        else:
+            self._tell(partition, owner, -1)
+
+    def _may_claim(self, now_ms: int) -> bool:
+        from_ms = self._claims_from_ms
+        return from_ms is not None and now_ms >= from_ms and self._session.valid()
+
+    def _clear(self, partition: int) -> None:
+        """Remove own/ppp that names this node with its present lease although it holds nothing: a late claim."""
+        kv: KeyValue | None = self._owners.keys.get(self._keys.own(partition))
+        if kv is not None and kv.lease == self._session.lease:
+            created = Compare(kv.key, Target.CREATE_REVISION, kv.create_revision)
+            self._port.txn(Txn([created], [Delete(kv.key)]), lambda _outcome: None)
+
+    def _tell(self, partition: int, owner: int | None, epoch: int) -> None:
+        if self._told[partition] != (owner, epoch) and self._on_ownership is not None:
+            self._told[partition] = (owner, epoch)
+            self._on_ownership(partition, owner, epoch)
+
+
+def wait_for(port: Port, condition: Callable[[], bool], then: Callable[[], None]) -> None:
+    """Call back as soon as a condition holds; it is looked at every few milliseconds."""
+    if condition():
+        then()
+    else:
+        port.later(10, partial(wait_for, port, condition, then))

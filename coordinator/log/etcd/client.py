@@ -1,0 +1,432 @@
+"""The port to real etcd servers, over gRPC.
+
+**Sticky endpoint.** All calls go to one member. A try that fails (no answer within TRY_S, no connection, no leader)
+moves the client to the next member, and ends the watches, which their users begin again there. Spreading calls over the
+members would be wrong: while one of them is frozen, every third call would wait for it in vain.
+
+**One try.** gRPC retries nothing here, and neither does the client: only the caller knows whether a second try could
+do the work twice.
+
+gRPC calls back on threads of its own; the client takes each outcome to the engine's thread (`Loop`).
+
+House rule: what an answer means for the log is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from threading import Thread
+from typing import Any, NamedTuple
+
+import grpc
+
+from coordinator.log.etcd.loop import Loop, now_ms
+from coordinator.log.etcd.messages import (
+    CREATE_REVISION,
+    DELETED,
+    MESSAGES,
+    MOD_REVISION,
+    PACKAGE,
+    VALUE,
+    message,
+)
+from coordinator.log.etcd.port import (
+    Compacted,
+    Compare,
+    Delete,
+    Done,
+    Event,
+    Get,
+    KeyValue,
+    Lost,
+    OnEnd,
+    OnEvents,
+    Page,
+    Put,
+    Refused,
+    Status,
+    Target,
+    Txn,
+    TxnResult,
+)
+
+TRY_S = 1.0
+"""How long one try may take. A member that is alive answers within milliseconds, an election ends within two tries."""
+RECEIVED_MAX = 64 * 1024 * 1024
+"""The largest answer that the client takes, in bytes."""
+OPERATIONS_MAX = 126
+"""A transaction of etcd has at most 128 operations (its flag --max-txn-ops), and the same in those nested in it."""
+NESTED = 64
+"""More operations than that go into nested transactions of this size each: 64 times 64 fit the same flag."""
+PING_MS = 10_000
+"""How often gRPC looks whether an idle connection lives. etcd closes connections that ask more often than every 5 s."""
+
+_TARGETS = {Target.CREATE_REVISION: CREATE_REVISION, Target.MOD_REVISION: MOD_REVISION, Target.VALUE: VALUE}
+_FIELDS = {Target.CREATE_REVISION: "create_revision", Target.MOD_REVISION: "mod_revision", Target.VALUE: "value"}
+
+_REFUSALS = {
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.FAILED_PRECONDITION,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.NOT_FOUND,
+    grpc.StatusCode.OUT_OF_RANGE,
+    grpc.StatusCode.UNIMPLEMENTED,
+}
+"""Codes with which etcd says that it has not carried a call out. After any other one, that is unknown."""
+
+
+class Access(NamedTuple):
+    """How to reach the members.
+
+    endpoints: HOST:PORT of each. ca, certificate, key: files in PEM for TLS; without a ca, plaintext. user, password:
+    of etcd's own users.
+    """
+
+    endpoints: Sequence[str]
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    user: str = ""
+    password: str = ""
+
+
+class _Member:
+    """The channel to one member, with a function for each call."""
+
+    def __init__(self, access: Access, endpoint: str) -> None:
+        options = [
+            ("grpc.max_receive_message_length", RECEIVED_MAX),
+            ("grpc.enable_retries", 0),
+            ("grpc.keepalive_time_ms", PING_MS),
+            ("grpc.max_reconnect_backoff_ms", 500),
+            ("grpc.initial_reconnect_backoff_ms", 100),
+            ("grpc.use_local_subchannel_pool", 1),
+            ("grpc.enable_http_proxy", 0),
+        ]
+        if access.ca is None:
+            self.channel = grpc.insecure_channel(endpoint, options)
+        else:
+            key = access.key.read_bytes() if access.key else None
+            chain = access.certificate.read_bytes() if access.certificate else None
+            credentials = grpc.ssl_channel_credentials(access.ca.read_bytes(), key, chain)
+            self.channel = grpc.secure_channel(endpoint, credentials, options)
+        self.endpoint = endpoint
+
+    def unary(self, method: str, request: str) -> Any:
+        """A call with one request and one answer; `request` names both messages."""
+        encode, decode = MESSAGES[f"{request}Request"].SerializeToString, MESSAGES[f"{request}Response"].FromString
+        return self.channel.unary_unary(f"/{PACKAGE}.{method}", encode, decode)
+
+    def stream(self, method: str, request: str) -> Any:
+        """A call with streams in both directions."""
+        encode, decode = MESSAGES[f"{request}Request"].SerializeToString, MESSAGES[f"{request}Response"].FromString
+        return self.channel.stream_stream(f"/{PACKAGE}.{method}", encode, decode)
+
+
+class Client:
+    """See the module, and `port.Port`. Belongs to the thread of `loop`."""
+
+    def __init__(self, access: Access, loop: Loop) -> None:
+        # Before the first channel: a server that forks workers has none, and gRPC must not guard against it.
+        os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+        self._access = access
+        self._loop = loop
+        self._members = [_Member(access, endpoint) for endpoint in access.endpoints]
+        self._calls: dict[tuple[int, str], Any] = {}
+        self._chosen = 0
+        self._token = ""
+        self._watches: dict[int, Callable[[], None]] = {}
+        self._watch_number = 0
+        self.rotations = 0
+
+    @property
+    def endpoint(self) -> str:
+        """The member that gets the calls now."""
+        return self._members[self._chosen].endpoint
+
+    def close(self) -> None:
+        """Close all channels; calls under way end as lost."""
+        for member in self._members:
+            member.channel.close()
+
+    def now_ms(self) -> int:
+        """See Port."""
+        return now_ms()
+
+    def later(self, delay_ms: int, callback: Callable[[], None]) -> Callable[[], None]:
+        """See Port."""
+        return self._loop.later(delay_ms, callback)
+
+    def txn(self, txn: Txn, done: Done[TxnResult]) -> None:
+        """See Port. More operations than etcd takes go into nested transactions."""
+        request = message(
+            "TxnRequest",
+            compare=[_compare(each) for each in txn.compares],
+            success=_operations(txn.success),
+            failure=_operations(txn.failure),
+        )
+        self._ask("KV/Txn", "Txn", request, done, _txn_result)
+
+    def range(
+        self,
+        start: bytes,
+        end: bytes,
+        done: Done[Page | Compacted],
+        *,
+        limit: int,
+        revision: int = 0,
+        keys_only: bool = False,
+    ) -> None:
+        """See Port."""
+        request = message("RangeRequest", key=start, range_end=end, limit=limit, revision=revision, keys_only=keys_only)
+
+        def told(outcome: Page | Lost | Refused) -> None:
+            if isinstance(outcome, Refused) and outcome.code == grpc.StatusCode.OUT_OF_RANGE.value[0]:
+                done(Compacted(revision + 1))
+            else:
+                done(outcome)
+
+        self._ask("KV/Range", "Range", request, told, _page)
+
+    def grant(self, ttl_s: int, done: Done[int]) -> None:
+        """See Port."""
+        self._ask("Lease/LeaseGrant", "LeaseGrant", message("LeaseGrantRequest", TTL=ttl_s), done, lambda got: got.ID)
+
+    def keep_alive(self, lease: int, done: Done[int]) -> None:
+        """See Port."""
+        request = message("LeaseKeepAliveRequest", ID=lease)
+        index = self._chosen
+        call = self._members[index].stream("Lease/LeaseKeepAlive", "LeaseKeepAlive")(
+            iter([request]), timeout=TRY_S, metadata=self._metadata()
+        )
+
+        def read() -> None:
+            try:
+                ttl = next(call).TTL
+            except (grpc.RpcError, StopIteration) as error:
+                self._loop.call(partial(self._failed, index, error, done))
+            else:
+                call.cancel()
+                self._loop.call(partial(done, ttl))
+
+        Thread(target=read, name="etcd-lease", daemon=True).start()
+
+    def revoke(self, lease: int, done: Done[None]) -> None:
+        """See Port."""
+        self._ask("Lease/LeaseRevoke", "LeaseRevoke", message("LeaseRevokeRequest", ID=lease), done, _nothing)
+
+    def compact(self, revision: int, done: Done[None]) -> None:
+        """See Port."""
+        self._ask("KV/Compact", "Compaction", message("CompactionRequest", revision=revision), done, _nothing)
+
+    def status(self, done: Done[Status]) -> None:
+        """See Port."""
+        self._ask("Maintenance/Status", "Status", message("StatusRequest"), done, _status)
+
+    def watch(self, prefix: bytes, from_revision: int, on_events: OnEvents, on_end: OnEnd) -> Callable[[], None]:
+        """See Port."""
+        create = message("WatchCreateRequest", key=prefix, range_end=_end(prefix), start_revision=from_revision)
+        requests = _Requests(message("WatchRequest", create_request=create))
+        index = self._chosen
+        call = self._members[index].stream("Watch/Watch", "Watch")(requests, metadata=self._metadata())
+        self._watch_number += 1
+        number = self._watch_number
+        is_over: list[bool] = []
+
+        def end(outcome: Lost | Compacted | None) -> None:
+            if not is_over:
+                is_over.append(True)
+                self._watches.pop(number, None)
+                requests.end()
+                call.cancel()
+                if outcome is not None:
+                    on_end(outcome)
+
+        def told(events: list[Event], revision: int) -> None:
+            if not is_over:
+                on_events(events, revision)
+
+        def read() -> None:
+            outcome: Lost | Compacted = Lost("the watch ended")
+            try:
+                for answer in call:
+                    if answer.canceled:
+                        compacted = answer.compact_revision
+                        outcome = Compacted(compacted) if compacted else Lost(answer.cancel_reason)
+                        break
+                    if not answer.created:
+                        events = [Event(_key_value(each.kv), each.type == DELETED) for each in answer.events]
+                        self._loop.call(partial(told, events, answer.header.revision))
+            except grpc.RpcError as error:
+                outcome = Lost(_text(error))
+            self._loop.call(partial(end, outcome))
+
+        self._watches[number] = partial(end, Lost("the client goes to another member"))
+        Thread(target=read, name="etcd-watch", daemon=True).start()
+        return partial(end, None)
+
+    def _ask(self, method: str, name: str, request: Any, done: Done[Any], result: Callable[[Any], Any]) -> None:
+        """Make one call to the chosen member."""
+        index = self._chosen
+        function = self._calls.get((index, method))
+        if function is None:
+            function = self._calls[index, method] = self._members[index].unary(method, name)
+        try:
+            call = function.future(request, timeout=TRY_S, metadata=self._metadata())
+        except ValueError:  # the channel is closed
+            self._loop.call(partial(done, Lost("the client is closed")))
+            return
+        call.add_done_callback(lambda _: self._loop.call(partial(self._told, index, call, done, result)))
+
+    def _told(self, index: int, call: Any, done: Done[Any], result: Callable[[Any], Any]) -> None:
+        try:
+            answer = call.result()
+        except (grpc.RpcError, grpc.FutureCancelledError) as error:
+            self._failed(index, error, done)
+        else:
+            done(result(answer))
+
+    def _failed(self, index: int, error: Exception, done: Done[Any]) -> None:
+        """A try failed: say how, and go to the next member if this one may be the reason."""
+        code = error.code() if isinstance(error, grpc.RpcError) else None
+        if code is grpc.StatusCode.UNAUTHENTICATED or (
+            self._access.user and code is grpc.StatusCode.INVALID_ARGUMENT and "user name is empty" in _text(error)
+        ):
+            self._log_in(partial(done, Lost("the client logs in anew")))
+            return
+        if code in _REFUSALS:
+            assert code is not None
+            done(Refused(_text(error), code.value[0]))
+            return
+        self._leave(index)
+        done(Lost(_text(error)))
+
+    def _leave(self, index: int) -> None:
+        """Go on with the member after this one."""
+        if index == self._chosen:
+            self._chosen = (index + 1) % len(self._members)
+            self.rotations += 1
+            for end in list(self._watches.values()):
+                end()
+
+    def _metadata(self) -> list[tuple[str, str]]:
+        return [("token", self._token)] if self._token else []
+
+    def log_in(self, done: Done[None]) -> None:
+        """Get a token, if the client has a user. The first call of all."""
+        if self._access.user:
+            self._token = ""
+            request = message("AuthenticateRequest", name=self._access.user, password=self._access.password)
+
+            def told(outcome: str | Lost | Refused) -> None:
+                if isinstance(outcome, str):
+                    self._token = outcome
+                    done(None)
+                else:
+                    done(outcome)
+
+            self._ask("Auth/Authenticate", "Authenticate", request, told, lambda got: got.token)
+        else:
+            done(None)
+
+    def _log_in(self, then: Callable[[], None]) -> None:
+        self.log_in(lambda _outcome: then())
+
+
+class _Requests:
+    """The requests of a watch: one, and then none until the end."""
+
+    def __init__(self, request: Any) -> None:
+        from threading import Event as Flag  # noqa: PLC0415 - `Event` is a change of a key here
+
+        self._request = request
+        self._ended = Flag()
+
+    def __iter__(self) -> _Requests:
+        return self
+
+    def __next__(self) -> Any:
+        request, self._request = self._request, None
+        if request is not None:
+            return request
+        self._ended.wait()
+        raise StopIteration
+
+    def end(self) -> None:
+        """Send no more."""
+        self._ended.set()
+
+
+def _end(prefix: bytes) -> bytes:
+    return prefix[:-1] + bytes([prefix[-1] + 1])
+
+
+def _text(error: Exception) -> str:
+    if isinstance(error, grpc.RpcError):
+        details = str(error.details() or "")
+        return f"{error.code().name}: {details}"
+    return repr(error)
+
+
+def _compare(compare: Compare) -> Any:
+    return message(
+        "Compare",
+        key=compare.key,
+        target=_TARGETS[compare.target],
+        **{_FIELDS[compare.target]: compare.value},
+    )
+
+
+def _operation(operation: Put | Delete | Get) -> Any:
+    if isinstance(operation, Put):
+        key, value, lease = operation
+        return message("RequestOp", request_put=message("PutRequest", key=key, value=value, lease=lease))
+    if isinstance(operation, Delete):
+        return message("RequestOp", request_delete_range=message("DeleteRangeRequest", key=operation.key))
+    return message("RequestOp", request_range=message("RangeRequest", key=operation.key))
+
+
+def _operations(operations: Sequence[Put | Delete | Get]) -> list[Any]:
+    made = [_operation(each) for each in operations]
+    if len(made) <= OPERATIONS_MAX:
+        return made
+    parts = [made[start : start + NESTED] for start in range(0, len(made), NESTED)]
+    return [message("RequestOp", request_txn=message("TxnRequest", success=part)) for part in parts]
+
+
+def _key_value(kv: Any) -> KeyValue:
+    return KeyValue(kv.key, kv.value, kv.create_revision, kv.mod_revision, kv.lease)
+
+
+def _gets(responses: Any) -> list[KeyValue | None]:
+    gets: list[KeyValue | None] = []
+    for response in responses:
+        if response.HasField("response_range"):
+            kvs = response.response_range.kvs
+            gets.append(_key_value(kvs[0]) if kvs else None)
+        elif response.HasField("response_txn"):
+            gets += _gets(response.response_txn.responses)
+    return gets
+
+
+def _txn_result(answer: Any) -> TxnResult:
+    return TxnResult(answer.succeeded, answer.header.revision, _gets(answer.responses))
+
+
+def _page(answer: Any) -> Page:
+    return Page(answer.header.revision, [_key_value(kv) for kv in answer.kvs], answer.more)
+
+
+def _status(answer: Any) -> Status:
+    alarms = [name for name in ("NOSPACE", "CORRUPT") if any(name in error for error in answer.errors)]
+    return Status(answer.version, answer.dbSize, answer.dbSizeInUse, alarms)
+
+
+def _nothing(_answer: Any) -> None:
+    return None

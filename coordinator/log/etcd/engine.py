@@ -1,0 +1,251 @@
+"""The engine on etcd for a server: `core.Core` on a thread of its own, with a real client.
+
+`open_engine` waits until etcd has answered: the version is one that keeps what it acknowledged, the cluster's keys are
+of this format and of this number of partitions, and this node has a lease.
+
+House rule: only `open_engine` and `close` wait, each for a limited time.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from threading import Event
+from typing import NamedTuple
+
+from coordinator.log.cluster import NodeAddresses
+from coordinator.log.engine import Acquired, Appended, Done, EngineError, OnOwnership, Ownership, Page, Unavailable
+from coordinator.log.etcd.claims import SETTLE_MS, wait_for
+from coordinator.log.etcd.client import Access, Client
+from coordinator.log.etcd.core import Core, Log
+from coordinator.log.etcd.keys import Keys
+from coordinator.log.etcd.loop import Loop
+from coordinator.log.etcd.port import Compare, Get, Lost, Put, Refused, Status, Target, Txn, TxnResult
+from protocol.records.batch import Record
+
+FORMAT = 1
+"""The format of keys and values. A newer server may raise it."""
+OPEN_WITHIN_S = 10.0
+CLOSE_WITHIN_S = 5.0
+AGAIN_MS = 100
+
+LOSES_BELOW = (3, 4, 21)
+LOSES = ((3, 5, 0), (3, 5, 5))
+WARNED_BELOW = (3, 5, 24)
+
+
+class Meta(NamedTuple):
+    """What a cluster's first node has written down."""
+
+    cluster_id: str
+    partition_count: int
+
+
+class Opening:
+    """The steps of `open_engine` on the engine's thread. done: set when they are over. error: why they failed."""
+
+    def __init__(self, client: Client, keys: Keys, partition_count: int, fresh_id: Callable[[], str]) -> None:
+        self.done = Event()
+        self.error = "etcd doesn't answer"
+        self.version = ""
+        self.meta: Meta | None = None
+        self._client = client
+        self._keys = keys
+        self._count = partition_count
+        self._fresh_id = fresh_id
+
+    def begin(self) -> None:
+        """Log in, if the client has a user; then go on."""
+        self._client.log_in(self._logged_in)
+
+    def _again(self, outcome: Lost | Refused, step: Callable[[], None]) -> None:
+        """Try a step again, or give up if etcd has refused it."""
+        self.error = f"etcd at {self._client.endpoint}: {outcome.reason}"
+        if isinstance(outcome, Refused):
+            self.done.set()
+        else:
+            self._client.later(AGAIN_MS, step)
+
+    def _logged_in(self, outcome: Lost | Refused | None) -> None:
+        if outcome is None:
+            self._client.status(self._known)
+        else:
+            self._again(outcome, self.begin)
+
+    def _known(self, outcome: Status | Lost | Refused) -> None:
+        if not isinstance(outcome, Status):
+            self._again(outcome, self.begin)
+            return
+        self.version = outcome.version
+        if problem := version_problem(outcome.version):
+            self.error = problem
+            self.done.set()
+        else:
+            self._write_meta()
+
+    def _write_meta(self) -> None:
+        """Write the meta key, unless it is there."""
+        key = self._keys.meta
+        value = {"format": FORMAT, "partitions": self._count, "cluster_id": self._fresh_id()}
+        written = Put(key, json.dumps(value).encode())
+        txn = Txn([Compare(key, Target.CREATE_REVISION, 0)], [written, Get(key)], [Get(key)])
+        self._client.txn(txn, self._meta_known)
+
+    def _meta_known(self, outcome: TxnResult | Lost | Refused) -> None:
+        if not isinstance(outcome, TxnResult):
+            self._again(outcome, self._write_meta)
+            return
+        found = outcome.gets[0]
+        assert found is not None
+        meta = json.loads(found.value)
+        if meta["format"] > FORMAT:
+            self.error = f"the cluster's keys have format {meta['format']}, and this version knows {FORMAT}"
+        elif meta["partitions"] != self._count:
+            self.error = (
+                f"offsets.topic.num.partitions: {self._count}, but the cluster was made with {meta['partitions']}"
+            )
+        else:
+            self.meta = Meta(meta["cluster_id"], meta["partitions"])
+        self.done.set()
+
+
+def version_problem(text: str) -> str:
+    """Why a version of etcd can't be used; "" if it can."""
+    version = _version(text)
+    if version < LOSES_BELOW or LOSES[0] <= version <= LOSES[1]:
+        return f"etcd {text} may lose what it has acknowledged: use 3.6 or later, or at least 3.5.24"
+    return ""
+
+
+def version_warning(text: str) -> str:
+    """What to know about a version of etcd that can be used; "" if nothing."""
+    if _version(text) < WARNED_BELOW:
+        return f"etcd {text} is old: 3.5.24 and later can be upgraded to 3.6, and get corrections"
+    return ""
+
+
+def _version(text: str) -> tuple[int, ...]:
+    found = re.match(r"(\d+)\.(\d+)\.(\d+)", text)
+    return tuple(map(int, found.groups())) if found else (0,)
+
+
+class EtcdEngine:
+    """The engine of one node, and its cluster (`engine.Engine`, `cluster.Cluster`).
+
+    cluster_id: from the meta key. version: of the etcd member that answered. Made by `open_engine`.
+    """
+
+    def __init__(self, loop: Loop, client: Client, core: Core, cluster_id: str, version: str) -> None:
+        self.cluster_id = cluster_id
+        self.version = version
+        self.core = core
+        self.client = client
+        self._loop = loop
+        self._nodes: tuple[object, Sequence[NodeAddresses]] = (None, ())
+
+    # Engine.
+
+    def start(self, on_ownership: OnOwnership) -> None:
+        """See Engine."""
+        self._loop.call(partial(self.core.start, on_ownership))
+
+    def acquire(self, partition: int, done: Acquired) -> None:
+        """See Engine."""
+        self._loop.call(partial(self.core.acquire, partition, done))
+
+    def load(self, own: Ownership, page: Page, done: Done) -> None:
+        """See Engine."""
+        self._loop.call(partial(self.core.load, own, page, done))
+
+    def append(self, own: Ownership, batches: list[list[Record]], done: Appended) -> None:
+        """See Engine."""
+        self._loop.call(partial(self.core.append, own, batches, done))
+
+    def release(self, own: Ownership, done: Done) -> None:
+        """See Engine."""
+        self._loop.call(partial(self.core.release, own, done))
+
+    def close(self) -> None:
+        """See Engine. If etcd doesn't answer, its lease ends by itself."""
+        ended = Event()
+        self._loop.call(partial(self.core.end, ended.set))
+        ended.wait(CLOSE_WITHIN_S)
+        self._loop.end(CLOSE_WITHIN_S)
+        self.client.close()
+
+    # Cluster.
+
+    def nodes(self) -> Sequence[NodeAddresses]:
+        """See Cluster."""
+        registered = self.core.members.now.nodes
+        if self._nodes[0] is not registered:
+            self._nodes = registered, [parse_node(node_id, info) for node_id, info in sorted(registered.items())]
+        return self._nodes[1]
+
+    def owner(self, partition: int) -> int | None:
+        """See Cluster."""
+        return self.core.members.now.owners[partition]
+
+    def valid(self) -> bool:
+        """See Cluster."""
+        return self.core.session.valid()
+
+    def register(self, node: NodeAddresses) -> None:
+        """See Cluster."""
+        self._loop.call(partial(self.core.register, node_info(node)))
+
+    def leave(self) -> None:
+        """See Cluster."""
+        self._loop.call(self.core.leave)
+
+
+def node_info(node: NodeAddresses) -> bytes:
+    """What a node registers: JSON, with its address for each listener."""
+    return json.dumps({"listeners": {name: list(address) for name, address in node.addresses.items()}}).encode()
+
+
+def parse_node(node_id: int, info: bytes) -> NodeAddresses:
+    """Read what a node has registered."""
+    listeners = json.loads(info)["listeners"]
+    return NodeAddresses(node_id, {name: (host, port) for name, (host, port) in listeners.items()})
+
+
+def open_engine(
+    access: Access,
+    cluster: str,
+    node_id: int,
+    partition_count: int,
+    ttl_ms: int,
+    fresh_id: Callable[[], str],
+    log: Log = lambda _name, _fields: None,
+    settle_ms: int = SETTLE_MS,
+) -> EtcdEngine:
+    """Connect to etcd as one node of a cluster. Raises EngineError, whose text gives the reason in one line.
+
+    ttl_ms: of the node's lease. fresh_id: makes a cluster's id. log: takes facts for the operator.
+    """
+    loop = Loop("etcd", lambda trace: log("engine_broke", {"trace": trace}))
+    client = Client(access, loop)
+    keys = Keys(cluster)
+    opening = Opening(client, keys, partition_count, fresh_id)
+    core = Core(client, keys, node_id, partition_count, ttl_ms, log, settle_ms)
+    loop.start()
+    loop.call(opening.begin)
+    opening.done.wait(OPEN_WITHIN_S)
+    problem = "" if opening.meta is not None else opening.error
+    if opening.meta is not None:
+        known = Event()
+        loop.call(core.begin)
+        loop.call(partial(wait_for, client, lambda: core.known, known.set))
+        if not known.wait(OPEN_WITHIN_S):
+            problem = "etcd doesn't answer"
+    if problem or opening.meta is None:
+        loop.call(partial(core.end, lambda: None))
+        loop.end(CLOSE_WITHIN_S)
+        client.close()
+        if opening.version:
+            raise EngineError(problem)
+        raise Unavailable(f"{problem} ({', '.join(access.endpoints)})")
+    return EtcdEngine(loop, client, core, opening.meta.cluster_id, opening.version)

@@ -1,0 +1,90 @@
+"""A copy of all keys with a prefix, which follows their changes.
+
+It reads them, then watches. Every POLL_MS it reads them again: a watch at a member that stands still says nothing, and
+keeps silent about that. What has the higher revision counts. So the copy is never older than that, as long as etcd
+answers.
+
+House rule: for few keys; all are read at each poll.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from coordinator.log.etcd.keys import prefix_end
+from coordinator.log.etcd.port import Compacted, Event, KeyValue, Lost, Page, Port, Refused
+
+POLL_MS = 1_000
+KEYS_MAX = 100_000
+"""More keys than that are not expected under a prefix."""
+
+
+class Follower:
+    """See the module.
+
+    on_change: called after each change of `keys`, and first when they are known.
+    keys: by name. revision: of `keys`; 0 as long as they aren't known.
+    """
+
+    def __init__(self, port: Port, prefix: bytes, on_change: Callable[[], None]) -> None:
+        self.keys: dict[bytes, KeyValue] = {}
+        self.revision = 0
+        self._port = port
+        self._prefix = prefix
+        self._on_change = on_change
+        self._unwatch: Callable[[], None] | None = None
+        self._ended = False
+
+    def start(self) -> None:
+        """Begin to follow."""
+        self._poll()
+
+    def end(self) -> None:
+        """Follow no more."""
+        self._ended = True
+        if self._unwatch is not None:
+            self._unwatch()
+
+    def read(self) -> None:
+        """Read the keys now, beside the polls."""
+        self._port.range(self._prefix, prefix_end(self._prefix), self._read, limit=KEYS_MAX)
+
+    def _poll(self) -> None:
+        if not self._ended:
+            self._port.later(POLL_MS, self._poll)
+            self.read()
+
+    def _read(self, page: Page | Compacted | Lost | Refused) -> None:
+        if self._ended or not isinstance(page, Page):
+            return
+        if page.revision > self.revision:
+            is_first = not self.revision
+            before, self.keys = self.keys, {kv.key: kv for kv in page.kvs}
+            self.revision = page.revision
+            if is_first or before != self.keys:
+                self._on_change()
+        if self._unwatch is None:
+            self._watch()
+
+    def _watch(self) -> None:
+        self._unwatch = self._port.watch(self._prefix, self.revision + 1, self._take, self._watch_ended)
+
+    def _take(self, events: list[Event], revision: int) -> None:
+        if self._ended:
+            return
+        changed = False
+        for event in events:
+            if event.kv.mod_revision > self.revision:
+                changed = True
+                if event.is_delete:
+                    self.keys.pop(event.kv.key, None)
+                else:
+                    self.keys[event.kv.key] = event.kv
+        self.revision = max(self.revision, revision)
+        if changed:
+            self._on_change()
+
+    def _watch_ended(self, _why: Lost | Compacted) -> None:
+        self._unwatch = None
+        if not self._ended:
+            self.read()

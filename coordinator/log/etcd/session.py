@@ -1,0 +1,112 @@
+"""The lease of a node: it keeps the node's keys alive, and says until when the node may answer clients.
+
+The node asks for a longer life every quarter of the lease's time. Each answer counts from the moment at which the node
+asked, less a tenth: so the node stops to answer before etcd lets another node take its place, however long its process
+or its machine stood still.
+
+A lease that is gone takes the node's keys with it. The session says so, and gets a new lease.
+
+House rule: no partition and no group is known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from coordinator.log.etcd.port import Lost, Port, Refused
+
+ASKS_PER_LIFE = 4
+MARGIN = 10
+"""The local deadline is one part in so many before the lease's end."""
+PAUSE_MS = 50
+"""Between two tries, when etcd doesn't answer."""
+
+
+class Session:
+    """See the module.
+
+    ttl_ms: the lease's time. on_lease: called with each new lease. on_lost: called when a lease is gone.
+    lease: its id, 0 for none. deadline_ms: see `valid`. lapses: see engine.Ownership. failures: tries that failed.
+    """
+
+    def __init__(self, port: Port, ttl_ms: int, on_lease: Callable[[], None], on_lost: Callable[[], None]) -> None:
+        self.lease = 0
+        self.deadline_ms = 0
+        self.lapses = 0
+        self.failures = 0
+        self._port = port
+        self._ttl_ms = ttl_ms
+        self._on_lease = on_lease
+        self._on_lost = on_lost
+        self._ended = False
+
+    def valid(self) -> bool:
+        """Whether no other node can have taken this one's place. Any thread may call this."""
+        return self._port.now_ms() < self.deadline_ms
+
+    @property
+    def age_ms(self) -> int:
+        """How long ago etcd was asked to keep the lease, and did."""
+        return self._port.now_ms() - (self.deadline_ms - self._ttl_ms + self._ttl_ms // MARGIN)
+
+    def start(self) -> None:
+        """Get a lease."""
+        if self._ended:
+            return
+        asked_ms = self._port.now_ms()
+
+        def told(outcome: int | Lost | Refused) -> None:
+            if not isinstance(outcome, int):
+                self.failures += 1
+                self._port.later(PAUSE_MS, self.start)
+                return
+            if self._ended:
+                self._port.revoke(outcome, lambda _outcome: None)
+                return
+            self.lease = outcome
+            self._prolong(asked_ms)
+            self._on_lease()
+
+        self._port.grant(max(round(self._ttl_ms / 1000), 1), told)
+
+    def end(self, done: Callable[[], None]) -> None:
+        """Give the lease back, if etcd answers."""
+        self._ended = True
+        self.deadline_ms = 0
+        lease, self.lease = self.lease, 0
+        if lease:
+            self._port.revoke(lease, lambda _outcome: done())
+        else:
+            done()
+
+    def _prolong(self, asked_ms: int) -> None:
+        if self._port.now_ms() >= self.deadline_ms:
+            self.lapses += 1  # before the new deadline, so that whoever sees that one sees the lapse too
+        self.deadline_ms = asked_ms + self._ttl_ms - self._ttl_ms // MARGIN
+        due_ms = asked_ms + self._ttl_ms // ASKS_PER_LIFE
+        self._port.later(max(due_ms - self._port.now_ms(), 0), self._ask)
+
+    def _ask(self) -> None:
+        if self._ended:
+            return
+        lease, asked_ms = self.lease, self._port.now_ms()
+
+        def told(outcome: int | Lost | Refused) -> None:
+            if self._ended:
+                return
+            if isinstance(outcome, Lost) or (isinstance(outcome, Refused) and not _is_gone(outcome)):
+                self.failures += 1
+                self._port.later(PAUSE_MS, self._ask)
+            elif isinstance(outcome, Refused) or not outcome:
+                self.lease = self.deadline_ms = 0
+                self._on_lost()
+                self.start()
+            else:
+                self._prolong(asked_ms)
+
+        self._port.keep_alive(lease, told)
+
+
+def _is_gone(refused: Refused) -> bool:
+    """Whether etcd says that there is no such lease (NOT_FOUND)."""
+    return refused.code == 5

@@ -1,0 +1,293 @@
+"""The appends of a node: which of them make the next transaction, and what its answer means.
+
+One transaction is under way at a time. What comes meanwhile waits and goes into the next one, of all partitions
+together. So a node that is idle writes at once, and a busy one writes much with each transaction.
+
+For each partition a transaction compares the head with its last known value and moves it on by one (keys.py). **If the
+answer is lost, the same transaction is sent again**, until etcd tells what became of it:
+
+    succeeded                    durable
+    the head has moved as meant  an earlier try was carried out: durable
+    the head has not moved       another partition stopped the transaction; this one goes into the next
+    anything else                fenced: another node has claimed the partition
+
+All heads are compared together, so a transaction that failed has written nothing. A head never returns to a former
+value, so a try that arrives late, after another one or after another transaction, changes nothing.
+
+`give_up` ends the wait for an answer. Then nobody knows whether the transaction will still be carried out; the
+partition takes no appends until `barrier` has moved its head, which ends all chances of the old try.
+
+House rule: pure. The caller sends, measures time, and tells.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from coordinator.log.engine import Appended, Fenced, Unavailable
+from coordinator.log.etcd.keys import NO_HEAD, Head, Keys, parse_head
+from coordinator.log.etcd.port import Compare, Delete, Get, Put, Target, Txn, TxnResult
+from coordinator.log.etcd.session import Session
+from protocol.records.batch import Record
+
+OPERATIONS_MAX = 1_024
+"""Records in a transaction. etcd takes 4,096, and holds up all others while it writes them."""
+BYTES_MAX = 1_000_000
+"""Keys and values of a transaction. etcd takes requests of 1.5 MiB (its flag --max-request-bytes)."""
+PACKED_FROM = 512 * 1024
+"""A value of so many bytes is packed."""
+PACKED = b"z"
+"""The first byte of a packed value; all of Kafka's begin with the high byte of a version, 0."""
+OVERHEAD = 64
+"""Bytes that a record takes in a request beside key and value."""
+OFFSET_KEY_VERSIONS = (b"\x00\x00", b"\x00\x01")
+"""How keys of committed offsets begin."""
+
+
+class Owned:
+    """An ownership of a partition; see engine.Ownership.
+
+    claim: the create revision of own/ppp. head: its last known value. closed: why appends are refused, "" if they are
+    not. unknown: a transaction may still be carried out late, so the head needs a barrier. is_over: no longer owned.
+    """
+
+    def __init__(self, partition: int, head: Head, claim: int, session: Session) -> None:
+        self.partition = partition
+        self.head = head
+        self.claim = claim
+        self.closed = "not loaded"
+        self.unknown = False
+        self.is_over = False
+        self._session = session
+
+    @property
+    def epoch(self) -> int:
+        """The owner's epoch."""
+        return self.head.epoch
+
+    def valid(self) -> bool:
+        """See engine.Ownership."""
+        return not self.is_over and self._session.valid()
+
+    @property
+    def lapses(self) -> int:
+        """See engine.Ownership."""
+        return self._session.lapses
+
+
+class _Append:
+    """Batches of one call, and how many of them are durable."""
+
+    __slots__ = ("batches", "done", "durable", "own", "taken")
+
+    def __init__(self, own: Owned, batches: list[list[Record]], done: Appended) -> None:
+        self.own = own
+        self.batches = deque(batches)
+        self.done = done
+        self.durable = 0
+        self.taken = 0
+
+
+class _Part(NamedTuple):
+    """The part of a transaction that belongs to one partition. records: newest per key."""
+
+    own: Owned
+    head: Head
+    records: dict[bytes, bytes | None]
+    appends: list[tuple[_Append, int]]
+
+
+class Writer:
+    """See the module. keys: of the cluster."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+        self._waiting: dict[Owned, deque[_Append]] = {}
+        self._parts: list[_Part] = []
+        self.transactions = 0
+
+    @property
+    def under_way(self) -> bool:
+        """Whether a transaction waits for its answer."""
+        return bool(self._parts)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is under way, and nothing waits."""
+        return not self._parts and not self._waiting
+
+    def busy_with(self, own: Owned) -> bool:
+        """Whether appends of an ownership are under way, or wait."""
+        return own in self._waiting or any(part.own is own for part in self._parts)
+
+    def append(self, own: Owned, batches: list[list[Record]], done: Appended) -> None:
+        """Take an append, or refuse it at once."""
+        error = _refusal(own)
+        if error is not None:
+            done(0, error)
+            return
+        try:
+            fitting = [part for batch in batches for part in _fitted(batch)]
+        except Unavailable as refused:
+            own.closed = str(refused)
+            done(0, refused)
+            return
+        self._waiting.setdefault(own, deque()).append(_Append(own, fitting, done))
+
+    def next(self) -> Txn | None:
+        """The next transaction; None if nothing waits, or one is under way."""
+        if self._parts or not self._waiting:
+            return None
+        operations, size = 0, 0
+        for own in list(self._waiting):
+            part = _Part(own, own.head.next(), {}, [])
+            operations += 1
+            for append in self._waiting[own]:
+                taken = 0
+                for batch in append.batches:
+                    more, longer = len(batch), _size(batch)
+                    if operations > 1 and (operations + more > OPERATIONS_MAX or size + longer > BYTES_MAX):
+                        break
+                    operations += more
+                    size += longer
+                    part.records.update((record.key, record.value) for record in batch)
+                    taken += 1
+                if taken:
+                    part.appends.append((append, taken))
+                if taken < len(append.batches):
+                    break
+            if part.appends:
+                self._parts.append(part)
+            if operations >= OPERATIONS_MAX or size >= BYTES_MAX:
+                break
+        self.transactions += 1
+        # Whoever got the least this time comes first next time.
+        for part in self._parts:
+            self._waiting[part.own] = self._waiting.pop(part.own)
+        return self._txn()
+
+    def told(self, result: TxnResult) -> Txn | None:
+        """Take the answer. Returns the transaction to send now: the rest of this one, without fenced partitions."""
+        parts, self._parts = self._parts, []
+        if result.succeeded:
+            for part in parts:
+                self._durable(part)
+            return None
+        left = []
+        for part, found in zip(parts, result.gets, strict=True):
+            head = NO_HEAD if found is None else parse_head(found.value)
+            if head == part.head:
+                self._durable(part)
+            elif head != part.own.head:
+                self.fence(part.own, f"{head.owner or 'nobody'} owns partition {part.own.partition} now")
+            elif not part.own.is_over:
+                left.append(part)
+        self._parts = left
+        return self._txn() if left else None
+
+    def give_up(self, error: Unavailable) -> None:
+        """Wait no longer for the answer, and refuse all appends of the partitions in it."""
+        parts, self._parts = self._parts, []
+        for part in parts:
+            part.own.unknown = True
+            self.refuse(part.own, error)
+
+    def refuse(self, own: Owned, error: Fenced | Unavailable) -> None:
+        """Refuse the appends of an ownership that wait, and further ones."""
+        own.closed = own.closed or str(error)
+        for append in self._waiting.pop(own, ()):
+            append.done(append.durable, error)
+
+    def fence(self, own: Owned, reason: str) -> None:
+        """An ownership is over."""
+        own.is_over = True
+        self.refuse(own, Fenced(reason))
+
+    def barrier(self, own: Owned) -> Txn:
+        """The transaction that moves the head of an ownership and writes nothing else."""
+        key = self._keys.head(own.partition)
+        return Txn([Compare(key, Target.VALUE, own.head.text())], [Put(key, own.head.next().text())], [Get(key)])
+
+    def _durable(self, part: _Part) -> None:
+        own = part.own
+        own.head = part.head
+        waiting = self._waiting.get(own)
+        if waiting is None:  # it was fenced meanwhile, and its appends refused
+            return
+        for append, taken in part.appends:
+            for _ in range(taken):
+                append.batches.popleft()
+            append.durable += taken
+            if not append.batches:
+                waiting.remove(append)
+        if not waiting:
+            del self._waiting[own]
+        for append, _ in part.appends:
+            if not append.batches:
+                append.done(append.durable, None)
+
+    def _txn(self) -> Txn:
+        compares: list[Compare] = []
+        success: list[Put | Delete | Get] = []
+        failure: list[Get] = []
+        for part in self._parts:
+            key = self._keys.head(part.own.partition)
+            compares.append(Compare(key, Target.VALUE, part.own.head.text()))
+            success.append(Put(key, part.head.text()))
+            failure.append(Get(key))
+            success += self._operations(part)
+        return Txn(compares, success, failure)
+
+    def _operations(self, part: _Part) -> Iterator[Put | Delete]:
+        prefix = self._keys.log(part.own.partition)
+        for key, value in part.records.items():
+            yield Delete(prefix + key) if value is None else Put(prefix + key, packed(value))
+
+
+def packed(value: bytes) -> bytes:
+    """A value as etcd gets it."""
+    return value if len(value) < PACKED_FROM else PACKED + zlib.compress(value, 1)
+
+
+def unpacked(stored: bytes) -> bytes:
+    """The value that was stored."""
+    return zlib.decompress(stored[1:]) if stored.startswith(PACKED) else stored
+
+
+def _size(batch: list[Record]) -> int:
+    return sum(len(record.key or b"") + len(record.value or b"") + OVERHEAD for record in batch)
+
+
+def _fitted(batch: list[Record]) -> Iterator[list[Record]]:
+    """A batch as parts that fit into a transaction each. Raises Unavailable.
+
+    Only a batch of committed offsets is divided: each of its records stands for itself.
+    """
+    if len(batch) < OPERATIONS_MAX and _size(batch) <= BYTES_MAX:
+        yield batch
+        return
+    if all((record.key or b"").startswith(OFFSET_KEY_VERSIONS) for record in batch):
+        part: list[Record] = []
+        size = 0
+        for record in batch:
+            longer = _size([record])
+            if part and (len(part) + 2 > OPERATIONS_MAX or size + longer > BYTES_MAX):
+                yield part
+                part, size = [], 0
+            part.append(record)
+            size += longer
+        yield part
+        return
+    small = sum(len(record.key or b"") + len(packed(record.value or b"")) + OVERHEAD for record in batch)
+    if len(batch) + 1 > 4_096 or small > BYTES_MAX + 400_000:
+        raise Unavailable(f"{len(batch)} records of {small} bytes are more than a transaction of etcd takes")
+    yield batch
+
+
+def _refusal(own: Owned) -> Fenced | Unavailable | None:
+    if own.is_over:
+        return Fenced(f"the ownership of partition {own.partition} at epoch {own.epoch} is over")
+    return Unavailable(own.closed) if own.closed else None

@@ -1,0 +1,150 @@
+"""Tests the engine's part in a cluster on real etcd: claims, moves, fences. tests/log/test_engine.py has the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from uuid import uuid4
+
+import pytest
+
+from coordinator.log.cluster import NodeAddresses
+from coordinator.log.engine import EngineError, Fenced, Ownership
+from coordinator.log.etcd.client import Access
+from coordinator.log.etcd.engine import EtcdEngine, open_engine, version_problem, version_warning
+from protocol.records.batch import Record
+from tests.log.calls import append, load, record
+from tests.support.etcd import Etcd
+from tests.support.patience import WITHIN_S
+from tests.support.tenure import wait_until
+
+pytestmark = pytest.mark.etcd
+
+PARTITIONS = 12
+TTL_MS = 2_000
+
+
+@pytest.fixture(scope="module")
+def etcd() -> Iterator[Etcd]:
+    """Three members, for all tests of this module; each test has a cluster name of its own."""
+    with Etcd(members=3) as running:
+        yield running
+
+
+class Node:
+    """A node as its runtime drives it: it acquires and loads what it should, and releases what it is asked for."""
+
+    def __init__(self, etcd: Etcd, cluster: str, node_id: int) -> None:
+        self.node_id = node_id
+        self.owns: dict[int, Ownership] = {}
+        self.loaded: dict[int, list[Record]] = {}
+        self.engine: EtcdEngine = open_engine(
+            Access(etcd.endpoints), cluster, node_id, PARTITIONS, TTL_MS, lambda: uuid4().hex, settle_ms=200
+        )
+        self.engine.start(self._changed)
+
+    def register(self) -> None:
+        """Take part."""
+        self.engine.register(NodeAddresses(self.node_id, {"PLAINTEXT": ("127.0.0.1", 9_000 + self.node_id)}))
+
+    def _changed(self, partition: int, owner: int | None, epoch: int) -> None:
+        own = self.owns.get(partition)
+        if owner is None and own is None:
+            self.engine.acquire(partition, partial(self._acquired, partition))
+        elif own is not None and owner != self.node_id:
+            del self.owns[partition]
+            if epoch == own.epoch:
+                self.engine.release(own, lambda _outcome: None)
+
+    def _acquired(self, partition: int, outcome: Ownership | EngineError) -> None:
+        if not isinstance(outcome, EngineError):
+            records: list[Record] = []
+            self.engine.load(outcome, records.extend, partial(self._loaded, partition, outcome, records))
+
+    def _loaded(self, partition: int, own: Ownership, records: list[Record], error: EngineError | None) -> None:
+        if error is None:
+            self.loaded[partition] = records
+            self.owns[partition] = own
+
+
+@pytest.fixture
+def start(etcd: Etcd) -> Iterator[Callable[[int], Node]]:
+    """Start nodes of one cluster by their ids; all are closed in the end."""
+    cluster, nodes = uuid4().hex, list[Node]()
+
+    def started(node_id: int) -> Node:
+        node = Node(etcd, cluster, node_id)
+        nodes.append(node)
+        node.register()
+        return node
+
+    yield started
+    for node in nodes:
+        node.engine.close()
+
+
+def settled(*nodes: Node) -> bool:
+    """Whether these nodes own all partitions, each just once, and all of them know that."""
+    owned = {partition: node.node_id for node in nodes for partition in list(node.owns)}
+    return (
+        sum(len(node.owns) for node in nodes) == len(owned) == PARTITIONS
+        and all(node.engine.owner(partition) == owner for node in nodes for partition, owner in owned.items())
+        and all(node.owns for node in nodes)
+    )
+
+
+def test_nodes_share_the_partitions_and_hand_them_over(start: Callable[[int], Node]) -> None:
+    """A node that joins gets its share, with the records; a node that leaves gives all away, before it goes."""
+    one = start(1)
+    wait_until(lambda: settled(one), "each partition has one owner", WITHIN_S)
+    assert append(one.engine, one.owns[5], record(1)) is None
+    epochs = {partition: own.epoch for partition, own in one.owns.items()}
+    two = start(2)
+    wait_until(lambda: settled(one, two), "each partition has one owner", WITHIN_S)
+    assert [node.node_id for node in one.engine.nodes()] == [1, 2]
+    assert all(own.epoch == epochs[partition] + 1 for partition, own in two.owns.items())
+    one.engine.leave()
+    wait_until(lambda: settled(two), "each partition has one owner", WITHIN_S)
+    assert not one.owns
+    assert [each.value for each in two.loaded[5]] == [record(1).value]
+
+
+def test_a_node_that_dies_is_followed_by_others(start: Callable[[int], Node], monkeypatch: pytest.MonkeyPatch) -> None:
+    """When its lease has ended, another node owns everything; what the dead node wants to write is refused."""
+    one, two = start(1), start(2)
+    wait_until(lambda: settled(one, two), "each partition has one owner", WITHIN_S)
+    partition, own = next(iter(one.owns.items()))
+    assert append(one.engine, own, record(1)) is None
+    monkeypatch.setattr(one.engine.client, "keep_alive", lambda _lease, _done: None)
+    wait_until(lambda: settled(two), "each partition has one owner", WITHIN_S)
+    assert not own.valid()
+    assert isinstance(append(one.engine, own, record(2)), Fenced)
+    assert [each.value for each in load(two.engine, two.owns[partition])[0]] == [record(1).value]
+    assert append(two.engine, two.owns[partition], record(3)) is None
+
+
+def test_another_number_of_partitions_is_refused(etcd: Etcd, start: Callable[[int], Node]) -> None:
+    """The groups would be looked for on the wrong partitions."""
+    node = start(1)
+    cluster = node.engine.core._keys.prefix.decode().strip("/")
+    with pytest.raises(EngineError, match=r"^offsets.topic.num.partitions: 50, but the cluster was made with 12$"):
+        open_engine(Access(etcd.endpoints), cluster, 2, 50, TTL_MS, lambda: uuid4().hex)
+
+
+@pytest.mark.parametrize(
+    ("version", "is_refused", "is_warned"),
+    [
+        ("3.3.25", True, True),
+        ("3.4.20", True, True),
+        ("3.4.23", False, True),
+        ("3.5.0", True, True),
+        ("3.5.5", True, True),
+        ("3.5.6", False, True),
+        ("3.5.24", False, False),
+        ("3.7.0-rc.1", False, False),
+    ],
+)
+def test_versions_that_lose_data_are_refused(version: str, is_refused: bool, is_warned: bool) -> None:
+    """Each is known for losses of acknowledged writes; older ones than today's get a warning."""
+    assert bool(version_problem(version)) is is_refused
+    assert bool(version_warning(version)) is is_warned

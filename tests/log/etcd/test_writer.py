@@ -1,0 +1,169 @@
+"""Tests which appends make a transaction, and what its answer means."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from coordinator.log.engine import EngineError, Fenced, Unavailable
+from coordinator.log.etcd.keys import Head, Keys, parse_head
+from coordinator.log.etcd.port import Get, KeyValue, Put, Txn, TxnResult
+from coordinator.log.etcd.writer import OPERATIONS_MAX, Owned, Writer, packed, unpacked
+from protocol.records.batch import Record
+from tests.log.calls import record
+
+KEYS = Keys("c")
+Outcomes = list[tuple[int, EngineError | None]]
+
+
+class Store:
+    """The keys of etcd, as far as transactions of a writer need them."""
+
+    def __init__(self) -> None:
+        self.keys: dict[bytes, bytes] = {}
+
+    def carry_out(self, txn: Txn) -> TxnResult:
+        """Do a transaction."""
+        if all(self.keys.get(each.key) == each.value for each in txn.compares):
+            for each in txn.success:
+                if isinstance(each, Put):
+                    self.keys[each.key] = each.value
+                else:
+                    self.keys.pop(each.key, None)
+            return TxnResult(succeeded=True, revision=1, gets=[])
+        return TxnResult(succeeded=False, revision=1, gets=[self._get(each) for each in txn.failure])
+
+    def _get(self, get: Get) -> KeyValue | None:
+        value = self.keys.get(get.key)
+        return None if value is None else KeyValue(get.key, value, 1, 1, 0)
+
+
+class Session:
+    """A lease that holds."""
+
+    lapses = 0
+
+    def valid(self) -> bool:
+        """See Ownership."""
+        return True
+
+
+def owned(store: Store, partition: int) -> Owned:
+    """Return an open ownership, as a claim leaves it."""
+    own = Owned(partition, Head(3, 0, "1/5"), 5, cast("Any", Session()))
+    own.closed = ""
+    store.keys[KEYS.head(partition)] = own.head.text()
+    return own
+
+
+def appended(writer: Writer, own: Owned, *records: Record) -> Outcomes:
+    """Append one batch; its outcome comes into the list."""
+    outcomes: Outcomes = []
+    writer.append(own, [list(records)], lambda *outcome: outcomes.append(outcome))
+    return outcomes
+
+
+def test_all_that_waits_goes_into_one_transaction() -> None:
+    """Two partitions, with the last value of each key; the heads move by one."""
+    store, writer = Store(), Writer(KEYS)
+    a, b = owned(store, 0), owned(store, 1)
+    outcomes = [
+        appended(writer, a, record(1)),
+        appended(writer, b, record(2)),
+        appended(writer, a, Record(b"key-1", None, 0), record(3)),
+    ]
+    txn = writer.next()
+    assert txn is not None
+    assert writer.next() is None  # one at a time
+    assert writer.told(store.carry_out(txn)) is None
+    assert outcomes == [[(1, None)]] * 3
+    assert store.keys[KEYS.log(0) + b"key-3"] == record(3).value
+    assert KEYS.log(0) + b"key-1" not in store.keys
+    assert (parse_head(store.keys[KEYS.head(0)]).sequence, parse_head(store.keys[KEYS.head(1)]).sequence) == (1, 1)
+    assert writer.idle
+
+
+def test_a_lost_answer_is_asked_for_with_the_same_transaction() -> None:
+    """The second try shows that the first was carried out; nothing is written twice."""
+    store, writer = Store(), Writer(KEYS)
+    own = owned(store, 0)
+    outcomes = appended(writer, own, record(1))
+    txn = writer.next()
+    assert txn is not None
+    store.carry_out(txn)
+    assert writer.told(store.carry_out(txn)) is None
+    assert outcomes == [(1, None)]
+
+
+def test_one_fenced_partition_stops_no_other() -> None:
+    """The others are sent again without it, and become durable exactly once."""
+    store, writer = Store(), Writer(KEYS)
+    a, b = owned(store, 0), owned(store, 1)
+    lost, kept = appended(writer, a, record(1)), appended(writer, b, record(2))
+    txn = writer.next()
+    assert txn is not None
+    store.keys[KEYS.head(0)] = Head(4, 0, "2/9").text()
+    again = writer.told(store.carry_out(txn))
+    assert again is not None
+    assert isinstance(lost[0][1], Fenced)
+    assert not a.valid()
+    assert writer.told(store.carry_out(again)) is None
+    assert kept == [(1, None)]
+    assert KEYS.log(0) + b"key-1" not in store.keys
+
+
+def test_a_late_duplicate_changes_nothing() -> None:
+    """A transaction that arrives again behind a newer one finds another head: the newer value stays."""
+    store, writer = Store(), Writer(KEYS)
+    own = owned(store, 0)
+    appended(writer, own, Record(b"k", b"old", 0))
+    first = writer.next()
+    assert first is not None
+    writer.told(store.carry_out(first))
+    appended(writer, own, Record(b"k", b"new", 0))
+    second = writer.next()
+    assert second is not None
+    writer.told(store.carry_out(second))
+    store.carry_out(first)
+    assert store.keys[KEYS.log(0) + b"k"] == b"new"
+
+
+def test_who_gives_up_needs_a_barrier() -> None:
+    """Nobody knows what becomes of the transaction, so appends are refused; the barrier ends its chances."""
+    store, writer = Store(), Writer(KEYS)
+    own = owned(store, 0)
+    outcomes = appended(writer, own, record(1))
+    late = writer.next()
+    assert late is not None
+    writer.give_up(Unavailable("no answer"))
+    assert isinstance(outcomes[0][1], Unavailable)
+    assert own.unknown
+    assert isinstance(appended(writer, own, record(2))[0][1], Unavailable)
+    assert store.carry_out(writer.barrier(own)).succeeded
+    store.carry_out(late)
+    assert KEYS.log(0) + b"key-1" not in store.keys
+
+
+def test_a_commit_of_many_offsets_is_divided_and_other_batches_are_not() -> None:
+    """Each offset stands for itself; anything else is whole, or refused."""
+    store, writer = Store(), Writer(KEYS)
+    own = owned(store, 0)
+    offsets = [Record(b"\x00\x01%05d" % number, b"\x00", 0) for number in range(3 * OPERATIONS_MAX)]
+    outcomes = appended(writer, own, *offsets)
+    sizes = []
+    while (txn := writer.next()) is not None:
+        sizes.append(len(txn.success))
+        writer.told(store.carry_out(txn))
+    assert max(sizes) <= OPERATIONS_MAX
+    assert [error for _, error in outcomes] == [None]
+    assert len(store.keys) == 1 + len(offsets)
+    others = [Record(b"\x00\x02%05d" % number, b"\x00", 0) for number in range(5_000)]
+    assert isinstance(appended(writer, own, *others)[0][1], Unavailable)
+
+
+@pytest.mark.parametrize("value", [b"\x00\x03small", b"\x00\x03" + b"large" * 200_000])
+def test_a_large_value_is_packed(value: bytes) -> None:
+    """It takes less room, and is the same when it is read."""
+    assert unpacked(packed(value)) == value
+    assert len(packed(value)) < 600_000
