@@ -1102,6 +1102,8 @@ class DescribeGroupsResponse(Message):
         client_host: str
         member_metadata: bytes
         member_assignment: bytes
+        session_timeout_ms: int
+        silent_ms: int
         def __init__(
             self,
             *,
@@ -1111,6 +1113,8 @@ class DescribeGroupsResponse(Message):
             client_host: str = ...,
             member_metadata: bytes = ...,
             member_assignment: bytes = ...,
+            session_timeout_ms: int = ...,
+            silent_ms: int = ...,
             unknown_tagged_fields: dict[int, bytes] = ...,
         ) -> None: ...
 
@@ -3234,6 +3238,8 @@ class ConsumerGroupDescribeResponse(Message):
         assignment: ConsumerGroupDescribeResponse.Assignment
         target_assignment: ConsumerGroupDescribeResponse.Assignment
         member_type: int
+        session_timeout_ms: int
+        silent_ms: int
         def __init__(
             self,
             *,
@@ -3248,6 +3254,8 @@ class ConsumerGroupDescribeResponse(Message):
             assignment: ConsumerGroupDescribeResponse.Assignment = ...,
             target_assignment: ConsumerGroupDescribeResponse.Assignment = ...,
             member_type: int = ...,
+            session_timeout_ms: int = ...,
+            silent_ms: int = ...,
             unknown_tagged_fields: dict[int, bytes] = ...,
         ) -> None: ...
 

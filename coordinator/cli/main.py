@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typer import Typer
 
 COMMANDS = {
-    "groups": "coordinator.cli.wait",
+    "groups": "coordinator.cli.ready",
     "members": "coordinator.cli.members",
     "users": "coordinator.cli.users",
     "explain": "coordinator.cli.explain",

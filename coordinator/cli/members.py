@@ -2,14 +2,18 @@
 
 A static member that is gone for good keeps its seat until its session times out, which may take 30 minutes. An admin
 who knows that it won't come back can free the seat at once: LeaveGroup with the instance id and an empty member id
-(KIP-345). The rest of the group then rebalances once.
+(KIP-345). The rest of the group then rebalances once, also if several leave by one command.
+
+`--all-absent` removes every static member whose program is away: its last request is older than --absent-after, or it
+said so itself (consumer protocol). It names the member id that the absent one had, so a member that restarts meanwhile
+keeps its seat. Apache Kafka doesn't tell who is silent.
 
 House rule: a dry run removes nobody.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
@@ -25,9 +29,12 @@ from coordinator.cli.exit_codes import ExitCode, end, fail
 from coordinator.cli.groups import MEMBER_COLUMNS, group_failure, member_row
 from coordinator.cli.options import Command, OutputForm
 from coordinator.cli.output import Output, print_json, print_table
+from coordinator.cli.ready import ABSENT_AFTER, AbsentAfter
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused, error_name
-from coordinator.client.groups import describe_groups, member_json, remove_members
+from coordinator.client.groups import describe_groups, member_json, remove_members, remove_seats
+from coordinator.timeline.described import Member
+from coordinator.timeline.readiness import absent, tells_silence
 from schemas.errors import ErrorCode
 
 app = typer.Typer(
@@ -44,8 +51,13 @@ def members() -> None:
 def remove_command(
     group_id: Annotated[str, typer.Option("--group", metavar="GROUP", help="The group's id.")],
     instance_ids: Annotated[
-        list[str], typer.Option("--instance-id", metavar="ID", help="A member's group.instance.id; may be repeated.")
-    ],
+        list[str] | None,
+        typer.Option("--instance-id", metavar="ID", help="A member's group.instance.id; may be repeated."),
+    ] = None,
+    all_absent: Annotated[
+        bool, typer.Option("--all-absent", help="All static members that are away, in place of --instance-id.")
+    ] = False,
+    absent_after: AbsentAfter = ABSENT_AFTER,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show who would be removed, and what it owns.")
     ] = False,
@@ -55,14 +67,33 @@ def remove_command(
     timeout: Timeout = None,
 ) -> None:
     """Remove static members that won't come back, before their session times out."""
-    instance_ids = list(dict.fromkeys(instance_ids))
+    instance_ids = list(dict.fromkeys(instance_ids or ()))
+    if bool(instance_ids) == all_absent:
+        fail(ExitCode.USAGE, "name the members to remove with --instance-id, or give --all-absent")
     with cluster(bootstrap_server, timeout, command_config) as client:
-        errors = (
-            _show(client, group_id, instance_ids, output)
-            if dry_run
-            else _remove(client, group_id, instance_ids, output)
-        )
+        if all_absent:
+            errors = _remove_absent(client, group_id, round(absent_after * 1_000), output, dry_run=dry_run)
+        elif dry_run:
+            errors = _show(client, group_id, instance_ids, output)
+        else:
+            errors = _remove(client, group_id, instance_ids, output)
     end(_failures(group_id, errors))
+
+
+def _remove_absent(client: Client, group_id: str, absent_ms: int, output: Output, *, dry_run: bool) -> dict[str, int]:
+    """Remove the static members that are away, or only show them; returns error codes by instance id."""
+    group = describe_groups(client, [group_id])[group_id]
+    if isinstance(group, Refused):
+        fail(*group_failure(group_id, group))
+    if not tells_silence(group) and group.consumer is None:
+        fail(ExitCode.REFUSED, f"the coordinator of {group_id} doesn't tell which members are silent: name them")
+    gone = [member for member in absent(group.members, absent_ms) if member.group_instance_id is not None]
+    if dry_run:
+        _print_shown(group_id, gone, output)
+        return {}
+    errors = remove_seats(client, group_id, gone) if gone else {}
+    _print_removed(group_id, errors, output)
+    return errors
 
 
 def _remove(client: Client, group_id: str, instance_ids: list[str], output: Output) -> dict[str, int]:
@@ -72,6 +103,11 @@ def _remove(client: Client, group_id: str, instance_ids: list[str], output: Outp
         group = describe_groups(client, [group_id])[group_id]  # Kafka gives a group that doesn't exist the same code
         if isinstance(group, Refused):
             fail(*group_failure(group_id, group))
+    _print_removed(group_id, errors, output)
+    return errors
+
+
+def _print_removed(group_id: str, errors: Mapping[str, int], output: Output) -> None:
     if output is Output.JSON:
         print_json(
             [
@@ -84,7 +120,6 @@ def _remove(client: Client, group_id: str, instance_ids: list[str], output: Outp
             (group_id, instance_id, error_name(error) if error else "removed") for instance_id, error in errors.items()
         ]
         print_table(("GROUP", "GROUP-INSTANCE-ID", "RESULT"), rows)
-    return errors
 
 
 def _show(client: Client, group_id: str, instance_ids: list[str], output: Output) -> dict[str, int]:
@@ -93,15 +128,19 @@ def _show(client: Client, group_id: str, instance_ids: list[str], output: Output
     if isinstance(group, Refused):
         fail(*group_failure(group_id, group))
     wanted = [member for member in group.members if member.group_instance_id in instance_ids]
-    if output is Output.JSON:
-        print_json([{"group_id": group_id, **member_json(member)} for member in wanted])
-    else:
-        print_table(MEMBER_COLUMNS, [member_row(group_id, member) for member in wanted])
+    _print_shown(group_id, wanted, output)
     found = {member.group_instance_id for member in wanted}
     return {
         instance_id: ErrorCode.NONE if instance_id in found else ErrorCode.UNKNOWN_MEMBER_ID
         for instance_id in instance_ids
     }
+
+
+def _print_shown(group_id: str, members: Sequence[Member], output: Output) -> None:
+    if output is Output.JSON:
+        print_json([{"group_id": group_id, **member_json(member)} for member in members])
+    else:
+        print_table(MEMBER_COLUMNS, [member_row(group_id, member) for member in members])
 
 
 def _failures(group_id: str, errors: Mapping[str, int]) -> list[tuple[ExitCode, str]]:

@@ -7,7 +7,7 @@ House rule: this module hides the differences between servers and versions, abov
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -256,9 +256,22 @@ def remove_members(client: Client, group_id: str, instance_ids: Sequence[str]) -
     An unknown instance id gets UNKNOWN_MEMBER_ID, and so does each instance id of an unknown group. Raises `Refused` if
     the coordinator refuses the whole request. Needs LeaveGroup version 3.
     """
+    return _remove(client, group_id, dict.fromkeys(instance_ids, ""))
+
+
+def remove_seats(client: Client, group_id: str, members: Iterable[Member]) -> dict[str, int]:
+    """Make these static members leave, as `remove_members` does, but only under the member ids that they have here.
+
+    A member that restarted meanwhile has another member id: it stays, with FENCED_INSTANCE_ID.
+    """
+    return _remove(client, group_id, {member.group_instance_id or "": member.member_id for member in members})
+
+
+def _remove(client: Client, group_id: str, member_ids: Mapping[str, str]) -> dict[str, int]:
+    """Remove static members. member_ids: by instance id; "": whatever it is."""
     identities = [
-        LeaveGroupRequest.MemberIdentity(member_id="", group_instance_id=instance_id, reason=LEAVE_REASON)
-        for instance_id in dict.fromkeys(instance_ids)
+        LeaveGroupRequest.MemberIdentity(member_id=member_id, group_instance_id=instance_id, reason=LEAVE_REASON)
+        for instance_id, member_id in member_ids.items()
     ]
 
     def results(response: LeaveGroupResponse, _node: Node) -> Iterator[tuple[str, int, dict[str, int]]]:
@@ -305,6 +318,8 @@ def group_of(described: DescribeGroupsResponse.DescribedGroup, node: Node) -> Gr
             member.client_host,
             decode_assignment(described.protocol_type, member.member_assignment),
             decode_subscription(described.protocol_type, member.member_metadata),
+            session_timeout_ms=_told(member.session_timeout_ms),
+            silent_ms=_told(member.silent_ms),
         )
         for member in described.members
     ]
@@ -336,6 +351,8 @@ def consumer_group_of(described: ConsumerGroupDescribeResponse.DescribedGroup, n
                 member.subscribed_topic_regex or None,
                 member.member_type == CLASSIC_MEMBER,
             ),
+            session_timeout_ms=_told(member.session_timeout_ms),
+            silent_ms=_told(member.silent_ms),
         )
         for member in described.members
     ]
@@ -368,6 +385,11 @@ def consumer_group_of(described: ConsumerGroupDescribeResponse.DescribedGroup, n
         members,
         consumer=state,
     )
+
+
+def _told(ms: int) -> int | None:
+    """A number that only Tenure sends; None for -1."""
+    return None if ms < 0 else ms
 
 
 def _by_topic(assignment: ConsumerGroupDescribeResponse.Assignment) -> dict[str, list[int]]:

@@ -279,7 +279,7 @@ class Coordinator:
     def _describe_consumer_group(self, turn: Turn, event: DescribeConsumerGroup) -> None:
         group = self.groups.get(event.group_id)
         if isinstance(group, ConsumerGroup):
-            described = consumer_describe.describe(turn, group)
+            described = consumer_describe.describe(turn, group, sessions=event.waiting)
             if event.waiting:
                 described.head.waiting = consumer_describe.describe_waiting(turn, group)
             turn.answer(event.request, described)
@@ -343,8 +343,10 @@ class Coordinator:
         group = self.groups.get(event.group_id)
         if isinstance(group, Group):
             body = describe.describe(group)
-            if event.waiting and group.course is not None:
-                body.waiting = describe.describe_waiting(group, group.course)
+            if event.waiting:
+                describe.describe_sessions(group, body, turn.now.ms)
+                if group.course is not None:
+                    body.waiting = describe.describe_waiting(group, group.course)
         else:
             body = describe.describe_absent(event.group_id, event.version)
         turn.effects.responses.append(Response(event.request, body))

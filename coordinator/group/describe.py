@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from coordinator.group.client import Client
     from coordinator.group.course import Course
     from coordinator.group.group import Group, Member
-    from coordinator.group.turn import Turn
+    from coordinator.group.turn import Turn, Watched
 
 NOT_FOUND_SINCE = 6
 """The first DescribeGroups version that answers GROUP_ID_NOT_FOUND for an absent group (KIP-1043)."""
@@ -67,6 +67,22 @@ def describe_member(group: Group, member: Member) -> DescribeGroupsResponse.Desc
         b"" if name is None else member.metadata(name),
         b"" if name is None else member.assignment,
     )
+
+
+def describe_sessions(group: Group, described: DescribeGroupsResponse.DescribedGroup, now_ms: int) -> None:
+    """Add to each described member its session timeout, and for how long the coordinator heard nothing of it.
+
+    A member that waits in JoinGroup or SyncGroup is there. After a load, silence counts from the load.
+    """
+    for member, told in zip(group.members.values(), described.members, strict=True):
+        told.session_timeout_ms = member.session_timeout_ms
+        waits = member.awaiting_join is not None or member.awaiting_sync is not None
+        told.silent_ms = 0 if waits else silent_ms(member, now_ms)
+
+
+def silent_ms(member: Watched, now_ms: int) -> int:
+    """How long ago the session of a member was renewed."""
+    return max(now_ms - (member.deadline_ms - member.session_timeout_ms), 0)
 
 
 def describe_waiting(group: Group, course: Course) -> DescribeGroupsResponse.GroupWaiting:

@@ -284,6 +284,8 @@ class MemberReplaced(Note):
     knows whether it restarted, or lost its session while no coordinator answered and joined again.
     api_version: of the JoinGroup.
     away_ms: in the consumer protocol, how long the member was away; None if only the time before the load knows.
+    silent_ms: how long ago the last request of `old_member_id` came, as its session timeout counts; None if none came
+    since the load.
     """
 
     member_id: str
@@ -298,6 +300,7 @@ class MemberReplaced(Note):
     api_version: int | None = None
     principal: str = ANONYMOUS
     away_ms: int | None = None
+    silent_ms: int | None = None
 
 
 class MemberFenced(Note):

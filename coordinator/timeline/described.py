@@ -31,6 +31,8 @@ class Member:
     assignment: topic -> partition indexes; None where only the group's own clients can read it.
     subscription: the topics that it subscribes to; None likewise.
     seat: what only members of the consumer protocol have; None for others.
+    session_timeout_ms, silent_ms: its session timeout, and how long ago its last request came; None where the server
+    doesn't say (Apache Kafka). After a load of the group, silence counts from the load.
     """
 
     member_id: str
@@ -40,6 +42,8 @@ class Member:
     assignment: dict[str, list[int]] | None
     subscription: frozenset[str] | None = None
     seat: ConsumerSeat | None = None
+    session_timeout_ms: int | None = None
+    silent_ms: int | None = None
 
     @property
     def topic_partitions(self) -> list[tuple[str, int]]:

@@ -166,13 +166,12 @@ def findings(
 
     entries: of its timeline. group: its description now, None if there is none. now_ms: Unix time.
     """
-    causes = [cause for entry in entries if entry["type"] == "rebalance" for cause in _causes(entry)]
     found = [
         *_conflicts(group_id, entries, now_ms),
         *_swaps(group_id, entries, now_ms),
         *_refused_writes(group_id, entries, now_ms),
         *_dropped(group_id, entries, now_ms),
-        *_absences(group_id, causes, group, now_ms),
+        *_absences(group_id, entries, group, now_ms),
         *_returns(group_id, entries, now_ms),
     ]
     if group is not None:
@@ -203,7 +202,7 @@ def log_findings(failing: Sequence[FailingLog], count: int, now_ms: int) -> Iter
         )
 
 
-class _Cause(NamedTuple):
+class TimedCause(NamedTuple):
     """A cause, and the times between which it came, Unix time in ms; they are equal where a record has the time."""
 
     earliest_ms: int
@@ -211,7 +210,7 @@ class _Cause(NamedTuple):
     said: Mapping[str, Any]
 
 
-def _causes(rebalance: Entry) -> Iterator[_Cause]:
+def _causes(rebalance: Entry) -> Iterator[TimedCause]:
     """The causes of a rebalance. All came while the group prepared."""
     earliest_ms = rebalance["at_ms"]
     end_ms = earliest_ms + rebalance.get("preparing_ms", 0)
@@ -220,7 +219,7 @@ def _causes(rebalance: Entry) -> Iterator[_Cause]:
         if at_ms is not None:
             earliest_ms = at_ms
         latest_ms = next((later for later in times[place:] if later is not None), end_ms)
-        yield _Cause(earliest_ms, max(latest_ms, earliest_ms), cause)
+        yield TimedCause(earliest_ms, max(latest_ms, earliest_ms), cause)
 
 
 def worst_first(found: Iterable[Finding]) -> list[Finding]:
@@ -484,11 +483,17 @@ def members_text(members: Sequence[Member]) -> str:
     return ", ".join(names) + more
 
 
-def _absences(group_id: str, causes: list[_Cause], group: DescribedGroup | None, now_ms: int) -> Iterator[Finding]:
-    """Static members that expired: they came back a little later, or never."""
-    gone: dict[str, _Cause] = {}
-    late: list[tuple[_Cause, _Cause]] = []
-    for cause in causes:
+class Absences(NamedTuple):
+    """Static members that expired. late: why each went, and how it came back. gone: by instance id, the others."""
+
+    late: list[tuple[TimedCause, TimedCause]]
+    gone: dict[str, TimedCause]
+
+
+def absences(entries: Iterable[Entry]) -> Absences:
+    """The static members that expired; a member that left or was removed since then is not gone."""
+    late, gone = found = Absences([], {})
+    for cause in (cause for entry in entries if entry["type"] == "rebalance" for cause in _causes(entry)):
         kind, instance_id = cause.said["kind"], cause.said["group_instance_id"]
         if instance_id is None:
             continue
@@ -498,6 +503,12 @@ def _absences(group_id: str, causes: list[_Cause], group: DescribedGroup | None,
             late.append((gone.pop(instance_id), cause))
         elif kind in {"member_left", "member_removed"}:
             gone.pop(instance_id, None)
+    return found
+
+
+def _absences(group_id: str, entries: Iterable[Entry], group: DescribedGroup | None, now_ms: int) -> Iterator[Finding]:
+    """Static members that expired: they came back a little later, or never."""
+    late, gone = absences(entries)
     yield from _late(group_id, [pair for pair in late if pair[1].said["reason"].startswith(RAN_ON)], ran_on=True)
     yield from _late(group_id, [pair for pair in late if not pair[1].said["reason"].startswith(RAN_ON)], ran_on=False)
     present = {member.group_instance_id for member in group.members} if group is not None else set()
@@ -517,7 +528,7 @@ def _absences(group_id: str, causes: list[_Cause], group: DescribedGroup | None,
         )
 
 
-def _late(group_id: str, late: list[tuple[_Cause, _Cause]], *, ran_on: bool) -> Iterator[Finding]:
+def _late(group_id: str, late: list[tuple[TimedCause, TimedCause]], *, ran_on: bool) -> Iterator[Finding]:
     """Static members that expired and came back: a restart that took too long, or a client that fell silent.
 
     ran_on: their clients say that they kept running; without that, only a look at the process tells the two apart.
@@ -555,7 +566,7 @@ def _returns(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[F
     new member joins first, and its rebalance waits until the old one's session ends.
     """
     rebalances = [entry for entry in entries if entry["type"] == "rebalance"]
-    gone: dict[str, list[tuple[int, _Cause]]] = {}
+    gone: dict[str, list[tuple[int, TimedCause]]] = {}
     back: Counter[str] = Counter()
     places: set[int] = set()
     slow = last_ms = 0

@@ -1,8 +1,9 @@
 """ConsumerGroupDescribe: groups of the consumer protocol with epochs, members and assignments (KIP-848).
 
 `include_waiting` and `waiting` are this project's own: tagged fields, which other programs skip. `waiting` names the
-members that a group waits for until all have their part of the target, and regular expressions that match no topic. The
-server sends `waiting` only if the request asks for it.
+members that a group waits for until all have their part of the target, and regular expressions that match no topic. A
+member's `session_timeout_ms` and `silent_ms` say whether its program is there. The server sends the three only if the
+request asks for `waiting`.
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ groups                             []DescribedGroup         0+
                 topic_name         string                   0+
                 partitions         []int32                  0+
         member_type                int8                     1+  default=-1 ignorable  # 0 classic, 1 consumer protocol
+        session_timeout_ms         int32                    0+  default=-1 ignorable tag=10000
+        silent_ms                  int64                    0+  default=-1 ignorable tag=10001  # since its last request
     authorized_operations          int32                    0+  default=-2147483648
     waiting                        ConsumerGroupWaiting     0+  ignorable tag=10000
         since_ms                   int64                    0+  default=-1  # Unix time; -1: the server doesn't say

@@ -3,8 +3,8 @@
 Members have metadata and assignments in Stable only. A group that doesn't exist is described as Dead.
 
 `include_waiting` and `waiting` are this project's own: tagged fields, which other programs skip. While a group is
-between two generations, `waiting` names the members that it waits for. The server sends `waiting` only if the request
-asks for it.
+between two generations, `waiting` names the members that it waits for. A member's `session_timeout_ms` and `silent_ms`
+say whether its program is there. The server sends the three only if the request asks for `waiting`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ CHANGES = {
     2: "The answer comes before a quota's delay, not after it.",
     3: "`include_authorized_operations` asks for `authorized_operations` (KIP-430).",
     4: "Static members show their `group_instance_id` (KIP-345).",
-    5: "A group can say whom it waits for: `include_waiting`, `waiting` (this project's, tagged).",
+    5: "A group can say whom it waits for, and how long each member was silent: `include_waiting`, `waiting`, "
+    "`session_timeout_ms`, `silent_ms` (this project's, tagged).",
     6: "A group's error can have words, `error_message`; a group that doesn't exist is GROUP_ID_NOT_FOUND (KIP-1043).",
 }
 
@@ -45,6 +46,8 @@ groups                     []DescribedGroup        0+
         client_host        string                  0+
         member_metadata    bytes                   0+
         member_assignment  bytes                   0+
+        session_timeout_ms int32                   5+  default=-1 ignorable tag=10000
+        silent_ms          int64                   5+  default=-1 ignorable tag=10001  # since its last request
     authorized_operations  int32                   3+  default=-2147483648
     waiting                GroupWaiting            5+  ignorable tag=10000
         since_ms           int64                   5+  default=-1  # Unix time; -1: it waits for nobody

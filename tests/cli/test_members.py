@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
 from coordinator.cli.groups import MEMBER_COLUMNS
 from coordinator.cli.groups import app as groups_app
 from coordinator.cli.members import app
-from tests.cli.conftest import TOPIC, MakeGroup, Run
+from tests.cli.conftest import TOPIC, MakeGroup, Ran, Run
+from tests.support.patience import WITHIN_S
+from tests.support.tenure import wait_until
 
+ALL_ABSENT = ("--all-absent", "--absent-after", "0.5")
 ABSENT = "nobody-made-this-group"
 
 
@@ -92,3 +97,40 @@ def test_refused_removal_is_named(run: Run) -> None:
     ran = run(app, "remove", "--group", "", "--instance-id", "a")
     assert ran.code == 4
     assert ran.err == "tenure: group '': INVALID_GROUP_ID\n"
+
+
+@pytest.mark.parametrize("bootstrap", ["tenure"], indirect=True)
+def test_all_absent_members_are_removed_at_once(run: Run, make_group: MakeGroup) -> None:
+    """Static members whose consumers are gone are silent: a dry run shows them, and one command removes all."""
+    group = make_group(["a", "b", "c"])
+    assert run(app, "remove", "--group", group, "--all-absent", "--dry-run", "--absent-after", "300").rows == []
+
+    def absent() -> Ran | None:
+        ran = run(app, "remove", "--group", group, *ALL_ABSENT, "--dry-run")
+        return ran if [row["GROUP-INSTANCE-ID"] for row in ran.rows] == ["a", "b", "c"] else None
+
+    wait_until(absent, "all are silent", WITHIN_S)
+    assert members_of(run, group) == ["a", "b", "c"], "a dry run removes nobody"
+    ran = run(app, "remove", "--group", group, *ALL_ABSENT, "--output", "json")
+    assert (ran.code, ran.err) == (0, "")
+    assert [(each["group_instance_id"], each["error"]) for each in ran.json] == [(name, None) for name in "abc"]
+    assert members_of(run, group) == []
+    assert run(app, "remove", "--group", group, *ALL_ABSENT).code == 0, "nobody is absent"
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("bootstrap", ["apache"], indirect=True)
+def test_apache_kafka_does_not_tell_who_is_absent(run: Run, make_group: MakeGroup) -> None:
+    """The command says so, removes nobody, and ends with exit code 4."""
+    group = make_group(["a"])
+    ran = run(app, "remove", "--group", group, *ALL_ABSENT)
+    assert (ran.code, ran.out) == (4, "")
+    assert ran.err == f"tenure: the coordinator of {group} doesn't tell which members are silent: name them\n"
+    assert members_of(run, group) == ["a"]
+
+
+def test_ids_or_all_absent(run: Run) -> None:
+    """One of them, not both: exit code 2. An absent group is exit code 3."""
+    for wrong in ([], ["--instance-id", "a", "--all-absent"]):
+        assert run(app, "remove", "--group", "g", *wrong).code == 2
+    assert run(app, "remove", "--group", ABSENT, "--all-absent").code == 3

@@ -114,7 +114,30 @@ def test_delete_forgets_pending_members() -> None:
     assert peer.join().error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-# DescribeGroups with Tenure's own field: which members a group waits for.
+# DescribeGroups with Tenure's own fields: how long members were silent, and which members a group waits for.
+
+
+def test_members_show_their_silence() -> None:
+    """Session timeout and silence of each member, if they are asked for; who waits for an answer isn't silent."""
+    bench = Bench()
+    a, b = bench.seated("a", "b")
+    bench.advance(400)
+    b.heartbeat()
+    bench.advance(100)
+
+    def told() -> list[tuple[int, int]]:
+        members = bench.describe(waiting=True).response.members
+        return [(each.session_timeout_ms, each.silent_ms) for each in members]
+
+    assert told() == [(SESSION_MS, 500), (SESSION_MS, 100)]
+    assert [each.silent_ms for each in bench.describe().response.members] == [-1, -1], "nobody asked"
+    bench.restart()
+    assert told() == [(SESSION_MS, 0)] * 2, "from the load on"
+    bench.advance(100)
+    bench.static("c").enter()
+    bench.advance(100)
+    assert told() == [(SESSION_MS, 200), (SESSION_MS, 200), (SESSION_MS, 0)]
+    assert a.member_id
 
 
 def waiting(bench: Bench) -> DescribeGroupsResponse.GroupWaiting:

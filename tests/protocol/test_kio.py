@@ -88,6 +88,8 @@ OURS_ALONE = {
     "JoinGroupRequest": {"join_reason"},
     "DescribeGroupsRequest": {"include_waiting"},
     "DescribedGroup": {"waiting"},
+    "DescribedGroupMember": {"session_timeout_ms", "silent_ms"},
+    "Member": {"session_timeout_ms", "silent_ms"},
     "ConsumerGroupDescribeRequest": {"include_waiting"},
     "DescribeClusterRequest": {"include_failing_logs"},
     "DescribeClusterResponse": {"failing_logs", "failing_log_count"},

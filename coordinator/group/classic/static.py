@@ -173,6 +173,7 @@ def note_replaced(
             before.is_unheard and join_reason_of(event, leads=False) is not JoinReason.RESTART,
             event.version,
             event.client.principal,
+            silent_ms=None if before.is_unheard else max(turn.now.ms - before.heard_ms, 0),
         )
     )
 
@@ -180,10 +181,12 @@ def note_replaced(
 class FormerSeat:
     """A seat before a restart took it: to compare with, and to restore.
 
-    is_unheard: no request of its member came since the group was loaded; each request would have renewed its session.
+    heard_ms: when its session was renewed last. is_unheard: no request of its member came since the group was loaded;
+    each request would have renewed its session.
     """
 
     __slots__ = (
+        "heard_ms",
         "is_unheard",
         "joined_by",
         "leader",
@@ -202,8 +205,8 @@ class FormerSeat:
         self.protocols = member.protocols
         self.rebalance_timeout_ms = member.rebalance_timeout_ms
         self.session_timeout_ms = member.session_timeout_ms
-        since_ms = member.deadline_ms - member.session_timeout_ms
-        self.is_unheard = member.joined_by is None and since_ms == group.served_ms
+        self.heard_ms = member.deadline_ms - member.session_timeout_ms
+        self.is_unheard = member.joined_by is None and self.heard_ms == group.served_ms
 
     def restore(self, turn: Turn, group: Group, member: Member) -> None:
         """Give the seat back to the old id (KAFKA-14009, KAFKA-10284)."""

@@ -20,6 +20,8 @@ from coordinator.group.consumer.group import (
     Target,
 )
 from coordinator.group.course import Phase
+from coordinator.group.describe import silent_ms
+from coordinator.group.group import NEVER
 from coordinator.group.state import DEAD
 from protocol.messages import ConsumerGroupDescribeResponse
 from schemas.errors import ErrorCode
@@ -48,15 +50,20 @@ wait for others, and the most expressions without topics. A few are enough for a
 
 
 class Description(NamedTuple):
-    """A group at one moment. head: its description, without members. targets: by member id."""
+    """A group at one moment.
+
+    head: its description, without members. targets: by member id. sessions: session timeout and silence by member id,
+    both in ms; empty if nobody asked.
+    """
 
     head: ConsumerGroupDescribeResponse.DescribedGroup
     members: tuple[ConsumerMember, ...]
     targets: Mapping[str, Target]
+    sessions: Mapping[str, tuple[int, int]]
 
 
-def describe(turn: Turn, group: ConsumerGroup) -> Description:
-    """A group as it is now."""
+def describe(turn: Turn, group: ConsumerGroup, *, sessions: bool = False) -> Description:
+    """A group as it is now. sessions: with those of its members."""
     head = Described(
         group_id=group.group_id,
         group_state=group.state.value,
@@ -64,17 +71,25 @@ def describe(turn: Turn, group: ConsumerGroup) -> Description:
         assignment_epoch=group.target_epoch,
         assignor_name=group.preferred_assignor() or turn.config.group_consumer_assignors[0],
     )
-    return Description(head, tuple(group.members.values()), dict(group.targets))
+    told = {
+        member_id: (session.session_timeout_ms, silent_ms(session, turn.now.ms))
+        for member_id, session in (group.sessions.items() if sessions else ())
+        if session.deadline_ms != NEVER
+    }
+    return Description(head, tuple(group.members.values()), dict(group.targets), told)
 
 
 def described(
     topics: Topics, description: Description
 ) -> Generator[None, None, ConsumerGroupDescribeResponse.DescribedGroup]:
     """The message of a description. Yields behind each member. A topic that is gone is left out, as in Kafka."""
-    head, members, targets = description
+    head, members, targets, sessions = description
     shown = []
     for member in members:
-        shown.append(describe_member(topics, member, targets.get(member.member_id, NO_TARGET)))
+        described = describe_member(topics, member, targets.get(member.member_id, NO_TARGET))
+        if member.member_id in sessions:
+            described.session_timeout_ms, described.silent_ms = sessions[member.member_id]
+        shown.append(described)
         yield
     head.members = shown
     return head

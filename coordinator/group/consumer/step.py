@@ -182,6 +182,8 @@ def apply(turn: Turn, group: ConsumerGroup, change: Change, member: ConsumerMemb
     if found.replaces is not None:
         former = found.replaces.member_id
         away_since_ms = group.waits_since.get(former)
+        session = group.sessions[former]
+        heard_ms = session.deadline_ms - session.session_timeout_ms
         sessions.forget(turn, group, former)
         target = group.targets.get(former, NO_TARGET)
         group.remove(former)
@@ -201,6 +203,7 @@ def apply(turn: Turn, group: ConsumerGroup, change: Change, member: ConsumerMemb
                 rebalances,
                 principal=client.principal,
                 away_ms=None if away_since_ms is None else max(turn.now.wall_ms - away_since_ms, 0),
+                silent_ms=None if heard_ms == group.loaded_ms else max(turn.now.ms - heard_ms, 0),
             )
         )
     elif found.is_new:

@@ -69,6 +69,10 @@ CHANGED: dict[str, Schema] = {
     "subscription_changed": {**FLAG, "description": "missing in older records"},
     "api_version": {**or_null(NUMBER), "description": "of the JoinGroup; missing in older records"},
     "away_ms": {**NUMBER, "description": "in the consumer protocol, how long the member was away"},
+    "silent_ms": {
+        **or_null(NUMBER),
+        "description": "since the last request of old_member_id; null if none came since the load",
+    },
 }
 
 SCHEMAS: dict[str, Schema] = {

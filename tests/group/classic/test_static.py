@@ -75,6 +75,20 @@ def test_a_return_of_a_seat_that_nobody_heard_of_since_the_load_says_so() -> Non
     assert [note.after_load for note in bench.said(MemberReplaced)] == [False]
 
 
+def test_a_restart_says_how_long_the_seat_was_silent() -> None:
+    """It counts from the last request of the old member id, as the session timeout does; unknown after a load."""
+    bench = Bench()
+    _a, b = bench.seated("a", "b", version=9)
+    bench.advance(700)
+    b.heartbeat()
+    bench.advance(300)
+    b.restart()
+    bench.restart()
+    bench.advance(5)
+    b.restart()
+    assert [note.silent_ms for note in bench.said(MemberReplaced)] == [300, None]
+
+
 def test_what_no_consumer_says_is_no_subscription() -> None:
     """The coordinator can't read metadata of a protocol type other than `consumer`, so it reports no change."""
     bench = Bench()

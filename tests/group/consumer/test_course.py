@@ -157,6 +157,7 @@ def test_a_static_member_away_and_back_is_no_rebalance() -> None:
     assert (away.member_id, away.group_instance_id) == ("m0", "i0")
     assert isinstance(back, notes.MemberReplaced)
     assert (back.away_ms, back.rebalances, back.state) == (1_500, False, "Stable")
+    assert back.silent_ms == 1_500
 
 
 def test_a_return_with_another_subscription_is_one() -> None:

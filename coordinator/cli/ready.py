@@ -1,0 +1,96 @@
+"""`tenure groups ready`: may a deployment restart a seat of this group now, so that nothing moves?
+
+One line on standard output says yes or no and why; the exit code is 0 or 1, so that a script stops at the first seat
+that isn't safe. coordinator.timeline.readiness has the rules. Apache Kafka doesn't tell some of it: the command looks
+at the rest, and a line on standard error says what it left out.
+
+House rule: this command changes nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from coordinator.cli.cluster import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Timeout, cluster
+from coordinator.cli.exit_codes import ExitCode, fail, warn
+from coordinator.cli.groups import group_failure
+from coordinator.cli.options import Command, duration_ms, seconds
+from coordinator.cli.output import printable
+from coordinator.cli.wait import app
+from coordinator.client.client import Client
+from coordinator.client.errors import Refused
+from coordinator.client.events import EventReader, NoEvents
+from coordinator.client.groups import Group, describe_groups
+from coordinator.client.newest import read_timelines
+from coordinator.timeline.entries import Entry
+from coordinator.timeline.readiness import ABSENT_MS, Wanted, verdict
+
+__all__ = ["AbsentAfter", "app"]
+
+AbsentAfter = Annotated[
+    float,
+    typer.Option(
+        "--absent-after",
+        metavar="SECONDS",
+        parser=seconds,
+        help="A member that was silent for so long is away; longer than heartbeat.interval.ms.",
+    ),
+]
+ABSENT_AFTER = ABSENT_MS / 1_000
+SINCE = 7 * 86_400_000
+
+
+@app.command("ready", cls=Command)
+def ready_command(
+    group_id: Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")],
+    restart: Annotated[
+        str | None,
+        typer.Option("--restart", metavar="INSTANCE", help="The seat, a group.instance.id; any if not given."),
+    ] = None,
+    members: Annotated[
+        int | None, typer.Option("--members", metavar="N", min=1, help="Not ready with more members, or with fewer.")
+    ] = None,
+    absent_after: AbsentAfter = ABSENT_AFTER,
+    since: Annotated[
+        int | None,
+        typer.Option(
+            "--since",
+            metavar="DURATION",
+            parser=duration_ms,
+            help="Restarts that count, 7d unless given: 90s, 15m, 2h, 7d.",
+        ),
+    ] = None,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+    timeout: Timeout = None,
+) -> None:
+    """Say whether a seat can be restarted now: exit code 0 if so, 1 if not.
+
+    The group has to be Stable, no other member may be away, and the session timeout has to be longer than the restarts
+    of the last days.
+    """
+    with cluster(bootstrap_server, timeout, command_config) as client:
+        group = describe_groups(client, [group_id])[group_id]
+        if isinstance(group, Refused):
+            fail(*group_failure(group_id, group))
+        if restart is not None and all(member.group_instance_id != restart for member in group.members):
+            fail(ExitCode.NOT_FOUND, f"no member of group {group_id} has instance id {restart}")
+        entries = _entries(client, group, SINCE if since is None else since)
+    is_ready, reason, untold = verdict(group, entries, Wanted(restart, members, round(absent_after * 1_000)))
+    print(printable(f"{'ready' if is_ready else 'not ready'}: {reason}"))
+    if untold:
+        warn(f"{bootstrap_server} doesn't tell {', '.join(untold)}: looked at the rest")
+    raise typer.Exit(ExitCode.DONE if is_ready else ExitCode.FINDINGS)
+
+
+def _entries(client: Client, group: Group, since_ms: int) -> list[Entry] | None:
+    """What happened to the group since so long ago; None if the cluster keeps no events."""
+    try:
+        reader = EventReader(client, group.group_id)
+    except NoEvents:
+        return None
+    reader.begin_at(time.time_ns() // 1_000_000 - since_ms)
+    return read_timelines(reader, [group.group_id])[group.group_id].entries

@@ -1,0 +1,186 @@
+"""Whether a seat of a group can be restarted now, so that nothing moves.
+
+A restart of a static member moves nothing if the group is Stable, and the program is back within its session timeout
+(KIP-345). `verdict` asks for more: no other member may be away, because a deployment that goes on over a broken seat
+breaks the next one; and the session timeout has to be longer than restarts of the last days took.
+
+A member is away if its last request is older than `absent_ms`, or if it said so (consumer protocol). A restart takes as
+long as the old member id was silent. A member that expired and came back took too long, until a later restart of its
+seat was in time.
+
+House rule: one function per reason; the first reason against a restart is the verdict. What a server doesn't tell is
+named, and doesn't count against a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from coordinator.group.consumer.group import AWAY
+from coordinator.timeline.counts import RESTART
+from coordinator.timeline.described import DescribedGroup, Member
+from coordinator.timeline.diagnosis import NAMED_MAX, absences
+from coordinator.timeline.entries import Entry
+from coordinator.timeline.words import duration_text, time_text
+
+ABSENT_MS = 10_000
+"""A client sends a heartbeat every 3 s by default, so it missed three of them."""
+
+STABLE = "Stable"
+
+
+class Wanted(NamedTuple):
+    """What a deployment asks for. instance_id: the seat; None: any. members: how many have to be there; None: any."""
+
+    instance_id: str | None = None
+    members: int | None = None
+    absent_ms: int = ABSENT_MS
+
+
+class Verdict(NamedTuple):
+    """Whether a restart is safe, in words why, and what the server doesn't tell."""
+
+    is_ready: bool
+    reason: str
+    untold: list[str]
+
+
+def verdict(group: DescribedGroup, entries: Sequence[Entry] | None, wanted: Wanted) -> Verdict:
+    """Whether a seat can be restarted now.
+
+    entries: of the group's timeline, of the last days; None if the server keeps none. The instance id that is wanted
+    is one of the group's.
+    """
+    against = next(_reasons_against(group, entries, wanted), None)
+    untold = _untold(group, entries)
+    if against is not None:
+        return Verdict(False, against, untold)
+    seats = _seats(group, wanted.instance_id)
+    reason = f"group {group.group_id} is {STABLE}, {_count(len(group.members))}"
+    if seats and all(member.session_timeout_ms is not None for member in seats):
+        shortest_ms = min(member.session_timeout_ms or 0 for member in seats)
+        reason += f", {wanted.instance_id or 'each'} may be away for {duration_text(shortest_ms)}"
+        if entries is not None:
+            longest = _longest_restart(entries)
+            took = "no restart is known" if longest is None else f"restarts took up to {duration_text(longest.took_ms)}"
+            reason += f", {took}"
+    return Verdict(True, reason, untold)
+
+
+def absent(members: Iterable[Member], absent_ms: int) -> list[Member]:
+    """The members that are away, as far as the server tells."""
+    return [member for member in members if _is_absent(member, absent_ms)]
+
+
+def tells_silence(group: DescribedGroup) -> bool:
+    """Whether the server says how long each member was silent."""
+    return all(member.silent_ms is not None for member in group.members)
+
+
+def _is_absent(member: Member, absent_ms: int) -> bool:
+    is_away = member.seat is not None and member.seat.epoch == AWAY
+    return is_away or (member.silent_ms is not None and member.silent_ms >= absent_ms)
+
+
+def _seats(group: DescribedGroup, instance_id: str | None) -> list[Member]:
+    """The static members that a deployment may restart."""
+    return [
+        member
+        for member in group.members
+        if member.group_instance_id is not None and instance_id in {None, member.group_instance_id}
+    ]
+
+
+def _reasons_against(group: DescribedGroup, entries: Sequence[Entry] | None, wanted: Wanted) -> Iterator[str]:
+    yield from _not_stable(group)
+    yield from _others_away(group, wanted)
+    yield from _too_few(group, wanted)
+    yield from _too_slow(group, entries, wanted)
+
+
+def _not_stable(group: DescribedGroup) -> Iterator[str]:
+    if group.state != STABLE:
+        yield f"group {group.group_id} is {group.state}"
+
+
+def _others_away(group: DescribedGroup, wanted: Wanted) -> Iterator[str]:
+    away = [
+        member
+        for member in absent(group.members, wanted.absent_ms)
+        if wanted.instance_id is None or member.group_instance_id != wanted.instance_id
+    ]
+    if away:
+        names = [
+            (member.group_instance_id or member.member_id)
+            + ("" if member.silent_ms is None else f" (silent for {duration_text(member.silent_ms)})")
+            for member in away[:NAMED_MAX]
+        ]
+        more = f" and {len(away) - NAMED_MAX} more" if len(away) > NAMED_MAX else ""
+        yield f"{', '.join(names)}{more} {'is' if len(away) == 1 else 'are'} away"
+
+
+def _too_few(group: DescribedGroup, wanted: Wanted) -> Iterator[str]:
+    if wanted.members not in {None, len(group.members)}:
+        yield f"group {group.group_id} has {_count(len(group.members))}, not {wanted.members}"
+
+
+def _too_slow(group: DescribedGroup, entries: Sequence[Entry] | None, wanted: Wanted) -> Iterator[str]:
+    """A restart of the last days was longer than the session timeout of a seat."""
+    seats = _seats(group, wanted.instance_id)
+    if entries is None or not seats:
+        return
+    last_restart_ms = {entry["group_instance_id"]: entry["at_ms"] for entry in entries if _took_ms(entry) is not None}
+    for _expired, back in reversed(absences(entries).late):
+        instance_id = back.said["group_instance_id"]
+        if last_restart_ms.get(instance_id, 0) < back.latest_ms:
+            yield (
+                f"{instance_id} expired before it came back at {time_text(back.latest_ms)}: its session timeout is "
+                "shorter than its restart (tenure doctor says more)"
+            )
+            return
+    longest = _longest_restart(entries)
+    if longest is None:
+        return
+    for member in seats:
+        timeout_ms = member.session_timeout_ms
+        if timeout_ms is not None and timeout_ms <= longest.took_ms:
+            yield (
+                f"the session timeout of {member.group_instance_id} is {duration_text(timeout_ms)}, and a restart of "
+                f"{longest.instance_id} at {time_text(longest.at_ms)} took {duration_text(longest.took_ms)}"
+            )
+            return
+
+
+class _Restart(NamedTuple):
+    """A restart that was in time."""
+
+    took_ms: int
+    at_ms: int
+    instance_id: str
+
+
+def _took_ms(entry: Entry) -> int | None:
+    """How long a restart took; None for other entries, and where no record has it."""
+    took_ms = entry.get("silent_ms") if entry["type"] == RESTART else None
+    return took_ms if isinstance(took_ms, int) else None
+
+
+def _longest_restart(entries: Sequence[Entry]) -> _Restart | None:
+    return max(
+        (
+            _Restart(took_ms, entry["at_ms"], entry["group_instance_id"])
+            for entry in entries
+            if (took_ms := _took_ms(entry)) is not None
+        ),
+        default=None,
+    )
+
+
+def _untold(group: DescribedGroup, entries: Sequence[Entry] | None) -> list[str]:
+    untold = [] if tells_silence(group) else ["which members are silent", "session timeouts"]
+    return untold if entries is not None else [*untold, "how long restarts took"]
+
+
+def _count(members: int) -> str:
+    return "1 member" if members == 1 else f"{members} members"

@@ -1,0 +1,118 @@
+"""When a seat may be restarted: each reason against it, and what a server doesn't tell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from coordinator.group.consumer.group import AWAY
+from coordinator.timeline.described import ConsumerSeat, Member
+from coordinator.timeline.entries import Entry, Timeline
+from coordinator.timeline.readiness import ABSENT_MS, Verdict, Wanted, absent, verdict
+from tests.timeline.test_diagnosis import NOW_MS, event, group_of, started
+from tests.timeline.test_diagnosis import member as bare
+
+
+def member(instance: str, silent_ms: int = 0, session_timeout_ms: int = 45_000) -> Member:
+    """A static member whose server tells its session."""
+    return replace(bare(instance), session_timeout_ms=session_timeout_ms, silent_ms=silent_ms)
+
+
+def restart(instance: str, took_ms: int | None, at_ms: int = NOW_MS, **fields: Any) -> dict[str, Any]:
+    """The event of a restart that was in time."""
+    return event(
+        "member_replaced",
+        at_ms,
+        member_id=f"{instance}-2",
+        old_member_id=f"{instance}-1",
+        group_instance_id=instance,
+        state="Stable",
+        client_id="c",
+        client_host="/h",
+        rebalances=False,
+        subscription_changed=False,
+        api_version=9,
+        silent_ms=took_ms,
+        **fields,
+    )
+
+
+def entries(*events: dict[str, Any]) -> list[Entry]:
+    """The entries of a timeline."""
+    return Timeline("g").add_all(events).entries
+
+
+def judged(*members: Member, events: Any = (), state: str = "Stable", **wanted: Any) -> Verdict:
+    """The verdict on a group with these members and events."""
+    told = None if events is None else entries(*events)
+    return verdict(group_of(*members, state=state), told, Wanted(**wanted))
+
+
+def test_a_whole_group_is_ready() -> None:
+    """All members are there and restarts were shorter than the session timeout: the line has both numbers."""
+    found = judged(member("a"), member("b"), events=[restart("b", 3_100)], instance_id="a")
+    assert found == Verdict(
+        True, "group g is Stable, 2 members, a may be away for 45.0 s, restarts took up to 3.1 s", []
+    )
+    assert judged(member("a")).reason.endswith("each may be away for 45.0 s, no restart is known")
+
+
+def test_a_group_that_rebalances_is_not_ready() -> None:
+    """Only a Stable group answers the restart of a static member at once."""
+    assert judged(member("a"), state="PreparingRebalance") == Verdict(False, "group g is PreparingRebalance", [])
+
+
+def test_another_member_that_is_away() -> None:
+    """A silent member counts, unless it is the one that shall restart; the option says how long is silent."""
+    away = member("b", ABSENT_MS)
+    assert judged(member("a"), away, instance_id="a").reason == "b (silent for 10.0 s) is away"
+    assert judged(member("a"), away).reason == "b (silent for 10.0 s) is away"
+    assert judged(member("a"), away, instance_id="b").is_ready
+    assert judged(member("a"), away, absent_ms=ABSENT_MS + 1).is_ready
+    assert judged(away, member("c", 20_000)).reason == "b (silent for 10.0 s), c (silent for 20.0 s) are away"
+
+
+def test_a_member_that_said_it_is_away() -> None:
+    """In the consumer protocol a static member says that it leaves for a while; other servers tell that too."""
+    away = replace(bare("b"), seat=ConsumerSeat(AWAY, {}, None, is_classic=False))
+    assert absent([bare("a"), away], ABSENT_MS) == [away]
+    assert judged(bare("a"), away, events=None).reason == "b is away"
+
+
+def test_other_numbers_of_members() -> None:
+    """A deployment knows how many there have to be."""
+    assert judged(member("a"), members=2).reason == "group g has 1 member, not 2"
+    assert judged(member("a"), member("b"), members=2).is_ready
+
+
+def test_a_session_timeout_below_restarts() -> None:
+    """A restart as long as the session timeout of the seat loses it. A rejoin after a load is no restart."""
+    slow = restart("b", 6_000)
+    found = judged(member("a", session_timeout_ms=6_000), member("b"), events=[restart("b", 9), slow], instance_id="a")
+    assert found.reason == (
+        "the session timeout of a is 6.0 s, and a restart of b at 1970-01-01 02:46:40.000Z took 6.0 s"
+    )
+    assert judged(member("a", session_timeout_ms=6_001), events=[slow]).is_ready
+    assert judged(member("a", session_timeout_ms=5_000), member("b"), events=[slow], instance_id="b").is_ready
+    for harmless in (restart("b", 6_000, after_load=True), restart("b", None)):
+        assert judged(member("a", session_timeout_ms=5_000), events=[harmless]).is_ready
+
+
+def test_a_restart_that_lost_its_seat() -> None:
+    """A member that expired and came back counts until its seat has restarted in time."""
+    late = [started(1_000, "member_expired", "b"), started(3_000, "member_joined", "b")]
+    found = judged(member("a"), member("b"), events=late, instance_id="a")
+    assert not found.is_ready
+    assert found.reason.startswith("b expired before it came back at 1970-01-01 00:00:03.000Z")
+    assert judged(member("a"), member("b"), events=[*late, restart("b", 9, 4_000)]).is_ready
+
+
+def test_what_a_server_does_not_tell() -> None:
+    """Apache Kafka tells state and members: they decide, and the rest is named."""
+    found = judged(bare("a"), bare("b"), events=None, instance_id="a", members=2)
+    assert found == Verdict(
+        True,
+        "group g is Stable, 2 members",
+        ["which members are silent", "session timeouts", "how long restarts took"],
+    )
+    assert not judged(bare("a"), events=None, members=2).is_ready
