@@ -41,6 +41,8 @@ PACKED_FROM = 512 * 1024
 """A value of so many bytes is packed."""
 PACKED = b"z"
 """The first byte of a packed value; all of Kafka's begin with the high byte of a version, 0."""
+PARTITIONS_MAX = 64
+"""Partitions in a transaction. Conditions and the largest nested transaction share etcd's 128 operations."""
 OVERHEAD = 64
 """Bytes that a record takes in a request beside key and value."""
 OFFSET_KEY_VERSIONS = (b"\x00\x00", b"\x00\x01")
@@ -79,16 +81,20 @@ class Owned:
 
 
 class _Append:
-    """Batches of one call, and how many of them are durable."""
+    """Batches of one call that are not durable yet, some of them as several parts. durable: how many batches are."""
 
-    __slots__ = ("batches", "done", "durable", "own", "taken")
+    __slots__ = ("done", "durable", "parts")
 
-    def __init__(self, own: Owned, batches: list[list[Record]], done: Appended) -> None:
-        self.own = own
-        self.batches = deque(batches)
+    def __init__(self, parts: list[tuple[list[Record], bool]], done: Appended) -> None:
+        self.parts = deque(parts)
         self.done = done
         self.durable = 0
-        self.taken = 0
+
+    def is_durable(self, count: int) -> None:
+        """So many further parts are durable; with the last part of a batch, the batch is."""
+        for _ in range(count):
+            _, is_last = self.parts.popleft()
+            self.durable += is_last
 
 
 class _Part(NamedTuple):
@@ -130,12 +136,12 @@ class Writer:
             done(0, error)
             return
         try:
-            fitting = [part for batch in batches for part in _fitted(batch)]
+            parts = [part for batch in batches for part in _fitted(batch)]
         except Unavailable as refused:
             own.closed = str(refused)
             done(0, refused)
             return
-        self._waiting.setdefault(own, deque()).append(_Append(own, fitting, done))
+        self._waiting.setdefault(own, deque()).append(_Append(parts, done))
 
     def next(self) -> Txn | None:
         """The next transaction; None if nothing waits, or one is under way."""
@@ -147,7 +153,7 @@ class Writer:
             operations += 1
             for append in self._waiting[own]:
                 taken = 0
-                for batch in append.batches:
+                for batch, _ in append.parts:
                     more, longer = len(batch), _size(batch)
                     if operations > 1 and (operations + more > OPERATIONS_MAX or size + longer > BYTES_MAX):
                         break
@@ -157,11 +163,11 @@ class Writer:
                     taken += 1
                 if taken:
                     part.appends.append((append, taken))
-                if taken < len(append.batches):
+                if taken < len(append.parts):
                     break
             if part.appends:
                 self._parts.append(part)
-            if operations >= OPERATIONS_MAX or size >= BYTES_MAX:
+            if operations >= OPERATIONS_MAX or size >= BYTES_MAX or len(self._parts) == PARTITIONS_MAX:
                 break
         self.transactions += 1
         # Whoever got the least this time comes first next time.
@@ -218,15 +224,13 @@ class Writer:
         if waiting is None:  # it was fenced meanwhile, and its appends refused
             return
         for append, taken in part.appends:
-            for _ in range(taken):
-                append.batches.popleft()
-            append.durable += taken
-            if not append.batches:
+            append.is_durable(taken)
+            if not append.parts:
                 waiting.remove(append)
         if not waiting:
             del self._waiting[own]
         for append, _ in part.appends:
-            if not append.batches:
+            if not append.parts:
                 append.done(append.durable, None)
 
     def _txn(self) -> Txn:
@@ -261,13 +265,13 @@ def _size(batch: list[Record]) -> int:
     return sum(len(record.key or b"") + len(record.value or b"") + OVERHEAD for record in batch)
 
 
-def _fitted(batch: list[Record]) -> Iterator[list[Record]]:
-    """A batch as parts that fit into a transaction each. Raises Unavailable.
+def _fitted(batch: list[Record]) -> Iterator[tuple[list[Record], bool]]:
+    """A batch as parts that fit into a transaction each, and whether it is the last part. Raises Unavailable.
 
     Only a batch of committed offsets is divided: each of its records stands for itself.
     """
     if len(batch) < OPERATIONS_MAX and _size(batch) <= BYTES_MAX:
-        yield batch
+        yield batch, True
         return
     if all((record.key or b"").startswith(OFFSET_KEY_VERSIONS) for record in batch):
         part: list[Record] = []
@@ -275,16 +279,16 @@ def _fitted(batch: list[Record]) -> Iterator[list[Record]]:
         for record in batch:
             longer = _size([record])
             if part and (len(part) + 2 > OPERATIONS_MAX or size + longer > BYTES_MAX):
-                yield part
+                yield part, False
                 part, size = [], 0
             part.append(record)
             size += longer
-        yield part
+        yield part, True
         return
     small = sum(len(record.key or b"") + len(packed(record.value or b"")) + OVERHEAD for record in batch)
     if len(batch) + 1 > 4_096 or small > BYTES_MAX + 400_000:
         raise Unavailable(f"{len(batch)} records of {small} bytes are more than a transaction of etcd takes")
-    yield batch
+    yield batch, True
 
 
 def _refusal(own: Owned) -> Fenced | Unavailable | None:
