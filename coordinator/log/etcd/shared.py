@@ -1,0 +1,342 @@
+"""What the nodes of a cluster share beside groups, as entries: a name and a value each. Any node may change them.
+
+All keys begin with /CLUSTER/state/.
+
+    entry/NAME   the value of an entry
+    head         SEQUENCE:NODE/TAG, the last change
+    by/ID        the head after the last change of that node
+
+**A change** is a function that looks at the entries and says what to write. The transaction has one condition: the head
+is still the one that the function's entries belong to. So the nodes make their changes one after the other, and each
+knows all the changes before it. If another node was first, the function is asked anew with the newer entries.
+
+If the answer is lost, the same transaction is sent again, until etcd tells what became of it: either by/ID has this
+change's tag, or the head is another one. A head never returns to a former value, so a try that comes late changes
+nothing.
+
+**Each node has a copy** of all entries, follows the changes in their order, and calls `on_change` after each. A node
+answers its own change when its own copy has it. Every POLL_MS it compares its copy with the head in etcd: a watch at a
+member that stands still says nothing, and keeps silent about that. A copy that is behind, or whose watch wants history
+that was compacted, is read anew, and the difference is what has changed.
+
+A change that is too large for one transaction is made in several; another node may see it in parts.
+
+House rule: what entries mean is decided elsewhere. No key is written without a condition on the head.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import islice
+from typing import NamedTuple
+
+from coordinator.log.engine import EngineError, Unavailable
+from coordinator.log.etcd.keys import Keys, prefix_end
+from coordinator.log.etcd.port import (
+    Compacted,
+    Compare,
+    Delete,
+    Event,
+    Get,
+    KeyValue,
+    Lost,
+    Page,
+    Port,
+    Put,
+    Refused,
+    Target,
+    Txn,
+    TxnResult,
+)
+
+POLL_MS = 1_000
+AGAIN_MS = 50
+"""Pause before a call without an answer is made again."""
+GIVE_UP_MS = 10_000
+"""How long a change is tried. Clients wait 30 s for the answer, and then ask again."""
+PAGE_KEYS = 1_000
+OPERATIONS_MAX = 128
+BYTES_MAX = 1_000_000
+"""Operations, and bytes of keys and values, in a transaction. etcd takes requests of 1.5 MiB."""
+
+Writes = Mapping[str, bytes | None]
+"""New values of entries by their names; None removes one."""
+Decide = Callable[[Mapping[str, bytes]], Writes]
+"""Says what to write, for these entries. It may be asked again, and then finds what it wrote in part."""
+OnChange = Callable[[Writes], None]
+
+
+class StateHead(NamedTuple):
+    """The value of state/head."""
+
+    sequence: int
+    by: str
+
+    def text(self) -> bytes:
+        """The value."""
+        return f"{self.sequence}:{self.by}".encode()
+
+
+NO_CHANGE = StateHead(0, "")
+"""Before the first change."""
+
+
+def parse_state_head(value: bytes) -> StateHead:
+    """Read a head. Raises ValueError."""
+    sequence, by = value.decode().split(":", 1)
+    return StateHead(int(sequence), by)
+
+
+class _Change:
+    """A change that waits, or is under way. asked_ms: when it was asked for."""
+
+    def __init__(self, decide: Decide, done: Callable[[EngineError | None], None], asked_ms: int) -> None:
+        self.decide = decide
+        self.done = done
+        self.asked_ms = asked_ms
+
+
+class Shared:
+    """See the module. All methods are for the engine's thread.
+
+    fresh_tag: makes texts that never repeat. on_change: called after each change of `entries`, with what has changed;
+    first when they are known, with all.
+    entries: by name. revision: of `entries`; 0 as long as they aren't known. rereads: how often a copy was behind.
+    """
+
+    def __init__(self, port: Port, keys: Keys, node_id: int, fresh_tag: Callable[[], str]) -> None:
+        self.entries: dict[str, bytes] = {}
+        self.revision = 0
+        self.rereads = 0
+        self.on_change: OnChange = lambda _writes: None
+        self._port = port
+        self._prefix = keys.state
+        self._entry = keys.state + b"entry/"
+        self._head_key = keys.state + b"head"
+        self._mark_key = keys.state + b"by/%d" % node_id
+        self._node_id = node_id
+        self._fresh_tag = fresh_tag
+        self._head = NO_CHANGE
+        self._changes: deque[_Change] = deque()
+        self._is_writing = False
+        self._is_reading = False
+        self._unwatch: Callable[[], None] | None = None
+        # Calls that wait until the copy has a revision.
+        self._waiting: list[tuple[int, Callable[[], None]]] = []
+        self._ended = False
+
+    def start(self) -> None:
+        """Begin to follow."""
+        self._read()
+        self._port.later(POLL_MS, self._poll)
+
+    def end(self) -> None:
+        """Follow no more, and end all changes."""
+        self._ended = True
+        if self._unwatch is not None:
+            self._unwatch()
+        changes, self._changes = self._changes, deque()
+        for change in changes:
+            change.done(Unavailable("the node ends"))
+
+    # Changes.
+
+    def change(self, decide: Decide, done: Callable[[EngineError | None], None]) -> None:
+        """Make a change. done: called when this copy has it, or with an error: then it may be made all the same."""
+        if self._ended:
+            done(Unavailable("the node ends"))
+            return
+        self._changes.append(_Change(decide, done, self._port.now_ms()))
+        self._next()
+
+    def _next(self) -> None:
+        """Begin the oldest change, if none is under way."""
+        if self._changes and not self._is_writing:
+            self._is_writing = True
+            self._when_at(1, self._write)
+
+    def _write(self) -> None:
+        """Write the next part of the change under way, by the entries as they are now."""
+        if not self._changes:
+            self._is_writing = False
+            return
+        writes = self._changes[0].decide(self.entries)
+        part = dict(islice(writes.items(), _fitting(writes)))
+        if not part:
+            self._over(None)
+            return
+        head = StateHead(self._head.sequence + 1, f"{self._node_id}/{self._fresh_tag()}")
+        condition = (
+            Compare(self._head_key, Target.CREATE_REVISION, 0)
+            if self._head == NO_CHANGE
+            else Compare(self._head_key, Target.VALUE, self._head.text())
+        )
+        operations: list[Put | Delete] = []
+        for name, value in part.items():
+            key = self._entry + name.encode()
+            operations.append(Delete(key) if value is None else Put(key, value))
+        text = head.text()
+        txn = Txn(
+            [condition],
+            [Put(self._head_key, text), Put(self._mark_key, text), *operations],
+            [Get(self._head_key), Get(self._mark_key)],
+        )
+        self._send(txn, head, part, is_last=len(part) == len(writes))
+
+    def _send(self, txn: Txn, head: StateHead, part: Writes, *, is_last: bool) -> None:
+        self._port.txn(txn, partial(self._told, txn, head, part, is_last=is_last))
+
+    def _told(
+        self, txn: Txn, head: StateHead, part: Writes, outcome: TxnResult | Lost | Refused, *, is_last: bool
+    ) -> None:
+        if not self._changes:
+            self._is_writing = False
+        elif isinstance(outcome, Refused):
+            self._over(Unavailable(f"etcd refuses to write: {outcome.reason}"))
+        elif isinstance(outcome, Lost):
+            if self._port.now_ms() >= self._changes[0].asked_ms + GIVE_UP_MS:
+                self._over(Unavailable(f"etcd doesn't answer: {outcome.reason}"))
+            else:
+                self._port.later(AGAIN_MS, partial(self._send, txn, head, part, is_last=is_last))
+        elif outcome.succeeded:
+            # The copy was as the condition says, so it has all changes before this one.
+            if outcome.revision > self.revision:
+                self.revision, self._head = outcome.revision, head
+                self._apply(part)
+            self._went_on(is_last=is_last)
+        else:
+            found = outcome.gets[1]
+            was_done = found is not None and found.value == head.text()
+            then = partial(self._went_on, is_last=is_last) if was_done else self._write
+            self._when_at(outcome.revision, then)
+            self._read()
+
+    def _went_on(self, *, is_last: bool) -> None:
+        """A part is written, and this copy has it."""
+        if is_last:
+            self._over(None)
+        else:
+            self._write()
+
+    def _over(self, error: EngineError | None) -> None:
+        self._is_writing = False
+        if self._changes:
+            self._changes.popleft().done(error)
+            self._next()
+
+    # The copy.
+
+    def _when_at(self, revision: int, call: Callable[[], None]) -> None:
+        """Call when the copy has at least this revision."""
+        if self.revision >= revision:
+            call()
+        else:
+            self._waiting.append((revision, call))
+
+    def _moved_on(self) -> None:
+        ready = [call for revision, call in self._waiting if revision <= self.revision]
+        self._waiting = [each for each in self._waiting if each[0] > self.revision]
+        for call in ready:
+            call()
+
+    def _poll(self) -> None:
+        """Look whether the copy is behind."""
+        if self._ended:
+            return
+        self._port.later(POLL_MS, self._poll)
+
+        def told(outcome: TxnResult | Lost | Refused) -> None:
+            if isinstance(outcome, TxnResult):
+                (head,) = outcome.gets
+                if head is not None and head.mod_revision > self.revision:
+                    self.rereads += 1
+                    self._read()
+
+        self._port.txn(Txn([], [Get(self._head_key)]), told)
+
+    def _read(self) -> None:
+        """Read all keys, unless that is under way."""
+        if not self._is_reading and not self._ended:
+            self._is_reading = True
+            self._read_page([], self._prefix, 0, PAGE_KEYS)
+
+    def _read_page(self, found: list[KeyValue], start: bytes, revision: int, limit: int) -> None:
+        def told(outcome: Page | Compacted | Lost | Refused) -> None:
+            if self._ended:
+                return
+            if not isinstance(outcome, Page):
+                # A refusal: the page was too large for gRPC.
+                smaller = max(limit // 4, 1) if isinstance(outcome, Refused) else limit
+                self._port.later(AGAIN_MS, partial(self._read_page, [], self._prefix, 0, smaller))
+                return
+            kvs = [*found, *outcome.kvs]
+            if outcome.more:
+                self._read_page(kvs, outcome.kvs[-1].key + b"\0", revision or outcome.revision, limit)
+            else:
+                self._is_reading = False
+                self._take_all(kvs, revision or outcome.revision)
+
+        self._port.range(start, prefix_end(self._prefix), told, limit=limit, revision=revision)
+
+    def _take_all(self, kvs: list[KeyValue], revision: int) -> None:
+        """Take what was read, if it is newer than the copy."""
+        if revision > self.revision:
+            is_first = not self.revision
+            self.revision = revision
+            self._head = next((parse_state_head(kv.value) for kv in kvs if kv.key == self._head_key), NO_CHANGE)
+            entries = {self._name(kv.key): kv.value for kv in kvs if kv.key.startswith(self._entry)}
+            writes: dict[str, bytes | None] = dict.fromkeys(self.entries.keys() - entries.keys())
+            writes |= {name: value for name, value in entries.items() if self.entries.get(name) != value}
+            if writes or is_first:
+                self._apply(writes)
+        if self._unwatch is None:
+            self._unwatch = self._port.watch(self._prefix, self.revision + 1, self._take, self._watch_ended)
+        self._moved_on()
+        if self._waiting:  # for a revision after this reading began
+            self._read()
+
+    def _take(self, events: list[Event], _revision: int) -> None:
+        """Take changes from the watch. Its own revision doesn't count: the watch of a late member runs ahead of it."""
+        if self._ended:
+            return
+        writes: dict[str, bytes | None] = {}
+        revision = self.revision
+        for kv, is_delete in events:
+            if kv.mod_revision <= self.revision:
+                continue
+            revision = kv.mod_revision
+            if kv.key == self._head_key:
+                self._head = NO_CHANGE if is_delete else parse_state_head(kv.value)
+            elif kv.key.startswith(self._entry):
+                writes[self._name(kv.key)] = None if is_delete else kv.value
+        self.revision = revision
+        if writes:
+            self._apply(writes)
+        self._moved_on()
+
+    def _watch_ended(self, _why: Lost | Compacted) -> None:
+        self._unwatch = None
+        self._read()
+
+    def _apply(self, writes: Writes) -> None:
+        for name, value in writes.items():
+            if value is None:
+                self.entries.pop(name, None)
+            else:
+                self.entries[name] = value
+        self.on_change(writes)
+
+    def _name(self, key: bytes) -> str:
+        return key[len(self._entry) :].decode()
+
+
+def _fitting(writes: Writes) -> int:
+    """How many of these fit into one transaction, from the first; at least one."""
+    size = 0
+    for number, (name, value) in enumerate(writes.items()):
+        size += len(name.encode()) + len(value or b"")
+        if number and (number + 2 >= OPERATIONS_MAX or size > BYTES_MAX):
+            return number
+    return len(writes)
