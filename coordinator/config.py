@@ -64,6 +64,13 @@ DOORS = {HTTP: "tenure.http.", CONTROL: "tenure.control."}
 With any of them, HTTP or the control speaks TLS."""
 
 
+ALLOWED, HELD, REFUSED = "allowed", "held", "refused"
+"""What becomes of a member whose instance id its group doesn't expect, or that has none."""
+
+EXPECTED_TIMEOUT_MS = 60_000
+"""How long a rebalance is held for expected members, if the group doesn't say."""
+
+
 class ConfigError(ValueError):
     """A setting is wrong; the message names it."""
 
@@ -437,21 +444,31 @@ class GroupConfig:
     fixes: frozenset[str] = frozenset()
 
     @property
-    def consumer_settings(self) -> ConsumerSettings:
-        """The settings of a group of the consumer protocol that has none of its own."""
-        return ConsumerSettings(
+    def group_settings(self) -> GroupSettings:
+        """The settings of a group that has none of its own."""
+        return GroupSettings(
             self.group_consumer_session_timeout_ms,
             self.group_consumer_heartbeat_interval_ms,
             self.group_consumer_assignment_interval_ms,
         )
 
 
-class ConsumerSettings(NamedTuple):
-    """The settings that one group of the consumer protocol may have (Kafka: GroupConfig)."""
+class GroupSettings(NamedTuple):
+    """The settings that one group may have.
+
+    session_timeout_ms, heartbeat_interval_ms, assignment_interval_ms: in the consumer protocol (Kafka: GroupConfig).
+    expected: the instance ids that should be there; none: the group expects nobody. expected_timeout_ms: how long a
+    rebalance is held for them. unexpected: what becomes of other members: allowed, held or refused. target_size: how
+    many members get partitions, while further ones are standbys; 0 for all. All of these are Tenure's own.
+    """
 
     session_timeout_ms: int
     heartbeat_interval_ms: int
     assignment_interval_ms: int
+    expected: tuple[str, ...] = ()
+    expected_timeout_ms: int = EXPECTED_TIMEOUT_MS
+    unexpected: str = ALLOWED
+    target_size: int = 0
 
 
 @dataclass(frozen=True, slots=True)

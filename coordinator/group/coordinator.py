@@ -70,7 +70,7 @@ from protocol.messages import DeleteGroupsResponse, HeartbeatResponse, LeaveGrou
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.config import ConsumerSettings, GroupConfig
+    from coordinator.config import GroupConfig, GroupSettings
     from coordinator.group.any_group import AnyGroup
     from coordinator.group.client import Now
     from coordinator.group.offsets import Admit, Repeat
@@ -98,7 +98,7 @@ class Coordinator:
         # Each is an AnyGroup; who knows the kind of one reads its own fields.
         self.groups: dict[str, Any] = {}
         self.topics: Topics = NO_TOPICS
-        self.group_configs: Mapping[str, ConsumerSettings] = {}
+        self.group_configs: Mapping[str, GroupSettings] = {}
 
     def handle(self, event: Event, now: Now) -> Effects:
         """Handle one event. The event's group must live on this partition."""

@@ -18,7 +18,7 @@ from protocol.speed import new
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.config import ConsumerSettings, GroupConfig
+    from coordinator.config import GroupConfig, GroupSettings
     from coordinator.group.any_group import AnyGroup
     from coordinator.group.client import Client, Now
     from protocol.records.batch import Record
@@ -37,7 +37,7 @@ _assigned = alike(SyncGroupResponse, "assignment")
 _NO_ERROR = SyncGroupResponse(error_code=NONE)
 
 
-NO_CONFIGS: Mapping[str, ConsumerSettings] = {}
+NO_CONFIGS: Mapping[str, GroupSettings] = {}
 """Where no group has settings of its own."""
 
 
@@ -63,7 +63,7 @@ class Turn:
         config: GroupConfig,
         now: Now,
         topics: Topics = NO_TOPICS,
-        group_configs: Mapping[str, ConsumerSettings] = NO_CONFIGS,
+        group_configs: Mapping[str, GroupSettings] = NO_CONFIGS,
     ) -> None:
         self.config = config
         self.now = now
@@ -72,9 +72,9 @@ class Turn:
         self.successor: AnyGroup | None = None
         self._group_configs = group_configs
 
-    def consumer_settings(self, group_id: str) -> ConsumerSettings:
-        """The settings of a group of the consumer protocol: its own, else those of the coordinator."""
-        return self._group_configs.get(group_id) or self.config.consumer_settings
+    def group_settings(self, group_id: str) -> GroupSettings:
+        """The settings of a group: its own, else those of the coordinator."""
+        return self._group_configs.get(group_id) or self.config.group_settings
 
     def answer(self, request: Hashable, body: Any) -> None:
         """Answer a request."""

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
+from coordinator.server.nodes.group_settings import OWN, expected_ids
 from protocol.messages import (
     AlterConfigsRequest,
     AlterConfigsResponse,
@@ -66,6 +67,12 @@ def servers(kafka_is_here: None) -> Iterator[Servers]:
 
 
 def described(port: int, name: str, *keys: str, version: int = 4) -> Any:
+    """As `everything`, without Tenure's own settings."""
+    code, fields = everything(port, name, *keys, version=version)
+    return code, {setting: values for setting, values in fields.items() if setting not in OWN}
+
+
+def everything(port: int, name: str, *keys: str, version: int = 4) -> Any:
     """The code, and all fields of a group's settings. The documentation is each server's own text."""
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=GROUP, resource_name=name, configuration_keys=list(keys) or None
@@ -328,10 +335,24 @@ def test_kafkas_own_tool(servers: Servers) -> None:
             assert found == expected, command
 
 
+def test_kafkas_own_tool_sets_expected_members(servers: Servers) -> None:
+    """It takes brackets around a list, and takes brackets within it away: a range is understood without them."""
+    command = ["--entity-type", "groups", "--alter", "--entity-name", "expecting", "--add-config"]
+    with Tools(VERSION_43) as tools:
+        bootstrap = ["--bootstrap-server", f"127.0.0.1:{servers.tenure}"]
+        done = tools.run("configs", *bootstrap, *command, "expected.instance.ids=[worker-[0..3],x],target.group.size=4")
+    assert done.code == 0, done.err
+    code, fields = everything(servers.tenure, "expecting")
+    assert code == 0
+    assert fields["target.group.size"][0] == "4"
+    assert expected_ids(fields["expected.instance.ids"][0]) == ("worker-0", "worker-1", "worker-2", "worker-3", "x")
+
+
 def printed(tools: Tools, port: int, command: str) -> tuple[int, list[str], list[str]]:
-    """Code and lines of kafka-configs, without the code positions of a trace and what a library says of its own log."""
+    """Code and lines of kafka-configs, without code positions, what a library says of its own log, and Tenure's own."""
     bootstrap = f"127.0.0.1:{port}"
     done = tools.run("configs", "--bootstrap-server", bootstrap, "--entity-type", "groups", *command.split())
     trace = re.compile(r"(?m)^(\tat .*|\t... \d+ more|Caused by: .*|.* ERROR Reconfiguration failed: .*)$")
     out, err = (trace.sub("", text.replace(bootstrap, "ADDRESS")).splitlines() for text in (done.out, done.err))
-    return done.code, sorted(filter(None, out)), sorted(filter(None, err))
+    shared = [line for line in out if line and not line.lstrip().startswith(tuple(f"{name}=" for name in OWN))]
+    return done.code, sorted(shared), sorted(filter(None, err))

@@ -60,7 +60,7 @@ def load(turn: Turn, group: ConsumerGroup) -> None:
     As in Kafka, a classic member's own session timeout counts from its next request on.
     """
     group.loaded_ms = turn.now.ms
-    timeout_ms = turn.consumer_settings(group.group_id).session_timeout_ms
+    timeout_ms = turn.group_settings(group.group_id).session_timeout_ms
     for member in group.members.values():
         if member.state is UNREVOKED or member.epoch == AWAY:
             group.waits_since[member.member_id] = turn.now.wall_ms

@@ -120,7 +120,7 @@ def answer(
     response = ConsumerGroupHeartbeatResponse(
         member_id=member.member_id,
         member_epoch=member.epoch,
-        heartbeat_interval_ms=turn.consumer_settings(group.group_id).heartbeat_interval_ms,
+        heartbeat_interval_ms=turn.group_settings(group.group_id).heartbeat_interval_ms,
     )
     if body.member_epoch == JOINING or says_all or before.assigned != member.assigned:
         response.assignment = ConsumerGroupHeartbeatResponse.Assignment(

@@ -27,7 +27,7 @@ def renew(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
 
 def restart(turn: Turn, group: ConsumerGroup, member_id: str) -> None:
     """Start a session with the timeout of the consumer protocol, whatever its member speaks."""
-    start(turn, group, member_id, turn.consumer_settings(group.group_id).session_timeout_ms)
+    start(turn, group, member_id, turn.group_settings(group.group_id).session_timeout_ms)
 
 
 def start(turn: Turn, group: ConsumerGroup, member_id: str, timeout_ms: int) -> None:

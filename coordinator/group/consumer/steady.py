@@ -17,7 +17,7 @@ from coordinator.group.consumer.group import SETTLED, ConsumerGroup, ConsumerMem
 from coordinator.group.group import NEVER
 
 if TYPE_CHECKING:
-    from coordinator.config import ConsumerSettings, GroupConfig
+    from coordinator.config import GroupConfig, GroupSettings
     from coordinator.group.client import Now
     from coordinator.group.topics import Topics
 
@@ -30,7 +30,7 @@ class Keeper(Protocol):
         """Its settings; others are another object."""
 
     @property
-    def group_configs(self) -> Mapping[str, ConsumerSettings]:
+    def group_configs(self) -> Mapping[str, GroupSettings]:
         """The settings of groups that have their own."""
 
     @property
@@ -72,7 +72,7 @@ class Steady:
         self._created_version = keeper.topics.created_version
         self._until_ms = until_ms
         self.epoch = member.epoch
-        self.interval_ms = (self._own_config or keeper.config.consumer_settings).heartbeat_interval_ms
+        self.interval_ms = (self._own_config or keeper.config.group_settings).heartbeat_interval_ms
 
     def again(self, now_ms: int) -> bool:
         """Whether the same heartbeat has the same answer again: then the member's session is renewed."""

@@ -277,7 +277,7 @@ def made(turn: Turn, group: ConsumerGroup, event: TargetMade) -> None:
 
 def is_due(turn: Turn, group: ConsumerGroup) -> bool:
     """Whether enough time has passed since the last target (KIP-1263)."""
-    interval_ms = turn.consumer_settings(group.group_id).assignment_interval_ms
+    interval_ms = turn.group_settings(group.group_id).assignment_interval_ms
     return not group.target_ms or not interval_ms or turn.now.wall_ms >= group.target_ms + interval_ms
 
 

@@ -1,9 +1,10 @@
-"""The settings of groups, as Kafka 4.3 has them: which there are, what they can be, which are in effect.
+"""The settings of groups: those of Kafka 4.3 and some of Tenure; what they can be, which are in effect.
 
 A group can have settings before it exists, and keeps them after its end. The list of topics keeps them
 (`nodes.topics.GROUPS`). A setting that a group does not have takes the broker's value, and the broker says how small
 and how large it may be. Those of the consumer protocol have an effect (KIP-848). Kafka's tools also show and change
-those of share groups and of streams groups, which Tenure does not serve: it checks and keeps them.
+those of share groups and of streams groups, which Tenure does not serve: it checks and keeps them. Tenure's own are
+for groups of either protocol, and off by default: expected members and standbys.
 
 House rule: a setting is a row of the table here; no function knows its name.
 Source: Kafka's GroupConfig, release 4.3.1.
@@ -12,11 +13,11 @@ Source: Kafka's GroupConfig, release 4.3.1.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coordinator.config import ConsumerSettings, settings
+from coordinator.config import ALLOWED, EXPECTED_TIMEOUT_MS, HELD, REFUSED, GroupSettings, settings
 from coordinator.server.nodes.broker_settings import prefix_of
-from coordinator.server.nodes.topic_settings import BOOLEAN, INT, STRING, value_problem
+from coordinator.server.nodes.topic_settings import BOOLEAN, INT, LIST, STRING, value_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -75,6 +76,9 @@ def _number(
 
 _UNUSED = "Has no effect here: Tenure does not serve such groups."
 
+EXPECTED_MAX = 10_000
+"""Most instance ids that a group expects: more than any group has members."""
+
 GROUP_CONFIGS: dict[str, GroupSetting] = {
     "consumer.assignment.interval.ms": _number(
         "group.consumer.assignment.interval.ms", 1_000, "The least time between two target assignments.", 0, 0, 15_000
@@ -94,6 +98,12 @@ GROUP_CONFIGS: dict[str, GroupSetting] = {
         1,
         45_000,
         60_000,
+    ),
+    "expected.instance.ids": GroupSetting(
+        "", LIST, "", "The members that should be there: names, and ranges such as worker-[0..31]. None: nobody."
+    ),
+    "expected.instance.ids.timeout.ms": GroupSetting(
+        str(EXPECTED_TIMEOUT_MS), INT, "", "How long a rebalance is held while expected members are missing.", 0
     ),
     "share.assignment.interval.ms": _number("group.share.assignment.interval.ms", 1_000, _UNUSED, 0, 0, 15_000),
     "share.auto.offset.reset": GroupSetting("latest", STRING, "", _UNUSED),
@@ -115,6 +125,16 @@ GROUP_CONFIGS: dict[str, GroupSetting] = {
     "streams.initial.rebalance.delay.ms": _number("group.streams.initial.rebalance.delay.ms", 3_000, _UNUSED, 0),
     "streams.num.standby.replicas": _number("group.streams.num.standby.replicas", 0, _UNUSED, 0, None, 2),
     "streams.session.timeout.ms": _number("group.streams.session.timeout.ms", 45_000, _UNUSED, 1, 45_000, 60_000),
+    "target.group.size": GroupSetting(
+        "0", INT, "", "How many members get partitions; further ones are standbys. 0: all, and no standbys.", 0
+    ),
+    "unexpected.instance.ids": GroupSetting(
+        ALLOWED,
+        STRING,
+        "",
+        "Members that are not expected: allowed, held back until they are, or refused.",
+        choices=frozenset({ALLOWED, HELD, REFUSED}),
+    ),
 }
 """Every setting of a group."""
 
@@ -123,7 +143,15 @@ IN_EFFECT = {
     "consumer.heartbeat.interval.ms": "heartbeat_interval_ms",
     "consumer.assignment.interval.ms": "assignment_interval_ms",
 }
-"""The settings with an effect, and their fields of ConsumerSettings."""
+"""The numbers with limits of the broker that have an effect, and their fields of GroupSettings."""
+
+OWN = {
+    "expected.instance.ids": "expected",
+    "expected.instance.ids.timeout.ms": "expected_timeout_ms",
+    "target.group.size": "target_size",
+    "unexpected.instance.ids": "unexpected",
+}
+"""Tenure's own settings, and their fields of GroupSettings."""
 
 LONGER = {f"{kind}.session.timeout.ms": f"{kind}.heartbeat.interval.ms" for kind in ("consumer", "share", "streams")}
 """Settings that must be greater than another one."""
@@ -155,6 +183,8 @@ def text_problem(name: str, value: str) -> str | None:
         return f"Unknown group config name: {name}"
     setting = GROUP_CONFIGS[name]
     problem = value_problem(name, value, setting.kind, setting.low, setting.choices)
+    if problem is None and name == "expected.instance.ids":
+        return expected_problem(value)
     if problem is None and name in PATTERNS and not re.fullmatch(PATTERNS[name], value.strip()):
         return f"Invalid value {value} for configuration {name}"
     return problem
@@ -212,7 +242,7 @@ class SettingsOfGroups:
     """
 
     def __init__(self) -> None:
-        self.by_group: Mapping[str, ConsumerSettings] = {}
+        self.by_group: Mapping[str, GroupSettings] = {}
         self._kept: Mapping[str, str] = {}
 
     def put_into_effect(self, config: Config, kept: Mapping[str, str]) -> Iterator[None]:
@@ -233,9 +263,9 @@ class SettingsOfGroups:
         self.by_group = by_group
 
 
-def _in_effect(config: Config, kept: Mapping[str, str], group_id: str) -> ConsumerSettings | None:
+def _in_effect(config: Config, kept: Mapping[str, str], group_id: str) -> GroupSettings | None:
     """The settings of a group; None if it sets none of them. Values that the broker no longer allows are cut."""
-    own = {}
+    own: dict[str, Any] = {}
     for name, field in IN_EFFECT.items():
         value = kept.get(f"{prefix_of(group_id)}{name}")
         if value is not None:
@@ -244,4 +274,41 @@ def _in_effect(config: Config, kept: Mapping[str, str], group_id: str) -> Consum
             assert most is not None
             number = max(int(value), broker_number(config, *least))
             own[field] = min(number, broker_number(config, *most))
-    return config.group.consumer_settings._replace(**own) if own else None
+    for name, field in OWN.items():
+        value = kept.get(f"{prefix_of(group_id)}{name}")
+        if value is not None:
+            kind = GROUP_CONFIGS[name].kind
+            own[field] = expected_ids(value) if kind == LIST else int(value) if kind == INT else value
+    return config.group.group_settings._replace(**own) if own else None
+
+
+def expected_ids(text: str) -> tuple[str, ...]:
+    """The instance ids that a list names, in its order, each once. Raises ValueError.
+
+    `worker-[0..31]` is worker-0 to worker-31, and so is `worker-0..31`: Kafka's tool takes brackets away.
+    """
+    found: dict[str, None] = {}
+    for item in filter(None, map(str.strip, text.split(","))):
+        match = _RANGE.fullmatch(item)
+        if match is None:
+            found[item] = None
+            continue
+        first, last = int(match["first"]), int(match["last"])
+        if last < first or last - first >= EXPECTED_MAX:
+            raise ValueError(f"the range {item} has no members, or more than {EXPECTED_MAX}")
+        found.update((f"{match['name']}{number}{match['rest']}", None) for number in range(first, last + 1))
+    if len(found) > EXPECTED_MAX:
+        raise ValueError(f"{len(found)} instance ids are more than {EXPECTED_MAX}")
+    return tuple(found)
+
+
+_RANGE = re.compile(r"(?P<name>.*?)\[?(?P<first>\d{1,9})\.\.(?P<last>\d{1,9})\]?(?P<rest>[^\d\[\]]*)")
+
+
+def expected_problem(text: str) -> str | None:
+    """The reason that a group can't expect these instance ids; None if it can."""
+    try:
+        expected_ids(text)
+    except ValueError as error:
+        return f"Invalid value for configuration expected.instance.ids: {error}"
+    return None

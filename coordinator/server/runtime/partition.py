@@ -64,7 +64,7 @@ from protocol.speed import new
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.config import Config, ConsumerSettings
+    from coordinator.config import Config, GroupSettings
     from coordinator.group.client import Client
     from coordinator.group.consumer.steady import Steady
     from coordinator.group.effects import Effects
@@ -128,7 +128,7 @@ class Host(loading.Host, Protocol):
     delivery: Delivery
     is_ending: bool
     topics: Topics
-    group_configs: Mapping[str, ConsumerSettings]
+    group_configs: Mapping[str, GroupSettings]
     search: Callable[[Resolution, Callable[[RegexResolved], None]], None]
 
     def expect(self, partition: Partition) -> None:

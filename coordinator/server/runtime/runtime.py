@@ -34,7 +34,7 @@ from coordinator.server.runtime.partition import ACTIVE, Partition, Standing
 from coordinator.server.telemetry.measures import Loads
 
 if TYPE_CHECKING:
-    from coordinator.config import Config, ConsumerSettings
+    from coordinator.config import Config, GroupSettings
     from coordinator.log.engine import Engine
     from coordinator.server.clock import Clock
     from coordinator.server.runtime.pace import Pace
@@ -109,7 +109,7 @@ class Runtime:
         self._to_load = set(range(config.offsets_topic_num_partitions))
         self._on_idle: Callable[[], None] | None = None
         self.topics: Topics = NO_TOPICS
-        self.group_configs: Mapping[str, ConsumerSettings] = NO_CONFIGS
+        self.group_configs: Mapping[str, GroupSettings] = NO_CONFIGS
         self.search: Search = search_nothing
         self.partitions = [Partition(index, self) for index in range(config.offsets_topic_num_partitions)]
         self._partition_of: dict[str, Partition] = {}
@@ -170,7 +170,7 @@ class Runtime:
                 partition.handle(None, event)
             yield
 
-    def group_configs_changed(self, configs: Mapping[str, ConsumerSettings]) -> None:
+    def group_configs_changed(self, configs: Mapping[str, GroupSettings]) -> None:
         """Use other settings of groups. A member gets them with its next heartbeat."""
         self.group_configs = configs
         for partition in self.partitions:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.config import ConsumerSettings
+from coordinator.config import GroupSettings
 from coordinator.group.consumer.steady import Steady
 from coordinator.group.events import Unload
 from coordinator.group.group import NEVER
@@ -35,7 +35,7 @@ def steady_of(play: Play, member_id: str = "a") -> Steady | None:
 
 def set_group_config(play: Play) -> None:
     """Give the group settings of its own."""
-    play.coordinator.group_configs = {GROUP: ConsumerSettings(50_000, 6_000, 0)}
+    play.coordinator.group_configs = {GROUP: GroupSettings(50_000, 6_000, 0)}
 
 
 def set_config(play: Play) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.config import Config, ConsumerSettings, settings, with_values
+from coordinator.config import Config, GroupSettings, settings, with_values
 from coordinator.server.nodes.group_settings import (
     GROUP_CONFIGS,
     IN_EFFECT,
@@ -12,6 +12,7 @@ from coordinator.server.nodes.group_settings import (
     LONGER,
     SettingsOfGroups,
     default_of,
+    expected_ids,
     group_problem,
     has_room,
     plain_text,
@@ -43,6 +44,15 @@ def test_every_default_is_allowed() -> None:
     ("name", "value", "is_allowed"),
     [
         ("no.such", "1", False),
+        ("expected.instance.ids", "", True),
+        ("expected.instance.ids", "a, b ,worker-[0..31]", True),
+        ("expected.instance.ids", "worker-[5..4]", False),
+        ("expected.instance.ids", "worker-[0..10000]", False),
+        ("expected.instance.ids", "a[0..9999],b", False),
+        ("expected.instance.ids.timeout.ms", "-1", False),
+        ("unexpected.instance.ids", "held", True),
+        ("unexpected.instance.ids", "unwanted", False),
+        ("target.group.size", "-1", False),
         (SESSION, "long", False),
         (SESSION, "0", False),
         (SESSION, str(2**31), False),
@@ -108,9 +118,9 @@ def test_what_is_in_effect() -> None:
     groups = SettingsOfGroups()
     at_once(groups.put_into_effect(Config(), kept))
     first = groups.by_group
-    assert first == {"a/b": ConsumerSettings(50_000, 5_000, 1_000), "c": ConsumerSettings(45_000, 5_000, 0)}
+    assert first == {"a/b": GroupSettings(50_000, 5_000, 1_000), "c": GroupSettings(45_000, 5_000, 0)}
     at_once(groups.put_into_effect(Config(), {f"c/{INTERVAL}": "0", f"c/{HEARTBEAT}": "6000"}))
-    assert groups.by_group == {"c": ConsumerSettings(45_000, 6_000, 0)}
+    assert groups.by_group == {"c": GroupSettings(45_000, 6_000, 0)}
     assert len(first) == 2
     limited = with_values(Config(), {"group.consumer.max.session.timeout.ms": "48000"})
     groups = SettingsOfGroups()
@@ -136,3 +146,29 @@ def test_the_kept_settings_have_a_limit() -> None:
     assert has_room(full, {first: "45000"}, set())
     assert has_room(full, {first: None}, {first})
     assert has_room(full, {first: None, **other}, {first})
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("", ()),
+        ("a, b,,a", ("a", "b")),
+        ("worker-[8..11]", ("worker-8", "worker-9", "worker-10", "worker-11")),
+        ("worker-8..9", ("worker-8", "worker-9")),
+        ("w[0..1].eu,x", ("w0.eu", "w1.eu", "x")),
+        ("1..2", ("1", "2")),
+        ("a..b", ("a..b",)),
+    ],
+)
+def test_expected_members_are_names_and_ranges(text: str, names: tuple[str, ...]) -> None:
+    """A range stands for its names, with brackets or, as Kafka's tool sends it, without."""
+    assert expected_ids(text) == names
+
+
+def test_tenures_own_settings_take_effect() -> None:
+    """A group that sets one of them keeps the broker's values for all others."""
+    groups = SettingsOfGroups()
+    kept = {"g/expected.instance.ids": "a,b", "g/target.group.size": "5", "g/unexpected.instance.ids": "held"}
+    at_once(groups.put_into_effect(Config(), kept))
+    default = Config().group.group_settings
+    assert groups.by_group == {"g": default._replace(expected=("a", "b"), target_size=5, unexpected="held")}
