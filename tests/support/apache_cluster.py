@@ -16,7 +16,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -101,7 +101,7 @@ class ApacheCluster:
             starter.join()
         if failed:
             raise failed[0]
-        self._wait_for_coordinators()
+        wait_for_coordinators([node.port for node in self.nodes])
         return self
 
     def close(self) -> None:
@@ -122,16 +122,17 @@ class ApacheCluster:
     ) -> None:
         self.close()
 
-    def _wait_for_coordinators(self) -> None:
-        """Ask every node about a group of each partition until each group is loaded somewhere."""
-        missing = set(_one_group_per_partition(PARTITIONS))
-        deadline = time.monotonic() + START_TIMEOUT_S
-        attempt = threading.Event()
-        while missing:
-            for node in self.nodes:
-                with socket.create_connection(("127.0.0.1", node.port), timeout=10) as connection:
-                    if _coordinator_is_found(connection):
-                        missing -= {each for each in missing if _groups_are_loaded(connection, [each])}
-            if time.monotonic() > deadline:
-                raise ApacheKafkaError(f"no coordinator has loaded {sorted(missing)}")
-            attempt.wait(0.05)
+
+def wait_for_coordinators(ports: Sequence[int], partitions: int = PARTITIONS) -> None:
+    """Ask the nodes of a cluster about a group of each partition, until each group is loaded somewhere."""
+    missing = set(_one_group_per_partition(partitions))
+    deadline = time.monotonic() + START_TIMEOUT_S
+    attempt = threading.Event()
+    while missing:
+        for port in ports:
+            with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+                if _coordinator_is_found(connection):
+                    missing -= {each for each in missing if _groups_are_loaded(connection, [each])}
+        if time.monotonic() > deadline:
+            raise ApacheKafkaError(f"no coordinator has loaded {sorted(missing)}")
+        attempt.wait(0.05)

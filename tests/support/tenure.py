@@ -188,9 +188,13 @@ class Tenure:
         self.port = self.ports[0]
         self.node = match["node"]
         self._release_ports()
+        self._wait_until_loaded(log_start, within_s)
+        return self
+
+    def _wait_until_loaded(self, log_start: int, within_s: float) -> None:
+        """Wait until every group is loaded; log_start: the position in the log before the start."""
         nodes = len(self.ports) // max(len(self.listeners), 1)
         self.wait_for_event("partitions_loaded", since=log_start, count=nodes, within_s=within_s)
-        return self
 
     def _listener_arguments(self) -> list[str]:
         """The arguments that say where to listen, and the properties file."""

@@ -1,0 +1,113 @@
+"""Several `tenure serve` processes on one etcd cluster, which a test may kill, freeze, stop and cut off from etcd.
+
+    with Etcd(members=3) as etcd, TenureCluster(etcd) as cluster:
+        cluster.nodes[0].freeze()
+
+A node is a `Tenure` with `freeze`, `thaw`, and with `cut` and `heal` if the cluster is `proxied`: then every node
+reaches each member of etcd through a proxy of its own.
+
+House rule: tenure.py's.
+"""
+
+from __future__ import annotations
+
+import signal
+import uuid
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from tests.support.apache_cluster import wait_for_coordinators
+from tests.support.etcd import Etcd
+from tests.support.tcp_proxy import TcpProxy
+from tests.support.tenure import Tenure
+
+LEASE_MS = 3_000
+"""The default of tenure.store.lease.ms."""
+
+
+class ClusterNode(Tenure):
+    """One node. number: its node id."""
+
+    def __init__(
+        self, number: int, endpoints: Sequence[str], cluster: str, settings: Mapping[str, str | int], *, proxied: bool
+    ) -> None:
+        self.proxies = [TcpProxy(int(each.rpartition(":")[2])) for each in endpoints] if proxied else []
+        reached = [proxy.address for proxy in self.proxies] or list(endpoints)
+        store = f"etcd://{','.join(reached)}"
+        super().__init__(settings, arguments=["--store", store, "--cluster", cluster, "--node-id", str(number)])
+        self.number = number
+
+    def freeze(self) -> None:
+        """SIGSTOP."""
+        self.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        self.send_signal(signal.SIGCONT)
+
+    def cut(self) -> None:
+        """Let nothing pass between this node and etcd; its clients stay connected."""
+        for proxy in self.proxies:
+            proxy.cut()
+
+    def heal(self) -> None:
+        """End the cut."""
+        for proxy in self.proxies:
+            proxy.heal()
+
+    def close(self) -> None:
+        """End the process, and remove what it had."""
+        super().close()
+        for proxy in self.proxies:
+            proxy.close()
+
+    def _wait_until_loaded(self, log_start: int, within_s: float) -> None:
+        """The cluster waits: each group is loaded by one of its nodes."""
+
+
+class TenureCluster:
+    """See the module."""
+
+    def __init__(
+        self, etcd: Etcd, nodes: int = 3, settings: Mapping[str, str | int] | None = None, *, proxied: bool = False
+    ) -> None:
+        self.etcd = etcd
+        self.name = f"c{uuid.uuid4().hex[:8]}"
+        self.nodes = [
+            ClusterNode(number, etcd.endpoints, self.name, settings or {}, proxied=proxied)
+            for number in range(1, nodes + 1)
+        ]
+
+    @property
+    def bootstraps(self) -> list[str]:
+        """HOST:PORT of each node."""
+        return [node.bootstrap for node in self.nodes]
+
+    def start(self) -> Self:
+        """Start all nodes, and wait until each group has a coordinator that has loaded it."""
+        for node in self.nodes:
+            node.start()
+        wait_for_coordinators([node.port for node in self.nodes])
+        return self
+
+    def close(self) -> None:
+        """End all nodes."""
+        for node in self.nodes:
+            node.close()
+
+    def tails(self) -> str:
+        """The end of each node's log, for a failure's message."""
+        return "\n\n".join(f"node {node.number}\n{node.tail(15)}" for node in self.nodes)
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
