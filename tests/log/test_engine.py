@@ -4,23 +4,35 @@ from __future__ import annotations
 
 import errno
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache, partial
 from pathlib import Path
 from queue import SimpleQueue
+from uuid import uuid4
 
 import pytest
 
+from coordinator.log.cluster import NodeAddresses
 from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.embedded.upkeep import Cleaning
 from coordinator.log.engine import Damaged, Engine, EngineError, Fenced, Unavailable
+from coordinator.log.etcd.client import Access
+from coordinator.log.etcd.engine import EtcdEngine, open_engine
+from coordinator.log.etcd.port import Lost, Refused, Txn, TxnResult
 from coordinator.log.memory import MemoryEngine
 from protocol.records.batch import Record
 from tests.log.calls import append, append_batch, begin_append, load, opened, owned, record, release
 from tests.log.disks import FailingDisk, fail_one
+from tests.support.etcd import Etcd
 from tests.support.patience import WITHIN_S
+from tests.support.tenure import wait_until
 
 PARTITION_COUNT = 3
+TTL_MS = 5_000
+"""Of a node's lease: longer than the machine is ever busy with others."""
+RESOURCE_EXHAUSTED = 8
+"""gRPC's code when etcd has no space."""
 NODE_ID = 7
 
 
@@ -31,6 +43,10 @@ class Store(ABC):
     """
 
     engine: Engine
+
+    def as_loaded(self, records: list[Record]) -> list[Record]:
+        """Return what a load brings after these records, each with a key of its own."""
+        return records
 
     def __init__(self) -> None:
         self.changes: list[tuple[int, int | None, int]] = []
@@ -120,10 +136,69 @@ class MemoryStore(Store):
         self.engine.fail_next(Unavailable("No space left on device"))
 
 
-@pytest.fixture(params=[EmbeddedStore, CompactingStore, JournalStore, CompactingJournalStore, MemoryStore])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+class EtcdStore(Store):
+    """A cluster of one node on etcd."""
+
+    engine: EtcdEngine
+
+    def __init__(self, etcd: Etcd) -> None:
+        super().__init__()
+        self._etcd = etcd
+        self._cluster = uuid4().hex
+
+    def as_loaded(self, records: list[Record]) -> list[Record]:
+        return sorted(Record(record.key, record.value, 0) for record in records)
+
+    def start(self) -> None:
+        self.engine = open_engine(
+            Access(self._etcd.endpoints),
+            self._cluster,
+            NODE_ID,
+            PARTITION_COUNT,
+            TTL_MS,
+            lambda: uuid4().hex,
+            settle_ms=0,
+        )
+        self.engine.register(NodeAddresses(NODE_ID, {}))
+        wait_until(lambda: self.engine.core.may_claim, "the node may claim partitions", WITHIN_S)
+        self.engine.start(self.tell)
+
+    def fail_next_append(self) -> None:
+        client, transact = self.engine.client, self.engine.client.txn
+
+        def refuse_one(txn: Txn, done: Callable[[TxnResult | Lost | Refused], None]) -> None:
+            if txn.compares and txn.success:
+                client.txn = transact  # type: ignore[method-assign]
+                done(Refused("No space left on device", RESOURCE_EXHAUSTED))
+            else:
+                transact(txn, done)
+
+        client.txn = refuse_one  # type: ignore[method-assign]
+
+
+@pytest.fixture(scope="module")
+def etcds() -> Iterator[Callable[[int], Etcd]]:
+    """Yield what returns running etcd with so many members; they serve all tests of this module."""
+    with ExitStack() as running:
+        yield cache(lambda members: running.enter_context(Etcd(members)))
+
+
+@pytest.fixture(
+    params=[
+        EmbeddedStore,
+        CompactingStore,
+        JournalStore,
+        CompactingJournalStore,
+        MemoryStore,
+        pytest.param(1, id="etcd", marks=pytest.mark.etcd),
+        pytest.param(3, id="etcd-3", marks=pytest.mark.etcd),
+    ]
+)
+def store(request: pytest.FixtureRequest, tmp_path: Path, etcds: Callable[[int], Etcd]) -> Iterator[Store]:
     """Yield a store with an engine running over it."""
-    made: Store = request.param(tmp_path / "data")
+    made: Store = (
+        EtcdStore(etcds(request.param)) if isinstance(request.param, int) else request.param(tmp_path / "data")
+    )
     made.start()
     yield made
     made.engine.close()
@@ -195,7 +270,7 @@ class TestOwnership:
         assert release(store.engine, former) is None
         assert newer.valid()
         assert append(store.engine, newer, record(2)) is None
-        assert load(store.engine, newer)[0] == [record(2)]
+        assert load(store.engine, newer)[0] == store.as_loaded([record(2)])
 
     def test_released_is_over(self, store: Store) -> None:
         """An engine treats a released ownership like a fenced one; releasing it again does nothing."""
@@ -234,10 +309,10 @@ class TestAppend:
         appending = [begin_append(store.engine, own, [record(number)]) for number in range(100)]
         records, error = load(store.engine, own)
         assert error is None
-        assert records == [record(number) for number in range(100)]
+        assert records == store.as_loaded([record(number) for number in range(100)])
         assert [outcome.get(timeout=WITHIN_S) for outcome in appending] == [None] * 100
         assert append(store.engine, own, record(100)) is None
-        assert load(store.engine, own)[0][-1] == record(100)
+        assert load(store.engine, own)[0] == store.as_loaded([record(number) for number in range(101)])
 
     def test_partitions_are_apart(self, store: Store) -> None:
         """An engine loads records from the partition that they were appended to."""
@@ -246,7 +321,7 @@ class TestAppend:
             assert append(store.engine, owns[number % PARTITION_COUNT], record(number)) is None
         for partition in range(PARTITION_COUNT):
             expected = [record(number) for number in range(partition, 30, PARTITION_COUNT)]
-            assert opened(store.engine, partition)[1] == expected
+            assert opened(store.engine, partition)[1] == store.as_loaded(expected)
 
     def test_outcomes_in_order(self, store: Store) -> None:
         """An engine reports the outcomes of a partition's appends in the order of the appends."""
@@ -269,7 +344,7 @@ class TestAppend:
         assert told.get(timeout=WITHIN_S) == (3, None)
         assert append(store.engine, own, record(4)) is None
         assert told.empty()
-        assert opened(restart(store))[1] == [record(number) for number in range(5)]
+        assert opened(restart(store))[1] == store.as_loaded([record(number) for number in range(5)])
 
     def test_close_writes_what_was_appended(self, store: Store) -> None:
         """Before close returns, the engine writes and reports everything that was appended."""
@@ -279,7 +354,7 @@ class TestAppend:
             append_batch(store.engine, own, [record(number)], done.put)
         restart(store)
         assert [done.get_nowait() for _ in range(200)] == [None] * 200
-        assert opened(store.engine)[1] == [record(number) for number in range(200)]
+        assert opened(store.engine)[1] == store.as_loaded([record(number) for number in range(200)])
 
     def test_callback_may_append(self, store: Store) -> None:
         """A callback may call the engine, as a chain of appends shows."""
@@ -294,7 +369,7 @@ class TestAppend:
 
         go_on(None)
         assert done.get(timeout=WITHIN_S) is None
-        assert load(store.engine, own)[0] == [record(number) for number in range(20)]
+        assert load(store.engine, own)[0] == store.as_loaded([record(number) for number in range(20)])
 
 
 class TestFailure:
@@ -309,14 +384,14 @@ class TestFailure:
         store.fail_next_append()
         failed = append(store.engine, own, record(2))
         assert isinstance(failed, Unavailable)
-        assert str(failed) == "No space left on device"
+        assert "No space left on device" in str(failed)
         assert isinstance(append(store.engine, own, record(3)), Unavailable)
         assert own.valid()
         assert append(store.engine, other, record(4)) is None
-        assert load(store.engine, own) == ([record(0), record(1)], None)
+        assert load(store.engine, own) == (store.as_loaded([record(0), record(1)]), None)
         assert append(store.engine, own, record(5)) is None
-        assert opened(restart(store))[1] == [record(0), record(1), record(5)]
-        assert opened(store.engine, 1)[1] == [record(4)]
+        assert opened(restart(store))[1] == store.as_loaded([record(0), record(1), record(5)])
+        assert opened(store.engine, 1)[1] == store.as_loaded([record(4)])
 
     def test_batches_together(self, store: Store) -> None:
         """If an append of several batches fails, the log has the batches that the engine reports as durable, only."""

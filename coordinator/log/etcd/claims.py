@@ -62,8 +62,12 @@ class Claims:
         self._nodes = Follower(port, keys.nodes, self._changed)
         self._owners = Follower(port, keys.owners, self._changed)
         self._on_ownership: OnOwnership | None = None
-        self._told: list[tuple[int | None, int]] = [(NOBODY, -1)] * self._count
+        self._told: list[tuple[int | None, int] | None] = [None] * self._count
+        # Of each partition: of this node's last ownership, or one above if it ended without its wish.
+        self._epochs = [-1] * self._count
         self._free_since: dict[int, int] = {}
+        # The create revision of own/ppp of partitions that this node gives up.
+        self._releasing: dict[int, int] = {}
         self._info: bytes | None = None
         self._claims_from_ms: int | None = None
         self._is_leaving = False
@@ -83,10 +87,9 @@ class Claims:
     def start(self, on_ownership: OnOwnership) -> None:
         """Tell the owner of each partition, and all changes from here on."""
         self._on_ownership = on_ownership
-        for partition in range(self._count):
-            owner = self._members.now.owners[partition]
-            self._told[partition] = (NOBODY if owner in {None, self._node_id} else owner, -1)
-            on_ownership(partition, *self._told[partition])
+        if not self.known:
+            for partition in range(self._count):
+                self._tell(partition, NOBODY, -1)
         self._decide()
 
     def end(self) -> None:
@@ -140,21 +143,27 @@ class Claims:
 
     def acquired(self, own: Owned) -> None:
         """This node owns a partition."""
+        self._epochs[own.partition] = own.epoch
         self._tell(own.partition, self._node_id, own.epoch)
         self._decide(own.partition)
 
     def is_over(self, own: Owned) -> None:
         """An ownership of this node has ended without its wish."""
+        self._epochs[own.partition] = own.epoch + 1
         self._tell(own.partition, NOBODY, own.epoch + 1)
 
-    def released(self, partition: int) -> None:
-        """This node owns a partition no longer, by its wish."""
-        self._told[partition] = (NOBODY, -1)
-        self._decide()
+    def releases(self, own: Owned) -> None:
+        """This node gives a partition up. Nothing is decided about it until its key is seen to be gone."""
+        self._releasing[own.partition] = own.claim
+        self._told[own.partition] = None
+
+    def released(self, own: Owned) -> None:
+        """This node has given a partition up."""
+        self._owners.forget(self._keys.own(own.partition))
 
     def not_acquired(self, partition: int) -> None:
         """A claim came to nothing: another node was first, or no lease is there."""
-        self._told[partition] = (NOBODY, -1)
+        self._told[partition] = None
         self._port.later(AGAIN_MS, self._decide)
 
     def _look(self) -> None:
@@ -185,30 +194,38 @@ class Claims:
             self._decide_about(partition, owners[partition], best_node(partition, others), now_ms)
 
     def _decide_about(self, partition: int, owner: int | None, best: int | None, now_ms: int) -> None:
-        own = self._held.get(partition)
+        own, epoch = self._held.get(partition), self._epochs[partition]
         if owner is not None:
             self._free_since.pop(partition, None)
         if own is not None:
-            if best is not None and best != self._node_id and (self._told[partition] != (best, own.epoch)):
+            if best is not None and best != self._node_id:
                 self._tell(partition, best, own.epoch)
-        elif partition in self._acquiring:
+        elif partition in self._acquiring or self._is_releasing(partition):
             return
         elif owner is None:
             free_ms = now_ms - self._free_since.setdefault(partition, now_ms)
-            if self._may_claim(now_ms) and (best == self._node_id or free_ms >= ORPHAN_MS):
-                if self._told[partition][0] is not None:
-                    self._tell(partition, None, -1)
+            if self.may_claim and (best == self._node_id or free_ms >= ORPHAN_MS):
+                self._tell(partition, None, epoch)
             else:
-                self._tell(partition, NOBODY, -1)
+                self._tell(partition, NOBODY, epoch)
         elif owner == self._node_id:
-            self._tell(partition, NOBODY, -1)
+            self._tell(partition, NOBODY, epoch)
             self._clear(partition)
         else:
-            self._tell(partition, owner, -1)
+            self._tell(partition, owner, epoch)
 
-    def _may_claim(self, now_ms: int) -> bool:
+    def _is_releasing(self, partition: int) -> bool:
+        kv = self._owners.keys.get(self._keys.own(partition))
+        if kv is None or kv.create_revision != self._releasing.get(partition):
+            self._releasing.pop(partition, None)
+            return False
+        return True
+
+    @property
+    def may_claim(self) -> bool:
+        """Whether this node is registered, and other nodes have had time for that too."""
         from_ms = self._claims_from_ms
-        return from_ms is not None and now_ms >= from_ms and self._session.valid()
+        return from_ms is not None and self._port.now_ms() >= from_ms and self._session.valid()
 
     def _clear(self, partition: int) -> None:
         """Remove own/ppp that names this node with its present lease although it holds nothing: a late claim."""

@@ -103,6 +103,11 @@ class Core:
         """Whether nodes and owners are known, and the lease is there."""
         return self._claims.known and bool(self.session.lease)
 
+    @property
+    def may_claim(self) -> bool:
+        """Whether this node may claim partitions."""
+        return self._claims.may_claim
+
     # The node.
 
     def begin(self) -> None:
@@ -346,10 +351,12 @@ class Core:
             return
         self.writer.fence(own, "it was released")
         del self._held[own.partition]
+        self._claims.releases(own)
         key, lease = self._keys.own(own.partition), self.session.lease
 
-        def told(_outcome: TxnResult | Refused) -> None:
-            self._claims.released(own.partition)
+        def told(outcome: TxnResult | Refused) -> None:
+            if isinstance(outcome, TxnResult) and outcome.succeeded:
+                self._claims.released(own)
             done(None)
 
         # If the lease ends first, etcd deletes the key by itself.

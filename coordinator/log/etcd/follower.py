@@ -49,6 +49,11 @@ class Follower:
         """Read the keys now, beside the polls."""
         self._port.range(self._prefix, prefix_end(self._prefix), self._read, limit=KEYS_MAX)
 
+    def forget(self, key: bytes) -> None:
+        """A key is gone, as this node knows by its own doing; the watch says so later."""
+        if self.keys.pop(key, None) is not None:
+            self._on_change()
+
     def _poll(self) -> None:
         if not self._ended:
             self._port.later(POLL_MS, self._poll)
@@ -69,20 +74,18 @@ class Follower:
     def _watch(self) -> None:
         self._unwatch = self._port.watch(self._prefix, self.revision + 1, self._take, self._watch_ended)
 
-    def _take(self, events: list[Event], revision: int) -> None:
-        if self._ended:
+    def _take(self, events: list[Event], _revision: int) -> None:
+        # The revision of an answer may be beyond its last event, with more events up to it to come.
+        news = [event for event in events if event.kv.mod_revision > self.revision]
+        if self._ended or not news:
             return
-        changed = False
-        for event in events:
-            if event.kv.mod_revision > self.revision:
-                changed = True
-                if event.is_delete:
-                    self.keys.pop(event.kv.key, None)
-                else:
-                    self.keys[event.kv.key] = event.kv
-        self.revision = max(self.revision, revision)
-        if changed:
-            self._on_change()
+        for kv, is_delete in news:
+            if is_delete:
+                self.keys.pop(kv.key, None)
+            else:
+                self.keys[kv.key] = kv
+        self.revision = news[-1].kv.mod_revision
+        self._on_change()
 
     def _watch_ended(self, _why: Lost | Compacted) -> None:
         self._unwatch = None
