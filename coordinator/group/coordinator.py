@@ -54,6 +54,7 @@ from coordinator.group.events import (
     RegexResolved,
     RemoveOffsets,
     RequestEvent,
+    Resume,
     SyncGroup,
     TargetMade,
     TimerFired,
@@ -403,6 +404,10 @@ class Coordinator:
         for group in self.groups.values():
             RULES[group.kind].serve(turn, group)
 
+    def _resume(self, turn: Turn, _event: Resume) -> None:
+        for group in self.groups.values():
+            RULES[group.kind].resume(turn, group)
+
     def _unload(self, turn: Turn, _event: Unload) -> None:
         for group in self.groups.values():
             RULES[group.kind].unload(turn, group)
@@ -466,6 +471,7 @@ class Coordinator:
         TimerFired: _timer_fired,
         RemoveOffsets: _remove_offsets,
         Load: _load,
+        Resume: _resume,
         Unload: _unload,
     }
 

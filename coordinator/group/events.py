@@ -302,6 +302,11 @@ class TargetMade:
 
 
 @dataclass(slots=True)
+class Resume:
+    """For a while no member could reach the coordinator; it can from now on. Every wait for a member starts in full."""
+
+
+@dataclass(slots=True)
 class Unload:
     """The partition goes: each waiting request gets NOT_COORDINATOR, and every group is Dead."""
 
@@ -324,4 +329,4 @@ RequestEvent = (
 )
 """Events of clients. Each has a `request` to answer."""
 
-Event = RequestEvent | TimerFired | RemoveOffsets | Load | TopicsChanged | RegexResolved | TargetMade | Unload
+Event = RequestEvent | TimerFired | RemoveOffsets | Load | TopicsChanged | RegexResolved | TargetMade | Resume | Unload

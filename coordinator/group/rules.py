@@ -25,6 +25,7 @@ class Rules(NamedTuple, Generic[G]):
     heartbeat: takes group, member id, instance id, generation and `Now.ms`; returns the error code, or None if that
     takes more than a later deadline. beat: does all that a heartbeat asks for; returns the error code.
     load: the group was read from the log. serve: all groups of the partition are read. unload: the partition goes.
+    resume: members can reach the coordinator again.
     bury: an empty group becomes Dead, and the log forgets it.
     admit: whether a group takes a commit. fetch_error: whether a member, or None, may ask for offsets at its epoch.
     """
@@ -37,6 +38,7 @@ class Rules(NamedTuple, Generic[G]):
     timer_fired: Callable[[Turn, G, TimerKey], None]
     load: Callable[[Turn, G], None]
     serve: Callable[[Turn, G], None]
+    resume: Callable[[Turn, G], None]
     unload: Callable[[Turn, G], None]
     bury: Callable[[Turn, G], None]
     admit: Callable[[Turn, G, CommitOffsets | CommitPrepared], ErrorCode]

@@ -6,9 +6,14 @@ call (or inside `flush`), so a test has no thread to wait for. A test decides ho
 - `hold = True`: appends wait, and become durable at the next `flush`, `load`, `acquire`, `release` or `close`.
 - `fail_next(error)`: the next batch is refused with `error`, and its partition closes.
 
-Several nodes in one process have an engine each over one `MemoryLog`. `MemoryLog.move` gives a partition to another
-node: its engine reports the partition as free, its runtime acquires it, which fences the former owner, and every other
-engine reports the new owner. A closed engine may be followed by another one of the same node.
+Several nodes in one process have an engine each over one `MemoryLog`. A closed engine may be followed by another one of
+the same node. A test decides who owns a partition:
+
+- `MemoryLog.move`: another node. Its engine reports the partition as free, its runtime acquires it, which fences the
+  former owner, and every other engine reports the new owner.
+- `MemoryLog.hand_over`: the same, once the owner has released it: its engine reports the wish.
+- `MemoryLog.orphan`: nobody, until the next `move`. The former owner is fenced.
+- `MemoryEngine.lapse`, `come_back`: all ownerships of a node lapse, and hold again.
 
 House rule: the conformance tests of engines run on this one too.
 """
@@ -18,25 +23,65 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import cycle
+from typing import TYPE_CHECKING
 
-from coordinator.log.engine import Acquired, Appended, Done, Fenced, OnOwnership, Ownership, Page, Unavailable
+from coordinator.log.engine import NOBODY, Acquired, Appended, Done, Fenced, OnOwnership, Ownership, Page, Unavailable
 from protocol.records.batch import Record
+
+if TYPE_CHECKING:
+    from coordinator.log.cluster import NodeAddresses
 
 
 class _Owned:
-    def __init__(self, partition: int, node_id: int, epoch: int) -> None:
+    def __init__(self, partition: int, node_id: int, epoch: int, engine: MemoryEngine) -> None:
         self.partition = partition
         self.node_id = node_id
         self.epoch = epoch
         self.is_valid = True
         self.closed_because = "not loaded"
+        self._engine = engine
+
+    def valid(self) -> bool:
+        return self.is_valid and not self._engine.is_lapsed
 
     @property
     def lapses(self) -> int:
-        return 0
+        return self._engine.lapses
+
+
+class MemoryCluster:
+    """What one node knows of the nodes that share a log. See Cluster."""
+
+    def __init__(self, log: MemoryLog, engine: MemoryEngine) -> None:
+        self._log = log
+        self._engine = engine
+
+    def nodes(self) -> Sequence[NodeAddresses]:
+        """See Cluster."""
+        return [node for _, node in sorted(self._log.nodes.items())]
+
+    def owner(self, partition: int) -> int | None:
+        """See Cluster."""
+        own = self._log.owned.get(partition)
+        return None if own is None else own.node_id
 
     def valid(self) -> bool:
-        return self.is_valid
+        """See Cluster."""
+        return not self._engine.is_lapsed
+
+    def register(self, node: NodeAddresses) -> None:
+        """See Cluster. The test decides which partitions the node gets."""
+        self._log.nodes[node.node_id] = node
+
+    def leave(self) -> None:
+        """See Cluster. The other nodes get the partitions in turn."""
+        node_id = self._engine.node_id
+        self._log.nodes.pop(node_id, None)
+        others = cycle(sorted(self._log.nodes))
+        for partition, own in list(self._log.owned.items()):
+            if own.node_id == node_id and self._log.nodes:
+                self._log.hand_over(partition, next(others))
 
 
 class MemoryLog:
@@ -44,6 +89,7 @@ class MemoryLog:
 
     owners: the id of the node that each partition belongs to; `move` changes it. records: of each partition, oldest
     first. epochs: each partition's last one. owned: the valid ownerships. engines: those that run, by node id.
+    nodes: those that are registered.
     """
 
     def __init__(self, owners: Sequence[int]) -> None:
@@ -52,6 +98,7 @@ class MemoryLog:
         self.epochs = dict.fromkeys(self.records, -1)
         self.owned: dict[int, _Owned] = {}
         self.engines: dict[int, MemoryEngine] = {}
+        self.nodes: dict[int, NodeAddresses] = {}
 
     def engine(self, node_id: int) -> MemoryEngine:
         """A new engine for a node."""
@@ -61,6 +108,27 @@ class MemoryLog:
         """Give a partition to another node, which runs. The former owner keeps it until the new one acquires it."""
         self.owners[partition] = node_id
         self.engines[node_id].on_ownership(partition, None, self.epochs[partition])
+
+    def hand_over(self, partition: int, node_id: int) -> None:
+        """Let the owner of a partition hand it over to another node, which runs."""
+        former = self.owned[partition]
+        self.owners[partition] = node_id
+        self.engines[former.node_id].on_ownership(partition, node_id, former.epoch)
+
+    def orphan(self, partition: int) -> None:
+        """Take a partition from its owner. No node is to acquire it."""
+        self.owners[partition] = NOBODY
+        former = self.owned.pop(partition, None)
+        if former is not None:
+            former.is_valid = False
+        self.epochs[partition] += 1
+        self.changed(partition, NOBODY)
+
+    def released(self, partition: int) -> None:
+        """Let the node that a released partition belongs to acquire it."""
+        engine = self.engines.get(self.owners[partition])
+        if engine is not None:
+            engine.on_ownership(partition, None, self.epochs[partition])
 
     def changed(self, partition: int, node_id: int) -> None:
         """Let every engine report the owner of a partition."""
@@ -72,7 +140,7 @@ class MemoryEngine:
     """Keeps the `records` of each partition, oldest first. A test may read them, and may add records for a load.
 
     owners: as in EmbeddedEngine. log: shared with other nodes; None for a log of its own.
-    on_ownership: as `start` got it.
+    on_ownership: as `start` got it. cluster: as this node sees it. is_lapsed, lapses: of all its ownerships.
     """
 
     def __init__(
@@ -80,7 +148,10 @@ class MemoryEngine:
     ) -> None:
         self._log = log or MemoryLog(owners or [node_id] * partition_count)
         self.records = self._log.records
+        self.cluster = MemoryCluster(self._log, self)
         self.hold = False
+        self.is_lapsed = False
+        self.lapses = 0
         self.node_id = node_id
         self.on_ownership: OnOwnership = lambda _partition, _node_id, _epoch: None
         self._held: deque[Callable[[], None]] = deque()
@@ -89,6 +160,15 @@ class MemoryEngine:
     def fail_next(self, error: Unavailable) -> None:
         """Let the write of the next batch fail with `error`."""
         self._failure = error
+
+    def lapse(self) -> None:
+        """Let all ownerships of this node lapse."""
+        self.is_lapsed = True
+
+    def come_back(self) -> None:
+        """End the lapse: what is still this node's is valid again."""
+        self.lapses += 1
+        self.is_lapsed = False
 
     def flush(self) -> None:
         """Write the waiting appends, and report them in their order."""
@@ -111,7 +191,7 @@ class MemoryEngine:
         if former is not None:
             former.is_valid = False
         log.epochs[partition] += 1
-        own = log.owned[partition] = _Owned(partition, self.node_id, log.epochs[partition])
+        own = log.owned[partition] = _Owned(partition, self.node_id, log.epochs[partition], self)
         log.changed(partition, self.node_id)
         done(own)
 
@@ -143,7 +223,7 @@ class MemoryEngine:
         if own.is_valid:
             own.is_valid = False
             del self._log.owned[own.partition]
-            self.on_ownership(own.partition, None, own.epoch)
+            self._log.released(own.partition)
         done(None)
 
     def close(self) -> None:
@@ -153,6 +233,7 @@ class MemoryEngine:
             if own.node_id == self.node_id:
                 self.release(own, lambda _outcome: None)
         self._log.engines.pop(self.node_id, None)
+        self._log.nodes.pop(self.node_id, None)
 
     def _write(self, own: _Owned, batches: list[list[Record]], done: Appended) -> None:
         for number, records in enumerate(batches):

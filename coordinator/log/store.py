@@ -33,6 +33,7 @@ from coordinator.log.topics.list import TopicsFile, declare, kafka_id
 
 if TYPE_CHECKING:
     from coordinator.config import Config
+    from coordinator.log.cluster import Cluster
     from coordinator.log.embedded.report import Report
     from coordinator.log.engine import Engine
     from coordinator.log.memory import MemoryLog
@@ -59,7 +60,7 @@ class Store(NamedTuple):
     topics: by name, as stored. save_topics: makes a list durable, on its own thread. folder: for records of topics;
     None: the store keeps no records of topics.
     notices: facts for the operator, found at the start. reconfigure: compacts the groups' log by other settings.
-    close: waits for the disk, and closes everything.
+    close: waits for the disk, and closes everything. cluster: None if no other node shares the store.
     """
 
     engine: Engine
@@ -71,6 +72,7 @@ class Store(NamedTuple):
     notices: Sequence[Notice]
     reconfigure: Callable[[Config], None]
     close: Callable[[], None]
+    cluster: Cluster | None = None
 
 
 class OpenStore(Protocol):

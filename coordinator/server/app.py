@@ -3,10 +3,10 @@
 `Server` also runs inside a test, with a clock, a source of ids and a store of the test's. Clock and chance enter here
 and nowhere below.
 
-Start: take the addresses, open the store, let connections in; the partitions load in the background. Stop: take no
-connection and no request, send the answers whose records are on the way, close the connections, and let the logs write
-the rest. Each step has a time limit: a disk that hangs may keep a thread for ever, and what was acknowledged is on disk
-already.
+Start: take the addresses, open the store, let connections in; the partitions load in the background. Stop: hand the
+partitions over to the other nodes of a cluster, take no connection and no request, send the answers whose records are
+on the way, close the connections, and let the logs write the rest. Each step has a time limit: a disk that hangs may
+keep a thread for ever, and what was acknowledged is on disk already.
 
 House rule: a server that can't start says why in one line (`StartFailed`).
 """
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple, TextIO
 from uuid import UUID
 
 from coordinator.config import HTTP, INT32_MAX, SASL_PROTOCOLS, ConfigError, Listener, served_listeners, tls_listeners
+from coordinator.log.cluster import NodeAddresses
 from coordinator.log.engine import EngineError
 from coordinator.log.segments import disk
 from coordinator.log.segments.segment import OFFSETS_TOPIC
@@ -34,7 +35,7 @@ from coordinator.log.topics.folders import partitions_of
 from coordinator.security.acls import Kind, Operation
 from coordinator.server.clock import Alarm, LoopClock, busy_ns
 from coordinator.server.nodes.broker_settings import Changes, changed_config, changes_of
-from coordinator.server.nodes.discovery import Discovery, NodeAddresses, node_addresses
+from coordinator.server.nodes.discovery import Discovery, node_addresses
 from coordinator.server.nodes.events_topic import into_topic
 from coordinator.server.nodes.group_settings import SettingsOfGroups
 from coordinator.server.nodes.topic_data import TopicData
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from coordinator.client.security import Security
     from coordinator.config import Config
     from coordinator.group.effects import Resolution
+    from coordinator.log.cluster import Cluster
     from coordinator.log.store import OpenStore, Store
     from coordinator.log.topics.list import Topic
     from coordinator.server.clock import Clock
@@ -71,6 +73,10 @@ if TYPE_CHECKING:
 
 STOP_WITHIN_S = 10.0
 """How long a stop waits for the appends of all logs, and after that for clients to take their answers."""
+LEAVE_WITHIN_S = 5.0
+"""How long a stop waits until the partitions are handed over. Other nodes take the rest by themselves, once they notice
+that this node is gone.
+"""
 CLOSE_WITHIN_S = 5.0
 """How long it then waits for each thread that uses the disk. By then the thread is idle, or it hangs."""
 
@@ -224,6 +230,7 @@ class Server:
             pace,
             self._loaded,
         )
+        self.runtime.lease = None if store.cluster is None else store.cluster.valid
         try:
             self.runtime.start()
             services = self._services(store, clock, Alarm(clients_clock, ring), pace, measures)
@@ -252,6 +259,8 @@ class Server:
                 write = into_topic(services.data, events_topic, clock, config.node_id)
                 self.events.start(write, self.connections.has)
             await self._open_listeners(services)
+            if store.cluster is not None:
+                store.cluster.register(node_addresses(config, addresses_of(self._sockets)))
             if config.statsd is not None:
                 self._send_metrics(*config.statsd, measures)
         except BaseException as error:
@@ -403,7 +412,9 @@ class Server:
             nodes = [node_addresses(config, addresses_of(self._sockets))]
         changing = ((), None, None) if share is None else (share.silent_nodes, share.present, share.leading)
         events = 0 if store.folder is None else partitions_of(store.folder, EVENTS_TOPIC)
-        return Discovery(config, store.cluster_id, self._topics, nodes, store.owners, events, *changing)
+        return Discovery(
+            config, store.cluster_id, self._topics, nodes, store.owners, events, *changing, cluster=store.cluster
+        )
 
     def _write_topics(self, store: Store, change: Change, done: ChangeDone) -> None:
         def saved(error: EngineError | None) -> None:
@@ -472,6 +483,8 @@ class Server:
 
     async def stop(self) -> None:
         """Stop: see the module."""
+        if self._store is not None and self._store.cluster is not None:
+            await self._leave(self._store.cluster)
         self._close_sockets()
         if self._site is not None:
             await self._site.stop()
@@ -506,6 +519,16 @@ class Server:
         await self._close()
         if not self.failed.is_set() and not self.hanging:
             self._lines.info("server_stopped", "Stopped in order: all that was acknowledged is on disk")
+
+    async def _leave(self, cluster: Cluster) -> None:
+        """Hand all partitions over to other nodes, and go on serving until then."""
+        if len(cluster.nodes()) < 2:
+            cluster.leave()
+            return
+        left = asyncio.Event()
+        self.runtime.when_left(left.set)
+        cluster.leave()
+        await at_most(left, LEAVE_WITHIN_S)
 
     def _close_sockets(self) -> None:
         """Take no more connections."""

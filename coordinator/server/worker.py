@@ -44,8 +44,8 @@ from coordinator.server.process import allow_files, serve, settle
 
 if TYPE_CHECKING:
     from coordinator.config import Config
+    from coordinator.log.cluster import NodeAddresses
     from coordinator.log.topics.list import Topic
-    from coordinator.server.nodes.discovery import NodeAddresses
     from coordinator.server.nodes.topics import Change, ChangeDone
     from coordinator.server.wire.certificates import Certificates
 

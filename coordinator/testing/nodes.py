@@ -32,13 +32,14 @@ from uuid import uuid4
 from coordinator.client.connection import Address
 from coordinator.config import configs_of_workers
 from coordinator.group.partition import partition_for
+from coordinator.log.cluster import NodeAddresses
 from coordinator.log.engine import Unavailable
 from coordinator.log.memory import MemoryLog
 from coordinator.log.store import node_in_turn, share_memory
 from coordinator.log.topics.list import TopicsFile, declare, kafka_id
 from coordinator.server.app import Share, addresses_of, bind_all
 from coordinator.server.channel import APPLY, CHANGE_RESULT, change_from_fields
-from coordinator.server.nodes.discovery import NodeAddresses, node_addresses
+from coordinator.server.nodes.discovery import node_addresses
 from coordinator.server.nodes.topics import Topics
 from coordinator.server.runtime.partition import Standing
 from coordinator.server.shared_topics import SharedTopics

@@ -111,3 +111,34 @@ def test_a_close_ends_only_what_the_node_owns() -> None:
     again = log.engine(1)
     again.start(lambda _partition, _node_id, _epoch: None)
     assert owned(again).epoch > own.epoch
+
+
+def test_a_wish_moves_a_partition_once_it_is_released() -> None:
+    """The owner hears the wish in its own epoch; the next node hears of the free partition after the release."""
+    log = MemoryLog([1, 1])
+    changes: dict[int, list[tuple[int, int | None, int]]] = {1: [], 2: []}
+    one, two = log.engine(1), log.engine(2)
+    for engine in (one, two):
+        engine.start(lambda *change, node_id=engine.node_id: changes[node_id].append(change))
+    own, _ = opened(one)
+    for told in changes.values():
+        told.clear()
+    log.hand_over(0, 2)
+    assert changes == {1: [(0, 2, own.epoch)], 2: []}
+    assert append(one, own, record(1)) is None
+    one.release(own, lambda _: None)
+    assert changes[2] == [(0, None, own.epoch)]
+    _, records = opened(two)
+    assert records == [record(1)]
+
+
+def test_a_lapse_ends_without_a_new_epoch() -> None:
+    """All ownerships of the node are invalid meanwhile; the count of lapses grows with the end."""
+    engine = started()
+    own, _ = opened(engine)
+    engine.lapse()
+    assert not own.valid()
+    assert append(engine, own, record(1)) is None
+    engine.come_back()
+    assert own.valid()
+    assert own.lapses == 1

@@ -28,8 +28,8 @@ from uuid import UUID
 from coordinator.config import Config, load
 from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.engine import Engine
-from coordinator.log.memory import MemoryEngine
-from coordinator.log.store import OpenStore, in_memory
+from coordinator.log.memory import MemoryEngine, MemoryLog
+from coordinator.log.store import OpenStore, Store, in_memory
 from coordinator.server.app import Server
 from coordinator.server.clock import Handle
 from coordinator.server.faults.faults import Faults
@@ -264,8 +264,12 @@ async def serving(
     stop: bool = True,
     files_max: int | None = None,
     faults: Faults | None = None,
+    shared: MemoryLog | None = None,
 ) -> AsyncIterator[Serving]:
-    """A server with `settings` (NAME=VALUE) on a free port; its engine is in memory unless one is given."""
+    """A server with `settings` (NAME=VALUE) on a free port; its engine is in memory unless one is given.
+
+    shared: makes it a node of the cluster of this log.
+    """
     config = config_of(*settings)
     clock = clock or ManualClock()
     log = io.StringIO()
@@ -274,7 +278,7 @@ async def serving(
         config,
         clock=clock,
         fresh_id=lambda: str(UUID(int=next(ids))),
-        opened=memory(config, engine),
+        opened=memory(config, engine) if shared is None else partial(clustered, shared),
         log=log,
         files_max=files_max,
         faults=faults,
@@ -292,6 +296,12 @@ async def serving(
 def memory(config: Config, engine: Engine | None = None) -> OpenStore:
     """A store of which nothing survives the server; its engine is in memory unless one is given."""
     return partial(in_memory, engine or MemoryEngine(config.offsets_topic_num_partitions, config.node_id))
+
+
+def clustered(log: MemoryLog, config: Config, fresh_id: Callable[[], UUID], *further: Any) -> Store:
+    """A store in memory that several nodes share, but for the topics."""
+    engine = log.engine(config.node_id)
+    return in_memory(engine, config, fresh_id, *further)._replace(cluster=engine.cluster)
 
 
 def config_of(*settings: str) -> Config:

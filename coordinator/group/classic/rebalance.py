@@ -105,6 +105,20 @@ def time_is_up(turn: Turn, group: Group) -> None:
         complete(turn, group)
 
 
+def wait_in_full(turn: Turn, group: Group) -> None:
+    """Restart the wait for joins or for syncs, if there is one."""
+    if group.state is PREPARING_REBALANCE:
+        kind, wait_ms = REBALANCE, group.rebalance_timeout_ms
+        if group.initial_delay is not None:
+            wait_ms = group.initial_delay.delay_ms
+    elif group.pending_sync:
+        kind, wait_ms = SYNC, group.rebalance_timeout_ms
+    else:
+        return
+    course.opened(group).until_ms = until_ms = turn.now.ms + wait_ms
+    turn.arm(kind, group, until_ms)
+
+
 def complete(turn: Turn, group: Group) -> None:
     """Close the open rebalance, whose timer has stopped (Kafka: GroupCoordinator.onCompleteJoin).
 

@@ -31,6 +31,17 @@ def serve(turn: Turn, group: Group) -> None:
         rebalance.prepare(turn, group, Cause(CauseKind.GROUP_OVER_CAPACITY))
 
 
+def resume(turn: Turn, group: Group) -> None:
+    """Members can reach the coordinator again: whatever waits for a member waits in full."""
+    now_ms = turn.now.ms
+    for member in group.members.values():
+        # A new member may wait for its generation for longer than its session timeout.
+        turn.expect(group, member, max(member.deadline_ms - now_ms, member.session_timeout_ms))
+    for member_id in group.pending:
+        turn.arm(PENDING, group, now_ms + turn.config.pending_timeout_ms, member_id)
+    rebalance.wait_in_full(turn, group)
+
+
 def unload(turn: Turn, group: Group) -> None:
     """The partition goes: each request that waits gets NOT_COORDINATOR, and the group is Dead."""
     for member in group.members.values():

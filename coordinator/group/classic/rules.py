@@ -19,6 +19,7 @@ CLASSIC: Rules[Group] = Rules(
     timer_fired=expire.fired,
     load=residence.load,
     serve=residence.serve,
+    resume=residence.resume,
     unload=residence.unload,
     bury=residence.bury,
     admit=offsets.admit,

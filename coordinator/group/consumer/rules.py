@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinator.group import notes
-from coordinator.group.consumer import classic_members, course, describe, expire, leave, offsets
+from coordinator.group.consumer import classic_members, course, describe, expire, leave, offsets, sessions
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.course import Outcome
 from coordinator.group.rules import Rules
@@ -39,6 +39,7 @@ CONSUMER: Rules[ConsumerGroup] = Rules(
     timer_fired=expire.fired,
     load=expire.load,
     serve=serve,
+    resume=sessions.resume,
     unload=unload,
     bury=describe.bury,
     admit=offsets.admit,

@@ -76,6 +76,17 @@ def end_wait(turn: Turn, group: ConsumerGroup, member_id: str) -> None:
         turn.arm(REBALANCE, group, None, member_id)
 
 
+def resume(turn: Turn, group: ConsumerGroup) -> None:
+    """Members can reach the coordinator again: whatever waits for a member waits in full."""
+    for member_id, member in group.members.items():
+        renew(turn, group, member)
+        wait_ms = max(member.rebalance_timeout_ms, 0)
+        if member_id in group.deadlines:
+            turn.arm(REBALANCE, group, turn.now.ms + wait_ms, member_id)
+        if member_id in group.syncing:
+            turn.arm(SYNC, group, turn.now.ms + wait_ms, member_id)
+
+
 def forget(turn: Turn, group: ConsumerGroup, member_id: str) -> None:
     """Cancel the timers of a member that goes."""
     session = group.sessions.get(member_id)

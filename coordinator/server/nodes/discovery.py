@@ -1,9 +1,11 @@
 """The cluster as clients see it: its nodes, the coordinator of each group, the leader of each topic partition.
 
 The nodes are this server, or all workers of one server (supervisor.py). They stay the same while the server runs, so
-each node gives the same answers; nodes of a test kit may go and come back. The coordinator of a group is the node that
-owns the group's partition of `__consumer_offsets`. A topic's partitions go to the nodes in turn; the topic's id decides
-which node is the first. The leader of a topic partition keeps its records.
+each node gives the same answers; nodes of a test kit may go and come back. In a cluster (`log.cluster`) they are those
+that live at the moment of each request. The controller is the first node; in a cluster, the owner of partition 0 of
+`__consumer_offsets`. The coordinator of a group is the node that owns the group's partition of `__consumer_offsets`. A
+topic's partitions go to the nodes in turn; the topic's id decides which node is the first. The leader of a topic
+partition keeps its records. In place of a node that doesn't live stands NOBODY, the id that Kafka gives to no node.
 
 A client gets, for each node, the advertised address of the listener that the client came through. A listener that
 listens on all addresses and advertises none gives each client the address that this client reached.
@@ -19,6 +21,8 @@ from uuid import UUID, uuid5
 
 from coordinator.config import EVERYWHERE
 from coordinator.group.partition import partition_for
+from coordinator.log.cluster import NodeAddresses
+from coordinator.log.engine import NOBODY
 from coordinator.log.segments.segment import OFFSETS_TOPIC
 from coordinator.log.store import node_in_turn
 from coordinator.log.topics.list import Topic
@@ -26,6 +30,7 @@ from coordinator.timeline.schema import EVENTS_TOPIC
 
 if TYPE_CHECKING:
     from coordinator.config import Config
+    from coordinator.log.cluster import Cluster
     from coordinator.log.store import Owners
     from coordinator.server.nodes.topics import Topics
 
@@ -60,13 +65,6 @@ NO_NODE = Node(-1, "", -1)
 """Kafka's Node.noNode."""
 
 
-class NodeAddresses(NamedTuple):
-    """A node, and the address of each of its listeners, by the listener's name."""
-
-    node_id: int
-    addresses: Mapping[str, tuple[str, int]]
-
-
 def node_addresses(config: Config, bound: Mapping[str, tuple[str, int]]) -> NodeAddresses:
     """The addresses that a node gives to clients: those it advertises, else those it is bound to (`bound`, by name)."""
     advertised = {listener.name: (listener.host, listener.port) for listener in config.advertised_listeners}
@@ -80,6 +78,7 @@ class Discovery:
     __rebalance_events had when the server started; it gets at least one for each node. silent_nodes: the ids of nodes
     that don't answer now. present: the ids of nodes that run; None for all. leading: the ids of nodes that topic
     partitions go to in turn; None for all. The last three may change at any time.
+    cluster: the store's; then `nodes` is this node alone, and neither `owners` nor the last three count.
     """
 
     def __init__(
@@ -93,13 +92,16 @@ class Discovery:
         silent_nodes: Collection[int] = (),
         present: Sequence[int] | None = None,
         leading: Sequence[int] | None = None,
+        *,
+        cluster: Cluster | None = None,
     ) -> None:
         self.cluster_id = cluster_id
         self.topics = topics
         self._owners = owners
         self._silent_nodes = silent_nodes
         node_ids = [node.node_id for node in nodes]
-        self.node_ids = node_ids if present is None else present
+        self._cluster = cluster
+        self._present = node_ids if present is None else present
         self._leading = node_ids if leading is None else leading
         self._nodes = {node.node_id: node for node in nodes}
         offsets_id = uuid5(UUID(int=0), f"{cluster_id}/{OFFSETS_TOPIC}")
@@ -109,30 +111,56 @@ class Discovery:
         self.events = events if config.events_enable else None
         """`__rebalance_events`; None if the configuration turns it off."""
 
+    @property
+    def node_ids(self) -> Sequence[int]:
+        """The ids of all nodes."""
+        return self._present if self._cluster is None else sorted(self._live(self._cluster))
+
+    @property
+    def controller_id(self) -> int:
+        """The id of the controller; NOBODY if it doesn't live."""
+        return self._present[0] if self._cluster is None else self._owner(0)
+
     def nodes(self, call: Reached) -> list[Node]:
-        """All nodes, as the client of `call` reaches them; the first is the controller."""
-        return [self.node(node_id, call, call.listener) for node_id in self.node_ids]
+        """All nodes that have the listener of `call`, as its client reaches them."""
+        if self._cluster is None:
+            return [self.node(node_id, call, call.listener) for node_id in self._present]
+        live = sorted(self._live(self._cluster).items())
+        return [_reached(node, call, call.listener) for _, node in live if call.listener in node.addresses]
 
     def coordinator(self, group_id: str, call: Reached) -> Node:
         """The node that coordinates a group; NO_NODE while it doesn't answer."""
-        node_id = self._owners(partition_for(group_id, self._offsets.partition_count))
-        return NO_NODE if node_id in self._silent_nodes else self.node(node_id, call, call.listener)
+        node_id = self._owner(partition_for(group_id, self._offsets.partition_count))
+        if node_id == NOBODY or node_id in self._silent_nodes:
+            return NO_NODE
+        return self.node(node_id, call, call.listener)
 
     def node(self, node_id: int, call: Reached, listener: str) -> Node:
-        """A node with the address of its listener of that name."""
-        host, port = self._nodes[node_id].addresses[listener]
-        return Node(node_id, call.local_host if host in EVERYWHERE else host, port)
+        """A node that lives, with the address of its listener of that name; NO_NODE if it has no such listener."""
+        nodes = self._nodes if self._cluster is None else self._live(self._cluster)
+        return _reached(nodes[node_id], call, listener) if listener in nodes[node_id].addresses else NO_NODE
+
+    def _live(self, cluster: Cluster) -> dict[int, NodeAddresses]:
+        """The nodes of a cluster that live, by their ids. This one does, even before it is registered."""
+        return self._nodes | {node.node_id: node for node in cluster.nodes()}
+
+    def _owner(self, partition: int) -> int:
+        """The id of the node that owns a partition of `__consumer_offsets`; NOBODY if none does, or it doesn't live."""
+        if self._cluster is None:
+            return self._owners(partition)
+        owner = self._cluster.owner(partition)
+        return owner if owner is not None and owner in self._live(self._cluster) else NOBODY
 
     def leaders(self, topic: Topic) -> list[int]:
         """The ids of the nodes that lead a topic's partitions, in their order."""
         return [self.leader(topic, partition) for partition in range(topic.partition_count)]
 
     def leader(self, topic: Topic, partition: int) -> int:
-        """The id of the node that leads a topic partition."""
+        """The id of the node that leads a topic partition; NOBODY if it doesn't live."""
         if topic is self._offsets:
-            return self._owners(partition)
+            return self._owner(partition)
         first = 0 if topic.name == EVENTS_TOPIC else topic.topic_id.int
-        return node_in_turn(first + partition, self._leading)
+        return node_in_turn(first + partition, self._leading if self._cluster is None else self.node_ids)
 
     def topic(self, name: str) -> Topic | None:
         """A topic by its name."""
@@ -165,6 +193,12 @@ class Discovery:
         """Whether a topic partition exists."""
         found = self.topic(topic)
         return found is not None and 0 <= partition < found.partition_count
+
+
+def _reached(node: NodeAddresses, call: Reached, listener: str) -> Node:
+    """A node, as the client of `call` reaches it through a listener."""
+    host, port = node.addresses[listener]
+    return Node(node.node_id, call.local_host if host in EVERYWHERE else host, port)
 
 
 def offsets_configs(config: Config) -> dict[str, str]:

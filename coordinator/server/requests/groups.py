@@ -863,15 +863,20 @@ def list_groups(services: Services, call: Call, request: ListGroupsRequest) -> S
                 kept.add(lower)
             yield
 
-    def loads() -> bool:
-        return any(partition.standing is Standing.LOADING for partition in services.runtime.partitions)
+    def trouble() -> ErrorCode:
+        partitions = services.runtime.partitions
+        if any(each.standing is Standing.LOADING for each in partitions):
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if all(each.is_sure for each in services.runtime.served()):
+            return ErrorCode.NONE
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     sees_all = may(services, call, Operation.DESCRIBE, Resource.CLUSTER, is_told=False)
 
     def is_seen(group_id: str) -> bool:
         return may(services, call, Operation.DESCRIBE, Resource.GROUP, group_id, is_told=False)
 
-    loading = loads()
+    before = trouble()
     some: list[tuple[Partition, list[str] | None]] = []
     for partition in services.runtime.served():
         groups = partition.coordinator.groups
@@ -884,7 +889,7 @@ def list_groups(services: Services, call: Call, request: ListGroupsRequest) -> S
         call.work(put_together(listed))
 
     def put_together(listed: list[list[ListGroupsResponse.ListedGroup]]) -> Steps:
-        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading or loads() else ErrorCode.NONE
+        error = before or trouble()
         groups: list[ListGroupsResponse.ListedGroup] = []
         for part in listed:
             groups += part if sees_all else [each for each in part if is_seen(each.group_id)]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from coordinator.config import TOPIC_PARTITIONS_MAX, topic_name_problem
-from coordinator.log.engine import EngineError
+from coordinator.log.engine import NOBODY, EngineError
 from coordinator.log.topics.list import Topic
 from coordinator.security.acls import Kind, Operation
 from coordinator.server.nodes.discovery import LEADER_EPOCH, NO_NODE, Node
@@ -121,7 +121,7 @@ def metadata(services: Services, call: Call, request: MetadataRequest) -> Steps:
             for node in nodes
         ],
         cluster_id=discovery.cluster_id,
-        controller_id=nodes[0].node_id,
+        controller_id=discovery.controller_id,
         topics=topics,
     )
     if 8 <= version <= 10 and request.include_cluster_authorized_operations:
@@ -152,7 +152,7 @@ class _Shown:
 
     def __init__(self, discovery: Discovery, version: int) -> None:
         self._discovery = discovery
-        self._replicas = {node_id: [node_id] for node_id in discovery.node_ids}
+        self._replicas: dict[int, list[int]] = {NOBODY: []}
         self._leader_epoch = LEADER_EPOCH if version >= 7 else -1
         self._partitions: dict[tuple[int, int], MetadataResponse.MetadataResponsePartition] = {}
 
@@ -177,12 +177,14 @@ class _Shown:
             leader = self._discovery.leader(topic, index)
             partition = self._partitions.get((index, leader))
             if partition is None:
+                replicas = self._replicas.setdefault(leader, [leader])
                 partition = self._partitions[index, leader] = MetadataResponse.MetadataResponsePartition(
                     partition_index=index,
                     leader_id=leader,
                     leader_epoch=self._leader_epoch,
-                    replica_nodes=self._replicas[leader],
-                    isr_nodes=self._replicas[leader],
+                    replica_nodes=replicas,
+                    isr_nodes=replicas,
+                    error_code=ErrorCode.LEADER_NOT_AVAILABLE if leader == NOBODY else ErrorCode.NONE,
                 )
             partitions.append(partition)
             yield
@@ -244,7 +246,7 @@ def describe_cluster(services: Services, call: Call, request: DescribeClusterReq
         return
     nodes = services.discovery.nodes(call)
     body.cluster_id = services.discovery.cluster_id
-    body.controller_id = nodes[0].node_id
+    body.controller_id = services.discovery.controller_id
     body.brokers = [
         DescribeClusterResponse.DescribeClusterBroker(broker_id=node.node_id, host=node.host, port=node.port)
         for node in nodes

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from coordinator.server.telemetry.note_lines import Noted
 from protocol.speed import new
+from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.group.effects import Response
@@ -36,6 +37,10 @@ class Answering(Protocol):
     @property
     def index(self) -> int:
         """Its number."""
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether an answer may say yes."""
 
     def answer(self, reply: Hashable, body: Any) -> None:
         """Answer a request."""
@@ -131,9 +136,14 @@ def _answers(calls: Sequence[Held]) -> Iterator[None]:
             # After the first one too: a call with many answers may come late in a turn.
             if number % ANSWERED_AT_ONCE == 1 and number < len(responses):
                 yield
+        is_sure = bool(commits) and partition.is_sure
         for number, commit in enumerate(commits, 1):
-            commit.done()
+            if is_sure:
+                commit.done()
+            else:
+                commit.refuse(ErrorCode.NOT_COORDINATOR)
             if number % ANSWERED_AT_ONCE == 0 and number < len(commits):
                 yield
+                is_sure = partition.is_sure
         if place % ANSWERED_AT_ONCE == 0 and place < len(calls):
             yield

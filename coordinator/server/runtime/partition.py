@@ -4,9 +4,10 @@ An event goes to the coordinator. Its timers are armed at once; its records go i
 notes and responses wait together at the gate until the records of their call, and earlier ones of its group, are
 durable.
 
-    AWAY      another node owns it
+    AWAY      another node owns it, or none
     LOADING   it is being acquired or read; it becomes ACTIVE with its last group
     ACTIVE    it serves requests
+    LEAVING   it is handed over to another node
     REFUSED   its log is damaged, or can't be read at present
 
 A failed append. The coordinator's memory is then ahead of the log, and later calls may rest on it. So the gate drops
@@ -17,6 +18,14 @@ with each failure, one event may try again. The partition does the same if the c
 
 A new owner. When another node owns the partition, each request that waits, for others or for the log, gets
 NOT_COORDINATOR, as on Kafka's resignation; the client then looks for the new coordinator.
+
+Handing over. The engine may wish that another node gets the partition. Then it takes no more requests. What is under
+way becomes durable and is answered; requests that wait for others get NOT_COORDINATOR. Then it is released, so the
+other node loads all that clients know.
+
+A lapse. While this node can't be sure that it owns the partition (`Ownership.valid`), no answer says yes: requests,
+and answers on their way, become NOT_COORDINATOR. No timer fires into a group. If the node was still the owner, all
+waits for members start in full, because no member could reach the group meanwhile.
 
 House rule: no rule of the group protocol is decided here.
 """
@@ -45,6 +54,7 @@ from coordinator.group.events import (
     Load,
     RegexResolved,
     RequestEvent,
+    Resume,
     SyncGroup,
     TargetMade,
     TimerFired,
@@ -88,6 +98,10 @@ WRITES = (
 """Events that may append records. They are refused while the log keeps failing."""
 
 
+def _nothing(_: EngineError | None) -> None:
+    """After a release there is nothing to do."""
+
+
 def client_text(client: Client) -> str:
     """The sender of a request, in a log line."""
     return f" of {client.id} at {client.host} ({client.principal}, through {client.listener})"
@@ -99,6 +113,7 @@ class Standing(Enum):
     AWAY = "away"
     LOADING = "loading"
     ACTIVE = "active"
+    LEAVING = "leaving"
     REFUSED = "refused"
 
 
@@ -106,6 +121,7 @@ ACTIVE = Standing.ACTIVE
 
 REFUSALS = {
     Standing.AWAY: ErrorCode.NOT_COORDINATOR,
+    Standing.LEAVING: ErrorCode.NOT_COORDINATOR,
     Standing.LOADING: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     Standing.REFUSED: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
@@ -136,6 +152,9 @@ class Host(loading.Host, Protocol):
 
     def append(self, partition: Partition, batches: list[list[Record]]) -> None:
         """Hand batches to the engine now. `Partition.appended` gets the outcome."""
+
+    def leaves(self, partition: Partition) -> None:
+        """Call `Partition.release` when no append is under way for it, and no answer is deferred."""
 
     def work(self, steps: Iterator[None]) -> None:
         """Do `steps` while this turn has time, and the rest in further turns."""
@@ -172,6 +191,9 @@ class Partition:
         self._wall_ms = host.clock.wall_ms
         self._load_began_ms = 0
         self._loading: Loading | None = None
+        self._is_acquiring = False
+        # The ended lapses of the ownership, as of when the waits for members began.
+        self._lapses = 0
         # Requests that the coordinator has and that have no answer yet, in order.
         self._unanswered: dict[Reply, RequestEvent] = {}
         # For the next window: batches, and repeated commits that become a batch then.
@@ -187,13 +209,18 @@ class Partition:
 
     # Requests.
 
+    @property
+    def is_sure(self) -> bool:
+        """Whether this node is sure that it owns the partition."""
+        return self.ownership is not None and self.ownership.valid()
+
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> int | None:
         """The error code of a heartbeat; None if it needs an event.
 
-        It needs one if the partition doesn't serve, if the answer rests on records that aren't durable yet, if the
-        member is fenced, because that makes a note, or if the coordinator says so.
+        It needs one if the partition doesn't serve or isn't sure, if the answer rests on records that aren't durable
+        yet, if the member is fenced, because that makes a note, or if the coordinator says so.
         """
-        if self.standing is not ACTIVE:
+        if self.standing is not ACTIVE or not self.is_sure:
             return None
         error = self.coordinator.heartbeat(group_id, member_id, instance_id, generation, self._ms())
         if error and (error == ErrorCode.FENCED_INSTANCE_ID or self.gate.holds(group_id)):
@@ -213,6 +240,8 @@ class Partition:
     def submit(self, group_id: str | None, event: RequestEvent) -> None:
         """Hand a request to the coordinator. `event.request` is a Reply. group_id: None for all groups."""
         error = None if self.standing is ACTIVE else REFUSALS[self.standing]
+        if self.ownership is not None and not self.ownership.valid():
+            error = ErrorCode.NOT_COORDINATOR
         if error is None and self.trouble.failures and isinstance(event, WRITES) and not self._may_write:
             error = ErrorCode.COORDINATOR_NOT_AVAILABLE
         reply = event.request
@@ -231,8 +260,9 @@ class Partition:
     def answer(self, reply: object, body: Any) -> None:
         """Answer a request, unless it has its answer already: an unload answers all of them."""
         assert isinstance(reply, Reply)
-        if self._unanswered.pop(reply, None) is not None:
-            reply.deliver(body)
+        event = self._unanswered.pop(reply, None)
+        if event is not None:
+            reply.deliver(body if self.is_sure else refuse(event, ErrorCode.NOT_COORDINATOR))
 
     # Events and their effects.
 
@@ -278,7 +308,7 @@ class Partition:
         yield  # the heartbeat has done its part of this turn
         try:
             for event in coordinator.target_of(group_id):
-                if self.coordinator is not coordinator:
+                if self.coordinator is not coordinator or self.standing is not ACTIVE:
                     return
                 if event is not None:
                     self.handle(group_id, event)
@@ -299,7 +329,7 @@ class Partition:
         """
         coordinator = self.coordinator
         for event in coordinator.offsets_in(topics):
-            if self.coordinator is not coordinator or self.trouble.failures:
+            if self.coordinator is not coordinator or self.standing is not ACTIVE or self.trouble.failures:
                 return
             if event is not None:
                 group_ids = event.topic_partitions
@@ -309,11 +339,13 @@ class Partition:
     def _ring(self, what: TimerKey | Chore) -> None:
         """A timer fires."""
         if isinstance(what, TimerKey):
-            if self.standing is not ACTIVE or (self.trouble.failures and not self._may_write):
-                # The partition is loading, or its log fails and the expiry would have to be written: try later.
+            if self.standing is not ACTIVE or not self.is_sure or (self.trouble.failures and not self._may_write):
+                # The partition is loading or not sure, or its log fails and the expiry would have to be written.
                 self.alarm.arm(what, max(self.trouble.retry_ms, self._ms() + BACKOFF_MIN_MS))
             else:
-                self.handle(what.group_id, TimerFired(what))
+                self._resume()
+                if what not in self.alarm:
+                    self.handle(what.group_id, TimerFired(what))
         elif what is Chore.ACQUIRE:
             self.acquire()
         elif what is Chore.LOAD:
@@ -321,9 +353,16 @@ class Partition:
         else:
             self._host.work(self._remove_expired())
 
+    def _resume(self) -> None:
+        """If a lapse has ended, let all waits for members start in full."""
+        assert self.ownership is not None
+        if self.ownership.lapses != self._lapses:
+            self._lapses = self.ownership.lapses
+            self.handle(None, Resume())
+
     def _remove_expired(self) -> Iterator[None]:
         life = self.life
-        if not self.trouble.failures:
+        if not self.trouble.failures and self.is_sure:
             yield from self.remove_offsets(None)
         if self.life == life:
             self._look_for_expired_later()
@@ -342,7 +381,7 @@ class Partition:
         """Make one batch of the waiting commits. Commits that need more than that become events."""
         commits, self._commits = self._commits, []
         others = commits
-        if commits and self.standing is ACTIVE and not self.trouble.failures:
+        if commits and self.standing is ACTIVE and self.is_sure and not self.trouble.failures:
             try:
                 window = self.coordinator.commit_repeated(commits, Now(self._ms(), self._wall_ms()))
             except Exception:  # noqa: BLE001 - as in handle
@@ -378,6 +417,10 @@ class Partition:
     # What goes wrong.
 
     def _write_failed(self, error: EngineError) -> None:
+        if self.standing is Standing.LEAVING:
+            self.unload()
+            self.release()
+            return
         text = f"{self.name} can't be written, its groups go back to what is durable: {error}"
         self.trouble.say("log_failed", text, reason=str(error))
         self.trouble.failed(error)
@@ -405,8 +448,7 @@ class Partition:
         text = f"{self.name} is somebody else's now: {error}"
         self._host.lines.warn("partition_lost", text, partition=self.index)
         self.unload(ErrorCode.NOT_COORDINATOR)
-        self.standing = Standing.AWAY
-        self.ownership = None
+        self._lose()
 
     def unload(self, error: ErrorCode = ErrorCode.COORDINATOR_NOT_AVAILABLE) -> None:
         """Drop the coordinator. Each waiting request gets an answer; those that wait for the log get `error`."""
@@ -425,7 +467,7 @@ class Partition:
                 self.answer(reply, body)
         for held in gate.held():
             for commit in held.commits:
-                commit.deliver(refuse(commit.event(), error))
+                commit.refuse(error)
         # Requests that the gate held, and requests that a broken coordinator had already taken out of its groups.
         for reply, event in list(self._unanswered.items()):
             self.answer(reply, refuse(event, error))
@@ -441,16 +483,56 @@ class Partition:
         self.alarm.stop()
         self._make_coordinator()
 
+    # To another node.
+
+    def hand_off(self) -> None:
+        """Another node is to own the partition: release it when what is under way is answered."""
+        if self.standing is ACTIVE:
+            self.take_commits()
+        if self.standing is ACTIVE:
+            self.standing = Standing.LEAVING
+            self.alarm.stop()
+            self.hand_over()
+            self._host.leaves(self)
+        elif self.standing is not Standing.LEAVING:
+            self.release()
+
+    def release(self) -> None:
+        """Give the partition up: nothing is under way any more."""
+        own = self.ownership
+        assert own is not None
+        self.unload(ErrorCode.NOT_COORDINATOR)
+        self._lose()
+        self._host.lines.info("partition_handed_over", f"{self.name} goes to another node", partition=self.index)
+        self._host.engine.release(own, _nothing)
+
+    def stay_away(self) -> None:
+        """Another node owns the partition, or none: it isn't this node's."""
+        self.alarm.cancel(Chore.ACQUIRE)
+        self.standing = Standing.AWAY
+        self._host.settled(self)
+
+    def _lose(self) -> None:
+        self.standing = Standing.AWAY
+        self.ownership = None
+        self._host.settled(self)
+
     # From nothing to a loaded partition.
 
     def acquire(self) -> None:
         """Become the owner, then load."""
+        if self._is_acquiring:
+            return
+        self._is_acquiring = True
         self._host.engine.acquire(self.index, partial(self._host.hop, self._acquired))
 
     def _acquired(self, outcome: Ownership | EngineError) -> None:
+        self._is_acquiring = False
         if self._host.is_ending:
             return
-        if isinstance(outcome, EngineError):
+        if isinstance(outcome, Fenced):
+            self.stay_away()  # another node was faster
+        elif isinstance(outcome, EngineError):
             self._refuse(outcome, Chore.ACQUIRE)
         else:
             self.ownership = outcome
@@ -476,6 +558,8 @@ class Partition:
             return
         self._loading = None
         self.standing = ACTIVE
+        assert self.ownership is not None
+        self._lapses = self.ownership.lapses
         self.handle(None, load)
         if self.standing is ACTIVE:
             self._host.loaded(self._ms() - self._load_began_ms)
@@ -490,7 +574,10 @@ class Partition:
 
     def _refuse(self, error: EngineError, chore: Chore) -> None:
         """Refuse requests. The partition tries again later, unless its log is damaged: that needs a person."""
-        self.standing = Standing.AWAY if isinstance(error, Fenced) else Standing.REFUSED
+        if isinstance(error, Fenced):
+            self._lose()
+        else:
+            self.standing = Standing.REFUSED
         self.trouble.refused(error)
         if isinstance(error, Unavailable):
             self.alarm.arm(chore, self.trouble.retry_ms)

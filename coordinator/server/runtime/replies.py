@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from coordinator.group.refuse import refuse
+
 if TYPE_CHECKING:
     from coordinator.group.events import CommitOffsets
     from coordinator.group.offsets import CommitTemplate
+    from schemas.errors import ErrorCode
 
 
 class Reply:
@@ -39,6 +42,10 @@ class RepeatedCommit(Reply):
         """The same commit as an event. Its answer comes to `deliver`."""
         # Abstract, and no ABC, as Reply.
         raise NotImplementedError
+
+    def refuse(self, error: ErrorCode) -> None:
+        """Take the answer `error`."""
+        self.deliver(refuse(self.event(), error))
 
     def done(self) -> None:
         """Take the answer NONE: faster than `deliver`."""

@@ -28,7 +28,7 @@ from coordinator.group.group import Group
 from coordinator.group.partition import partition_for
 from coordinator.group.topics import NO_TOPICS, Topics
 from coordinator.group.turn import NO_CONFIGS
-from coordinator.log.engine import EngineError, Fenced
+from coordinator.log.engine import NOBODY, EngineError, Fenced
 from coordinator.server.runtime.delivery import Delivery
 from coordinator.server.runtime.partition import ACTIVE, Partition, Standing
 from coordinator.server.telemetry.measures import Loads
@@ -71,6 +71,7 @@ class Runtime:
     group_configs: of groups that have settings of their own.
     on_loaded: called once, when after the start no partition loads any more.
     loads: how many partitions have loaded so far.
+    lease: whether this node is sure of what it owns; None if no other node could own it.
     """
 
     def __init__(
@@ -107,7 +108,10 @@ class Runtime:
         self._under_way = 0
         self._started_ms = 0
         self._to_load = set(range(config.offsets_topic_num_partitions))
+        self._leaving: set[Partition] = set()
+        self._on_left: Callable[[], None] | None = None
         self._on_idle: Callable[[], None] | None = None
+        self.lease: Callable[[], bool] | None = None
         self.topics: Topics = NO_TOPICS
         self.group_configs: Mapping[str, GroupSettings] = NO_CONFIGS
         self.search: Search = search_nothing
@@ -238,12 +242,20 @@ class Runtime:
         if owner is None:
             if own is None and not self.is_ending:
                 partition.acquire()
-        elif own is not None:
-            if owner != self.config.node_id and epoch > own.epoch:
-                partition.step_down(Fenced(f"node {owner} owns it in epoch {epoch}"))
-        elif owner != self.config.node_id:
-            partition.standing = Standing.AWAY
-            self.settled(partition)
+        elif owner == self.config.node_id:
+            return
+        elif own is None:
+            partition.stay_away()
+        elif epoch > own.epoch:
+            who = "no node owns it" if owner == NOBODY else f"node {owner} owns it in epoch {epoch}"
+            partition.step_down(Fenced(who))
+        elif epoch == own.epoch:
+            partition.hand_off()
+
+    def leaves(self, partition: Partition) -> None:
+        """See Host."""
+        self._leaving.add(partition)
+        self._check_idle()
 
     def loaded(self, took_ms: int) -> None:
         """A partition has loaded all its groups."""
@@ -251,6 +263,7 @@ class Runtime:
 
     def settled(self, partition: Partition) -> None:
         """A partition serves requests, or it has found out that it can't. Calls `on_loaded` after the last one."""
+        self._check_left()
         if partition.index not in self._to_load:
             return
         self._to_load.remove(partition.index)
@@ -301,9 +314,23 @@ class Runtime:
         self._check_idle()
 
     def _check_idle(self) -> None:
-        """Call back if that was the last thing that an answer waited for."""
+        """Go on with what waits until no answer waits for anything: partitions that leave, and the end."""
+        if self._leaving and not self.delivery.busy:
+            for partition in [each for each in self._leaving if not each.gate.busy]:
+                self._leaving.discard(partition)
+                if partition.standing is Standing.LEAVING:
+                    partition.release()
         if self._on_idle is not None and not self.busy:
             self._on_idle()
+
+    def when_left(self, callback: Callable[[], None]) -> None:
+        """Call back, perhaps at once, when this node owns no partition."""
+        self._on_left = callback
+        self._check_left()
+
+    def _check_left(self) -> None:
+        if self._on_left is not None and not any(each.ownership for each in self.partitions):
+            self._on_left()
 
     def wind_down(self) -> None:
         """Begin the end: from here on no timer fires, and it is no fault if the engine takes a partition away."""

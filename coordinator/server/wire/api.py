@@ -32,7 +32,13 @@ from coordinator.security.acls import Kind, Operation
 from coordinator.server.wire.call import Call, Services, Steps
 from coordinator.server.wire.repeated_beats import CONSUMER_HEARTBEAT, beat_of
 from coordinator.server.wire.repeated_commits import UNLIKE_MAX, commit_of, has_names
-from coordinator.server.wire.repeated_heartbeats import CORRELATION_ID, HEARTBEAT, Heartbeats, pack_size, template
+from coordinator.server.wire.repeated_heartbeats import (
+    CORRELATION_ID,
+    HEARTBEAT,
+    heartbeats_of,
+    pack_size,
+    template,
+)
 from protocol.header import decode_request_header
 from protocol.messages import (
     API_KEYS,
@@ -51,6 +57,7 @@ if TYPE_CHECKING:
     from coordinator.group.client import Client
     from coordinator.server.wire.call import Outcome
     from coordinator.server.wire.connection import Connection
+    from coordinator.server.wire.repeated_heartbeats import Heartbeats
     from coordinator.server.wire.throttle import Meter
     from protocol.header import RequestHeader
     from protocol.messages import OffsetCommitRequest
@@ -395,7 +402,7 @@ class Api:
         if found is None:
             if len(self._heartbeats) >= OWNERS_MAX:
                 self.forget()
-            found = self._heartbeats[owner] = Heartbeats(self._services)
+            found = self._heartbeats[owner] = heartbeats_of(self._services)
         return found
 
     def forget(self) -> None:

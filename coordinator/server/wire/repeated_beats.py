@@ -17,6 +17,8 @@ from protocol.header import encode_response
 from protocol.messages import API_KEYS, ConsumerGroupHeartbeatResponse
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from coordinator.group.consumer.steady import Steady
     from coordinator.server.wire.call import Services
     from protocol.messages import ConsumerGroupHeartbeatRequest
@@ -49,6 +51,22 @@ class Beat:
         return self._head + data[ID] + self._tail
 
 
+class LeasedBeat(Beat):
+    """The same, on a node of a cluster: see `LeasedHeartbeats`."""
+
+    __slots__ = ("_lease",)
+
+    def __init__(
+        self, services: Services, frame: bytes, outcome: bytes, steady: Steady, lease: Callable[[], bool]
+    ) -> None:
+        super().__init__(services, frame, outcome, steady)
+        self._lease = lease
+
+    def answer(self, data: bytes) -> bytes | None:
+        """As `Beat.answer`."""
+        return super().answer(data) if self._lease() else None
+
+
 def beat_of(
     services: Services, frame: bytes, version: int, request: ConsumerGroupHeartbeatRequest, outcome: object
 ) -> Beat | None:
@@ -65,4 +83,7 @@ def beat_of(
     correlation_id = int.from_bytes(frame[CORRELATION_ID], signed=True)
     if encode_response(CONSUMER_HEARTBEAT, version, correlation_id, expected) != outcome:
         return None
-    return Beat(services, frame, outcome, steady)
+    lease = services.runtime.lease
+    if lease is None:
+        return Beat(services, frame, outcome, steady)
+    return LeasedBeat(services, frame, outcome, steady, lease)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from coordinator.group.notes import GroupLoaded, GroupUnloaded, RebalanceStarted
+from coordinator.group.events import Resume
+from coordinator.group.notes import GroupLoaded, GroupUnloaded, MemberExpired, RebalanceStarted
 from schemas.errors import ErrorCode
-from tests.group.harness import INITIAL_DELAY_MS, Bench
+from tests.group.harness import INITIAL_DELAY_MS, SESSION_MS, Bench
 
 
 def test_unload_answers_whoever_waits() -> None:
@@ -51,3 +52,16 @@ def test_a_group_above_the_limit_is_rebalanced_at_load() -> None:
         errors.append(None if call.waits else call.error)
     assert errors[-1] is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert smaller.state() == "CompletingRebalance"
+
+
+def test_after_a_lapse_every_wait_for_members_starts_in_full() -> None:
+    """A session, a wait for joins, and a member id that no client has used: each gets its whole time again."""
+    bench = Bench()
+    peers = [bench.static(name) for name in "ab"]
+    bench.settle(*peers)
+    bench.advance(SESSION_MS - 1)
+    bench.handle(Resume())
+    bench.advance(SESSION_MS - 1)
+    assert [peer.heartbeat().error for peer in peers] == [ErrorCode.NONE] * 2
+    bench.advance(SESSION_MS)
+    assert {note.member_id for note in bench.said(MemberExpired)} == {peer.member_id for peer in peers}

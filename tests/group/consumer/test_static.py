@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from coordinator.group.events import Resume
 from schemas.errors import ErrorCode
 from tests.group.consumer.play import Play, given
 
@@ -151,3 +152,15 @@ def test_a_member_that_comes_back_with_another_instance_id_frees_its_first_seat(
     play.beat("m", -1, instance_id="second")
     assert play.beat("m", 1, instance_id="first").error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert not play.join("n", instance_id="first").error_code
+
+
+def test_after_a_lapse_every_session_starts_in_full() -> None:
+    """The coordinator could not be reached for a while: nobody expires before a whole session timeout is over."""
+    play = seats()
+    timeout_ms = play.group.sessions["m0"].session_timeout_ms
+    play.wait(timeout_ms - 1)
+    play.handle(Resume())
+    play.wait(timeout_ms - 1)
+    assert set(play.group.members) == {"m0", "m1"}
+    play.wait(1)
+    assert not play.group.members

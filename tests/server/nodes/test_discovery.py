@@ -11,13 +11,13 @@ import pytest
 from coordinator.config import configs_of_workers
 from coordinator.group.client import Client
 from coordinator.group.partition import partition_for
+from coordinator.log.cluster import NodeAddresses
 from coordinator.log.segments.segment import OFFSETS_TOPIC
 from coordinator.log.store import node_in_turn
 from coordinator.log.topics.list import Topic
 from coordinator.server.nodes.discovery import (
     Discovery,
     Node,
-    NodeAddresses,
     events_configs,
     node_addresses,
 )

@@ -1,0 +1,268 @@
+"""A partition moves between nodes, is handed over, and lapses: what members and other clients hear of it."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import Any
+
+from coordinator.group.partition import partition_for
+from coordinator.log.memory import MemoryLog
+from coordinator.server.runtime.partition import Standing
+from protocol.messages import (
+    DescribeClusterRequest,
+    DescribeGroupsRequest,
+    FindCoordinatorRequest,
+    ListGroupsRequest,
+    MetadataRequest,
+    SyncGroupRequest,
+)
+from schemas.errors import ErrorCode
+from tests.server.harness import ManualClock, Peer, Serving, heartbeat_request, join_request, seat, serving
+from tests.server.runtime.calls import commit, commit_request, committed
+
+COUNT = 4
+SESSION_MS = 10_000
+
+
+class Cluster:
+    """Two nodes of one log, with the ids 1 and 2. Node 1 owns all partitions at first."""
+
+    def __init__(self, log: MemoryLog, clock: ManualClock, nodes: dict[int, Serving]) -> None:
+        self.log = log
+        self.clock = clock
+        self.nodes = nodes
+
+    def hand_over(self, group_id: str, node_id: int) -> None:
+        """Let the owner of a group hand it over."""
+        self.log.hand_over(partition_for(group_id, COUNT), node_id)
+
+    def standing(self, node_id: int, group_id: str) -> Standing:
+        """The standing of a group's partition at a node."""
+        return self.nodes[node_id].server.runtime.partition_of(group_id).standing
+
+    async def served_by(self, node_id: int, group_id: str) -> None:
+        """Wait until a node serves a group."""
+        await self.nodes[node_id].until(lambda: self.standing(node_id, group_id) is Standing.ACTIVE)
+
+    async def advance(self, ms: int) -> None:
+        """Let time pass for both nodes, whose clock is one."""
+        await self.nodes[1].advance(ms)
+        await self.nodes[2].barrier()
+
+
+async def cluster(stack: AsyncExitStack) -> Cluster:
+    """Start two nodes."""
+    log, clock, nodes = MemoryLog([1] * COUNT), ManualClock(), {}
+    for node_id in (1, 2):
+        nodes[node_id] = await stack.enter_async_context(serving(f"node.id={node_id}", clock=clock, shared=log))
+    await nodes[1].loaded()
+    return Cluster(log, clock, nodes)
+
+
+async def beat(peer: Peer, joined: Any, group_id: str = "g", instance: str | None = "i") -> int:
+    """The error code of a heartbeat."""
+    return int((await peer.ask(heartbeat_request(group_id, joined, instance), 4)).error_code)
+
+
+async def found(peer: Peer, group_id: str) -> tuple[int, int]:
+    """The error code and the node of FindCoordinator."""
+    answer = await peer.ask(FindCoordinatorRequest(key=group_id), 2)
+    return answer.error_code, answer.node_id
+
+
+async def test_a_handed_over_member_keeps_its_seat() -> None:
+    """Generation and member id stay, nobody rebalances, and the session starts in full at the new owner."""
+    async with AsyncExitStack() as stack:
+        it = await cluster(stack)
+        one, two = await it.nodes[1].peer(), await it.nodes[2].peer()
+        joined = await seat(one, "g", "i")
+        assert await commit(one, "h", 5) == ErrorCode.NONE
+        await it.advance(SESSION_MS - 1)
+        it.hand_over("g", 2)
+        await it.served_by(2, "g")
+        assert await beat(one, joined) == ErrorCode.NOT_COORDINATOR
+        assert await found(one, "g") == (ErrorCode.NONE, 2)
+        await it.advance(SESSION_MS - 1)
+        assert await beat(two, joined) == ErrorCode.NONE
+        assert not it.nodes[1].events("partition_lost")
+        assert len(it.nodes[1].events("partition_handed_over")) == 1
+        names = [line["event"] for node in it.nodes.values() for line in node.events()]
+        assert "rebalance_started" in names  # the first one, of the join
+        assert names.count("rebalance_started") == 1
+        if partition_for("h", COUNT) == partition_for("g", COUNT):
+            assert await committed(two, "h") == (ErrorCode.NONE, 5)
+
+
+async def test_what_is_under_way_is_answered_before_the_release() -> None:
+    """A commit that the disk has not written yet gets its yes, and the new owner knows it; later ones are refused."""
+    async with AsyncExitStack() as stack:
+        it = await cluster(stack)
+        one, late, two = await it.nodes[1].peer(), await it.nodes[1].peer(), await it.nodes[2].peer()
+        engine = it.log.engines[1]
+        engine.hold = True
+        await one.send(commit_request("g", 7), 7)
+        await it.nodes[1].until(lambda: it.nodes[1].server.runtime.partition_of("g").gate.busy)
+        it.hand_over("g", 2)
+        await it.nodes[1].until(lambda: it.standing(1, "g") is Standing.LEAVING)
+        assert await commit(late, "g", 8) == ErrorCode.NOT_COORDINATOR
+        assert one.is_silent()
+        assert it.standing(2, "g") is Standing.AWAY
+        engine.hold = False
+        engine.flush()
+        assert (await one.receive()).topics[0].partitions[0].error_code == ErrorCode.NONE
+        await it.served_by(2, "g")
+        assert await committed(two, "g") == (ErrorCode.NONE, 7)
+
+
+async def test_members_that_wait_for_others_are_sent_to_the_new_owner() -> None:
+    """A JoinGroup that waits gets NOT_COORDINATOR at the hand-over, so that its client joins there."""
+    async with AsyncExitStack() as stack:
+        it = await cluster(stack)
+        one, other = await it.nodes[1].peer(), await it.nodes[1].peer()
+        joined = await seat(one, "g", "i")
+        await other.send(join_request("g", instance="j"), 5)
+        await it.nodes[1].barrier()
+        it.hand_over("g", 2)
+        assert (await other.receive()).error_code == ErrorCode.NOT_COORDINATOR
+        await it.served_by(2, "g")
+        two = await it.nodes[2].peer()
+        assert await beat(two, joined) == ErrorCode.NONE
+
+
+async def test_a_partition_of_nobody_has_no_coordinator() -> None:
+    """FindCoordinator says COORDINATOR_NOT_AVAILABLE, requests NOT_COORDINATOR, and the next owner goes on."""
+    async with AsyncExitStack() as stack:
+        it = await cluster(stack)
+        one, two = await it.nodes[1].peer(), await it.nodes[2].peer()
+        joined = await seat(one, "g", "i")
+        it.log.orphan(partition_for("g", COUNT))
+        await it.nodes[1].until(lambda: it.standing(1, "g") is Standing.AWAY)
+        for peer in (one, two):
+            assert await found(peer, "g") == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+            assert await beat(peer, joined) == ErrorCode.NOT_COORDINATOR
+        it.log.move(partition_for("g", COUNT), 2)
+        await it.served_by(2, "g")
+        assert await found(one, "g") == (ErrorCode.NONE, 2)
+        assert await beat(two, joined) == ErrorCode.NONE
+
+
+async def test_a_node_that_stops_hands_over_first() -> None:
+    """All partitions are at the other node when the stop is done, and no member lost its seat."""
+    async with AsyncExitStack() as stack:
+        log, clock = MemoryLog([1] * COUNT), ManualClock()
+        two = await stack.enter_async_context(serving("node.id=2", clock=clock, shared=log))
+        async with serving("node.id=1", clock=clock, shared=log) as one:
+            await one.loaded()
+            joined = await seat(await one.peer(), "g", "i")
+        assert {each.standing for each in two.server.runtime.partitions} <= {Standing.ACTIVE, Standing.LOADING}
+        assert [own.node_id for own in log.owned.values()] == [2] * COUNT
+        await two.until(lambda: two.server.runtime.partition_of("g").standing is Standing.ACTIVE)
+        assert await beat(await two.peer(), joined) == ErrorCode.NONE
+
+
+async def test_a_lapsed_node_says_no_yes() -> None:
+    """Heartbeats, repeated or not, commits, repeated or not, reads and lists: all are refused until the lapse ends."""
+    async with AsyncExitStack() as stack:
+        it = await cluster(stack)
+        member, committer, reader = [await it.nodes[1].peer() for _ in range(3)]
+        joined = await seat(member, "g", "i")
+        for _ in range(3):
+            assert await beat(member, joined) == ErrorCode.NONE
+            assert await commit(committer, "h", 5) == ErrorCode.NONE
+        assert it.nodes[1].server._api._services.measures.repeated_heartbeats == 2
+        engine = it.log.engines[1]
+        engine.lapse()
+        assert await beat(member, joined) == ErrorCode.NOT_COORDINATOR
+        assert await commit(committer, "h", 6) == ErrorCode.NOT_COORDINATOR
+        assert await commit(reader, "h", 6) == ErrorCode.NOT_COORDINATOR
+        assert (await committed(reader, "h"))[0] == ErrorCode.NOT_COORDINATOR
+        described = await reader.ask(DescribeGroupsRequest(groups=["g"]), 4)
+        assert described.groups[0].error_code == ErrorCode.NOT_COORDINATOR
+        assert (await reader.ask(ListGroupsRequest(), 3)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert (await reader.ask(join_request("k"), 3)).error_code == ErrorCode.NOT_COORDINATOR
+        sync = SyncGroupRequest(group_id="g", generation_id=joined.generation_id, member_id=joined.member_id)
+        assert (await reader.ask(sync, 3)).error_code == ErrorCode.NOT_COORDINATOR
+        engine.come_back()
+        assert await beat(member, joined) == ErrorCode.NONE
+        assert await committed(reader, "h") == (ErrorCode.NONE, 5)
+        assert await commit(committer, "h", 6) == ErrorCode.NONE
+
+
+async def test_an_answer_on_its_way_into_a_lapse_says_no() -> None:
+    """A commit that becomes durable during the lapse gets NOT_COORDINATOR, repeated or not; it may be repeated."""
+    async with AsyncExitStack() as stack:
+        it = await cluster(stack)
+        repeating, other = await it.nodes[1].peer(), await it.nodes[1].peer()
+        for offset in (1, 2):
+            assert await commit(repeating, "g", offset) == ErrorCode.NONE
+        engine = it.log.engines[1]
+        engine.hold = True
+        for peer, offset in ((repeating, 3), (other, 4)):
+            await peer.send(commit_request("g", offset), 7)
+        await it.nodes[1].until(lambda: it.nodes[1].server.runtime.partition_of("g").gate.number >= 4)
+        engine.lapse()
+        engine.hold = False
+        engine.flush()
+        for peer in (repeating, other):
+            assert (await peer.receive()).topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
+        engine.come_back()
+        assert (await committed(other, "g"))[0] == ErrorCode.NONE
+
+
+async def test_no_session_ends_in_a_lapse_and_all_start_in_full_behind_it() -> None:
+    """However long a lapse lasts, its end gives each member its whole session timeout; then it expires as ever."""
+    async with AsyncExitStack() as stack:
+        it = await cluster(stack)
+        member = await it.nodes[1].peer()
+        joined = await seat(member, "g", "i")
+        engine = it.log.engines[1]
+        engine.lapse()
+        await it.advance(5 * SESSION_MS)
+        assert not it.nodes[1].events("member_expired")
+        engine.come_back()
+        await it.advance(SESSION_MS - 1)
+        assert not it.nodes[1].events("member_expired")
+        assert await beat(member, joined) == ErrorCode.NONE
+        await it.advance(SESSION_MS)
+        assert not it.nodes[1].events("member_replaced")
+        assert len(it.nodes[1].events("member_expired")) == 1
+
+
+async def test_a_lapse_that_nobody_saw_renews_sessions_too() -> None:
+    """A process that was frozen finds its lease in order again: the sessions that seem over start in full."""
+    async with AsyncExitStack() as stack:
+        it = await cluster(stack)
+        member = await it.nodes[1].peer()
+        joined = await seat(member, "g", "i")
+        await it.advance(SESSION_MS - 1)
+        engine = it.log.engines[1]
+        engine.lapse()
+        engine.come_back()
+        await it.advance(SESSION_MS - 1)
+        assert not it.nodes[1].events("member_expired")
+        assert await beat(member, joined) == ErrorCode.NONE
+
+
+async def test_nodes_come_and_go_in_metadata() -> None:
+    """Metadata and DescribeCluster show the nodes that are registered; the owner of partition 0 is the controller."""
+    async with AsyncExitStack() as stack:
+        it = await cluster(stack)
+        one = await it.nodes[1].peer()
+        ports = {node_id: node.server.address[1] for node_id, node in it.nodes.items()}
+        offsets = MetadataRequest.MetadataRequestTopic(name="__consumer_offsets")
+        answer = await one.ask(MetadataRequest(topics=[offsets]), 8)
+        assert {each.node_id: each.port for each in answer.brokers} == ports
+        assert answer.controller_id == 1
+        assert {each.leader_id for each in answer.topics[0].partitions} == {1}
+        it.log.hand_over(0, 2)
+        await it.nodes[2].until(lambda: it.nodes[2].server.runtime.partitions[0].standing is Standing.ACTIVE)
+        described = await one.ask(DescribeClusterRequest(), 0)
+        assert described.controller_id == 2
+        assert {each.broker_id: each.port for each in described.brokers} == ports
+        it.log.orphan(0)
+        del it.log.nodes[2]
+        answer = await one.ask(MetadataRequest(topics=[offsets]), 8)
+        assert [each.node_id for each in answer.brokers] == [1]
+        assert answer.controller_id == -1
+        lost = answer.topics[0].partitions[0]
+        assert (lost.error_code, lost.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
