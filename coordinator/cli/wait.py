@@ -1,7 +1,8 @@
 """`tenure groups wait`: return when a group is as a deployment wants it.
 
 A script that restarts consumers one after the other goes on when the group is Stable with all its members. The command
-describes the group again and again, also while its coordinator is away. On Apache Kafka it does the same.
+describes the group again and again, also while its coordinator is away. On Apache Kafka it does the same. A static
+member that was stopped keeps its seat, so only another member id shows that its new process is there (--restarted).
 
 House rule: this command changes nothing.
 """
@@ -38,6 +39,13 @@ def wait_command(
         int | None,
         typer.Option("--members", metavar="N", min=0, help="So many members, without those that are away."),
     ] = None,
+    restarted: Annotated[
+        str | None,
+        typer.Option("--restarted", metavar="INSTANCE", help="Its seat has another member id than that of --from."),
+    ] = None,
+    former: Annotated[
+        str | None, typer.Option("--from", metavar="MEMBER-ID", help="The member id of INSTANCE before its restart.")
+    ] = None,
     timeout: Annotated[
         float, typer.Option("--timeout", metavar="SECONDS", parser=seconds, help="How long to wait.")
     ] = 60.0,
@@ -46,27 +54,37 @@ def wait_command(
 ) -> None:
     """Wait until a group is Stable, or as the options say; exit code 1 if it isn't in time."""
     states = states_named(state or ["Stable"])
+    if (restarted is None) != (former is None):
+        fail(ExitCode.USAGE, "--restarted and --from belong together")
     deadline = time.monotonic() + timeout
     with cluster(bootstrap_server, timeout, command_config) as client:
         while True:
-            found, count = _look(client, group_id)
-            if found in states and members in {None, count}:
+            found, seated = _look(client, group_id)
+            is_back = restarted is None or seated.get(restarted, former) != former
+            if found in states and members in {None, len(seated)} and is_back:
                 return
             if time.monotonic() >= deadline:
                 break
             time.sleep(LOOK_AGAIN_AFTER_S)
     wanted = " or ".join(states) + ("" if members is None else f" with {_members(members)}")
-    fail(ExitCode.FINDINGS, f"after {timeout:g} s group {group_id} is {found} with {_members(count)}, not {wanted}")
+    is_told = f"after {timeout:g} s group {group_id} is {found} with {_members(len(seated))}"
+    if found in states and members in {None, len(seated)}:
+        fail(ExitCode.FINDINGS, f"{is_told}, and {restarted} is not back")
+    fail(ExitCode.FINDINGS, f"{is_told}, not {wanted}")
 
 
-def _look(client: Client, group_id: str) -> tuple[str, int]:
-    """A group's state and how many of its members are there; a group that isn't there is Dead, as for Kafka."""
+def _look(client: Client, group_id: str) -> tuple[str, dict[str, str]]:
+    """A group's state, and the members that are there: member ids by instance id, or by themselves.
+
+    A group that isn't there is Dead, as for Kafka.
+    """
     group = describe_groups(client, [group_id])[group_id]
     if is_unknown(group):
-        return DEAD, 0
+        return DEAD, {}
     if isinstance(group, Refused):
         raise group
-    return group.state, sum(member.seat is None or member.seat.epoch != AWAY for member in group.members)
+    there = [member for member in group.members if member.seat is None or member.seat.epoch != AWAY]
+    return group.state, {member.group_instance_id or member.member_id: member.member_id for member in there}
 
 
 def _members(count: int) -> str:

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from confluent_kafka import Consumer
 
+from coordinator.cli.groups import app as groups_app
 from coordinator.cli.wait import app
 from tests.cli.conftest import TOPIC, MakeGroup, Run, run_app
 from tests.support.patience import WITHIN_S
@@ -26,6 +27,19 @@ def test_a_group_that_is_not_in_time(bootstrap: str, make_group: MakeGroup) -> N
     ran = run_app(app, "wait", group, "--members", "3", "--timeout", "2", "--bootstrap-server", bootstrap)
     assert (ran.code, ran.out) == (1, "")
     assert ran.err == f"tenure: after 2 s group {group} is Stable with 1 member, not Stable with 3 members\n"
+
+
+def test_a_member_that_has_not_restarted(run: Run, bootstrap: str, make_group: MakeGroup) -> None:
+    """A seat under the same member id as before is not back, though the group looks whole; with another id it is."""
+    group = make_group(["a", "b"])
+    (described,) = run(groups_app, "describe", group, "--members", "--output", "json").json
+    member_id = described["members"][0]["member_id"]
+    arguments = ["wait", group, "--members", "2", "--restarted", "a", "--from"]
+    ran = run_app(app, *arguments, member_id, "--timeout", "1", "--bootstrap-server", bootstrap)
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err == f"tenure: after 1 s group {group} is Stable with 2 members, and a is not back\n"
+    assert run(app, *arguments, "a-before").code == 0
+    assert run(app, "wait", group, "--restarted", "a").code == 2
 
 
 def test_a_group_that_is_not_there_is_dead(run: Run) -> None:

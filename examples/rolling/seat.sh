@@ -1,0 +1,27 @@
+# shellcheck shell=sh
+# Restarts one static member, for the scripts beside this file.
+#
+#   restart_seat GROUP INSTANCE MEMBERS COMMAND...
+#
+# It asks whether the seat can be restarted now, runs COMMAND, and waits until the new process has the seat. It fails
+# before COMMAND if the seat isn't safe, and afterwards if the member isn't back within TIMEOUT seconds.
+
+: "${TENURE:=tenure}"
+: "${TENURE_OPTIONS:=--bootstrap-server 127.0.0.1:9092}"
+: "${READY_OPTIONS:=}"
+: "${TIMEOUT:=120}"
+
+restart_seat() {
+    group=$1 instance=$2 members=$3
+    shift 3
+    # shellcheck disable=SC2086 # several options
+    "$TENURE" groups ready "$group" --restart "$instance" --members "$members" $READY_OPTIONS $TENURE_OPTIONS ||
+        return
+    # shellcheck disable=SC2086
+    table=$("$TENURE" groups describe "$group" --members $TENURE_OPTIONS) || return
+    former=$(printf '%s\n' "$table" | awk -v seat="$instance" '$3 == seat { print $2 }')
+    "$@" || return
+    # shellcheck disable=SC2086
+    "$TENURE" groups wait "$group" --members "$members" --restarted "$instance" --from "$former" $TENURE_OPTIONS \
+        --timeout "$TIMEOUT"
+}
