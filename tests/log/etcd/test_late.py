@@ -7,7 +7,8 @@ without a word, and another client goes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from queue import SimpleQueue
 
 import pytest
@@ -22,6 +23,7 @@ from coordinator.log.etcd.writer import Owned, Writer
 from protocol.records.batch import Record
 from tests.support.etcd import Etcd
 from tests.support.patience import WITHIN_S
+from tests.support.tenure import wait_until
 
 pytestmark = pytest.mark.etcd
 
@@ -38,11 +40,19 @@ class Session:
         return True
 
 
-def ask(loop: Loop, call: Callable[[Callable[[object], None]], object], within_s: float = WITHIN_S) -> object:
-    """Make a call on the loop's thread, and return what it brings."""
-    told: SimpleQueue[object] = SimpleQueue()
-    loop.call(lambda: call(told.put) and None)
-    return told.get(timeout=within_s)
+def ask(loop: Loop, client: Client, txn: Txn) -> TxnResult:
+    """Have a client carry out a transaction, and return the outcome."""
+    told: SimpleQueue[TxnResult | Lost | Refused] = SimpleQueue()
+    loop.call(partial(client.txn, txn, told.put))
+    outcome = told.get(timeout=WITHIN_S)
+    assert isinstance(outcome, TxnResult)
+    return outcome
+
+
+def stands_still(pid: int) -> bool:
+    """Whether no thread of a process runs."""
+    stats = [each.read_text() for each in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
 
 
 def made(writer: Writer, own: Owned, value: bytes) -> Txn:
@@ -80,25 +90,24 @@ def test_a_late_transaction_does_not_bring_the_old_value_back(has_chain: bool, m
         own = Owned(0, Head(0, 0, "1/2"), 2, Session())  # type: ignore[arg-type]
         own.closed = ""
         setup = Txn([], [Put(KEYS.own(0), b"1"), Put(KEYS.head(0), own.head.text())])
-        assert isinstance(ask(loop, lambda told: first.txn(setup, told)), TxnResult)
+        assert ask(loop, first, setup).succeeded
 
         old = made(writer, own, b"old")
         etcd.members[frozen].freeze()
+        wait_until(lambda: stands_still(etcd.members[frozen].pid), "the member stands still", WITHIN_S)
         late: SimpleQueue[TxnResult | Lost | Refused] = SimpleQueue()
         sent = old if has_chain else without_chain(old)
-        loop.call(lambda: first.txn(sent, late.put))
+        loop.call(partial(first.txn, sent, late.put))
         for value in (b"old", b"new"):
             txn = old if value == b"old" else made(writer, own, value)
-            result = ask(loop, lambda told, txn=txn: other.txn(txn if has_chain else without_chain(txn), told))
-            assert isinstance(result, TxnResult)
+            result = ask(loop, other, txn if has_chain else without_chain(txn))
             assert result.succeeded
             writer.told(result)
         assert late.empty()
         etcd.members[frozen].thaw()
         assert isinstance(outcome := late.get(timeout=WITHIN_S), TxnResult)
         assert outcome.succeeded is not has_chain
-        found = ask(loop, lambda told: other.txn(Txn([], [Get(KEYS.log(0) + b"k")]), told))
-        assert isinstance(found, TxnResult)
+        found = ask(loop, other, Txn([], [Get(KEYS.log(0) + b"k")]))
         assert found.gets[0] is not None
         assert found.gets[0].value == (b"new" if has_chain else b"old")
         loop.end(WITHIN_S)

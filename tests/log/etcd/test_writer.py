@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any, cast
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from coordinator.log.engine import EngineError, Fenced, Unavailable
 from coordinator.log.etcd.keys import Head, Keys, parse_head
 from coordinator.log.etcd.port import Get, KeyValue, Put, Txn, TxnResult
-from coordinator.log.etcd.writer import OPERATIONS_MAX, Owned, Writer, packed, unpacked
+from coordinator.log.etcd.writer import OPERATIONS_MAX, PARTITIONS_MAX, Owned, Writer, packed, unpacked
 from protocol.records.batch import Record
 from tests.log.calls import record
 
@@ -167,3 +169,148 @@ def test_a_large_value_is_packed(value: bytes) -> None:
     """It takes less room, and is the same when it is read."""
     assert unpacked(packed(value)) == value
     assert len(packed(value)) < 600_000
+
+
+def test_more_partitions_than_a_transaction_holds_wait_for_the_next() -> None:
+    """Each partition brings a condition, and etcd allows only so many beside nested transactions."""
+    store, writer = Store(), Writer(KEYS)
+    outcomes = [appended(writer, owned(store, partition), record(partition)) for partition in range(PARTITIONS_MAX + 1)]
+    first = writer.next()
+    assert first is not None
+    assert len(first.compares) == PARTITIONS_MAX
+    writer.told(store.carry_out(first))
+    assert [len(outcome) for outcome in outcomes] == [1] * PARTITIONS_MAX + [0]
+    second = writer.next()
+    assert second is not None
+    writer.told(store.carry_out(second))
+    assert outcomes[-1] == [(1, None)]
+
+
+PARTITIONS = 3
+STEP = st.one_of(
+    st.tuples(st.just("append"), st.integers(0, PARTITIONS - 1), st.integers(1, 3)),
+    st.tuples(st.sampled_from(["answer", "lose", "lose late", "give up"]), st.just(0), st.just(0)),
+    st.tuples(st.just("late"), st.integers(0, 5), st.just(0)),
+    st.tuples(st.sampled_from(["claim", "load"]), st.integers(0, PARTITIONS - 1), st.just(0)),
+)
+
+
+class Play:
+    """A writer, and a store whose answers get lost and whose tries come late. It checks outcomes by what is written.
+
+    written: the numbers of the records of each partition, in the order in which the store got them.
+    outcomes: of each append, by the numbers of its records.
+    """
+
+    def __init__(self) -> None:
+        self.store, self.writer = Store(), Writer(KEYS)
+        self.owns = [owned(self.store, partition) for partition in range(PARTITIONS)]
+        self.written: list[list[int]] = [[] for _ in self.owns]
+        self.outcomes: dict[tuple[int, tuple[int, ...]], list[tuple[int, EngineError | None]]] = {}
+        self.late: list[Txn] = []
+        self.under_way: Txn | None = None
+        self.count = 0
+
+    def carry_out(self, txn: Txn) -> TxnResult:
+        """Let the store do a transaction, and note the records that it wrote."""
+        result = self.store.carry_out(txn)
+        if result.succeeded:
+            for each in txn.success:
+                for own in self.owns:
+                    if isinstance(each, Put) and each.key.startswith(KEYS.log(own.partition)):
+                        self.written[own.partition].append(int(each.value))
+        return result
+
+    def step(self, what: str, which: int, count: int) -> None:
+        """Do one step."""
+        if what == "append":
+            self.append(which, count)
+        elif what == "late" and self.late:
+            self.carry_out(self.late[which % len(self.late)])
+        elif what == "claim":
+            key = KEYS.head(which)
+            self.store.keys[key] = Head(parse_head(self.store.keys[key]).epoch + 1, 0, "2/9").text()
+        elif what == "load":
+            self.load(self.owns[which])
+        elif self.under_way is not None:
+            self.answer(self.under_way, what)
+        if self.under_way is None:
+            self.under_way = self.writer.next()
+
+    def append(self, partition: int, count: int) -> None:
+        """Append a batch of new records."""
+        numbers = tuple(range(self.count, self.count + count))
+        self.count += count
+        outcome = self.outcomes[partition, numbers] = []
+        batch = [Record(b"%d" % number, b"%d" % number, 0) for number in numbers]
+        self.writer.append(self.owns[partition], [batch], lambda *told: outcome.append(told))
+
+    def answer(self, txn: Txn, what: str) -> None:
+        """End a try: with its answer, without it, or without it and later done all the same."""
+        if what == "answer":
+            self.under_way = self.writer.told(self.carry_out(txn))
+        elif what == "lose":
+            self.carry_out(txn)
+        else:
+            self.late.append(txn)
+            if what == "give up":
+                self.under_way = None
+                self.writer.give_up(Unavailable("no answer"))
+
+    def load(self, own: Owned) -> None:
+        """Open a partition again that the writer has given up, as the engine does."""
+        if own.closed and not own.is_over and not self.writer.busy_with(own):
+            if own.unknown:
+                result = self.carry_out(self.writer.barrier(own))
+                if not result.succeeded:
+                    (found,) = result.gets
+                    assert found is not None
+                    if parse_head(found.value) != own.head.next():
+                        self.writer.fence(own, "claimed")
+                        return
+                own.head, own.unknown = own.head.next(), False
+            own.closed = ""
+
+    def check(self) -> None:
+        """What must hold at every moment."""
+        for written in self.written:
+            assert len(set(written)) == len(written)
+        for (partition, numbers), outcome in self.outcomes.items():
+            assert len(outcome) <= 1
+            done = [number for number in self.written[partition] if number in numbers]
+            assert done in ([], list(numbers))
+            if outcome and outcome[0][1] is None:
+                assert outcome == [(1, None)]
+                assert done
+
+    def finish(self) -> None:
+        """Answer everything; then an append has its outcome, and the log its acknowledged records in their order."""
+        while self.under_way is not None:
+            self.step("answer", 0, 0)
+            self.check()
+        assert all(len(outcome) == 1 for outcome in self.outcomes.values())
+        for own in self.owns:
+            assert not own.is_over or self.store.keys[KEYS.head(own.partition)].endswith(b"2/9")
+        for partition, written in enumerate(self.written):
+            acked = [numbers for (of, numbers), told in self.outcomes.items() if of == partition and told[0][1] is None]
+            ordered = [number for numbers in acked for number in numbers]
+            assert [number for number in written if number in set(ordered)] == ordered
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(STEP, max_size=60))
+def test_each_acknowledged_append_is_written_once_and_in_order(steps: list[tuple[str, int, int]]) -> None:
+    """Whatever gets lost, comes late or twice, and whoever claims partitions in between."""
+    play = Play()
+    for step in steps:
+        play.step(*step)
+        play.check()
+    play.finish()
+    before = [list(written) for written in play.written]
+    for own in play.owns:
+        play.load(own)
+    after_barriers = [list(written) for written in play.written]
+    assert after_barriers == before
+    for txn in play.late:
+        play.carry_out(txn)
+    assert play.written == after_barriers
