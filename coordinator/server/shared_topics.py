@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from coordinator.log.engine import Damaged, EngineError
 from coordinator.log.segments.disk import Disk, reason
+from coordinator.log.topics.entries import plain
 from coordinator.log.topics.folders import folder_of, set_aside_deleted
 from coordinator.server.channel import APPLY, CHANGE_RESULT, change_as_fields
-from coordinator.server.nodes.topics import Topics, plain
+from coordinator.server.nodes.topics import Topics
 from coordinator.server.telemetry.log_reports import report
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ If the answer is lost, the same transaction is sent again, until etcd tells what
 change's tag, or the head is another one. A head never returns to a former value, so a try that comes late changes
 nothing.
 
-**Each node has a copy** of all entries, follows the changes in their order, and calls `on_change` after each. A node
+**Each node has a copy** of all entries, follows the changes in their order, and tells them on (`follow`). A node
 answers its own change when its own copy has it. Every POLL_MS it compares its copy with the head in etcd: a watch at a
 member that stands still says nothing, and keeps silent about that. A copy that is behind, or whose watch wants history
 that was compacted, is read anew, and the difference is what has changed.
@@ -65,7 +65,7 @@ Writes = Mapping[str, bytes | None]
 """New values of entries by their names; None removes one."""
 Decide = Callable[[Mapping[str, bytes]], Writes]
 """Says what to write, for these entries. It may be asked again, and then finds what it wrote in part."""
-OnChange = Callable[[Writes], None]
+OnChange = Callable[[Writes], object]
 
 
 class StateHead(NamedTuple):
@@ -101,8 +101,7 @@ class _Change:
 class Shared:
     """See the module. All methods are for the engine's thread.
 
-    fresh_tag: makes texts that never repeat. on_change: called after each change of `entries`, with what has changed;
-    first when they are known, with all.
+    fresh_tag: makes texts that never repeat.
     entries: by name. revision: of `entries`; 0 as long as they aren't known. rereads: how often a copy was behind.
     """
 
@@ -110,7 +109,7 @@ class Shared:
         self.entries: dict[str, bytes] = {}
         self.revision = 0
         self.rereads = 0
-        self.on_change: OnChange = lambda _writes: None
+        self._on_change: OnChange = lambda _writes: None
         self._port = port
         self._prefix = keys.state
         self._entry = keys.state + b"entry/"
@@ -140,6 +139,11 @@ class Shared:
         changes, self._changes = self._changes, deque()
         for change in changes:
             change.done(Unavailable("the node ends"))
+
+    def follow(self, on_change: OnChange) -> Mapping[str, bytes]:
+        """The entries now; `on_change` gets all later changes, oldest first."""
+        self._on_change = on_change
+        return dict(self.entries)
 
     # Changes.
 
@@ -283,13 +287,12 @@ class Shared:
     def _take_all(self, kvs: list[KeyValue], revision: int) -> None:
         """Take what was read, if it is newer than the copy."""
         if revision > self.revision:
-            is_first = not self.revision
             self.revision = revision
             self._head = next((parse_state_head(kv.value) for kv in kvs if kv.key == self._head_key), NO_CHANGE)
             entries = {self._name(kv.key): kv.value for kv in kvs if kv.key.startswith(self._entry)}
             writes: dict[str, bytes | None] = dict.fromkeys(self.entries.keys() - entries.keys())
             writes |= {name: value for name, value in entries.items() if self.entries.get(name) != value}
-            if writes or is_first:
+            if writes:
                 self._apply(writes)
         if self._unwatch is None:
             self._unwatch = self._port.watch(self._prefix, self.revision + 1, self._take, self._watch_ended)
@@ -326,7 +329,7 @@ class Shared:
                 self.entries.pop(name, None)
             else:
                 self.entries[name] = value
-        self.on_change(writes)
+        self._on_change(writes)
 
     def _name(self, key: bytes) -> str:
         return key[len(self._entry) :].decode()

@@ -28,6 +28,7 @@ from uuid import UUID
 
 from coordinator.log.engine import EngineError
 from coordinator.log.segments.segment import OFFSETS_TOPIC
+from coordinator.log.topics.entries import plain
 from coordinator.log.topics.list import CREDENTIALS, Topic
 from coordinator.timeline.schema import EVENTS_TOPIC
 
@@ -343,8 +344,3 @@ def _given_up(topics: Sequence[Topic], done: Callable[[], None]) -> Iterator[Non
     for _ in topics:
         done()
         yield
-
-
-def plain(name: str) -> str:
-    """The name as metrics show it."""
-    return name.replace(".", "_")

@@ -13,11 +13,12 @@ from uuid import UUID
 
 from coordinator.config import TOPIC_PARTITIONS_MAX, topic_name_problem
 from coordinator.log.engine import NOBODY, EngineError
+from coordinator.log.topics.entries import plain
 from coordinator.log.topics.list import Topic
 from coordinator.security.acls import Kind, Operation
 from coordinator.server.nodes.discovery import LEADER_EPOCH, NO_NODE, Node
 from coordinator.server.nodes.topic_settings import TOPIC_CONFIGS, config_problem, trimmed
-from coordinator.server.nodes.topics import INTERNAL_TOPICS, Altered, Change, ChangeResult, plain
+from coordinator.server.nodes.topics import INTERNAL_TOPICS, Altered, Change, ChangeResult
 from coordinator.server.requests.configs import CreatedConfigs
 from coordinator.server.requests.rights import CLUSTER, CREATE, DESCRIBE, TOPIC, may, operations
 from coordinator.server.requests.texts import short

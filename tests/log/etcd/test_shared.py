@@ -29,7 +29,7 @@ class Node:
         self.shared = Shared(self.port, KEYS, node_id, lambda: f"t{next(TAGS)}")
         self.seen: list[int] = []
         self.outcomes: list[EngineError | None] = []
-        self.shared.on_change = self._changed
+        self.shared.follow(self._changed)
         self.shared.start()
 
     def _changed(self, writes: Writes) -> None:
@@ -167,7 +167,7 @@ def test_a_copy_whose_history_was_compacted_is_read_anew() -> None:
     for member in world.etcd.members:
         world.etcd.cut(two.port.process, member.index)
     changes: list[Writes] = []
-    two.shared.on_change = changes.append
+    two.shared.follow(changes.append)
     world.time.run(5_000)
     for number in range(10):
         assert world.ask(one, _write({"a": b"%d" % number, "b": None, "c": b"new"})) is None

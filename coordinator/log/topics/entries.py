@@ -1,0 +1,88 @@
+"""The list of topics as entries that the nodes of a cluster share: a name and a value each, which change one by one.
+
+    topic/PLAIN    a topic, as JSON: name, topic_id, partition_count, configs. PLAIN is its name as metrics show it, so
+                   no two topics can have names that differ only in '.' and '_'.
+    set/SET:NAME   one value of a list that is no topic (server/nodes/topics.py): an ACL, a setting, a credential.
+                   The list's name is /SET.
+
+House rule: an entry of another kind, and a field that isn't known, are a newer version's: they are left alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from uuid import UUID
+
+from coordinator.log.topics.list import Topic
+
+TOPIC, SET = "topic/", "set/"
+
+
+def plain(name: str) -> str:
+    """The name as metrics show it."""
+    return name.replace(".", "_")
+
+
+def topic_entry(name: str) -> str:
+    """The name of the entry of a topic."""
+    return TOPIC + plain(name)
+
+
+def topic_value(topic: Topic, former: bytes | None = None) -> bytes:
+    """The value of the entry of a topic. former: the value before, whose other fields stay."""
+    fields = {} if former is None else json.loads(former)
+    fields |= {
+        "name": topic.name,
+        "topic_id": str(topic.topic_id),
+        "partition_count": topic.partition_count,
+        "configs": topic.configs,
+    }
+    return json.dumps(fields).encode()
+
+
+def read_topic(value: bytes) -> Topic:
+    """The topic in the value of an entry."""
+    fields = json.loads(value)
+    return Topic(fields["name"], UUID(fields["topic_id"]), fields["partition_count"], fields["configs"])
+
+
+def set_entry(set_name: str, name: str) -> str:
+    """The name of the entry for one value of a list that is no topic."""
+    return f"{SET}{set_name.removeprefix('/')}:{name}"
+
+
+def set_value(value: str) -> bytes:
+    """The value of such an entry."""
+    return value.encode()
+
+
+def parse_set_entry(entry: str) -> tuple[str, str]:
+    """The list's name, and the name of the value in it."""
+    set_name, _, name = entry.removeprefix(SET).partition(":")
+    return f"/{set_name}", name
+
+
+def entries_of(topic: Topic) -> dict[str, bytes]:
+    """The entries of a topic, or of a list that is none."""
+    if topic.name.startswith("/"):
+        return {set_entry(topic.name, name): set_value(value) for name, value in topic.configs.items()}
+    return {topic_entry(topic.name): topic_value(topic)}
+
+
+def topics_of(entries: Mapping[str, bytes], sets: Mapping[str, Topic]) -> dict[str, Topic]:
+    """The topics in entries, by name, and those of `sets` (lists that are no topics, by name) that have values."""
+    topics: dict[str, Topic] = {}
+    configs: dict[str, dict[str, str]] = {}
+    for entry, value in entries.items():
+        if entry.startswith(TOPIC):
+            topic = read_topic(value)
+            topics[topic.name] = topic
+        elif entry.startswith(SET):
+            set_name, name = parse_set_entry(entry)
+            configs.setdefault(set_name, {})[name] = value.decode()
+    for set_name, values in configs.items():
+        if set_name in sets:
+            topics[set_name] = replace(sets[set_name], configs=values)
+    return topics
