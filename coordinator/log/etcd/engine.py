@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from queue import SimpleQueue
 from threading import Event
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from coordinator.log.etcd.core import Core, Log
 from coordinator.log.etcd.keys import Keys
 from coordinator.log.etcd.loop import Loop
 from coordinator.log.etcd.port import Compare, Get, Lost, Put, Refused, Status, Target, Txn, TxnResult
+from coordinator.log.etcd.shared import Decide, OnChange, Shared
 from protocol.records.batch import Record
 
 FORMAT = 1
@@ -132,15 +134,16 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 class EtcdEngine:
-    """The engine of one node, and its cluster (`engine.Engine`, `cluster.Cluster`).
+    """The engine of one node, its cluster, and what all nodes share (`engine.Engine`, `cluster.Cluster`, `shared`).
 
     cluster_id: from the meta key. version: of the etcd member that answered. Made by `open_engine`.
     """
 
-    def __init__(self, loop: Loop, client: Client, core: Core, cluster_id: str, version: str) -> None:
+    def __init__(self, loop: Loop, client: Client, core: Core, shared: Shared, cluster_id: str, version: str) -> None:
         self.cluster_id = cluster_id
         self.version = version
         self.core = core
+        self.shared = shared
         self.client = client
         self._loop = loop
         self._nodes: tuple[object, Sequence[NodeAddresses]] = (None, ())
@@ -170,6 +173,7 @@ class EtcdEngine:
     def close(self) -> None:
         """See Engine. If etcd doesn't answer, its lease ends by itself."""
         ended = Event()
+        self._loop.call(self.shared.end)
         self._loop.call(partial(self.core.end, ended.set))
         ended.wait(CLOSE_WITHIN_S)
         self._loop.end(CLOSE_WITHIN_S)
@@ -199,6 +203,18 @@ class EtcdEngine:
     def leave(self) -> None:
         """See Cluster."""
         self._loop.call(self.core.leave)
+
+    # What all nodes share.
+
+    def follow(self, on_change: OnChange) -> Mapping[str, bytes]:
+        """The entries now; `on_change` gets all later changes on the engine's thread, oldest first."""
+        answer: SimpleQueue[Mapping[str, bytes]] = SimpleQueue()
+        self._loop.call(lambda: answer.put(self.shared.follow(on_change)))
+        return answer.get(timeout=OPEN_WITHIN_S)
+
+    def change(self, decide: Decide, done: Callable[[EngineError | None], None]) -> None:
+        """Make a change of entries (`Shared.change`); both are called on the engine's thread."""
+        self._loop.call(partial(self.shared.change, decide, done))
 
 
 def node_info(node: NodeAddresses) -> bytes:
@@ -231,6 +247,7 @@ def open_engine(
     keys = Keys(cluster)
     opening = Opening(client, keys, partition_count, fresh_id)
     core = Core(client, keys, node_id, partition_count, ttl_ms, log, settle_ms)
+    shared = Shared(client, keys, node_id, fresh_id)
     loop.start()
     loop.call(opening.begin)
     opening.done.wait(OPEN_WITHIN_S)
@@ -238,14 +255,16 @@ def open_engine(
     if opening.meta is not None:
         known = Event()
         loop.call(core.begin)
-        loop.call(partial(wait_for, client, lambda: core.known, known.set))
+        loop.call(shared.start)
+        loop.call(partial(wait_for, client, lambda: core.known and bool(shared.revision), known.set))
         if not known.wait(OPEN_WITHIN_S):
             problem = "etcd doesn't answer"
     if problem or opening.meta is None:
+        loop.call(shared.end)
         loop.call(partial(core.end, lambda: None))
         loop.end(CLOSE_WITHIN_S)
         client.close()
         if opening.version:
             raise EngineError(problem)
         raise Unavailable(f"{problem} ({', '.join(access.endpoints)})")
-    return EtcdEngine(loop, client, core, opening.meta.cluster_id, opening.version)
+    return EtcdEngine(loop, client, core, shared, opening.meta.cluster_id, opening.version)

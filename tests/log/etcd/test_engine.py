@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from queue import SimpleQueue
 from uuid import uuid4
 
 import pytest
@@ -148,3 +149,17 @@ def test_versions_that_lose_data_are_refused(version: str, is_refused: bool, is_
     """Each is known for losses of acknowledged writes; older ones than today's get a warning."""
     assert bool(version_problem(version)) is is_refused
     assert bool(version_warning(version)) is is_warned
+
+
+def test_what_nodes_share_is_changed_by_any_and_known_to_all(start: Callable[[int], Node]) -> None:
+    """A node gets the entries that there are, and each change of another node."""
+    one = start(1)
+    outcomes: SimpleQueue[EngineError | None] = SimpleQueue()
+    one.engine.change(lambda _entries: {"topic/a": b"1", "topic/b": b"2"}, outcomes.put)
+    assert outcomes.get(timeout=WITHIN_S) is None
+    two = start(2)
+    changes: SimpleQueue[Mapping[str, bytes | None]] = SimpleQueue()
+    assert two.engine.follow(changes.put) == {"topic/a": b"1", "topic/b": b"2"}
+    one.engine.change(dict.fromkeys, outcomes.put)
+    assert outcomes.get(timeout=WITHIN_S) is None
+    assert changes.get(timeout=WITHIN_S) == {"topic/a": None, "topic/b": None}
