@@ -135,9 +135,11 @@ def late_yeses(requests: Sequence[Asked]) -> list[Wrong]:
     """Answers of a node that said yes while another node served the group; of one group.
 
     A request counts even if it was sent before the other node's time, as long as its answer came in the midst of it:
-    a frozen node finds such requests when it wakes up.
+    a frozen node finds such requests when it wakes up. If the other node said no, or nothing, in between, the group may
+    have moved away from it and back.
     """
-    yeses = sorted((each for each in requests if each.is_yes), key=lambda each: each.got or 0.0)
+    answered = sorted(requests, key=lambda each: each.got or each.sent)
+    yeses = [each for each in answered if each.is_yes]
     found = []
     for place, each in enumerate(yeses):
         got = each.got or 0.0
@@ -145,8 +147,11 @@ def late_yeses(requests: Sequence[Asked]) -> list[Wrong]:
         after = _other(yeses[place + 1 :], each, got)
         if before is None or after is None or before.node != after.node:
             continue
+        began, ended = before.got or 0.0, after.got or 0.0
         # The other node was asked for the second time after this answer: it was the coordinator all the time between.
-        if after.sent > got and (after.got or 0.0) - (before.got or 0.0) < SANDWICH_S:
+        if ended - began < SANDWICH_S and not any(
+            no.node == before.node and not no.is_yes and began <= (no.got or no.sent) <= ended for no in answered
+        ):
             found.append(Wrong("late yes", each, before))
     return found
 

@@ -62,6 +62,8 @@ def test_a_yes_in_the_midst_of_another_nodes_time_is_late() -> None:
     waiting = Asked("g", "heartbeat", -1, 0, 1.5, 7.55, OK)
     assert found(*between, waiting) == {"late yes"}
     assert found(*between) == set()
+    moved = asked("heartbeat", 7.42, node=1, error=NOT_COORDINATOR)
+    assert found(*between, waiting, moved) == set()
     assert found(asked("heartbeat", 3.9, node=0)) == set()
 
 

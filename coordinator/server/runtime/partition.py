@@ -97,6 +97,9 @@ WRITES = (
 )
 """Events that may append records. They are refused while the log keeps failing."""
 
+OF_OFFSETS = (CommitOffsets, CommitPrepared, DeleteOffsets, DeleteGroup)
+"""Requests that a repeated commit, which waits for the next window, must not follow if it came before them."""
+
 
 def _nothing(_: EngineError | None) -> None:
     """After a release there is nothing to do."""
@@ -239,6 +242,8 @@ class Partition:
 
     def submit(self, group_id: str | None, event: RequestEvent) -> None:
         """Hand a request to the coordinator. `event.request` is a Reply. group_id: None for all groups."""
+        if self._commits and isinstance(event, OF_OFFSETS):
+            self.take_commits()  # they came earlier
         error = None if self.standing is ACTIVE else REFUSALS[self.standing]
         if self.ownership is not None and not self.ownership.valid():
             error = ErrorCode.NOT_COORDINATOR

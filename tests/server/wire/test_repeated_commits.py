@@ -399,3 +399,39 @@ async def test_an_answer_to_a_closed_connection_goes_nowhere() -> None:
         assert fetched.topics[0].partitions[0].committed_offset == 2
         assert not server.events("runtime_broke")
         assert [each for each in gc.get_objects() if isinstance(each, Commit)] == []
+
+
+async def test_a_commit_never_passes_a_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repeated commit waits for the log, and its client gives up and commits more by another connection.
+
+    The later commit stays, in memory and in the log.
+    """
+    engine = MemoryEngine(1, 1)
+    offsets: list[bytes | None] = []
+    append = engine.append
+
+    def watched(own: Ownership, appended: list[list[Record]], done: Appended) -> None:
+        offsets.extend(record.value for batch in appended for record in batch)
+        append(own, appended, done)
+
+    monkeypatch.setattr(engine, "append", watched)
+    async with serving("offsets.topic.num.partitions=1", engine=engine) as server:
+        first, other, second = [await server.peer() for _ in range(3)]
+        for _ in range(2):
+            await first.ask(commit_request(("orders", 0, 1)), 7)
+        offsets.clear()
+        engine.hold = True
+        await other.send(commit_request(("orders", 0, 1), group_id="other"), 7)
+        await server.barrier()
+        await first.send(commit_request(("orders", 0, 2)), 7)
+        await server.barrier()
+        first.close()
+        await second.send(commit_request(("orders", 0, 3)), 7)
+        await server.barrier()
+        engine.hold = False
+        engine.flush()
+        assert (await second.receive()).topics[0].partitions[0].error_code == ErrorCode.NONE
+        fetched = await second.ask(OffsetFetchRequest(group_id="g", topics=None), 5)
+        assert fetched.topics[0].partitions[0].committed_offset == 3
+        written = [int.from_bytes((value or b"")[2:10]) for value in offsets]
+        assert written == [1, 2, 3]
