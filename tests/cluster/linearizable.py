@@ -94,6 +94,7 @@ def check(register: str, operations: Sequence[Operation], first: int = BEFORE) -
     for _, is_end, number in sorted(moments):
         if not is_end:
             is_open.add(number)
+            states = {_with_reads(state, needed, {number}) for state in states}
             continue
         after = _ended(number, needed, is_open, states)
         if not needed[number].is_sure:
@@ -115,13 +116,32 @@ def _ended(number: int, operations: Sequence[Operation], is_open: set[int], stat
         if number in done:
             after.add((value, done - {number}))
             continue
-        for each in is_open - done:
-            now = _apply(operations[each], value)
-            if now is not None and (state := (now, done | {each})) not in seen:
+        others = is_open - done
+        wanted = {operations[each].value for each in others if not operations[each].is_write}
+        for each in others:
+            operation = operations[each]
+            # A write that may not have been done waits for a read that shows it, or for its own end.
+            useless = not operation.is_sure and each != number and operation.value not in wanted
+            if useless and not (operation.value == UNKNOWN and wanted):
+                continue
+            now = _apply(operation, value)
+            if now is None:
+                continue
+            state = _with_reads((now, done | {each}), operations, is_open)
+            if state not in seen:
                 assert len(seen) < STATES_MAX
                 seen.add(state)
                 todo.append(state)
     return after
+
+
+def _with_reads(state: State, operations: Sequence[Operation], is_open: set[int]) -> State:
+    """The same, with all reads done that can be: it never helps a read to wait."""
+    value, done = state
+    if value == UNKNOWN:
+        return state
+    more = [each for each in is_open - done if not operations[each].is_write and operations[each].value == value]
+    return (value, done.union(more)) if more else state
 
 
 def _apply(operation: Operation, value: int) -> int | None:

@@ -96,13 +96,19 @@ class Timeline:
 
 
 class Process:
-    """See the module. is_frozen, is_dead: its state. A dead process stays dead; a restart is a new one."""
+    """See the module.
+
+    is_frozen, is_dead: its state. A dead process stays dead; a restart is a new one. frozen_ms: how long it was frozen
+    so far, without the present time.
+    """
 
     def __init__(self, name: str, timeline: Timeline) -> None:
         self.name = name
         self.is_frozen = False
         self.is_dead = False
         self.timeline = timeline
+        self.frozen_ms = 0
+        self._frozen_since_ms = 0
         self._waiting: list[_Call] = []
 
     def later(self, ms: int, callback: Callback, lane: object = TIMERS) -> Cancel:
@@ -120,10 +126,12 @@ class Process:
         """Stop the process, as SIGSTOP does. Its clock goes on."""
         assert not self.is_dead
         self.is_frozen = True
+        self._frozen_since_ms = self.timeline.ms
 
     def thaw(self) -> None:
         """Let it go on. What came meanwhile comes now; chance decides between lanes."""
         self.is_frozen = False
+        self.frozen_ms += self.timeline.ms - self._frozen_since_ms
         lanes: dict[object, deque[_Call]] = {}
         for call in self._waiting:
             lanes.setdefault(call.lane, deque()).append(call)

@@ -1,0 +1,242 @@
+"""Clients of the simulated cluster: static members that look for their coordinator as Kafka's clients do.
+
+A member joins, syncs, then sends heartbeats; the first member of a group commits 1, 2, 3, ... and reads each number
+back. The others read it too. Now and then a member restarts, and has nothing but its instance id. After
+NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, a closed connection or a request that took too long, it asks a node for its
+coordinator again. It never leaves. Each request is noted as `cluster_history.Asked`.
+
+An anchor keeps asking one node about all groups, whoever their coordinator is: a node that says yes too long tells it.
+
+House rule: a member knows what a client knows: ids, answers, and its own clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from coordinator.group.client import Client
+from coordinator.group.events import CommitOffsets, FetchOffsets, Heartbeat, JoinGroup, SyncGroup
+from protocol.messages import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    SyncGroupRequest,
+)
+from schemas.errors import ErrorCode
+from tests.simulation.cluster.nodes import error_of
+from tests.support.cluster_history import Asked
+
+if TYPE_CHECKING:
+    from coordinator.group.events import RequestEvent
+    from tests.simulation.cluster.world import World
+
+REQUEST_MS = 1_500
+"""A member gives a request up after that time."""
+JOIN_MS = 4_000
+"""Shorter than a session timeout: a member whose JoinGroup got no answer must not expire while it waits."""
+ANCHOR_MS = 60_000
+"""An anchor hears answers of a node that was frozen for long."""
+RETRY_MS = 100
+BEAT_MS = 1_000
+REBALANCE_MS = 30_000
+ME = Client("client", "/127.0.0.1")
+
+LOST_COORDINATOR = {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE}
+JOIN_AGAIN = {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION}
+
+
+class Ask(NamedTuple):
+    """A step of a member: ask its coordinator. value: the offset to note."""
+
+    kind: str
+    event: RequestEvent
+    value: int = -1
+    within_ms: int = REQUEST_MS
+
+
+class Sleep(NamedTuple):
+    """A step of a member: wait."""
+
+    ms: int
+
+
+class Member:
+    """See the module. complaints: answers that no member should get while its group is left alone."""
+
+    def __init__(self, world: World, group: str, number: int) -> None:
+        self.world = world
+        self.group = group
+        self.number = number
+        self.instance_id = f"{group}-{number}"
+        self.member_id = ""
+        self.generation = -1
+        self.assignment = b""
+        self.complaints: list[str] = []
+        self.committed = 0
+        self.acknowledged_ms = 0
+        self.coordinator: int | None = None
+        self._steps = self._live()
+        self._fresh = 0
+
+    def begin(self) -> None:
+        """Live from now on."""
+        self._go_on(None)
+
+    def _go_on(self, came: Any) -> None:
+        step = self._steps.send(came)
+        if isinstance(step, Sleep):
+            self.world.time.later(step.ms, lambda: self._go_on(None))
+        else:
+            self._ask(step)
+
+    def _ask(self, ask: Ask) -> None:
+        node, sent = self.coordinator, self.world.time.ms
+        assert node is not None
+
+        def done(body: Any) -> None:
+            error = None if body is None else error_of(body)
+            value = ask.value
+            if ask.kind == "fetch" and error == ErrorCode.NONE:
+                value = body.topics[0].partitions[0].committed_offset
+            elif ask.kind == "join" and error == ErrorCode.NONE:
+                value = body.generation_id
+            got = None if body is None else float(self.world.time.ms)
+            self.world.history.append(Asked(self.group, ask.kind, self.number, node, float(sent), got, error, value))
+            self._go_on(body)
+
+        self.world.ask(node, self.group, ask.event, ask.within_ms, done)
+
+    def heartbeat(self) -> Heartbeat:
+        """Its Heartbeat."""
+        body = HeartbeatRequest(
+            group_id=self.group,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+        )
+        return Heartbeat(None, body, ME)
+
+    def fetch(self) -> FetchOffsets:
+        """OffsetFetch of its group's topic partition."""
+        topics = [OffsetFetchRequest.OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
+        return FetchOffsets(None, self.group, topics, require_stable=False, client=ME)
+
+    # The life of a member.
+
+    def _live(self) -> Generator[Ask | Sleep, Any, None]:
+        while True:
+            if self.coordinator is None:
+                self.coordinator = self.world.find(self.group)
+                if self.coordinator is None:
+                    yield Sleep(RETRY_MS)
+                    continue
+            if self.generation > 0 and self.world.time.random.random() < self.world.restarts:
+                self.world.time.note(f"{self.instance_id} restarts")
+                self.member_id, self.generation, self.coordinator = "", -1, None
+                continue
+            if self.generation < 0:
+                yield from self._join()
+            elif self._takes((yield Ask("heartbeat", self.heartbeat(), self.generation))):
+                yield from self._read() if self.number else self._commit_and_read()
+            yield Sleep(self.world.time.random.randint(RETRY_MS, BEAT_MS))
+
+    def _takes(self, body: Any) -> bool:
+        """Whether an answer is a yes; otherwise do as clients do."""
+        error = None if body is None else ErrorCode(error_of(body))
+        if error is None or error in LOST_COORDINATOR:
+            self.coordinator = None
+        elif error in JOIN_AGAIN:
+            self.generation = -1
+        elif error is ErrorCode.UNKNOWN_MEMBER_ID:
+            self.member_id, self.generation = "", -1
+            self._complain(error)
+        elif error not in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
+            self._complain(error)
+        return error is ErrorCode.NONE
+
+    def _complain(self, error: ErrorCode) -> None:
+        self.complaints.append(f"{self.world.time.ms} {self.instance_id}: {error.name}")
+        self.world.time.note(f"{self.instance_id} gets {error.name} from node {self.coordinator}")
+
+    def _join(self) -> Generator[Ask | Sleep, Any, None]:
+        self._fresh += 1
+        body = JoinGroupRequest(
+            group_id=self.group,
+            session_timeout_ms=self.world.session_ms,
+            rebalance_timeout_ms=REBALANCE_MS,
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"\0\0\0\0\0\0\0\0\0\0")],
+        )
+        event = JoinGroup(None, 5, ME, body, f"{self.instance_id}/{self._fresh}")
+        joined = yield Ask("join", event, within_ms=JOIN_MS)
+        if not self._takes(joined):
+            return
+        self.member_id = joined.member_id
+        shares = [
+            SyncGroupRequest.SyncGroupRequestAssignment(
+                member_id=each.member_id, assignment=(each.group_instance_id or "").encode()
+            )
+            for each in (joined.members if joined.leader == joined.member_id else [])
+        ]
+        sync = SyncGroupRequest(
+            group_id=self.group,
+            generation_id=joined.generation_id,
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+            assignments=shares,
+        )
+        synced = yield Ask("sync", SyncGroup(None, 3, ME, sync), within_ms=JOIN_MS)
+        if self._takes(synced):
+            self.generation, self.assignment = joined.generation_id, synced.assignment
+
+    def _commit_and_read(self) -> Generator[Ask | Sleep, Any, None]:
+        self.committed += 1
+        partition = OffsetCommitRequest.OffsetCommitRequestPartition(
+            partition_index=0, committed_offset=self.committed, committed_metadata=""
+        )
+        body = OffsetCommitRequest(
+            group_id=self.group,
+            generation_id_or_member_epoch=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+            topics=[OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=[partition])],
+        )
+        if self._takes((yield Ask("commit", CommitOffsets(None, 7, ME, body), self.committed))):
+            self.acknowledged_ms = self.world.time.ms
+            yield from self._read()
+
+    def _read(self) -> Generator[Ask | Sleep, Any, None]:
+        self._takes((yield Ask("fetch", self.fetch())))
+
+
+class Anchor:
+    """See the module. node_id: of the node that it asks."""
+
+    def __init__(self, world: World, node_id: int) -> None:
+        self._world = world
+        self._node_id = node_id
+
+    def begin(self) -> None:
+        """Ask from now on."""
+        self._world.time.later(self._world.time.random.randint(RETRY_MS, BEAT_MS), self.begin)
+        member = self._world.time.random.choice(self._world.members)
+        if self._node_id in self._world.nodes and member.generation > 0:
+            # Its heartbeats keep no session alive that its member wouldn't: the member beats more often.
+            self._world.ask(self._node_id, member.group, member.heartbeat(), BEAT_MS, _nothing)
+            sent = float(self._world.time.ms)
+            self._world.ask(self._node_id, member.group, member.fetch(), ANCHOR_MS, partial(self._read, member, sent))
+
+    def _read(self, member: Member, sent: float, body: Any) -> None:
+        if body is not None and error_of(body) == ErrorCode.NONE:
+            value = body.topics[0].partitions[0].committed_offset
+            got = float(self._world.time.ms)
+            self._world.history.append(Asked(member.group, "fetch", -1, self._node_id, sent, got, 0, value))
+
+
+def _nothing(_body: Any) -> None:
+    """An answer that only its sender is judged by."""

@@ -1,0 +1,176 @@
+"""Nodes of the simulated cluster: each has a real runtime over an engine, on the model of etcd.
+
+A node is a process in virtual time. It can be frozen, killed and started again; its clock may begin anywhere, and its
+wall clock may jump. Clients' requests come without bytes and sockets: the events that the handlers make of them go to
+the runtime, and heartbeats take their short cut first, as they do on a connection.
+
+House rule: no answer of a node is looked at here but to say whether it is a yes.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from coordinator.group.events import Heartbeat
+from coordinator.log.cluster import NodeAddresses
+from coordinator.log.etcd.claims import wait_for
+from coordinator.log.etcd.core import Core
+from coordinator.log.etcd.engine import EtcdEngine
+from coordinator.server.runtime.pace import Pace
+from coordinator.server.runtime.replies import Reply
+from coordinator.server.runtime.runtime import Runtime
+from coordinator.server.telemetry.lines import Lines
+from coordinator.server.telemetry.note_lines import NoteLines
+from protocol.messages import HeartbeatResponse
+
+if TYPE_CHECKING:
+    from coordinator.config import Config
+    from coordinator.group.events import RequestEvent
+    from coordinator.log.etcd.keys import Keys
+    from coordinator.server.clock import Handle
+    from tests.support.etcd_model import ModelPort
+    from tests.support.virtual_time import Process
+
+TTL_MS = 3_000
+"""Of each node's lease."""
+
+WALL_MS = 1_700_000_000_000
+
+
+NO_ADDRESSES: Mapping[str, tuple[str, int]] = {}
+
+
+class NodeClock:
+    """A node's clock. wall_offset_ms: how far its wall clock has jumped."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._timeline = process.timeline
+        self.wall_offset_ms = 0
+
+    def ms(self) -> int:
+        """As Clock.ms."""
+        return self._timeline.ms
+
+    def wall_ms(self) -> int:
+        """As Clock.wall_ms."""
+        return WALL_MS + self._timeline.ms + self.wall_offset_ms
+
+    def call_at(self, at_ms: int, callback: Callable[[], None]) -> Handle:
+        """As Clock.call_at."""
+        return _Call(self._process.later(at_ms - self._timeline.ms, callback))
+
+
+class _Call:
+    def __init__(self, cancel: Callable[[], None]) -> None:
+        self.cancel = cancel
+
+
+class Answer(Reply):
+    """The place of a request's answer on a node; it takes one."""
+
+    def __init__(self, node: Node, event: Any, done: Callable[[Any], None]) -> None:
+        self._node = node
+        self._event = event
+        self._done: Callable[[Any], None] | None = done
+
+    def deliver(self, body: Any) -> None:
+        """Take the answer, once."""
+        done, self._done = self._done, None
+        assert done is not None, "answered twice"
+        del self._node.open[self]
+        self._node.on_answer(self._node, self._event, body)
+        done(body)
+
+
+class EngineLoop:
+    """The engine's thread, as a lane of the node's process."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    def call(self, call: Callable[[], None]) -> None:
+        """As Loop.call."""
+        self._process.later(0, call, "engine")
+
+
+class Node:
+    """One life of a node, from its start to its end.
+
+    on_answer: called with each answer that leaves. open: requests without an answer, and when each came. under_way:
+    calls that tell clients of closed connections.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        port: ModelPort,
+        keys: Keys,
+        on_answer: Callable[[Node, Any, Any], None],
+    ) -> None:
+        self.node_id = config.node_id
+        self.process = port.process
+        self.port = port
+        self.clock = NodeClock(self.process)
+        self.log = io.StringIO()
+        self.open: dict[Answer, int] = {}
+        self.under_way: dict[Callable[[], None], None] = {}
+        self.on_answer = on_answer
+        self._config = config
+        core = Core(port, keys, config.node_id, config.offsets_topic_num_partitions, TTL_MS)
+        loop: Any = EngineLoop(self.process)
+        client: Any = port
+        self.engine = EtcdEngine(loop, client, core, "simulated", "3.4.23")
+        self.runtime: Runtime | None = None
+        loop.call(core.begin)
+        wait_for(port, lambda: core.known, lambda: self._soon(self._serve))
+
+    def _serve(self) -> None:
+        """As the server starts once its engine is open."""
+        lines = Lines(self.log, "json", self.node_id, self.clock)
+        pace = Pace(self.clock, self._soon)
+        self.runtime = Runtime(
+            self._config,
+            self.engine,
+            self.clock,
+            lines,
+            NoteLines(lines),
+            self._soon,
+            self._soon,
+            pace,
+            lambda: None,
+        )
+        self.runtime.lease = self.engine.valid
+        self.runtime.start()
+        self.engine.register(NodeAddresses(self.node_id, NO_ADDRESSES))
+
+    def _soon(self, callback: Callable[[], None]) -> None:
+        self.process.later(0, callback, "loop")
+
+    def ask(self, group_id: str, event: RequestEvent, done: Callable[[Any], None]) -> None:
+        """A request has come in; called on the node's process."""
+        runtime = self.runtime
+        if runtime is None:
+            return  # nothing listens yet; the client waits in vain
+        answer = Answer(self, event, done)
+        self.open[answer] = self.clock.ms()
+        event.request = answer
+        if isinstance(event, Heartbeat) and self.engine.valid():
+            body = event.body
+            error = runtime.partition_of(group_id).heartbeat(
+                group_id, body.member_id, body.group_instance_id, body.generation_id
+            )
+            if error is not None:
+                answer.deliver(HeartbeatResponse(error_code=error))
+                return
+        runtime.submit(group_id, event)
+
+
+def error_of(body: Any) -> int:
+    """The error of an answer, 0 for a yes."""
+    if getattr(body, "topics", None) and not getattr(body, "error_code", 0):
+        first = body.topics[0].partitions[0]
+        return int(first.error_code)
+    return int(body.error_code)
