@@ -94,7 +94,7 @@ class Schedule:
     def _leave(self, node: Node) -> None:
         assert node.runtime is not None
         node.runtime.when_left(partial(self._end, node))
-        node.engine.leave()
+        node.engine.call(node.engine.core.leave)
 
     def _end(self, node: Node) -> None:
         if not node.process.is_dead:

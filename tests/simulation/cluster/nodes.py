@@ -10,14 +10,13 @@ House rule: no answer of a node is looked at here but to say whether it is a yes
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from coordinator.group.events import Heartbeat
-from coordinator.log.cluster import NodeAddresses
 from coordinator.log.etcd.claims import wait_for
 from coordinator.log.etcd.core import Core
-from coordinator.log.etcd.engine import EtcdEngine
 from coordinator.server.runtime.pace import Pace
 from coordinator.server.runtime.replies import Reply
 from coordinator.server.runtime.runtime import Runtime
@@ -28,8 +27,10 @@ from protocol.messages import HeartbeatResponse
 if TYPE_CHECKING:
     from coordinator.config import Config
     from coordinator.group.events import RequestEvent
+    from coordinator.log.engine import Acquired, Appended, Done, OnOwnership, Ownership, Page
     from coordinator.log.etcd.keys import Keys
     from coordinator.server.clock import Handle
+    from protocol.records.batch import Record
     from tests.support.etcd_model import ModelPort
     from tests.support.virtual_time import Process
 
@@ -37,9 +38,6 @@ TTL_MS = 3_000
 """Of each node's lease."""
 
 WALL_MS = 1_700_000_000_000
-
-
-NO_ADDRESSES: Mapping[str, tuple[str, int]] = {}
 
 
 class NodeClock:
@@ -85,15 +83,39 @@ class Answer(Reply):
         done(body)
 
 
-class EngineLoop:
-    """The engine's thread, as a lane of the node's process."""
+class CoreEngine:
+    """The engine of a node: the core on a lane of the node's process, in place of a thread of its own."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, core: Core, process: Process) -> None:
+        self.core = core
         self._process = process
 
-    def call(self, call: Callable[[], None]) -> None:
-        """As Loop.call."""
-        self._process.later(0, call, "engine")
+    def call(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Have the lane make a call."""
+        self._process.later(0, partial(function, *arguments), "engine")
+
+    def start(self, on_ownership: OnOwnership) -> None:
+        """See Engine."""
+        self.call(self.core.start, on_ownership)
+
+    def acquire(self, partition: int, done: Acquired) -> None:
+        """See Engine."""
+        self.call(self.core.acquire, partition, done)
+
+    def load(self, own: Ownership, page: Page, done: Done) -> None:
+        """See Engine."""
+        self.call(self.core.load, own, page, done)
+
+    def append(self, own: Ownership, batches: list[list[Record]], done: Appended) -> None:
+        """See Engine."""
+        self.call(self.core.append, own, batches, done)
+
+    def release(self, own: Ownership, done: Done) -> None:
+        """See Engine."""
+        self.call(self.core.release, own, done)
+
+    def close(self) -> None:
+        """See Engine. A node of the simulation is killed, or hands everything over first."""
 
 
 class Node:
@@ -120,11 +142,9 @@ class Node:
         self.on_answer = on_answer
         self._config = config
         core = Core(port, keys, config.node_id, config.offsets_topic_num_partitions, TTL_MS)
-        loop: Any = EngineLoop(self.process)
-        client: Any = port
-        self.engine = EtcdEngine(loop, client, core, "simulated", "3.4.23")
+        self.engine = CoreEngine(core, self.process)
         self.runtime: Runtime | None = None
-        loop.call(core.begin)
+        self.engine.call(core.begin)
         wait_for(port, lambda: core.known, lambda: self._soon(self._serve))
 
     def _serve(self) -> None:
@@ -142,9 +162,9 @@ class Node:
             pace,
             lambda: None,
         )
-        self.runtime.lease = self.engine.valid
+        self.runtime.lease = self.engine.core.session.valid
         self.runtime.start()
-        self.engine.register(NodeAddresses(self.node_id, NO_ADDRESSES))
+        self.engine.call(self.engine.core.register, b"{}")
 
     def _soon(self, callback: Callable[[], None]) -> None:
         self.process.later(0, callback, "loop")
@@ -157,7 +177,7 @@ class Node:
         answer = Answer(self, event, done)
         self.open[answer] = self.clock.ms()
         event.request = answer
-        if isinstance(event, Heartbeat) and self.engine.valid():
+        if isinstance(event, Heartbeat) and self.engine.core.session.valid():
             body = event.body
             error = runtime.partition_of(group_id).heartbeat(
                 group_id, body.member_id, body.group_instance_id, body.generation_id

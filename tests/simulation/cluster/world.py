@@ -109,7 +109,7 @@ class World:
         node = self.nodes.get(self.time.random.choice(NODES))
         if node is None or node.process.is_dead or node.process.is_frozen:
             return None
-        owner = node.engine.owner(partition_for(group, PARTITIONS))
+        owner = node.engine.core.members.now.owners[partition_for(group, PARTITIONS)]
         return owner if owner in self.nodes else None
 
     def ask(self, node_id: int, group: str, event: Any, within_ms: int, done: Callable[[Any], None]) -> None:
