@@ -11,6 +11,8 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from runpy import run_path
 from typing import Any
 
 import aiokafka
@@ -38,6 +40,15 @@ ASSIGNORS = {
     assignor.name: assignor
     for assignor in (RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor)
 }
+
+BY_INSTANCE = Path(__file__).parents[2] / "examples/same_seats/aiokafka_by_instance.py"
+
+
+def _assignor(settings: Settings) -> Any:
+    """The client's assignor, or the one of our examples."""
+    if settings.assignor == "range-by-instance":
+        return run_path(str(BY_INSTANCE))["by_instance"](settings.group_instance_id)
+    return ASSIGNORS[settings.assignor]
 
 
 def _login(login: Login | None) -> dict[str, Any]:
@@ -71,7 +82,7 @@ class AiokafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
             session_timeout_ms=settings.session_timeout_ms,
             heartbeat_interval_ms=settings.heartbeat_interval_ms,
             rebalance_timeout_ms=settings.rebalance_timeout_ms,
-            partition_assignment_strategy=(ASSIGNORS[settings.assignor],),
+            partition_assignment_strategy=(_assignor(settings),),
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             **_login(settings.login),

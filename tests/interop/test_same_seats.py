@@ -1,0 +1,76 @@
+"""Same seats after everything was down: all members end, the group is empty, they start again in another order.
+
+No server gives partitions back to whom they belonged: the leader's client decides, from the members that it is told. If
+it orders them by instance id, each gets what it had. If it orders them by member id, each does too, as long as no
+instance id is another one with "-" behind it: a member id is the instance id, "-" and a random part.
+
+House rule: conftest.py's.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.client.client import Client
+from coordinator.client.groups import remove_members
+from tests.interop.brokers import Broker
+from tests.interop.client import ROOT, Ability
+from tests.interop.clients import CLIENTS, clients_named, clients_that
+from tests.interop.fleet import Fleet
+from tests.support.patience import WITHIN_S
+
+PAGE = ROOT / "docs/same-seats.md"
+
+PLAIN = ("seat-0", "seat-1", "seat-2")
+NESTED = ("seat", "seat-8")
+"""The random part decides which member id comes first: `seat-3...` is before `seat-8-...`, `seat-a...` behind it."""
+
+ROUNDS = 3
+
+BY_MEMBER_ID = {"aiokafka", "sarama"}
+"""Clients that order by member id. With the nested names they fail, unless the random parts happen to be in order."""
+
+
+def assert_same_seats(
+    broker: Broker, fleet: Fleet, client: str, group: str, assignor: str, names: tuple[str, ...]
+) -> None:
+    """All start, end, and start again in the other order: each has its partitions each time."""
+    seen = []
+    for number in range(ROUNDS):
+        order = names if number % 2 else names[::-1]
+        consumers = {name: fleet.start(client, group, group_instance_id=name, assignor=assignor) for name in order}
+        fleet.wait_until_shared(list(consumers.values()))
+        seen.append([consumers[name].membership.partitions for name in names])
+        for consumer in consumers.values():
+            consumer.kill()
+        with Client(broker.bootstrap, WITHIN_S) as admin:
+            remove_members(admin, group, names)  # as if their sessions had timed out
+    assert seen == [seen[0]] * ROUNDS
+
+
+@pytest.mark.parametrize("client", clients_that(Ability.STATIC, Ability.RANGE), indirect=True)
+@pytest.mark.parametrize("assignor", ["range", "roundrobin"])
+def test_each_has_its_partitions_after_a_full_stop(
+    broker: Broker, fleet: Fleet, client: str, group: str, assignor: str
+) -> None:
+    """With any names, if the client orders by instance id; else with names of which none begins another one."""
+    names = PLAIN if client in BY_MEMBER_ID else NESTED
+    assert_same_seats(broker, fleet, client, group, assignor, names)
+
+
+@pytest.mark.parametrize("client", clients_named("aiokafka"), indirect=True)
+def test_the_assignor_by_instance_id(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
+    """With the assignor of examples/same_seats, aiokafka does it with any names."""
+    assert_same_seats(broker, fleet, client, group, "range-by-instance", NESTED)
+
+
+@pytest.mark.interop
+def test_the_page_says_what_was_seen() -> None:
+    """The table of the page has each client that assigns by range and has instance ids, and how it orders members."""
+    rows = [line.split("|") for line in PAGE.read_text().splitlines() if line.startswith("| ")]
+    said = {row[1].strip(): row[2].strip() for row in rows if row[1].strip() in CLIENTS}
+    assert said == {
+        name: "member id" if name in BY_MEMBER_ID else "instance id"
+        for name, client in CLIENTS.items()
+        if not client.cannot.keys() & {Ability.STATIC, Ability.RANGE}
+    }
