@@ -46,6 +46,7 @@ from coordinator.group.events import (
     EraseOffsets,
     Event,
     FetchOffsets,
+    GroupSettingsChanged,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
@@ -298,6 +299,11 @@ class Coordinator:
                 group.is_stale = True
                 reasons.topics_changed(turn, group, event.changed or ())
 
+    def _group_settings_changed(self, turn: Turn, event: GroupSettingsChanged) -> None:
+        group = self.groups.get(event.group_id)
+        if group is not None:
+            RULES[group.kind].settings_changed(turn, group)
+
     def _regex_resolved(self, turn: Turn, event: RegexResolved) -> None:
         group = self.groups.get(event.group_id)
         if isinstance(group, ConsumerGroup):
@@ -458,6 +464,7 @@ class Coordinator:
         ConsumerHeartbeat: _consumer_heartbeat,
         DescribeConsumerGroup: _describe_consumer_group,
         TopicsChanged: _topics_changed,
+        GroupSettingsChanged: _group_settings_changed,
         RegexResolved: _regex_resolved,
         TargetMade: _target_made,
         CommitOffsets: _commit,

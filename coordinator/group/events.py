@@ -275,6 +275,13 @@ class TopicsChanged:
 
 
 @dataclass(slots=True)
+class GroupSettingsChanged:
+    """The settings that a group has of its own changed. The coordinator has the new ones already."""
+
+    group_id: str
+
+
+@dataclass(slots=True)
 class RegexResolved:
     """The result of a `Resolution`: the topics that each regular expression matches.
 
@@ -329,4 +336,15 @@ RequestEvent = (
 )
 """Events of clients. Each has a `request` to answer."""
 
-Event = RequestEvent | TimerFired | RemoveOffsets | Load | TopicsChanged | RegexResolved | TargetMade | Resume | Unload
+Event = (
+    RequestEvent
+    | TimerFired
+    | RemoveOffsets
+    | Load
+    | TopicsChanged
+    | GroupSettingsChanged
+    | RegexResolved
+    | TargetMade
+    | Resume
+    | Unload
+)

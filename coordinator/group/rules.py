@@ -26,6 +26,7 @@ class Rules(NamedTuple, Generic[G]):
     takes more than a later deadline. beat: does all that a heartbeat asks for; returns the error code.
     load: the group was read from the log. serve: all groups of the partition are read. unload: the partition goes.
     resume: members can reach the coordinator again.
+    settings_changed: the settings that the group has of its own are others than before.
     bury: an empty group becomes Dead, and the log forgets it.
     admit: whether a group takes a commit. fetch_error: whether a member, or None, may ask for offsets at its epoch.
     """
@@ -40,6 +41,7 @@ class Rules(NamedTuple, Generic[G]):
     serve: Callable[[Turn, G], None]
     resume: Callable[[Turn, G], None]
     unload: Callable[[Turn, G], None]
+    settings_changed: Callable[[Turn, G], None]
     bury: Callable[[Turn, G], None]
     admit: Callable[[Turn, G, CommitOffsets | CommitPrepared], ErrorCode]
     fetch_error: Callable[[G, str | None, int], ErrorCode]

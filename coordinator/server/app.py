@@ -294,7 +294,7 @@ class Server:
     def _configure_groups(self) -> Iterator[None]:
         """Put changed settings of groups into effect: see nodes.group_settings."""
         yield from self._group_settings.put_into_effect(self._config, self._topics.entry(GROUPS).configs)
-        self.runtime.group_configs_changed(self._group_settings.by_group)
+        self.runtime.group_configs_changed(self._group_settings.by_group, self._group_settings.changed)
 
     async def _start_sasl(self, clock: Clock, measures: Measures) -> None:
         """Have clients of listeners with SASL authenticate. Raises ConfigError."""

@@ -42,6 +42,10 @@ def resume(turn: Turn, group: Group) -> None:
     rebalance.wait_in_full(turn, group)
 
 
+def settings_changed(_turn: Turn, _group: Group) -> None:
+    """The settings of the group are others: its next join finds them."""
+
+
 def unload(turn: Turn, group: Group) -> None:
     """The partition goes: each request that waits gets NOT_COORDINATOR, and the group is Dead."""
     for member in group.members.values():

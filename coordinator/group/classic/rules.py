@@ -21,6 +21,7 @@ CLASSIC: Rules[Group] = Rules(
     serve=residence.serve,
     resume=residence.resume,
     unload=residence.unload,
+    settings_changed=residence.settings_changed,
     bury=residence.bury,
     admit=offsets.admit,
     fetch_error=offsets.lets_all_fetch,

@@ -22,6 +22,10 @@ def serve(_turn: Turn, _group: ConsumerGroup) -> None:
     """All groups of the partition are read; there is nothing to do."""
 
 
+def settings_changed(_turn: Turn, _group: ConsumerGroup) -> None:
+    """The settings of the group are others: its members get them with their next heartbeats."""
+
+
 def unload(turn: Turn, group: ConsumerGroup) -> None:
     """The partition goes. No request waits in a group of this kind."""
     if group.course is not None:
@@ -41,6 +45,7 @@ CONSUMER: Rules[ConsumerGroup] = Rules(
     serve=serve,
     resume=sessions.resume,
     unload=unload,
+    settings_changed=settings_changed,
     bury=describe.bury,
     admit=offsets.admit,
     fetch_error=offsets.fetch_error,

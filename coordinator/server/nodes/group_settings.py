@@ -20,7 +20,7 @@ from coordinator.server.nodes.broker_settings import prefix_of
 from coordinator.server.nodes.topic_settings import BOOLEAN, INT, LIST, STRING, value_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from coordinator.config import Config
 
@@ -28,8 +28,8 @@ GROUP_CONFIG = 8
 """Config source: the group's own."""
 
 KEPT_CHARACTERS_MAX = 1_000_000
-"""The longest that the names of all kept settings may be together: those of about 15,000 groups. Each change writes
-all of them.
+"""The longest that the names and values of all kept settings may be together: those of about 15,000 groups. Each change
+writes all of them.
 """
 
 
@@ -78,6 +78,9 @@ _UNUSED = "Has no effect here: Tenure does not serve such groups."
 
 EXPECTED_MAX = 10_000
 """Most instance ids that a group expects: more than any group has members."""
+
+EXPECTED_TIMEOUT_MAX_MS = 1_800_000
+"""The longest that a rebalance waits for expected members: the default of group.max.session.timeout.ms."""
 
 GROUP_CONFIGS: dict[str, GroupSetting] = {
     "consumer.assignment.interval.ms": _number(
@@ -202,6 +205,19 @@ def group_problem(config: Config, configs: Mapping[str, str]) -> str | None:
         long, short = (int(configs.get(name, default_of(config, name))) for name in (longer, shorter))
         if long <= short:
             return f"{longer} must be greater than {shorter}"
+    return _expected_problem(config, configs)
+
+
+def _expected_problem(config: Config, configs: Mapping[str, str]) -> str | None:
+    """The reason that a group can't expect members like this; None if it can."""
+    count = len(expected_ids(configs.get("expected.instance.ids", "")))
+    if count > config.group.group_max_size:
+        return f"expected.instance.ids has {count} names, but group.max.size is {config.group.group_max_size}"
+    if int(configs.get("expected.instance.ids.timeout.ms", 0)) > EXPECTED_TIMEOUT_MAX_MS:
+        return f"expected.instance.ids.timeout.ms must be less than or equal to {EXPECTED_TIMEOUT_MAX_MS}"
+    others = configs.get("unexpected.instance.ids", ALLOWED)
+    if count == 0 and others != ALLOWED:
+        return f"unexpected.instance.ids={others} needs names in expected.instance.ids: no member could join"
     return None
 
 
@@ -226,23 +242,32 @@ def configs_of(kept: Mapping[str, str], group_id: str) -> dict[str, str]:
 
 
 def has_room(kept: Mapping[str, str], changed: Mapping[str, str | None], removed: set[str]) -> bool:
-    """Whether the settings, changed by `changed`, are not too many. It is one step, so sets do all of it.
+    """Whether the settings, changed by `changed`, are not too many. It is one step, so C does all of it.
 
-    removed: the names in `changed` without a value.
+    removed: the names in `changed` without a value. A change that makes them no longer has always room.
     """
-    added = set(changed).difference(removed, kept)
-    gone = removed.intersection(kept)
-    return not added or sum(map(len, kept)) + sum(map(len, added)) - sum(map(len, gone)) <= KEPT_CHARACTERS_MAX
+    after = {**kept, **changed}
+    for name in removed:
+        after.pop(name, None)
+    size = _size(after)
+    return size <= KEPT_CHARACTERS_MAX or size <= _size(kept)
+
+
+def _size(kept: Mapping[str, str | None]) -> int:
+    """The characters of names and values."""
+    return len("".join(kept)) + len("".join(filter(None, kept.values())))
 
 
 class SettingsOfGroups:
     """The settings in effect, by group.
 
     by_group: only groups that set some themselves. It is another mapping after each change.
+    changed: the groups of the last change.
     """
 
     def __init__(self) -> None:
         self.by_group: Mapping[str, GroupSettings] = {}
+        self.changed: Collection[str] = ()
         self._kept: Mapping[str, str] = {}
 
     def put_into_effect(self, config: Config, kept: Mapping[str, str]) -> Iterator[None]:
@@ -260,7 +285,7 @@ class SettingsOfGroups:
             if settings_of_group is not None:
                 by_group[group_id] = settings_of_group
             yield
-        self.by_group = by_group
+        self.by_group, self.changed = by_group, group_ids
 
 
 def _in_effect(config: Config, kept: Mapping[str, str], group_id: str) -> GroupSettings | None:
@@ -285,7 +310,8 @@ def _in_effect(config: Config, kept: Mapping[str, str], group_id: str) -> GroupS
 def expected_ids(text: str) -> tuple[str, ...]:
     """The instance ids that a list names, in its order, each once. Raises ValueError.
 
-    `worker-[0..31]` is worker-0 to worker-31, and so is `worker-0..31`: Kafka's tool takes brackets away.
+    `worker-[0..31]` is worker-0 to worker-31, and so is `worker-0..31`: Kafka's tool takes brackets away. Zeros in
+    front of the first number are kept: `worker-[00..31]`.
     """
     found: dict[str, None] = {}
     for item in filter(None, map(str.strip, text.split(","))):
@@ -296,7 +322,8 @@ def expected_ids(text: str) -> tuple[str, ...]:
         first, last = int(match["first"]), int(match["last"])
         if last < first or last - first >= EXPECTED_MAX:
             raise ValueError(f"the range {item} has no members, or more than {EXPECTED_MAX}")
-        found.update((f"{match['name']}{number}{match['rest']}", None) for number in range(first, last + 1))
+        width = len(match["first"]) if match["first"].startswith("0") else 0
+        found.update((f"{match['name']}{number:0{width}}{match['rest']}", None) for number in range(first, last + 1))
     if len(found) > EXPECTED_MAX:
         raise ValueError(f"{len(found)} instance ids are more than {EXPECTED_MAX}")
     return tuple(found)

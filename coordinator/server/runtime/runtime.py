@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import traceback
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from coordinator.group.effects import Resolution
-from coordinator.group.events import RegexResolved, RequestEvent, TopicsChanged
+from coordinator.group.events import GroupSettingsChanged, RegexResolved, RequestEvent, TopicsChanged
 from coordinator.group.group import Group
 from coordinator.group.partition import partition_for
 from coordinator.group.topics import NO_TOPICS, Topics
@@ -165,20 +165,27 @@ class Runtime:
         self.topics = topics
         for partition in self.partitions:
             partition.coordinator.topics = topics
-        self.work(self._tell_of_topics(TopicsChanged(topics, changed)))
+        self.work(self._tell(TopicsChanged(topics, changed), list(self.served())))
 
-    def _tell_of_topics(self, event: TopicsChanged) -> Iterator[None]:
-        """Hand an event to the partitions served now. Yields where the caller may pause."""
-        for partition in list(self.served()):
+    def _tell(self, event: TopicsChanged | GroupSettingsChanged, partitions: Iterable[Partition]) -> Iterator[None]:
+        """Hand an event to those of these partitions that are served. Yields where the caller may pause."""
+        for partition in partitions:
             if partition.standing is ACTIVE:
                 partition.handle(None, event)
             yield
 
-    def group_configs_changed(self, configs: Mapping[str, GroupSettings]) -> None:
-        """Use other settings of groups. A member gets them with its next heartbeat."""
+    def group_configs_changed(self, configs: Mapping[str, GroupSettings], changed: Collection[str]) -> None:
+        """Use other settings of groups. changed: the ids of the groups whose settings differ from before."""
         self.group_configs = configs
         for partition in self.partitions:
             partition.coordinator.group_configs = configs
+        if changed:
+            self.work(self._tell_of_settings(changed))
+
+    def _tell_of_settings(self, changed: Collection[str]) -> Iterator[None]:
+        """Tell each group of its changed settings; the partition that serves it has them already."""
+        for group_id in changed:
+            yield from self._tell(GroupSettingsChanged(group_id), [self.partition_of(group_id)])
 
     def work(self, steps: Iterator[None]) -> None:
         """See Host."""

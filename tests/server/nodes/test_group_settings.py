@@ -21,6 +21,7 @@ from coordinator.server.nodes.group_settings import (
 from coordinator.server.wire.call import at_once
 
 SESSION, HEARTBEAT, INTERVAL = IN_EFFECT
+EXPECTED = "expected.instance.ids"
 
 
 def test_every_default_is_allowed() -> None:
@@ -88,6 +89,11 @@ def test_a_value_that_no_group_can_have(name: str, value: str, is_allowed: bool)
         ({INTERVAL: "0"}, True),
         ({"share.delivery.count.limit": "11"}, False),
         ({"streams.num.standby.replicas": "3"}, False),
+        ({EXPECTED: "a", f"{EXPECTED}.timeout.ms": "1800000"}, True),
+        ({EXPECTED: "a", f"{EXPECTED}.timeout.ms": "1800001"}, False),
+        ({EXPECTED: "a", "unexpected.instance.ids": "refused"}, True),
+        ({"unexpected.instance.ids": "refused"}, False),
+        ({EXPECTED: "", "unexpected.instance.ids": "held"}, False),
         ({"streams.initial.rebalance.delay.ms": str(2**31 - 1)}, True),
     ],
 )
@@ -121,11 +127,19 @@ def test_what_is_in_effect() -> None:
     assert first == {"a/b": GroupSettings(50_000, 5_000, 1_000), "c": GroupSettings(45_000, 5_000, 0)}
     at_once(groups.put_into_effect(Config(), {f"c/{INTERVAL}": "0", f"c/{HEARTBEAT}": "6000"}))
     assert groups.by_group == {"c": GroupSettings(45_000, 6_000, 0)}
+    assert groups.changed == {"a/b", "c", "d"}
     assert len(first) == 2
     limited = with_values(Config(), {"group.consumer.max.session.timeout.ms": "48000"})
     groups = SettingsOfGroups()
     at_once(groups.put_into_effect(limited, {f"a/{SESSION}": "50000"}))
     assert groups.by_group["a"].session_timeout_ms == 48_000
+
+
+def test_no_group_expects_more_members_than_it_may_have() -> None:
+    """Else it could never be complete."""
+    config = with_values(Config(), {"group.max.size": "3"})
+    assert group_problem(config, {EXPECTED: "w-[0..2]"}) is None
+    assert group_problem(config, {EXPECTED: "w-[0..3]"}) == f"{EXPECTED} has 4 names, but group.max.size is 3"
 
 
 def test_values_are_kept_as_they_are_shown() -> None:
@@ -138,7 +152,7 @@ def test_values_are_kept_as_they_are_shown() -> None:
 def test_the_kept_settings_have_a_limit() -> None:
     """More than it has no room, whatever is removed besides; to remove has always room."""
     name = f"{'g' * 1_000}/{SESSION}"
-    full = {f"{number:04}{name}": "50000" for number in range(KEPT_CHARACTERS_MAX // (len(name) + 4))}
+    full = {f"{number:04}{name}": "50000" for number in range(KEPT_CHARACTERS_MAX // (len(name) + 9))}
     other = {f"more{name}": "50000"}
     assert has_room({}, other, set())
     assert not has_room(full, other, set())
@@ -157,6 +171,7 @@ def test_the_kept_settings_have_a_limit() -> None:
         ("worker-8..9", ("worker-8", "worker-9")),
         ("w[0..1].eu,x", ("w0.eu", "w1.eu", "x")),
         ("1..2", ("1", "2")),
+        ("w-[08..10]", ("w-08", "w-09", "w-10")),
         ("a..b", ("a..b",)),
     ],
 )

@@ -531,7 +531,7 @@ async def test_resources_are_listed() -> None:
 
 async def test_many_groups_change_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """In one write; if there is no room for all, none of them changes, but a topic of that request does."""
-    monkeypatch.setattr(group_settings, "KEPT_CHARACTERS_MAX", 10 * len(f"g0/{SESSION}"))
+    monkeypatch.setattr(group_settings, "KEPT_CHARACTERS_MAX", 10 * len(f"g0/{SESSION}50000"))
     async with serving() as server:
         peer = await server.peer()
 
