@@ -38,6 +38,7 @@ from coordinator.log.etcd.port import (
     Compare,
     Delete,
     Get,
+    KeyValue,
     Lost,
     Page,
     Port,
@@ -57,6 +58,8 @@ GIVE_UP_MS = 5_000
 """
 AGAIN_MS = 20
 """Pause before a transaction without an answer is sent again."""
+ASKED_MAX = 120
+"""Heads in one read; etcd allows 128 operations."""
 PAGE_KEYS_MIN, PAGE_KEYS_MAX = 64, 5_000
 PAGE_BYTES = 1_000_000
 """A load reads pages of about so many bytes: it adapts the number of keys that it asks for."""
@@ -70,6 +73,7 @@ class Core:
 
     keys: of the cluster. ttl_ms: of the lease. log: takes facts for the operator. settle_ms: see claims.
     members: who is there, for any thread. valid: whether this node's lease holds, for any thread.
+    retries: of transactions with appends.
     """
 
     def __init__(
@@ -90,11 +94,16 @@ class Core:
         self._node_id = node_id
         self._log = log
         self._held: dict[int, Owned] = {}
-        self._acquiring: dict[int, Acquired] = {}
+        self._acquiring: dict[int, list[Acquired]] = {}
         self._claims = Claims(port, keys, node_id, self.members, self.session, self._held, self._acquiring, settle_ms)
+        self.retries = 0
         # The number of the transaction of appends that is under way, and when it was first sent.
         self._sent = 0
         self._sent_ms = 0
+        self._was_lost = False
+        # Those who ask whether ownerships are the newest ones: the next read answers them; those it answers now.
+        self._asking: dict[Owned, list[Done]] = {}
+        self._asked: dict[Owned, list[Done]] = {}
         # Calls that wait until no append of an ownership is under way.
         self._waiting: list[tuple[Owned, Callable[[], None]]] = []
 
@@ -165,10 +174,13 @@ class Core:
 
     def acquire(self, partition: int, done: Acquired) -> None:
         """See Engine. Fenced: another node was first."""
+        if partition in self._acquiring:
+            self._acquiring[partition].append(done)
+            return
         former = self._held.pop(partition, None)
         if former is not None:
             self.writer.fence(former, f"partition {partition} is acquired anew")
-        self._acquiring[partition] = done
+        self._acquiring[partition] = [done]
         if not self.session.lease:
             self._acquired(partition, Fenced("this node has no lease"))
             return
@@ -230,7 +242,7 @@ class Core:
         self._acquired(partition, Owned(partition, head, claim, self.session))
 
     def _acquired(self, partition: int, outcome: Owned | EngineError) -> None:
-        done = self._acquiring.pop(partition)
+        dones = self._acquiring.pop(partition)
         if isinstance(outcome, Owned):
             if self.session.lease:
                 self._held[partition] = outcome
@@ -239,7 +251,8 @@ class Core:
                 outcome = Fenced("the lease of this node is gone")
         if isinstance(outcome, Fenced):
             self._claims.not_acquired(partition)
-        done(outcome)
+        for done in dones:
+            done(outcome)
 
     def load(self, own: Ownership, page: OnPage, done: Done) -> None:
         """See Engine."""
@@ -298,6 +311,38 @@ class Core:
 
         self._port.range(start, prefix_end(prefix), told, limit=limit, revision=revision)
 
+    def ask_whether_newest(self, own: Ownership, done: Done) -> None:
+        """Ask etcd whether an ownership is the newest of its partition, so that what the node remembers may be told.
+
+        done: None; Fenced; or Unavailable if etcd doesn't answer this one try. A read answers all who asked before it.
+        """
+        assert isinstance(own, Owned)
+        self._asking.setdefault(own, []).append(done)
+        if not self._asked:
+            self._ask()
+
+    def _ask(self) -> None:
+        chosen = list(self._asking)[:ASKED_MAX]
+        self._asked = {own: self._asking.pop(own) for own in chosen}
+        if chosen:
+            gets = [Get(self._keys.head(own.partition)) for own in chosen]
+            self._port.txn(Txn([], gets), self._newest_known)
+
+    def _newest_known(self, outcome: TxnResult | Lost | Refused) -> None:
+        asked, self._asked = self._asked, {}
+        found: list[KeyValue | None] = outcome.gets if isinstance(outcome, TxnResult) else [None] * len(asked)
+        for (own, dones), kv in zip(asked.items(), found, strict=True):
+            head = NO_HEAD if kv is None else parse_head(kv.value)
+            error: EngineError | None = None
+            if own.is_over or (kv is not None and (head.epoch, head.owner) != (own.epoch, own.head.owner)):
+                error = Fenced(f"the ownership of partition {own.partition} at epoch {own.epoch} is over")
+            elif not isinstance(outcome, TxnResult):
+                error = Unavailable(f"etcd doesn't answer: {outcome.reason}")
+            for done in dones:
+                done(error)
+        if not self._asked:
+            self._ask()
+
     def append(self, own: Ownership, batches: list[list[Record]], done: Appended) -> None:
         """See Engine."""
         assert isinstance(own, Owned)
@@ -310,6 +355,7 @@ class Core:
         txn = self.writer.next()
         if txn is not None:
             self._sent_ms = self._port.now_ms()
+            self._was_lost = False
             self._send(txn)
 
     def _send(self, txn: Txn) -> None:
@@ -321,20 +367,45 @@ class Core:
             return
         if isinstance(outcome, TxnResult):
             again = self.writer.told(outcome)
-            for own in [each for each in self._held.values() if each.is_over]:
-                self._over(own, "another node has claimed it")
+            self._end_fenced()
             if again is not None:
                 self._send(again)
                 return
+            self._was_lost = False
         elif isinstance(outcome, Refused):
-            self.writer.give_up(Unavailable(f"etcd refuses to write: {outcome.reason}"))
+            error = Unavailable(f"etcd refuses to write: {outcome.reason}")
+            self._port.txn(self.writer.heads(), partial(self._refused, number, error))
+            return
         elif self._port.now_ms() < self._sent_ms + GIVE_UP_MS:
+            self.retries += 1
+            self._was_lost = True
             self._port.later(AGAIN_MS, partial(self._resend, number, txn))
             return
         else:
             self.writer.give_up(Unavailable(f"etcd doesn't answer: {outcome.reason}"))
         self._look_at_waiting()
         self._pump()
+
+    def _refused(self, number: int, error: Unavailable, outcome: TxnResult | Lost | Refused) -> None:
+        """The heads are read after a transaction was refused."""
+        if number != self._sent or not self.writer.under_way:
+            return
+        if isinstance(outcome, TxnResult):
+            self.writer.was_refused(outcome, error, was_lost=self._was_lost)
+            self._end_fenced()
+        elif self._port.now_ms() < self._sent_ms + GIVE_UP_MS:
+            self._port.later(
+                AGAIN_MS, lambda: self._port.txn(self.writer.heads(), partial(self._refused, number, error))
+            )
+            return
+        else:
+            self.writer.give_up(error)
+        self._look_at_waiting()
+        self._pump()
+
+    def _end_fenced(self) -> None:
+        for own in [each for each in self._held.values() if each.is_over]:
+            self._over(own, "another node has claimed it")
 
     def _resend(self, number: int, txn: Txn) -> None:
         if number == self._sent and self.writer.under_way:

@@ -166,6 +166,10 @@ class EtcdEngine:
         """See Engine."""
         self._loop.call(partial(self.core.append, own, batches, done))
 
+    def ask_whether_newest(self, own: Ownership, done: Done) -> None:
+        """Ask etcd, not the local deadline, whether an ownership is the newest: see `core`."""
+        self._loop.call(partial(self.core.ask_whether_newest, own, done))
+
     def release(self, own: Ownership, done: Done) -> None:
         """See Engine."""
         self._loop.call(partial(self.core.release, own, done))

@@ -67,7 +67,8 @@ class Session:
             self._prolong(asked_ms)
             self._on_lease()
 
-        self._port.grant(max(round(self._ttl_ms / 1000), 1), told)
+        # Rounded up: a shorter lease would end before the local deadline.
+        self._port.grant(-(-self._ttl_ms // 1000), told)
 
     def end(self, done: Callable[[], None]) -> None:
         """Give the lease back, if etcd answers."""

@@ -14,6 +14,9 @@ answer is lost, the same transaction is sent again**, until etcd tells what beca
 All heads are compared together, so a transaction that failed has written nothing. A head never returns to a former
 value, so a try that arrives late, after another one or after another transaction, changes nothing.
 
+etcd may report an error about a transaction that it has carried out (the one with which its space ran out). So after a
+refusal the heads are read, and decide.
+
 `give_up` ends the wait for an answer. Then nobody knows whether the transaction will still be carried out; the
 partition takes no appends until `barrier` has moved its head, which ends all chances of the old try.
 
@@ -193,6 +196,26 @@ class Writer:
                 left.append(part)
         self._parts = left
         return self._txn() if left else None
+
+    def heads(self) -> Txn:
+        """The transaction that reads the heads of the one under way."""
+        return Txn([], [Get(self._keys.head(part.own.partition)) for part in self._parts])
+
+    def was_refused(self, heads: TxnResult, error: Unavailable, *, was_lost: bool) -> None:
+        """etcd has refused the transaction; its heads were read after that. What it hasn't carried out fails.
+
+        was_lost: an earlier try had no answer, so it may still come.
+        """
+        parts, self._parts = self._parts, []
+        for part, found in zip(parts, heads.gets, strict=True):
+            head = NO_HEAD if found is None else parse_head(found.value)
+            if head == part.head:
+                self._durable(part)
+            elif head != part.own.head:
+                self.fence(part.own, f"{head.owner or 'nobody'} owns partition {part.own.partition} now")
+            else:
+                part.own.unknown = was_lost
+                self.refuse(part.own, error)
 
     def give_up(self, error: Unavailable) -> None:
         """Wait no longer for the answer, and refuse all appends of the partitions in it."""
