@@ -34,6 +34,9 @@ TOPIC_NAME_MAX = 249
 TOPIC_PARTITIONS_MAX = 10_000
 """Partitions of one topic. Kafka allows as many to one CreateTopics (ReplicationControlManager)."""
 
+NODE_ID_MAX = 999
+"""The largest id of a node in a cluster: __rebalance_events has a partition for each id up to the largest."""
+
 EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
 """Hosts that stand for every interface. A server can listen at them; a client can't connect to them."""
 
@@ -217,6 +220,22 @@ def _read_retention_ms(text: str) -> int:
     if number == 0:
         raise ValueError("0 is neither -1 nor positive")
     return number
+
+
+def _read_store(text: str) -> tuple[str, ...]:
+    """The endpoints of an URL etcd://HOST:PORT,HOST:PORT,..."""
+    scheme, _, places = text.partition("://")
+    endpoints = tuple(each.strip() for each in places.removesuffix("/").split(","))
+    whole = [each.rpartition(":") for each in endpoints]
+    if scheme != "etcd" or not all(host and port.isdecimal() and 0 < int(port) <= PORT_MAX for host, _, port in whole):
+        raise ValueError(f"{text!r} is not etcd://HOST:PORT,HOST:PORT,...")
+    return endpoints
+
+
+def _read_cluster(text: str) -> str:
+    if re.fullmatch(r"[A-Za-z0-9._-]{1,100}", text) is None:
+        raise ValueError(f"{text!r} is not a name of at most 100 letters, digits, '.', '_' and '-'")
+    return text
 
 
 def _choice(*choices: str) -> Callable[[str], str]:
@@ -1061,6 +1080,54 @@ class Config:
             high=TOPIC_PARTITIONS_MAX,
         ),
     )
+    store: tuple[str, ...] = field(
+        default=(),
+        metadata=_spec(
+            "tenure.store",
+            "Where groups and offsets are kept: etcd://HOST:PORT,HOST:PORT,... makes the server one node of a cluster. "
+            "Empty: in log.dirs.",
+            read=_read_store,
+        ),
+    )
+    cluster: str = field(
+        default="",
+        metadata=_spec(
+            "tenure.cluster",
+            "The name of the cluster in tenure.store: letters, digits, '.', '_' and '-'. Its nodes have node.id each.",
+            read=_read_cluster,
+        ),
+    )
+    store_lease_ms: int = field(
+        default=3_000,
+        metadata=_spec(
+            "tenure.store.lease.ms",
+            "A node that tenure.store doesn't hear of for this long loses its groups to other nodes.",
+            low=1_000,
+            high=60_000,
+        ),
+    )
+    store_ssl_truststore_location: str = field(
+        default="",
+        metadata=_spec(
+            "tenure.store.ssl.truststore.location",
+            "A PEM file with the certificates of the CAs of tenure.store. Empty: no TLS.",
+        ),
+    )
+    store_ssl_keystore_location: str = field(
+        default="",
+        metadata=_spec(
+            "tenure.store.ssl.keystore.location",
+            "A PEM file with the private key and the certificates that this node shows to tenure.store. Empty: none.",
+        ),
+    )
+    store_user: str = field(
+        default="",
+        metadata=_spec("tenure.store.user", "The user of this node in tenure.store. Empty: tenure.store has no users."),
+    )
+    store_password_file: str = field(
+        default="",
+        metadata=_spec("tenure.store.password.file", "A file with the password of tenure.store.user."),
+    )
     worker_timeout_ms: int = field(
         default=10_000,
         metadata=_spec(
@@ -1423,6 +1490,7 @@ def _check(config: Config) -> None:
             f"{config.socket_request_max_bytes}"
         )
     _check_control_nodes(config)
+    _check_store(config)
     if config.workers > config.offsets_topic_num_partitions:
         raise ConfigError(
             f"tenure.workers: {config.workers} can't share the {config.offsets_topic_num_partitions} partitions of "
@@ -1482,6 +1550,28 @@ def _check_http(config: Config) -> None:
             raise ConfigError("tenure.control: it controls one process, so it excludes tenure.workers")
         if not (config.control_token or _is_loopback(listener.host)):
             raise ConfigError(f"tenure.control: {listener.address} is not of the loopback: set tenure.control.token")
+
+
+def _check_store(config: Config) -> None:
+    """Check the settings of a node of a cluster. Raises ConfigError."""
+    if not config.store:
+        if config.cluster:
+            raise ConfigError("tenure.cluster: it needs tenure.store=etcd://HOST:PORT,...")
+        return
+    if not config.cluster:
+        raise ConfigError("tenure.cluster: a node of tenure.store needs the name of its cluster")
+    if "node.id" not in config.stated:
+        raise ConfigError("node.id: each node of a cluster needs its own id")
+    if config.node_id > NODE_ID_MAX:
+        raise ConfigError(f"node.id: {config.node_id}: in a cluster it is at most {NODE_ID_MAX}")
+    if config.workers > 1:
+        raise ConfigError("tenure.workers: a node of a cluster is one process; start more nodes")
+    if config.control:
+        raise ConfigError("tenure.control: its servers keep everything in memory, so it excludes tenure.store")
+    if bool(config.store_user) != bool(config.store_password_file):
+        raise ConfigError("tenure.store.user: it goes with tenure.store.password.file")
+    if config.store_ssl_keystore_location and not config.store_ssl_truststore_location:
+        raise ConfigError("tenure.store.ssl.keystore.location: it needs tenure.store.ssl.truststore.location")
 
 
 def _check_control_nodes(config: Config) -> None:

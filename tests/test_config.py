@@ -75,7 +75,12 @@ def test_ours_wins_over_kafkas_variable_under_either_of_two_names() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in settings() if name not in {"listeners", "advertised.listeners", "sasl.jaas.config"}]
+    "name",
+    [
+        name
+        for name in settings()
+        if name not in {"listeners", "advertised.listeners", "sasl.jaas.config", "tenure.store", "tenure.cluster"}
+    ],
 )
 def test_every_setting_can_be_given_in_every_way(name: str) -> None:
     """The file, --set and both kinds of variable can set each row of the table, and change nothing else."""
@@ -118,6 +123,7 @@ def test_every_setting_can_be_given_in_every_way(name: str) -> None:
         "group.max.session.timeout.ms": "7000",
         "fetch.max.bytes": "1024",
         "tenure.request.max.elements": "2000",
+        "tenure.store.lease.ms": "5000",
         "tenure.worker.timeout.ms": "2000",
         "queued.max.request.bytes": "200000000",
     }.get(name, "true" if name.startswith("tenure.fix.") else "42")
@@ -460,6 +466,37 @@ def test_times_of_the_consumer_protocol_agree(sets: list[str], words: str) -> No
     """A time outside its limits, and a session that ends before its next heartbeat, are refused, as Kafka does."""
     with pytest.raises(ConfigError, match="^" + re.escape(words)):
         config_of(sets=[f"group.consumer.{each}" for each in sets])
+
+
+NODE = ["tenure.store=etcd://127.0.0.1:2379,[::1]:2380", "tenure.cluster=c", "node.id=1"]
+"""The settings of a node of a cluster."""
+
+
+@pytest.mark.parametrize(
+    ("sets", "words"),
+    [
+        (NODE[:1], "tenure.cluster: a node of tenure.store needs the name of its cluster"),
+        (NODE[:2], "node.id: each node of a cluster needs its own id"),
+        ([*NODE, "node.id=1000"], "node.id: 1000: in a cluster it is at most 999"),
+        ([*NODE, "tenure.workers=2"], "tenure.workers: a node of a cluster is one process"),
+        ([*NODE, "tenure.control=127.0.0.1:0"], "tenure.control: its servers keep everything in memory"),
+        ([*NODE, "tenure.store.user=u"], "tenure.store.user: it goes with tenure.store.password.file"),
+        ([*NODE, "tenure.store.ssl.keystore.location=f"], "tenure.store.ssl.keystore.location: it needs"),
+        (NODE[1:], "tenure.cluster: it needs tenure.store=etcd://HOST:PORT,..."),
+        ([*NODE, "tenure.cluster=a/b"], "tenure.cluster: 'a/b' is not a name"),
+        ([*NODE, "tenure.store=etcd://127.0.0.1"], "tenure.store: 'etcd://127.0.0.1' is not etcd://HOST:PORT,HOST"),
+        ([*NODE, "tenure.store=zk://127.0.0.1:1"], "tenure.store: 'zk://127.0.0.1:1' is not etcd://"),
+    ],
+)
+def test_what_a_node_of_a_cluster_needs(sets: list[str], words: str) -> None:
+    """A node without a name, an id or a sound address is refused in one line; so is what no node can have."""
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        config_of(sets=sets)
+
+
+def test_a_node_of_a_cluster_has_its_endpoints() -> None:
+    """The URL names HOST:PORT of each member of etcd."""
+    assert config_of(sets=NODE).store == ("127.0.0.1:2379", "[::1]:2380")
 
 
 @pytest.mark.parametrize("host", ["", "0.0.0.0", "[::]", "10.0.0.1", "tenure", "localhost.example", "[fe80::1]"])

@@ -90,6 +90,9 @@ def _parser() -> ArgumentParser:
     parser.add_argument(
         "--workers", metavar="N", help="processes that share the work, each at a port of its own, from PORT on"
     )
+    parser.add_argument("--store", metavar="etcd://HOST:PORT,...", help="keep groups in etcd, as one node of a cluster")
+    parser.add_argument("--cluster", metavar="NAME", help="the name of the cluster in --store")
+    parser.add_argument("--node-id", metavar="N", help="the id of this node, its own in the cluster")
     parser.add_argument(
         "--http", metavar="HOST:PORT", help="where to show metrics, health, groups and a page over HTTP"
     )
@@ -113,6 +116,9 @@ def _flags(options: Namespace) -> Flags:
     for flag, text, name in (
         ("--data-dir", options.data_dir, "log.dirs"),
         ("--workers", options.workers, "tenure.workers"),
+        ("--store", options.store, "tenure.store"),
+        ("--cluster", options.cluster, "tenure.cluster"),
+        ("--node-id", options.node_id, "node.id"),
         ("--http", options.http, "tenure.http"),
         ("--control", options.control, "tenure.control"),
         ("--log-format", options.log_format, "tenure.log.format"),

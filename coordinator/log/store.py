@@ -2,6 +2,7 @@
 
     open_store    the files of a data folder, for a server with one process
     open_share    the same files, for one of several workers; their supervisor has locked and read the folder
+    open_cluster  etcd, for one node of a cluster
     in_memory     any engine, without a data folder
     share_memory  a log in memory, for one of several nodes in one process
 
@@ -15,30 +16,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from stat import S_IMODE, S_IROTH, S_IWOTH, S_IXOTH
 from typing import TYPE_CHECKING, NamedTuple, Protocol
-from uuid import UUID
+from uuid import UUID, uuid5
 
 from coordinator.config import ConfigError
 from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.embedded.upkeep import Cleaning
-from coordinator.log.engine import EngineError, Unavailable
+from coordinator.log.engine import NOBODY, EngineError, Unavailable
 from coordinator.log.meta import claim_folder, refuse_foreign
 from coordinator.log.segments.disk import Disk, reason
 from coordinator.log.segments.journal import recover
 from coordinator.log.segments.lock import lock_data_folder
 from coordinator.log.topics.folders import find_strays, set_aside_stray
-from coordinator.log.topics.list import TopicsFile, declare, kafka_id
+from coordinator.log.topics.list import Topic, TopicsFile, declare, kafka_id
 
 if TYPE_CHECKING:
     from coordinator.config import Config
     from coordinator.log.cluster import Cluster
     from coordinator.log.embedded.report import Report
     from coordinator.log.engine import Engine
+    from coordinator.log.etcd.client import Access
+    from coordinator.log.etcd.engine import EtcdEngine
     from coordinator.log.memory import MemoryLog
     from coordinator.log.segments.counts import Counts
-    from coordinator.log.topics.list import Topic
 
 Saved = Callable[[EngineError | None], object]
 """Called on any thread with None if a list of topics is durable, otherwise with the error."""
@@ -189,6 +192,92 @@ def open_share(
     return Store(
         engine, cluster_id, owners.__getitem__, {}, _refuse_to_save, folder, [], _cleaned_by(engine), engine.close
     )
+
+
+def open_cluster(
+    config: Config,
+    fresh_id: Callable[[], UUID],
+    report: Report,
+    counts: Counts,  # noqa: ARG001 - as OpenStore: etcd counts its own writes
+) -> Store:
+    """Open etcd for a node of a cluster. Its data folder has nothing but the topic of events."""
+    try:
+        # Only a node of a cluster needs the extra.
+        from coordinator.log.etcd.engine import open_engine, version_warning  # noqa: PLC0415
+    except ImportError as error:
+        raise ConfigError(f"tenure.store: etcd needs an extra: pip install 'tenure[etcd]' ({error})") from error
+
+    check_folder(config)
+    access = etcd_access(config)
+    unlock = lock_folder(config)
+    engine: EtcdEngine | None = None
+    try:
+        engine = open_engine(
+            access,
+            config.cluster,
+            config.node_id,
+            config.offsets_topic_num_partitions,
+            config.store_lease_ms,
+            lambda: kafka_id(fresh_id()),
+            lambda name, fields: report(name, **fields),
+        )
+        # Only now: a node that etcd refuses leaves no mark.
+        _, _, _, notices = read_folder(replace(config, topics=()), fresh_id)
+    except BaseException as error:
+        if engine is not None:
+            engine.close()
+        unlock()
+        if engine is None and isinstance(error, EngineError):
+            text = str(error)
+            raise ConfigError(text if text.startswith("offsets.") else f"tenure.store: {text}") from error
+        raise
+    if warning := version_warning(engine.version):
+        notices.append(Notice("store_old", {"reason": warning}))
+
+    def close() -> None:
+        engine.close()
+        unlock()
+
+    # Each node makes the same ids: no list of topics is stored.
+    space = uuid5(UUID(int=0), engine.cluster_id)
+    topics = {name: Topic(name, uuid5(space, name), count) for name, count in config.topic_list().items()}
+    return Store(
+        engine,
+        engine.cluster_id,
+        lambda partition: NOBODY if (owner := engine.owner(partition)) is None else owner,
+        topics,
+        _refuse_change,
+        Path(config.log_dirs),
+        notices,
+        lambda _: None,
+        close,
+        engine,
+    )
+
+
+def etcd_access(config: Config) -> Access:
+    """How to reach etcd. Raises ConfigError."""
+    from coordinator.log.etcd.client import Access  # noqa: PLC0415 - as above
+
+    ca, key = config.store_ssl_truststore_location, config.store_ssl_keystore_location
+    password = ""
+    for name, path in (
+        ("tenure.store.ssl.truststore.location", ca),
+        ("tenure.store.ssl.keystore.location", key),
+        ("tenure.store.password.file", config.store_password_file),
+    ):
+        try:
+            text = Path(path).read_text(encoding="utf-8") if path else ""
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{name}: {path}: {reason(error) if isinstance(error, OSError) else error}") from error
+        if name == "tenure.store.password.file":
+            password = text.rstrip("\r\n")
+    keystore = Path(key) if key else None
+    return Access(config.store, Path(ca) if ca else None, keystore, keystore, config.store_user, password)
+
+
+def _refuse_change(_topics: Iterable[Topic], done: Saved) -> None:
+    done(Unavailable("the topics of a cluster are those of tenure.topics"))
 
 
 def in_memory(engine: Engine, config: Config, fresh_id: Callable[[], UUID], _report: Report, _counts: Counts) -> Store:

@@ -474,7 +474,7 @@ class Server:
 
     def _take_report(self, name: str, fields: dict[str, object]) -> None:
         # The runtime writes the lines of all other reports: it knows what it does about each.
-        log = "The log" if name == "engine_failed" else f"{OFFSETS_TOPIC}-{fields['partition']}"
+        log = f"{OFFSETS_TOPIC}-{fields['partition']}" if "partition" in fields else "The log"
         report(self._lines, name, log, **fields)
         if name == "engine_failed":
             self.failed.set()

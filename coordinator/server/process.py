@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import uvloop
 
+from coordinator.log.store import open_cluster, open_store
 from coordinator.server.app import Server, at_most
 
 if TYPE_CHECKING:
@@ -85,7 +86,8 @@ def allow_files() -> int:
 
 
 async def _serve(config: Config, warnings: Sequence[str], on_ready: Callable[[Server], None]) -> bool:
-    server = Server(config, warnings=warnings, on_loaded=settle, files_max=allow_files())
+    opened = open_cluster if config.store else open_store
+    server = Server(config, opened=opened, warnings=warnings, on_loaded=settle, files_max=allow_files())
     return await serve(server, on_ready, asyncio.Event(), (signal.SIGTERM, signal.SIGINT))
 
 

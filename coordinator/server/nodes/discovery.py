@@ -108,8 +108,18 @@ class Discovery:
         self._offsets = Topic(OFFSETS_TOPIC, offsets_id, config.offsets_topic_num_partitions, offsets_configs(config))
         events_id = uuid5(UUID(int=0), f"{cluster_id}/{EVENTS_TOPIC}")
         events = Topic(EVENTS_TOPIC, events_id, max(len(nodes), events_partitions), events_configs(config))
-        self.events = events if config.events_enable else None
-        """`__rebalance_events`; None if the configuration turns it off."""
+        self._events = events if config.events_enable else None
+
+    @property
+    def events(self) -> Topic | None:
+        """`__rebalance_events`; None if the configuration turns it off.
+
+        In a cluster a node has the partition with the number of its id, so that it finds it again after a restart.
+        """
+        events = self._events
+        if events is not None and self._cluster is not None and events.partition_count <= self.node_ids[-1]:
+            events = self._events = Topic(events.name, events.topic_id, self.node_ids[-1] + 1, events.configs)
+        return events
 
     @property
     def node_ids(self) -> Sequence[int]:
@@ -159,6 +169,8 @@ class Discovery:
         """The id of the node that leads a topic partition; NOBODY if it doesn't live."""
         if topic is self._offsets:
             return self._owner(partition)
+        if topic.name == EVENTS_TOPIC and self._cluster is not None:
+            return partition if partition in self._live(self._cluster) else NOBODY
         first = 0 if topic.name == EVENTS_TOPIC else topic.topic_id.int
         return node_in_turn(first + partition, self._leading if self._cluster is None else self.node_ids)
 
@@ -166,7 +178,7 @@ class Discovery:
         """A topic by its name."""
         if name == OFFSETS_TOPIC:
             return self._offsets
-        if self.events is not None and name == EVENTS_TOPIC:
+        if name == EVENTS_TOPIC and self._events is not None:
             return self.events
         return self.topics.get(name)
 
@@ -174,7 +186,7 @@ class Discovery:
         """A topic by its id."""
         if topic_id == self._offsets.topic_id:
             return self._offsets
-        if self.events is not None and topic_id == self.events.topic_id:
+        if self._events is not None and topic_id == self._events.topic_id:
             return self.events
         return self.topics.get_by_id(topic_id)
 

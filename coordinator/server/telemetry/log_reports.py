@@ -66,6 +66,15 @@ REPORTS = {
         Level.WARN,
         lambda _, said: f"The journal has no room, each partition is synced for itself for now: {said['reason']}",
     ),
+    "lease_lost": Report(
+        Level.WARN,
+        lambda _, said: (
+            f"The lease of this node is gone: etcd didn't hear of it in time. Other nodes take over its "
+            f"{said['partitions']} partitions"
+        ),
+    ),
+    "engine_broke": Report(Level.ERROR, lambda _, said: f"The client of etcd broke a rule of its own: {said['trace']}"),
+    "store_old": Report(Level.WARN, lambda _, said: str(said["reason"])),
     "engine_failed": Report(Level.ERROR, lambda log, said: f"{log} can't be written any more: {said['error']}"),
     "topic_partition_unavailable": Report(Level.ERROR, lambda log, said: f"{log} can't be used: {said['reason']}"),
     "topic_partition_available": Report(Level.INFO, lambda log, _: f"{log} can be written again"),

@@ -1,0 +1,163 @@
+"""Three real nodes on a real etcd, real static members: whatever a node does, no member loses its seat."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+from protocol.messages import DescribeGroupsRequest, FindCoordinatorRequest
+from schemas.errors import ErrorCode
+from tests.support.etcd import Etcd
+from tests.support.patience import WITHIN_S
+from tests.support.raw import Connection
+from tests.support.tenure import wait_until
+from tests.support.tenure_cluster import ClusterNode, TenureCluster
+
+pytestmark = pytest.mark.etcd
+
+GROUP = "workers"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[TenureCluster]:
+    """Three nodes on one member of etcd."""
+    with Etcd(members=1) as etcd, TenureCluster(etcd, settings={"tenure.topics": "t:2"}) as running:
+        yield running
+
+
+class Members:
+    """Two static members of librdkafka, which a thread polls. assigned: each assignment; lost: each revocation."""
+
+    def __init__(self, bootstraps: list[str]) -> None:
+        self.assigned: list[str] = []
+        self.lost: list[str] = []
+        self._ends = threading.Event()
+        self._consumers = [self._consumer(name, ",".join(bootstraps)) for name in ("a", "b")]
+        self._thread = threading.Thread(target=self._poll)
+        self._thread.start()
+
+    def _consumer(self, name: str, bootstraps: str) -> Any:
+        consumer = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": bootstraps,
+                "group.id": GROUP,
+                "group.instance.id": name,
+                "heartbeat.interval.ms": 300,
+                "enable.auto.commit": False,
+                "log_level": 0,
+            }
+        )
+        consumer.subscribe(
+            ["t"],
+            on_assign=lambda _, __: self.assigned.append(name),
+            on_revoke=lambda _, __: self.lost.append(name),
+            on_lost=lambda _, __: self.lost.append(name),
+        )
+        return consumer
+
+    def _poll(self) -> None:
+        while not self._ends.is_set():
+            for consumer in self._consumers:
+                consumer.poll(0.05)
+
+    def commit(self, offset: int) -> None:
+        """Commit by the first member; it asks again until the answer is yes."""
+        topic_partition = confluent_kafka.TopicPartition("t", 0, offset)
+        end_s = time.monotonic() + WITHIN_S
+        while True:
+            try:
+                self._consumers[0].commit(offsets=[topic_partition], asynchronous=False)
+            except confluent_kafka.KafkaException:
+                if time.monotonic() > end_s:
+                    raise
+            else:
+                return
+
+    def close(self) -> None:
+        """Stop polling; the static members stay in the group."""
+        self._ends.set()
+        self._thread.join()
+        for consumer in self._consumers:
+            consumer.close()
+
+
+def owner(cluster: TenureCluster, port: int) -> ClusterNode | None:
+    """The node that coordinates the group, as the node at `port` says; None while there is none."""
+    with Connection(port) as connection:
+        answer: Any = connection.ask(FindCoordinatorRequest(key=GROUP), 2)
+    if answer.error_code:
+        return None
+    return next(node for node in cluster.nodes if node.number == answer.node_id)
+
+
+def generation(node: ClusterNode) -> str:
+    """State, and the members with their ids, as the coordinator shows them."""
+    with Connection(node.port) as connection:
+        answer: Any = connection.ask(DescribeGroupsRequest(groups=[GROUP]), 5)
+    (group,) = answer.groups
+    assert group.error_code == ErrorCode.NONE
+    return f"{group.group_state} {sorted((each.group_instance_id, each.member_id) for each in group.members)}"
+
+
+def test_a_node_dies_stops_and_comes_back_and_no_member_loses_its_seat(cluster: TenureCluster) -> None:
+    """The owner is killed; the next one stops in order; both come back: one assignment each, no revocation."""
+    members = Members(cluster.bootstraps)
+    try:
+        wait_until(lambda: sorted(members.assigned) == ["a", "b"], "both members have partitions", WITHIN_S)
+        members.commit(1)
+        former = owner(cluster, cluster.nodes[0].port)
+        assert former is not None
+        before = generation(former)
+        for number, how in enumerate((signal.SIGKILL, signal.SIGTERM), 2):
+            live = next(node for node in cluster.nodes if node is not former)
+            if how is signal.SIGKILL:
+                former.kill()
+            else:
+                assert former.stop() == 0
+            members.commit(number)
+            now = owner(cluster, live.port)
+            assert now is not None
+            assert now is not former
+            assert generation(now) == before
+            former.start()
+            members.commit(10 * number)
+            former = owner(cluster, live.port) or now
+        assert sorted(members.assigned) == ["a", "b"]
+        assert not members.lost
+        assert [node.count("member_expired") for node in cluster.nodes] == [0, 0, 0]
+    finally:
+        members.close()
+
+
+def refusal(*arguments: str) -> str:
+    """What a server that can't start says."""
+    command = [sys.executable, "-m", "coordinator.cli.main", "serve", "--listen", "127.0.0.1:0", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    return line
+
+
+def test_a_node_that_can_not_start_says_why_in_one_line(cluster: TenureCluster, tmp_path: Path) -> None:
+    """Another number of partitions, no etcd, two processes: a line each, and exit code 2."""
+    store = f"etcd://{','.join(cluster.etcd.endpoints)}"
+    node = ["--cluster", cluster.name, "--node-id", "9", "--data-dir", str(tmp_path / "data")]
+    assert "offsets.topic.num.partitions: 7, but the cluster was made with 50" in refusal(
+        "--store", store, *node, "--set", "offsets.topic.num.partitions=7"
+    )
+    assert "--workers: a node of a cluster is one process" in refusal("--store", store, *node, "--workers", "2")
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        port = nobody.getsockname()[1]
+        assert "--store: etcd at 127.0.0.1" in refusal("--store", f"etcd://127.0.0.1:{port}", *node)
