@@ -193,6 +193,9 @@ class Member:
         synced = yield Ask("sync", SyncGroup(None, 3, ME, sync), within_ms=JOIN_MS)
         if self._takes(synced):
             self.generation, self.assignment = joined.generation_id, synced.assignment
+        else:
+            # It restarts. A leader that joins again by its member id wants a rebalance, and gets one (as from Kafka).
+            self.member_id = ""
 
     def _commit_and_read(self) -> Generator[Ask | Sleep, Any, None]:
         self.committed += 1

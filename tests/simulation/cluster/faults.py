@@ -19,6 +19,7 @@ from tests.support.virtual_time import Process
 
 FAULTS_MS = 20_000
 FAULTS_MAX = 8
+FULL_MS = 5_000
 LEAVE_MS = 5_000
 """A node that leaves ends after that time at the latest, as the server does."""
 HOUR_MS = 3_600_000
@@ -50,6 +51,8 @@ class Schedule:
             self._all_members,
             self._cut,
             self._cut_off,
+            self._compact,
+            self._fill_store,
         ]
         self._world.restarts = random.choice((0.0, 0.02))
         for _ in range(random.randint(1, FAULTS_MAX)):
@@ -135,6 +138,22 @@ class Schedule:
             self._time.note(f"etcd: member {index} is back")
             self._world.etcd.heal(index)
 
+    def _compact(self) -> None:
+        """All history goes: watches that are late have to read anew."""
+        store = self._world.etcd.store
+        self._time.note("etcd: all history is compacted")
+        store.compact(store.revision)
+
+    def _fill_store(self) -> None:
+        """etcd takes no writes, for less time than a member that restarts has."""
+        self._time.note("etcd: the store is full")
+        self._world.etcd.store.limit = 0
+        self._for_a_while(self._empty_store, FULL_MS)
+
+    def _empty_store(self) -> None:
+        store = self._world.etcd.store
+        store.limit, store.is_full = None, False
+
     # The network between them.
 
     def _cut(self) -> None:
@@ -158,6 +177,7 @@ class Schedule:
         self._time.note("all is mended")
         world = self._world
         world.etcd.slow = world.restarts = 0.0
+        self._empty_store()
         for process, member in sorted(world.etcd.cuts, key=lambda cut: (cut[0].name, cut[1].index)):
             world.etcd.mend(process, member.index)
         for index in range(3):
