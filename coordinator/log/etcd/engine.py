@@ -104,6 +104,8 @@ class Opening:
         meta = json.loads(found.value)
         if meta["format"] > FORMAT:
             self.error = f"the cluster's keys have format {meta['format']}, and this version knows {FORMAT}"
+        elif "moving" in meta:
+            self.error = "a move into this cluster is under way, or was interrupted: then make it again"
         elif meta["partitions"] != self._count:
             self.error = (
                 f"offsets.topic.num.partitions: {self._count}, but the cluster was made with {meta['partitions']}"
