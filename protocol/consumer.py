@@ -22,6 +22,12 @@ AnyVersioned = TypeVar("AnyVersioned", bound=Message)
 CONSUMER = "consumer"
 """The protocol type of Kafka's consumers (ConsumerProtocol.PROTOCOL_TYPE), whose assignments have this form."""
 
+NO_PARTITIONS = b"\x00\x00" + bytes(4) + b"\xff\xff\xff\xff"
+"""An assignment of version 0 with no topics and no user data. Clients can't read one without any bytes."""
+
+RACK_SINCE = 3
+"""The first version of a subscription with a rack."""
+
 _version = struct.Struct(">h")
 
 
@@ -52,6 +58,15 @@ def decode_assignment(protocol_type: str, data: bytes) -> dict[str, list[int]] |
     for topic in assignment.assigned_partitions:
         partitions.setdefault(topic.topic, []).extend(topic.partitions)
     return {topic: sorted(partitions[topic]) for topic in sorted(partitions)}
+
+
+def decode_rack(data: bytes) -> str | None:
+    """The rack in the metadata of a consumer (KIP-881); None if there is none, or the bytes can't be read."""
+    try:
+        version, subscription = decode_versioned(ConsumerProtocolSubscription, data)
+    except ProtocolError:
+        return None
+    return subscription.rack_id if version >= RACK_SINCE else None
 
 
 def decode_subscription(protocol_type: str, data: bytes) -> frozenset[str] | None:

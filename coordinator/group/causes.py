@@ -38,6 +38,7 @@ class CauseKind(HashedById):
     SYNC_TIMED_OUT = "sync_timed_out"
     ASSIGNMENT_TOO_LARGE = "assignment_too_large"
     GROUP_OVER_CAPACITY = "group_over_capacity"
+    TARGET_SIZE_CHANGED = "target_size_changed"
     SUBSCRIPTION_CHANGED = "subscription_changed"
     TOPICS_CHANGED = "topics_changed"
     REGEX_RESOLVED = "regex_resolved"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from coordinator.group import notes, offsets
 from coordinator.group.events import Remainder
 from coordinator.group.state import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE
+from protocol.consumer import NO_PARTITIONS
 from protocol.messages import DeleteGroupsResponse, DescribeGroupsResponse, ListGroupsResponse, alike
 from protocol.primitives import STRING_SIZE_MAX
 from schemas.errors import ErrorCode
@@ -51,7 +52,10 @@ def describe(group: Group) -> DescribeGroupsResponse.DescribedGroup:
         group_state=group.state.value,
         protocol_type=group.protocol_type or "",
         protocol_data=(group.protocol_name or "") if stable else "",
-        members=[describe_member(group, member) for member in group.members.values()],
+        members=[
+            *[describe_member(group, member) for member in group.members.values()],
+            *[describe_standby(group, standby.member) for standby in group.standbys.values()],
+        ],
     )
 
 
@@ -83,6 +87,20 @@ def describe_sessions(group: Group, described: DescribeGroupsResponse.DescribedG
 def silent_ms(member: Watched, now_ms: int) -> int:
     """How long ago the session of a member was renewed."""
     return max(now_ms - (member.deadline_ms - member.session_timeout_ms), 0)
+
+
+def describe_standby(group: Group, member: Member) -> DescribeGroupsResponse.DescribedGroupMember:
+    """A standby as DescribeGroups shows it: a member without partitions, as Kafka has them too."""
+    metadata = dict(member.protocols).get(group.protocol_name or "") if group.state is STABLE else None
+    return _described(
+        _MEMBER,
+        member.member_id,
+        member.group_instance_id,
+        member.client_id,
+        member.client_host,
+        metadata or b"",
+        b"" if metadata is None else NO_PARTITIONS,
+    )
 
 
 def describe_waiting(group: Group, course: Course) -> DescribeGroupsResponse.GroupWaiting:

@@ -75,6 +75,7 @@ class Member:
     protocols: (name, metadata) in the member's order of preference.
     assignment: for the group's generation; empty until the leader's assignments come.
     is_new: has not completed a first join yet; its timer then limits the wait itself.
+    called_until_ms: a standby got this seat and has not joined since; until when it may. Else None.
     beat: the last heartbeat that got NONE (heartbeat.remember). None after anything that may change the answer: the
     group rebalances or is Dead, or another member id has the seat.
     deadline_ms: when its session ends without another heartbeat, on the clock of `Now.ms`.
@@ -92,6 +93,7 @@ class Member:
         "awaiting_sync",
         "beat",
         "block",
+        "called_until_ms",
         "client_host",
         "client_id",
         "deadline_ms",
@@ -129,6 +131,7 @@ class Member:
         self.awaiting_join: Waiting | None = None
         self.awaiting_sync: Waiting | None = None
         self.beat: Hashable | None = None
+        self.called_until_ms: int | None = None
         self.deadline_ms = NEVER
         self.timer_at_ms = NEVER
         self.encoded: bytes | None = None
@@ -169,6 +172,13 @@ class Member:
         return f"Member({self.member_id!r}, group_instance_id={self.group_instance_id!r})"
 
 
+class Standby(NamedTuple):
+    """A member that waits for a seat (`classic.seats`). since_ms: since when, on the clock of `Now.ms`."""
+
+    member: Member
+    since_ms: int
+
+
 class NoUpgrade(NamedTuple):
     """A refusal of members of the consumer protocol that holds until a time on the clock of `Now.ms`."""
 
@@ -194,6 +204,8 @@ class Group(AnyGroup):
     served_ms: when it was served first after a load, on the clock of `Now.ms`; None if it was never loaded.
     course: facts about the open rebalance, for notes; no rule reads it.
     no_upgrade: while a large group does not become one of the consumer protocol.
+    target_size: how many seats it has (target.group.size), as of its last change or join; 0: any number.
+    standbys: by member id, the one that waits longest first; they are no members.
     """
 
     kind: ClassVar = Kind.CLASSIC
@@ -212,7 +224,9 @@ class Group(AnyGroup):
         "preferences",
         "protocol_name",
         "served_ms",
+        "standbys",
         "support",
+        "target_size",
     )
 
     def __init__(self, group_id: str, state_since_ms: int | None) -> None:
@@ -238,6 +252,8 @@ class Group(AnyGroup):
         self.course: Course | None = None
         self.served_ms: int | None = None
         self.no_upgrade: NoUpgrade | None = None
+        self.target_size = 0
+        self.standbys: dict[str, Standby] = {}
 
     @property
     def pending_size(self) -> int:
@@ -321,6 +337,7 @@ class Group(AnyGroup):
             member.rebalance_timeout_ms = rebalance_timeout_ms
             member.session_timeout_ms = session_timeout_ms
             member.changed()
+        member.called_until_ms = None
         self._set_awaiting_join(member, waiting)
 
     def all_changed(self) -> None:
@@ -363,6 +380,7 @@ class Group(AnyGroup):
             member.beat = member.block = None
         self.members.clear()
         self.blocks.clear()
+        self.standbys.clear()
 
     def take_join(self, member: Member) -> Waiting | None:
         """Take the JoinGroup that `member` waits in, if there is one. The caller answers it."""

@@ -40,7 +40,7 @@ class Violation(NamedTuple):
 
 def violations(group: Group) -> list[str]:
     """Every rule that `group` breaks, in words; empty if it is right."""
-    return [*_membership(group), *_blocks(group), *_waiting(group), *_protocols(group)]
+    return [*_membership(group), *_blocks(group), *_waiting(group), *_standbys(group), *_protocols(group)]
 
 
 def record_violations(value: GroupMetadataValue) -> list[Violation]:
@@ -129,6 +129,33 @@ def _waiting(group: Group) -> list[str]:
         found.append(f"held open in {group.state.value}")
     if group.pending_sync and group.state not in (COMPLETING_REBALANCE, STABLE):
         found.append(f"waits for syncs in {group.state.value}")
+    return found
+
+
+def _standbys(group: Group) -> list[str]:
+    found = []
+    names = [each.member.group_instance_id for each in group.standbys.values() if each.member.is_static]
+    held = group.members.keys() | group.pending.keys()
+    found += [f"{key} is a standby and more" for key in group.standbys if key in held]
+    found += [f"{name} is a standby's and a member's" for name in names if name in group.static_members]
+    if len(names) != len(set(names)):
+        found.append("two standbys with an instance id")
+    if group.standbys and not group.members:
+        found.append("standbys wait and nobody has a seat")
+    for key, (member, _) in group.standbys.items():
+        if key != member.member_id:
+            found.append(f"the standby {key} is filed as {member.member_id}")
+        if member.awaiting_join is not None and group.state is not PREPARING_REBALANCE:
+            found.append(f"the standby {key} waits in JoinGroup in {group.state.value}")
+        if member.awaiting_sync is not None or member.assignment or member.block is not None:
+            found.append(f"the standby {key} holds a seat")
+        if group.state is not DEAD and member.awaiting_join is None and member.timer_at_ms == NEVER:
+            found.append(f"nothing would ever expire the standby {key}")
+    found += [
+        f"{key} is called and waits"
+        for key, member in group.members.items()
+        if member.called_until_ms is not None and member.awaiting_join is not None
+    ]
     return found
 
 

@@ -340,6 +340,64 @@ class MemberExpired(Note):
     principal: str = ANONYMOUS
 
 
+class StandbyJoined(Note):
+    """A client waits as a standby, because all seats of the group are taken. standbys: how many wait now."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    standbys: int
+    principal: str = ANONYMOUS
+
+
+class StandbySeated(Note):
+    """A rebalance gives a free seat to a standby that waited for `waited_ms`."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    waited_ms: int
+    standbys: int
+    principal: str = ANONYMOUS
+
+
+class StandbyGone(Note):
+    """A standby is gone. why: it left, expired, or its assignors are not the group's."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    why: str
+    standbys: int
+    principal: str = ANONYMOUS
+
+
+class SeatTaken(Note):
+    """A standby takes the seat of a member that is gone, with its assignment; there is no rebalance.
+
+    kind: why `old_member_id` is gone, as the kind of a cause. waited_ms: how long the standby waited. leads: whether it
+    leads the group.
+    standbys: how many are left.
+    """
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    old_member_id: str
+    old_group_instance_id: str | None
+    old_client_id: str
+    old_client_host: str
+    kind: str
+    waited_ms: int
+    leads: bool
+    standbys: int
+    principal: str = ANONYMOUS
+
+
 class MembersDropped(Note):
     """Members were dropped. `why`: they did not rejoin or sync in time, or the group was full."""
 

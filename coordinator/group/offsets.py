@@ -147,7 +147,8 @@ def admit(turn: Turn, group: Group, event: CommitOffsets | CommitPrepared) -> Er
     if error is not NONE:
         if error is ErrorCode.FENCED_INSTANCE_ID:
             turn.validate_member(group, body.member_id, body.group_instance_id, "offset-commit", event.client)
-        return error
+        # A standby holds no partitions: what it commits isn't its own.
+        return ErrorCode.REBALANCE_IN_PROGRESS if body.member_id in group.standbys else error
     member = group.members.get(body.member_id)
     if member is not None:
         turn.renew_sessions(group, [member])

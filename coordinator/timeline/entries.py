@@ -19,6 +19,7 @@ as it is.
     loaded           group_loaded: the coordinator read the group from its log, at its start, because a write failed, or
                      because another node became the coordinator: then it has `node` and `former_node`
     converted        group_converted: the group changed its protocol, with its members
+    seat_taken       seat_taken: a standby has the seat of a member that is gone, without a rebalance
     gap              events_dropped
     deleted          group_deleted
 
@@ -176,6 +177,9 @@ class Timeline:
         entry = self._pending.pop(event["member_id"], None)
         if entry is not None:
             entry["outcome"] = "left" if event["left"] else "lapsed"
+
+    def _seat_taken(self, event: RebalanceEvent) -> None:
+        self._enter("seat_taken", event)
 
     def _group_converted(self, event: RebalanceEvent) -> None:
         self._enter("converted", event)

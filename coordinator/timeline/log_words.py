@@ -30,6 +30,7 @@ SEEN = {
     CauseKind.MEMBER_EXPIRED: "member {who} expired, no heartbeat",
     CauseKind.SYNC_TIMED_OUT: "no sync in time from {who}",
     CauseKind.ASSIGNMENT_TOO_LARGE: "the assignment by leader {who} does not fit into a record",
+    CauseKind.TARGET_SIZE_CHANGED: "target.group.size is another one",
     CauseKind.GROUP_OVER_CAPACITY: "loaded with more members than group.max.size",
     CauseKind.SUBSCRIPTION_CHANGED: "member {who} subscribes to other topics",
     CauseKind.TOPICS_CHANGED: "topics that the group subscribes to changed",
@@ -43,6 +44,13 @@ OF_TOPICS = frozenset({CauseKind.SUBSCRIPTION_CHANGED, CauseKind.TOPICS_CHANGED,
 
 SAY_NOTHING = frozenset({"", "member was removed by an admin", "removed by an admin"})
 """Reasons of a removal that give no reason: those of Kafka's KafkaAdminClient, and ours (KIP-800)."""
+
+TAKEN = {
+    CauseKind.MEMBER_EXPIRED: "its session ended",
+    CauseKind.MEMBER_LEFT: "it left",
+    CauseKind.MEMBER_REMOVED: "an operator removed it",
+}
+"""Why a member's seat went to a standby."""
 
 OUTCOMES = {
     Outcome.COMPLETED: "every member has its assignment",
@@ -275,6 +283,23 @@ TEXTS: Mapping[type[notes.Note], Callable[[Any, str], str]] = {
         f"{note.reason or 'not provided'}"
     ),
     notes.MemberExpired: _expired_text,
+    notes.StandbyJoined: lambda note, _: (
+        f"Member {note.member_id} waits as a standby of group {note.group}, whose seats are taken: standby number "
+        f"{note.standbys} (client {note.client_id}, {note.client_host}{_as(note.principal)})"
+    ),
+    notes.StandbySeated: lambda note, _: (
+        f"Standby {note.member_id} gets a seat in the rebalance of group {note.group} after {note.waited_ms} ms "
+        f"(client {note.client_id}, {note.client_host}{_as(note.principal)}); {note.standbys} left"
+    ),
+    notes.StandbyGone: lambda note, _: (
+        f"Standby {note.member_id} of group {note.group} is gone: {note.why} (client {note.client_id}, "
+        f"{note.client_host}{_as(note.principal)}); {note.standbys} left"
+    ),
+    notes.SeatTaken: lambda note, _: (
+        f"Standby {note.member_id} takes the seat of {note.old_member_id} in group {note.group} at generation "
+        f"{note.generation}, without a rebalance: {TAKEN[CauseKind(note.kind)]} (client {note.client_id}, "
+        f"{note.client_host}{_as(note.principal)}); {note.standbys} left"
+    ),
     notes.MembersDropped: lambda note, _: (
         f"Group {note.group} removed members {', '.join(note.member_ids)}: {note.why}"
     ),

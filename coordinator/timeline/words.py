@@ -19,7 +19,7 @@ from coordinator.group.course import Phase
 from coordinator.timeline.described import client_text
 from coordinator.timeline.diagnosis import turns
 from coordinator.timeline.folding import folded
-from coordinator.timeline.log_words import AWAITED, reason_of
+from coordinator.timeline.log_words import AWAITED, TAKEN, reason_of
 from coordinator.timeline.schema import CONSUMER
 
 if TYPE_CHECKING:
@@ -145,6 +145,8 @@ def entry_lines(entry: Entry) -> Iterator[str]:
             ends["forgotten"] = "it was forgotten, unused, when the coordinator started anew"
             end = ends.get(entry["outcome"], f"not used yet, lapses {time_text(entry['lapses_ms'])}")
             yield f"member id given out: {short(entry['member_id'])} ({client_text(entry)}); {end}"
+        case "seat_taken":
+            yield _taken_text(entry)
         case "gap":
             first, last = time_text(entry["first_ms"]), time_text(entry["last_ms"])
             when = f"at {first}" if first == last else f"between {first} and {last}"
@@ -156,6 +158,18 @@ def entry_lines(entry: Entry) -> Iterator[str]:
         case "deleted":
             client = entry.get("client")  # null where the group expired
             yield "the group was deleted" + (f" by {client_text(client)}" if client else "")
+
+
+def _taken_text(entry: Entry) -> str:
+    """A standby that took a seat."""
+    old = entry["old_group_instance_id"] or short(entry["old_member_id"])
+    lost = client_text({"client_id": entry["old_client_id"], "client_host": entry["old_client_host"]})
+    lead = " and leads" if entry["leads"] else ""
+    return (
+        f"seat taken: standby {entry['group_instance_id'] or short(entry['member_id'])} ({client_text(entry)}) has the "
+        f"seat of {old} ({lost}){lead}, because {TAKEN[CauseKind(entry['kind'])]}; no rebalance; it waited "
+        f"{duration_text(entry['waited_ms'])}, {_several(entry['standbys'], 'standby')} left"
+    )
 
 
 def restarts_text(restarts: Sequence[Entry]) -> str:

@@ -28,7 +28,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from coordinator.config import GroupConfig
+from coordinator.config import GroupConfig, GroupSettings
 from coordinator.group import events, records
 from coordinator.group.classic.heartbeat import remember
 from coordinator.group.client import Client, Now
@@ -221,6 +221,7 @@ class Bench:
         self.beats: dict[Beat, Member] = {}
         self.peers: list[Peer] = []
         self.disk_fails = False
+        self.group_configs: dict[str, GroupSettings] = {}
         self._fresh = count(1)
         self._names = count(1)
         self._start()
@@ -247,6 +248,15 @@ class Bench:
             self.handle(events.TimerFired(key))
         raise AssertionError(f"timers without end: {self.timers}")
 
+    def seats(self, size: int, group: str = GROUP) -> None:
+        """Set target.group.size of a group."""
+        self.group_configs = {
+            **self.group_configs,
+            group: self.config.group_settings._replace(target_size=size),
+        }
+        self.coordinator.group_configs = self.group_configs
+        self.handle(events.GroupSettingsChanged(group))
+
     def restart(self, **settings: Any) -> None:
         """Crash, and start again from the log, perhaps with other settings; waiting requests get no answer."""
         self.config = replace(self.config, **settings)
@@ -268,6 +278,7 @@ class Bench:
 
     def _start(self) -> None:
         self.coordinator = Coordinator(0, self.config)
+        self.coordinator.group_configs = self.group_configs
         self.timers.clear()
         self.beats.clear()
         replay = Replay()
@@ -391,7 +402,7 @@ class Bench:
         fast = self.coordinator.heartbeat(group, member, instance, generation, self.now_ms)
         call: Call[HeartbeatResponse] = self._ask(events.Heartbeat(request, over_wire(body, version)), version)
         assert call.error == fast
-        if fast == ErrorCode.NONE:
+        if fast == ErrorCode.NONE and member in self.coordinator.groups[group].members:
             found = self.coordinator.groups[group]
             beat = Beat(group, member, instance, generation)
             self.beats[beat] = found.members[member]
@@ -605,6 +616,12 @@ class Bench:
             for waiting in (member.awaiting_join, member.awaiting_sync)
             if waiting
         ]
+        held += [
+            str(standby.member.awaiting_join.request)
+            for group in groups
+            for standby in group.standbys.values()
+            if standby.member.awaiting_join
+        ]
         assert sorted(held) == sorted(name for name, call in self.calls.items() if call.waits)
         for beat, member in self.beats.items():
             assert member.beat != beat or self._holds(beat, member), f"{beat} would get a yes"
@@ -631,6 +648,11 @@ class Bench:
                 TimerKey(TimerKind.SESSION, group.group_id, member.member_id)
                 for member in group.members.values()
                 if member.timer_at_ms != NEVER
+            }
+            wanted |= {
+                TimerKey(TimerKind.SESSION, group.group_id, member_id)
+                for member_id, standby in group.standbys.items()
+                if standby.member.timer_at_ms != NEVER
             }
             if group.state is State.PREPARING_REBALANCE:
                 wanted.add(TimerKey(TimerKind.REBALANCE, group.group_id))

@@ -48,6 +48,10 @@ NAMES = {
     "rebalance_ended",
     "rebalance_started",
     "rebalance_stuck",
+    "seat_taken",
+    "standby_gone",
+    "standby_joined",
+    "standby_seated",
     "unexpected_request",
 }
 """The names in log lines, metrics and events; people search for these."""

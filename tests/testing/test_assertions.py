@@ -157,6 +157,7 @@ def test_each_cause_by_a_request_has_its_request() -> None:
         "member_expired",
         "sync_timed_out",
         "group_over_capacity",
+        "target_size_changed",
         "regex_resolved",
         "revocation_timed_out",
     }

@@ -96,6 +96,7 @@ def test_every_cause_has_words_and_names_its_member(kind: CauseKind) -> None:
     assert words.endswith("client reason: not provided") is (kind is not CauseKind.MEMBER_REMOVED)
     assert "m-1" in words or kind in {
         CauseKind.GROUP_OVER_CAPACITY,
+        CauseKind.TARGET_SIZE_CHANGED,
         CauseKind.TOPICS_CHANGED,
         CauseKind.REGEX_RESOLVED,
     }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from coordinator.group import notes
 from coordinator.group.causes import CauseKind
-from coordinator.group.classic import rebalance, sync
+from coordinator.group.classic import rebalance, standby, sync
 from coordinator.group.classic.leave import remove_member, remove_pending
 from coordinator.group.effects import PENDING, REBALANCE, SESSION, TimerKey
 from coordinator.group.group import NEVER, Group
@@ -42,6 +42,10 @@ def session(turn: Turn, group: Group, member_id: str) -> None:
     """
     member = group.members.get(member_id)
     if member is None:
+        found = group.standbys.get(member_id)
+        if found is not None:
+            found.member.timer_at_ms = NEVER
+            standby.expire(turn, group, found.member)
         return
     member.timer_at_ms = NEVER
     if turn.now.ms < member.deadline_ms:

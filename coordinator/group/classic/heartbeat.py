@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
+from coordinator.group.classic.seats import STANDBY_GENERATION, seat_of
 from coordinator.group.state import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE, STABLE
 from schemas.errors import ErrorCode
 
@@ -31,15 +32,37 @@ def heartbeat(group: Group, member_id: str, instance_id: str | None, generation:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     member = group.members.get(member_id)
     # A correct heartbeat needs the member alone: with ten thousand members, each look-up waits for memory.
-    if instance_id is not None and (member is None or member.group_instance_id != instance_id):
-        fenced = group.static_members.get(instance_id) is not None
-        return ErrorCode.FENCED_INSTANCE_ID if fenced else ErrorCode.UNKNOWN_MEMBER_ID
-    if member is None:
-        return ErrorCode.UNKNOWN_MEMBER_ID
+    if member is None or (instance_id is not None and member.group_instance_id != instance_id):
+        return no_member(group, member_id, instance_id, generation, now_ms)
     if generation != group.generation:
-        return ErrorCode.ILLEGAL_GENERATION
+        return called(group, member, generation, now_ms)
     member.deadline_ms = now_ms + member.session_timeout_ms
     return REBALANCE_IN_PROGRESS if state is PREPARING_REBALANCE else NONE
+
+
+def no_member(group: Group, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> int:
+    """The error code of a heartbeat that no member can have sent: a standby did, or the client is fenced or unknown."""
+    standby = group.standbys.get(member_id)
+    if standby is not None and instance_id in (None, standby.member.group_instance_id):
+        standby.member.deadline_ms = now_ms + standby.member.session_timeout_ms
+        # A member of a group that got fewer seats hears with the other code that it is a standby.
+        return NONE if generation == STANDBY_GENERATION else REBALANCE_IN_PROGRESS
+    if instance_id is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    fenced = instance_id in group.static_members or seat_of(group, instance_id) is not None
+    return ErrorCode.FENCED_INSTANCE_ID if fenced else ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def called(group: Group, member: Member, generation: int, now_ms: int) -> int:
+    """The error code of a heartbeat with another generation: a standby that got a seat has to join again."""
+    if member.called_until_ms is not None:
+        # One that sends heartbeats and doesn't join may not keep the seat.
+        member.deadline_ms = min(now_ms + member.session_timeout_ms, member.called_until_ms)
+        return REBALANCE_IN_PROGRESS
+    if generation == STANDBY_GENERATION and group.target_size:
+        # It got the seat before the coordinator crashed.
+        return REBALANCE_IN_PROGRESS
+    return ErrorCode.ILLEGAL_GENERATION
 
 
 def beat(turn: Turn, group: Group, event: Heartbeat) -> int:

@@ -14,6 +14,9 @@ With a member id:
                      group that says it was restarted gets the generation again.
     unknown          UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another member has the instance id
 
+In a group with target.group.size a new member may become a standby (`standby`), and a standby that got a seat joins to
+take it (`take_seat`).
+
 Checks come in Kafka's order: group id, session timeout, known group, group.max.size, protocols, then the ids.
 """
 
@@ -23,11 +26,11 @@ from typing import TYPE_CHECKING
 
 from coordinator.group import notes
 from coordinator.group.causes import CauseKind, JoinReason
-from coordinator.group.classic import course, rebalance, static
+from coordinator.group.classic import course, rebalance, seats, standby, static
 from coordinator.group.classic.joining import protocols_of, rebalance_timeout_of, update
 from coordinator.group.classic.reasons import by_join, join_reason_of, rejoined, says_why, wants_other
 from coordinator.group.course import Pending
-from coordinator.group.effects import PENDING
+from coordinator.group.effects import PENDING, SYNC
 from coordinator.group.group import Group, Member, Waiting
 from coordinator.group.state import DEAD, EMPTY, PREPARING_REBALANCE, STABLE
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn, join_error
@@ -58,6 +61,8 @@ def join(turn: Turn, group: Group, event: JoinGroup) -> None:
         refuse(turn, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
     elif member_id == UNKNOWN_MEMBER_ID:
         join_as_new(turn, group, event)
+    elif member_id in group.standbys:
+        standby.rejoin(turn, group, event)
     elif member_id in group.pending:
         join_as_pending(turn, group, event)
     else:
@@ -80,7 +85,9 @@ def has_room(turn: Turn, group: Group, event: JoinGroup) -> bool:
     member = group.members.get(event.body.member_id)
     if group.state is EMPTY:
         return True
-    limit = turn.config.group_max_size
+    if event.body.member_id in group.standbys:
+        return True
+    limit = turn.config.group_max_size - len(group.standbys)
     if group.state is PREPARING_REBALANCE:
         return (member is not None and member.awaiting_join is not None) or group.joined_count < limit
     if turn.fixed("kafka-20601") and static.seat_of(group, event) is not None:
@@ -105,8 +112,11 @@ def join_as_new(turn: Turn, group: Group, event: JoinGroup) -> None:
     instance_id = event.body.group_instance_id
     if instance_id is not None:
         member = static.seat_of(group, event)
+        waiting = seats.seat_of(group, instance_id)
         member_id = f"{instance_id}-{event.fresh_id}"
-        if member is None:
+        if waiting is not None:
+            standby.replace(turn, group, waiting, member_id, event)
+        elif member is None:
             add_member(turn, group, event, member_id)
         else:
             static.replace(turn, group, member, member_id, event)
@@ -162,6 +172,9 @@ def add_member(turn: Turn, group: Group, event: JoinGroup, member_id: str) -> No
     )
     member.is_new = True
     member.joined_by = event.client
+    if seats.is_full(turn, group, event.body.protocol_type, member.protocols):
+        standby.join(turn, group, event, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
+        return
     course.arrived(turn, group, member_id)
     if group.state is PREPARING_REBALANCE and group.generation == 0:
         group.new_member_added = True
@@ -201,6 +214,7 @@ def rejoin(turn: Turn, group: Group, event: JoinGroup) -> None:
         return
     assert member is not None
     assert group.state is not EMPTY
+    is_called = member.called_until_ms is not None
     leads = group.leader == member_id
     protocols = protocols_of(event)
     is_changed = member.protocols != protocols
@@ -211,6 +225,8 @@ def rejoin(turn: Turn, group: Group, event: JoinGroup) -> None:
         # Nearly all members join because the group rebalances. Such a join is no cause of its own.
         own = CauseKind.MEMBER_REJOINED if says_why(event) else None
         update_and_wait(turn, group, member, event, kind if differs else own)
+    elif is_called and not differs and reason in (None, JoinReason.RESTART):
+        take_seat(turn, group, member, event)
     elif group.state is STABLE and leads and (is_changed or reason is not JoinReason.RESTART):
         # The leader rejoins when topics changed; its metadata need not show that.
         update_and_wait(turn, group, member, event, kind)
@@ -223,6 +239,25 @@ def rejoin(turn: Turn, group: Group, event: JoinGroup) -> None:
         if group.state is STABLE and event.version >= static.SKIP_ASSIGNMENT_SINCE:
             answer.skip_assignment = leads
         turn.answer(event.request, answer)
+
+
+def take_seat(turn: Turn, group: Group, member: Member, event: JoinGroup) -> None:
+    """A standby that got the seat of a member joins: it gets the running generation.
+
+    A leader gets the list of members, so that it watches their topics; the coordinator drops its assignments. The group
+    goes on with the metadata of the standby's first join: what it says about owned partitions is the same, none.
+    """
+    member.called_until_ms = None
+    member.joined_by = event.client
+    turn.renew_sessions(group, [member])
+    answer = rebalance.join_answer(group, member)
+    if group.state is STABLE:
+        # It has the time of a rebalance to sync (KAFKA-12890).
+        group.pending_sync.add(member.member_id)
+        turn.arm(SYNC, group, turn.now.ms + group.rebalance_timeout_ms)
+        if event.version >= static.SKIP_ASSIGNMENT_SINCE:
+            answer.skip_assignment = group.leader == member.member_id
+    turn.answer(event.request, answer)
 
 
 def update_and_wait(turn: Turn, group: Group, member: Member, event: JoinGroup, kind: CauseKind | None) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from coordinator.group import notes
 from coordinator.group.causes import CauseKind, Meaning, meaning_of
-from coordinator.group.classic import course, rebalance
+from coordinator.group.classic import course, rebalance, seats, standby
 from coordinator.group.classic.reasons import by_member
 from coordinator.group.effects import PENDING
 from coordinator.group.leaving import answer, leaving_members
@@ -42,7 +42,7 @@ def leave_one(turn: Turn, group: Group, event: LeaveGroup, leaving: LeaveGroupRe
     """Let one member go."""
     member_id = leaving.member_id
     if member_id == UNKNOWN_MEMBER_ID:
-        current = group.static_members.get(leaving.group_instance_id) if leaving.group_instance_id is not None else None
+        current = id_of(group, leaving.group_instance_id)
         if current is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         member_id = current
@@ -50,10 +50,12 @@ def leave_one(turn: Turn, group: Group, event: LeaveGroup, leaving: LeaveGroupRe
         turn.arm(PENDING, group, None, member_id)
         remove_pending(turn, group, member_id, left=True)
         return ErrorCode.NONE
-    else:
+    elif member_id not in group.standbys:
         error = turn.validate_member(group, member_id, leaving.group_instance_id, "leave-group", event.client)
         if error is not ErrorCode.NONE:
             return error
+    if member_id in group.standbys:
+        return standby.leave(turn, group, group.standbys[member_id].member, leaving.group_instance_id)
     member = group.members[member_id]
     reason = leaving.reason or ""
     turn.note(
@@ -74,10 +76,23 @@ def leave_one(turn: Turn, group: Group, event: LeaveGroup, leaving: LeaveGroupRe
     return ErrorCode.NONE
 
 
+def id_of(group: Group, instance_id: str | None) -> str | None:
+    """The member id behind an instance id, of a member or of a standby."""
+    if instance_id is None:
+        return None
+    waiting = seats.seat_of(group, instance_id)
+    return group.static_members.get(instance_id) if waiting is None else waiting.member.member_id
+
+
 def remove_member(
     turn: Turn, group: Group, member: Member, kind: CauseKind, reason: str = "", api_version: int | None = None
 ) -> None:
-    """Drop a member, then rebalance or go on without it (Kafka: removeMemberAndUpdateGroup)."""
+    """Drop a member, then rebalance or go on without it (Kafka: removeMemberAndUpdateGroup).
+
+    If a standby takes the seat, nothing else happens.
+    """
+    if group.standbys and seats.take_over(turn, group, member, kind):
+        return
     cause = by_member(kind, member, reason, api_version)
     if member.awaiting_join is None:
         # Members that wait in a rebalance also waited for this one.

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinator.group import notes, records
-from coordinator.group.classic import course
+from coordinator.group.classic import course, seats
 from coordinator.group.course import Course, Outcome
 from coordinator.group.effects import REBALANCE, SYNC
 from coordinator.group.group import Group, InitialDelay, Member
@@ -130,6 +130,8 @@ def complete(turn: Turn, group: Group) -> None:
         late = [member for member in group.members.values() if member.awaiting_join is None]
         course.opened(group).late = tuple(member.member_id for member in late)
         drop_late(turn, group, [member for member in late if not member.is_static])
+    if group.standbys or 0 < group.target_size < len(group.members):
+        seats.settle(turn, group)
     if group.members and not elect_joined_leader(turn, group):
         turn.note(notes.RebalanceStuck(group.group_id, group.generation))
         course.opened(group).until_ms = until_ms = turn.now.ms + max(group.rebalance_timeout_ms, STUCK_WAIT_MIN_MS)
@@ -188,6 +190,8 @@ def start_generation(turn: Turn, group: Group) -> None:
             for member, (request, _) in group.take_joins()
         ]
     )
+    if group.standbys:
+        seats.answer_all(turn, group)
     for member in group.members.values():
         member.is_new = False
     turn.renew_sessions(group, group.members.values())

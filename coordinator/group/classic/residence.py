@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from coordinator.group import notes, records
 from coordinator.group.causes import Cause, CauseKind
-from coordinator.group.classic import course, rebalance
+from coordinator.group.classic import course, rebalance, seats, standby
 from coordinator.group.course import Outcome
 from coordinator.group.effects import PENDING
 from coordinator.group.state import DEAD
@@ -29,6 +29,7 @@ def serve(turn: Turn, group: Group) -> None:
     group.served_ms = turn.now.ms
     if len(group.members) > turn.config.group_max_size:
         rebalance.prepare(turn, group, Cause(CauseKind.GROUP_OVER_CAPACITY))
+    standby.target_changed(turn, group)
 
 
 def resume(turn: Turn, group: Group) -> None:
@@ -37,13 +38,19 @@ def resume(turn: Turn, group: Group) -> None:
     for member in group.members.values():
         # A new member may wait for its generation for longer than its session timeout.
         turn.expect(group, member, max(member.deadline_ms - now_ms, member.session_timeout_ms))
+        if member.called_until_ms is not None:
+            member.called_until_ms = seats.called_until_ms(turn, member)
+    for waiting in group.standbys.values():
+        member = waiting.member
+        turn.expect(group, member, max(member.deadline_ms - now_ms, member.session_timeout_ms))
     for member_id in group.pending:
         turn.arm(PENDING, group, now_ms + turn.config.pending_timeout_ms, member_id)
     rebalance.wait_in_full(turn, group)
 
 
-def settings_changed(_turn: Turn, _group: Group) -> None:
-    """The settings of the group are others: its next join finds them."""
+def settings_changed(turn: Turn, group: Group) -> None:
+    """The settings of the group are others: it may have more or fewer seats."""
+    standby.target_changed(turn, group)
 
 
 def unload(turn: Turn, group: Group) -> None:
@@ -51,6 +58,7 @@ def unload(turn: Turn, group: Group) -> None:
     for member in group.members.values():
         turn.release_join(group, member, ErrorCode.NOT_COORDINATOR, member.member_id)
         turn.release_sync(member, ErrorCode.NOT_COORDINATOR)
+    seats.release(turn, group, ErrorCode.NOT_COORDINATOR)
     group.pending.clear()
     group.pending_sync.clear()
     group.initial_delay = None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from coordinator.group import notes, records
 from coordinator.group.causes import CauseKind
-from coordinator.group.classic import course, rebalance
+from coordinator.group.classic import course, rebalance, seats, standby
 from coordinator.group.classic.reasons import by_member, by_members
 from coordinator.group.course import Outcome
 from coordinator.group.group import Group, Waiting
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 def sync(turn: Turn, group: Group, event: SyncGroup) -> None:
     """Handle a SyncGroup."""
+    if event.body.member_id in group.standbys and group.state is not DEAD:
+        standby.sync(turn, group, event)
+        return
     error = validate(turn, group, event)
     if error is not NONE:
         turn.answer(event.request, sync_error(error))
@@ -58,7 +61,10 @@ def validate(turn: Turn, group: Group, event: SyncGroup) -> ErrorCode:
     if error is not NONE:
         return error
     if body.generation_id != group.generation:
-        return ErrorCode.ILLEGAL_GENERATION
+        # A standby that got a seat meanwhile has to join again.
+        is_called = group.members[body.member_id].called_until_ms is not None
+        is_standby = body.generation_id == seats.STANDBY_GENERATION and group.target_size
+        return ErrorCode.REBALANCE_IN_PROGRESS if is_called or is_standby else ErrorCode.ILLEGAL_GENERATION
     if body.protocol_type not in (None, group.protocol_type) or body.protocol_name not in (None, group.protocol_name):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     return NONE

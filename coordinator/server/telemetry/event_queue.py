@@ -196,6 +196,7 @@ class Events:
         notes.RebalanceEnded: _rebalance_ended,
         notes.RebalanceStarted: _rebalance_started,
         notes.RebalanceStuck: _queued,
+        notes.SeatTaken: _queued,
         notes.TargetAssigned: _step,
     }
     """The notes that become events, and MemberJoined, which takes back a MemberPending."""

@@ -53,6 +53,8 @@ COUNTED: Mapping[type[notes.Note], tuple[str, str]] = {
     notes.MemberJoined: ("tenure_members_joined", "Members that were added to a group."),
     notes.MemberLeft: ("tenure_members_left", "Members that went by request, their own or an operator's."),
     notes.MemberExpired: ("tenure_members_expired", "Members that went because no heartbeat came in time."),
+    notes.StandbyJoined: ("tenure_standbys_joined", "Times that a client began to wait as a standby."),
+    notes.SeatTaken: ("tenure_seats_taken", "Seats that went to a standby without a rebalance."),
     notes.RebalanceStuck: ("tenure_rebalances_stuck", "Rebalance timeouts that passed without anybody joining."),
     notes.TargetAssigned: ("tenure_targets", "Targets that were made for group epochs."),
     notes.MemberRevoking: ("tenure_members_revoking", "Times that a member was asked to give up partitions."),

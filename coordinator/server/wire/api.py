@@ -430,7 +430,10 @@ class Api:
         if not error:
             group = partition.coordinator.groups[group_id]
             if isinstance(group, Group):
-                connection.heartbeats.remember(frame, version, group, group.members[request.member_id])
+                member = group.members.get(request.member_id)
+                # A standby may become a member at any time, so nothing of it is kept.
+                if member is not None:
+                    connection.heartbeats.remember(frame, version, group, member)
         self._services.measures.answers[HEARTBEAT, int(error)] += 1
         head, tail = template(version, error)
         return head + frame[CORRELATION_ID] + tail

@@ -61,6 +61,12 @@ EVENTS = {
     "member_left": notes.MemberLeft("g", 5, "m-1", None, "client", "/10.0.0.1", "done"),
     "member_expired": notes.MemberExpired("g", 5, "m-1", "i-1", "client", "/10.0.0.1"),
     "members_dropped": notes.MembersDropped("g", 5, ("m-1", "m-2"), "did not sync in time"),
+    "standby_joined": notes.StandbyJoined("g", 5, "m-3", "i-3", "client", "/10.0.0.1", 1),
+    "standby_seated": notes.StandbySeated("g", 5, "m-3", None, "client", "/10.0.0.1", 70, 0),
+    "standby_gone": notes.StandbyGone("g", 5, "m-3", None, "client", "/10.0.0.1", "left", 0),
+    "seat_taken": notes.SeatTaken(
+        "g", 5, "m-3", None, "client", "/10.0.0.1", "m-1", "i-1", "c", "/h", "member_expired", 70, True, 0
+    ),
     "leader_elected": notes.LeaderElected("g", 5, "m-1", "m-2"),
     "offsets_created_group": notes.OffsetsCreatedGroup("g", 0),
     "offsets_removed": notes.OffsetsRemoved("g", 5, (("orders", 1),), expired=True),

@@ -1,0 +1,285 @@
+"""Seats and standbys: a group with `target.group.size` has so many seats; members beyond them wait as standbys.
+
+A standby has joined, sends heartbeats and holds no partitions. The coordinator tells it the generation
+STANDBY_GENERATION and an assignment without partitions, whatever the others do. It is no part of the group's record,
+its leader's list or its vote. So a rebalance of the others doesn't touch it, and Kafka can take over the log at any
+time.
+
+    take_over   a member of a Stable group goes: one standby gets its member's place with the assignment as it is. The
+                generation stays. The standby hears REBALANCE_IN_PROGRESS, joins again, and syncs.
+    settle      a rebalance completes: standbys fill the seats that are free; with too many members, the last ones
+                become standbys.
+
+A standby that got a seat without a JoinGroup of its own is *called* until it joins (`Member.called_until_ms`).
+
+House rule: a standby never delays a rebalance of the others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinator.group import notes, records
+from coordinator.group.classic import course
+from coordinator.group.group import Group, Member, Standby, subscribed_topics
+from coordinator.group.state import COMPLETING_REBALANCE, STABLE
+from coordinator.group.turn import NONE, Turn
+from protocol.consumer import CONSUMER, decode_rack
+from protocol.messages import JoinGroupResponse
+from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.group.causes import CauseKind
+
+STANDBY_GENERATION = 0
+"""The generation of a standby. No synced generation has this number, so a heartbeat or sync with it always shows that
+its client doesn't know its seat yet, even after a crash of the coordinator.
+"""
+
+STREAMS = "stream"
+"""The protocol name of Kafka Streams. Its assignments carry tasks that belong to one process."""
+
+
+def is_full(turn: Turn, group: Group, protocol_type: str, protocols: list[tuple[str, bytes]]) -> bool:
+    """Whether a new member with these protocols has to wait as a standby."""
+    group.target_size = target_size(turn, group.group_id)
+    return 0 < group.target_size <= len(group.members) and can_wait(protocol_type, protocols)
+
+
+def target_size(turn: Turn, group_id: str) -> int:
+    """How many seats a group has (target.group.size); 0: any number."""
+    return turn.group_settings(group_id).target_size
+
+
+def can_wait(protocol_type: str | None, protocols: list[tuple[str, bytes]]) -> bool:
+    """Whether the coordinator knows an assignment without partitions for this client."""
+    return protocol_type == CONSUMER and all(name != STREAMS for name, _ in protocols)
+
+
+def seat_of(group: Group, instance_id: str) -> Standby | None:
+    """The standby with this instance id, if there is one."""
+    return next((each for each in group.standbys.values() if each.member.group_instance_id == instance_id), None)
+
+
+def add(turn: Turn, group: Group, member: Member) -> None:
+    """Let `member` wait as a standby. It is in no other place of the group."""
+    group.standbys[member.member_id] = Standby(member, turn.now.ms)
+    group.pending.pop(member.member_id, None)
+    turn.note(
+        notes.StandbyJoined(
+            group.group_id,
+            group.generation,
+            member.member_id,
+            member.group_instance_id,
+            *member.client,
+            len(group.standbys),
+            member.principal,
+        )
+    )
+
+
+def answer(turn: Turn, group: Group, member: Member) -> None:
+    """Answer the JoinGroup that a standby waits in, unless its group prepares a generation."""
+    waiting = member.awaiting_join
+    if waiting is None or group.state not in (COMPLETING_REBALANCE, STABLE):
+        return
+    member.awaiting_join = None
+    member.is_new = False
+    name = group.protocol_name
+    if not any(name == own for own, _ in member.protocols):
+        turn.refuse_join(waiting, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member.member_id)
+        remove(turn, group, member, "its assignors are not the group's")
+        return
+    turn.renew_sessions(group, [member])
+    turn.answer(
+        waiting.request,
+        JoinGroupResponse(
+            error_code=NONE,
+            generation_id=STANDBY_GENERATION,
+            protocol_type=group.protocol_type,
+            protocol_name=name,
+            leader=group.leader or "",
+            member_id=member.member_id,
+            members=[],
+        ),
+    )
+
+
+def answer_all(turn: Turn, group: Group) -> None:
+    """The next generation has started: answer all standbys that wait."""
+    for standby in list(group.standbys.values()):
+        answer(turn, group, standby.member)
+
+
+def remove(turn: Turn, group: Group, member: Member, why: str) -> None:
+    """Remove a standby that waits in no request."""
+    assert member.awaiting_join is None
+    turn.forget(group, member)
+    del group.standbys[member.member_id]
+    turn.note(
+        notes.StandbyGone(
+            group.group_id,
+            group.generation,
+            member.member_id,
+            member.group_instance_id,
+            *member.client,
+            why,
+            len(group.standbys),
+            member.principal,
+        )
+    )
+
+
+def release(turn: Turn, group: Group, error: ErrorCode) -> None:
+    """Remove all standbys: the group ends. Those that wait get `error`."""
+    for standby in group.standbys.values():
+        member = standby.member
+        waiting, member.awaiting_join = member.awaiting_join, None
+        if waiting is not None:
+            turn.refuse_join(waiting, error, member.member_id)
+        turn.forget(group, member)
+    group.standbys.clear()
+
+
+# A seat is free.
+
+
+def take_over(turn: Turn, group: Group, lost: Member, kind: CauseKind) -> bool:
+    """Give the seat of `lost` to a standby; False if that takes a rebalance, and nothing changed.
+
+    kind: why `lost` goes.
+    """
+    # While the leader assigns, it may assign to the lost member (KAFKA-9801): the rebalance that follows has the seat.
+    if group.state is not STABLE or group.target_size == 0 or len(group.members) > group.target_size:
+        return False
+    standby = choose(group, lost)
+    if standby is None or not fits_record(turn, group, standby.member):
+        return False
+    leads = group.leader == lost.member_id
+    assignment = lost.assignment
+    # The group may not be without members in between.
+    seat(turn, group, standby)
+    standby.member.assignment = assignment
+    turn.drop(group, lost)
+    if leads:
+        group.leader = standby.member.member_id
+    is_written = turn.write_group(group, group.state_since_ms)
+    assert is_written
+    turn.note(
+        notes.SeatTaken(
+            group.group_id,
+            group.generation,
+            standby.member.member_id,
+            standby.member.group_instance_id,
+            *standby.member.client,
+            lost.member_id,
+            lost.group_instance_id,
+            *lost.client,
+            kind.value,
+            turn.now.ms - standby.since_ms,
+            leads,
+            len(group.standbys),
+            standby.member.principal,
+        )
+    )
+    return True
+
+
+def choose(group: Group, lost: Member) -> Standby | None:
+    """The standby that takes the seat of `lost`: the one that waits longest.
+
+    Standbys on the host or in the rack of the lost member come last: what broke there may break them too.
+    """
+    name = group.protocol_name
+    assert name is not None
+    able = [each for each in group.standbys.values() if fits(each.member, lost, name)]
+    rack, (_, host) = decode_rack(lost.metadata(name)), lost.client
+
+    def is_near(standby: Standby) -> bool:
+        own = decode_rack(standby.member.metadata(name))
+        return standby.member.client[1] == host or (rack is not None and own == rack)
+
+    return next((each for each in able if not is_near(each)), able[0] if able else None)
+
+
+def fits(member: Member, lost: Member, protocol_name: str) -> bool:
+    """Whether `member` can go on with the assignment of `lost`: the same assignor, the same topics."""
+    if all(name != protocol_name for name, _ in member.protocols):
+        return False
+    own, others = member.metadata(protocol_name), lost.metadata(protocol_name)
+    topics = subscribed_topics(own)
+    return own == others or (topics is not None and topics == subscribed_topics(others))
+
+
+def fits_record(turn: Turn, group: Group, member: Member) -> bool:
+    """Whether the group's record has room for one more member."""
+    name = group.protocol_name
+    assert name is not None
+    record = records.group_record(group, group.state_since_ms, turn.now.wall_ms)
+    size = records.batch_size([record]) + len(records.member_bytes(member, name))
+    return size <= turn.config.message_max_bytes
+
+
+def seat(turn: Turn, group: Group, standby: Standby) -> None:
+    """Make a standby a member. If it waits in no JoinGroup, it is called to send one."""
+    member = standby.member
+    del group.standbys[member.member_id]
+    waiting, member.awaiting_join = member.awaiting_join, None
+    group.add(member, waiting)
+    if waiting is None:
+        member.called_until_ms = called_until_ms(turn, member)
+
+
+def called_until_ms(turn: Turn, member: Member) -> int:
+    """Until when a standby that gets a seat now may join."""
+    return turn.now.ms + max(member.rebalance_timeout_ms, member.session_timeout_ms)
+
+
+# A rebalance completes.
+
+
+def settle(turn: Turn, group: Group) -> None:
+    """Fill free seats with standbys; or make members standbys, if there are too many."""
+    size = group.target_size
+    while len(group.members) > size > 0 and demote_last(turn, group):
+        pass
+    for standby in list(group.standbys.values()):
+        if 0 < size <= len(group.members):
+            break
+        member = standby.member
+        if group.members and not group.supports(CONSUMER, member.protocols):
+            continue
+        seat(turn, group, standby)
+        if member.awaiting_join is not None:
+            course.arrived(turn, group, member.member_id)
+        turn.note(
+            notes.StandbySeated(
+                group.group_id,
+                group.generation,
+                member.member_id,
+                member.group_instance_id,
+                *member.client,
+                turn.now.ms - standby.since_ms,
+                len(group.standbys),
+                member.principal,
+            )
+        )
+
+
+def demote_last(turn: Turn, group: Group) -> bool:
+    """Make the last member of the group a standby, but no leader; False if nobody can wait."""
+    able = [
+        member
+        for member in group.members.values()
+        if member.member_id != group.leader and can_wait(group.protocol_type, member.protocols)
+    ]
+    if not able:
+        return False
+    member = able[-1]
+    waiting = group.take_join(member)
+    group.remove(member)
+    member.assignment = b""
+    member.called_until_ms = None
+    member.awaiting_join = waiting
+    add(turn, group, member)
+    return True
