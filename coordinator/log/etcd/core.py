@@ -117,6 +117,10 @@ class Core:
         """Whether this node may claim partitions."""
         return self._claims.may_claim
 
+    def owns(self, partition: int) -> bool:
+        """Whether this node owns a partition."""
+        return partition in self._held
+
     # The node.
 
     def begin(self) -> None:

@@ -21,6 +21,7 @@ from coordinator.log.engine import Acquired, Appended, Done, EngineError, OnOwne
 from coordinator.log.etcd.claims import SETTLE_MS, wait_for
 from coordinator.log.etcd.client import Access, Client
 from coordinator.log.etcd.core import Core, Log
+from coordinator.log.etcd.housekeeping import QUOTA, Housekeeping
 from coordinator.log.etcd.keys import Keys
 from coordinator.log.etcd.loop import Loop
 from coordinator.log.etcd.port import Compare, Get, Lost, Put, Refused, Status, Target, Txn, TxnResult
@@ -138,15 +139,26 @@ def _version(text: str) -> tuple[int, ...]:
 class EtcdEngine:
     """The engine of one node, its cluster, and what all nodes share (`engine.Engine`, `cluster.Cluster`, `shared`).
 
-    cluster_id: from the meta key. version: of the etcd member that answered. Made by `open_engine`.
+    cluster_id: from the meta key. version: of the etcd member that answered. housekeeping: how full etcd is.
+    Made by `open_engine`.
     """
 
-    def __init__(self, loop: Loop, client: Client, core: Core, shared: Shared, cluster_id: str, version: str) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        client: Client,
+        core: Core,
+        shared: Shared,
+        housekeeping: Housekeeping,
+        cluster_id: str,
+        version: str,
+    ) -> None:
         self.cluster_id = cluster_id
         self.version = version
         self.core = core
         self.shared = shared
         self.client = client
+        self.housekeeping = housekeeping
         self._loop = loop
         self._nodes: tuple[object, Sequence[NodeAddresses]] = (None, ())
 
@@ -179,6 +191,7 @@ class EtcdEngine:
     def close(self) -> None:
         """See Engine. If etcd doesn't answer, its lease ends by itself."""
         ended = Event()
+        self._loop.call(self.housekeeping.end)
         self._loop.call(self.shared.end)
         self._loop.call(partial(self.core.end, ended.set))
         ended.wait(CLOSE_WITHIN_S)
@@ -243,10 +256,12 @@ def open_engine(
     fresh_id: Callable[[], str],
     log: Log = lambda _name, _fields: None,
     settle_ms: int = SETTLE_MS,
+    quota: int = QUOTA,
 ) -> EtcdEngine:
     """Connect to etcd as one node of a cluster. Raises EngineError, whose text gives the reason in one line.
 
     ttl_ms: of the node's lease. fresh_id: makes a cluster's id. log: takes facts for the operator.
+    quota: etcd's --quota-backend-bytes.
     """
     loop = Loop("etcd", lambda trace: log("engine_broke", {"trace": trace}))
     client = Client(access, loop)
@@ -273,4 +288,6 @@ def open_engine(
         if opening.version:
             raise EngineError(problem)
         raise Unavailable(f"{problem} ({', '.join(access.endpoints)})")
-    return EtcdEngine(loop, client, core, shared, opening.meta.cluster_id, opening.version)
+    housekeeping = Housekeeping(client, keys.meta, partial(core.owns, 0), log, quota)
+    loop.call(housekeeping.start)
+    return EtcdEngine(loop, client, core, shared, housekeeping, opening.meta.cluster_id, opening.version)
