@@ -135,7 +135,7 @@ def test_another_number_of_partitions_is_refused(etcd: Etcd, start: Callable[[in
 def test_a_node_knows_how_full_etcd_is(start: Callable[[int], Node]) -> None:
     """It asks at once, and again now and then."""
     keeping = start(1).engine.housekeeping
-    wait_until(lambda: keeping.size, "etcd has told its size", WITHIN_S)
+    wait_until(lambda: keeping.size > 0, "etcd has told its size", WITHIN_S)
     assert 0 < keeping.used <= keeping.size
     assert not keeping.is_full
     assert keeping.alarms == ()
