@@ -1128,6 +1128,15 @@ class Config:
         default="",
         metadata=_spec("tenure.store.password.file", "A file with the password of tenure.store.user."),
     )
+    offset_fetch_verify: str = field(
+        default="none",
+        metadata=_spec(
+            "tenure.offset.fetch.verify",
+            "quorum: before it answers an OffsetFetch, a node asks tenure.store whether the group is still its own. "
+            "none: it trusts its lease; a node that was frozen in the middle of an answer may then tell an old offset.",
+            read=_choice("none", "quorum"),
+        ),
+    )
     worker_timeout_ms: int = field(
         default=10_000,
         metadata=_spec(

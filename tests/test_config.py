@@ -123,6 +123,7 @@ def test_every_setting_can_be_given_in_every_way(name: str) -> None:
         "group.max.session.timeout.ms": "7000",
         "fetch.max.bytes": "1024",
         "tenure.request.max.elements": "2000",
+        "tenure.offset.fetch.verify": "quorum",
         "tenure.store.lease.ms": "5000",
         "tenure.worker.timeout.ms": "2000",
         "queued.max.request.bytes": "200000000",

@@ -4,13 +4,16 @@ A store that several nodes share has a `Cluster`; the store of one machine has n
 are bound and it is ready to own partitions. It leaves before it stops: then its engine wishes to hand every partition
 over (`engine`).
 
-House rule: nothing in here waits, or asks the store: the answers come from what the store's engine watches.
+House rule: nothing in here waits. But for `ask_whether_newest`, answers come from what the store's engine watches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from coordinator.log.engine import Done, Ownership
 
 
 class NodeAddresses(NamedTuple):
@@ -31,6 +34,12 @@ class Cluster(Protocol):
 
     def valid(self) -> bool:
         """Whether this node still takes its ownerships as valid: see `engine.Ownership.valid`. It costs little."""
+
+    def ask_whether_newest(self, own: Ownership, done: Done) -> None:
+        """Ask the store whether an ownership is the newest of its partition; what was read before may be told then.
+
+        done: called on the engine's thread with None, Fenced, or Unavailable if the store doesn't answer.
+        """
 
     def register(self, node: NodeAddresses) -> None:
         """This node is ready to own partitions; its clients reach it at these addresses."""

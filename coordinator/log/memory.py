@@ -70,6 +70,10 @@ class MemoryCluster:
         """See Cluster."""
         return not self._engine.is_lapsed
 
+    def ask_whether_newest(self, own: Ownership, done: Done) -> None:
+        """See Cluster."""
+        done(None if self._log.owned.get(own.partition) is own else Fenced("another node has it"))
+
     def register(self, node: NodeAddresses) -> None:
         """See Cluster. The test decides which partitions the node gets."""
         self._log.nodes[node.node_id] = node

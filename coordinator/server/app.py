@@ -230,7 +230,9 @@ class Server:
             pace,
             self._loaded,
         )
-        self.runtime.lease = None if store.cluster is None else store.cluster.valid
+        if store.cluster is not None:
+            self.runtime.lease = store.cluster.valid
+            self.runtime.verify = store.cluster.ask_whether_newest if config.offset_fetch_verify == "quorum" else None
         try:
             self.runtime.start()
             services = self._services(store, clock, Alarm(clients_clock, ring), pace, measures)

@@ -49,6 +49,7 @@ from coordinator.group.events import (
     DeleteOffsets,
     EraseOffsets,
     Event,
+    FetchOffsets,
     JoinGroup,
     LeaveGroup,
     Load,
@@ -78,7 +79,7 @@ if TYPE_CHECKING:
     from coordinator.group.client import Client
     from coordinator.group.consumer.steady import Steady
     from coordinator.group.effects import Effects
-    from coordinator.log.engine import Ownership
+    from coordinator.log.engine import Done, Ownership
     from coordinator.server.clock import Clock
     from coordinator.server.runtime.delivery import Delivery
     from coordinator.server.runtime.replies import RepeatedCommit
@@ -149,6 +150,7 @@ class Host(loading.Host, Protocol):
     topics: Topics
     group_configs: Mapping[str, GroupSettings]
     search: Callable[[Resolution, Callable[[RegexResolved], None]], None]
+    verify: Callable[[Ownership, Done], None] | None
 
     def expect(self, partition: Partition) -> None:
         """The partition has something for the next window."""
@@ -255,7 +257,23 @@ class Partition:
             reply.deliver(refuse(event, error))
         else:
             self._unanswered[reply] = event
+            verify = self._host.verify
+            if verify is not None and isinstance(event, FetchOffsets):
+                assert self.ownership is not None
+                verify(self.ownership, partial(self._host.hop, self._verified, group_id, event))
+            else:
+                self.handle(group_id, event)
+
+    def _verified(self, group_id: str | None, event: FetchOffsets, error: EngineError | None) -> None:
+        """The store has said whether this node still owns the partition: read the offsets."""
+        if event.request not in self._unanswered:
+            return  # an unload has answered it
+        if error is None and self.standing is ACTIVE:
             self.handle(group_id, event)
+        else:
+            unsaid = isinstance(error, Unavailable)
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE if unsaid else ErrorCode.NOT_COORDINATOR
+            self.answer(event.request, refuse(event, code))
 
     @property
     def _may_write(self) -> bool:

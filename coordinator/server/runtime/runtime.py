@@ -35,7 +35,7 @@ from coordinator.server.telemetry.measures import Loads
 
 if TYPE_CHECKING:
     from coordinator.config import Config, GroupSettings
-    from coordinator.log.engine import Engine
+    from coordinator.log.engine import Done, Engine, Ownership
     from coordinator.server.clock import Clock
     from coordinator.server.runtime.pace import Pace
     from coordinator.server.telemetry.lines import Lines
@@ -71,7 +71,8 @@ class Runtime:
     group_configs: of groups that have settings of their own.
     on_loaded: called once, when after the start no partition loads any more.
     loads: how many partitions have loaded so far.
-    lease: whether this node is sure of what it owns; None if no other node could own it.
+    lease: whether this node is sure of what it owns; None if no other node could own it. verify: asks the store whether
+    an ownership is the newest, before offsets are read; None to trust the lease.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class Runtime:
         self._on_left: Callable[[], None] | None = None
         self._on_idle: Callable[[], None] | None = None
         self.lease: Callable[[], bool] | None = None
+        self.verify: Callable[[Ownership, Done], None] | None = None
         self.topics: Topics = NO_TOPICS
         self.group_configs: Mapping[str, GroupSettings] = NO_CONFIGS
         self.search: Search = search_nothing

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coordinator.group.partition import partition_for
+from coordinator.log.engine import Fenced, Unavailable
 from coordinator.log.memory import MemoryLog
 from coordinator.server.runtime.partition import Standing
 from protocol.messages import (
@@ -19,6 +21,9 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 from tests.server.harness import ManualClock, Peer, Serving, heartbeat_request, join_request, seat, serving
 from tests.server.runtime.calls import commit, commit_request, committed
+
+if TYPE_CHECKING:
+    from coordinator.log.engine import Done
 
 COUNT = 4
 SESSION_MS = 10_000
@@ -50,11 +55,13 @@ class Cluster:
         await self.nodes[2].barrier()
 
 
-async def cluster(stack: AsyncExitStack) -> Cluster:
+async def cluster(stack: AsyncExitStack, *settings: str) -> Cluster:
     """Start two nodes."""
     log, clock, nodes = MemoryLog([1] * COUNT), ManualClock(), {}
     for node_id in (1, 2):
-        nodes[node_id] = await stack.enter_async_context(serving(f"node.id={node_id}", clock=clock, shared=log))
+        nodes[node_id] = await stack.enter_async_context(
+            serving(f"node.id={node_id}", *settings, clock=clock, shared=log)
+        )
     await nodes[1].loaded()
     return Cluster(log, clock, nodes)
 
@@ -266,3 +273,29 @@ async def test_nodes_come_and_go_in_metadata() -> None:
         assert answer.controller_id == -1
         lost = answer.topics[0].partitions[0]
         assert (lost.error_code, lost.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+
+
+async def test_a_verified_read_asks_the_store() -> None:
+    """With tenure.offset.fetch.verify, offsets are read once the store has said that the node still owns the group."""
+    async with AsyncExitStack() as stack:
+        it = await cluster(stack, "tenure.offset.fetch.verify=quorum")
+        one = await it.nodes[1].peer()
+        assert await commit(one, "g", 3) == ErrorCode.NONE
+        assert await committed(one, "g") == (ErrorCode.NONE, 3)
+        asked: list[Done] = []
+        it.nodes[1].server.runtime.verify = lambda _, done: asked.append(done)
+        for outcome, expected in (
+            (None, (ErrorCode.NONE, 3)),
+            (Unavailable("etcd doesn't answer"), (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)),
+            (Fenced("another node has it"), (ErrorCode.NOT_COORDINATOR, -1)),
+        ):
+            reading = asyncio.ensure_future(committed(one, "g"))
+            await it.nodes[1].until(lambda: bool(asked))
+            assert not reading.done()
+            asked.pop()(outcome)
+            assert await reading == expected
+        reading = asyncio.ensure_future(committed(one, "g"))
+        await it.nodes[1].until(lambda: bool(asked))
+        it.log.orphan(partition_for("g", COUNT))
+        assert await reading == (ErrorCode.NOT_COORDINATOR, -1)
+        asked.pop()(None)
