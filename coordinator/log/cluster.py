@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from coordinator.log.engine import Done, Ownership
+    from coordinator.log.segments.counts import Histogram
 
 
 class NodeAddresses(NamedTuple):
@@ -21,6 +22,26 @@ class NodeAddresses(NamedTuple):
 
     node_id: int
     addresses: Mapping[str, tuple[str, int]]
+
+
+class StoreNumbers(NamedTuple):
+    """The numbers of the shared store, as this node sees it; times in ms, sizes in bytes.
+
+    lease_age_ms: since the store last kept this node's lease. lapses: how often that was too long ago. calls: made, by
+    name; lost: those of them without an answer. seconds: until answers came. used, size, quota: of the store's file:
+    what is in use, all of it, and the most that it may have; the first two are 0 until the store told them. alarms: of
+    the store.
+    """
+
+    lease_age_ms: int
+    lapses: int
+    calls: Mapping[str, int]
+    lost: int
+    seconds: Histogram
+    used: int
+    size: int
+    quota: int
+    alarms: Sequence[str]
 
 
 class Cluster(Protocol):
@@ -40,6 +61,9 @@ class Cluster(Protocol):
 
         done: called on the engine's thread with None, Fenced, or Unavailable if the store doesn't answer.
         """
+
+    def numbers(self) -> StoreNumbers | None:
+        """The numbers of the store; None if it has none."""
 
     def register(self, node: NodeAddresses) -> None:
         """This node is ready to own partitions; its clients reach it at these addresses."""

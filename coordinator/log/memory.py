@@ -74,6 +74,9 @@ class MemoryCluster:
         """See Cluster."""
         done(None if self._log.owned.get(own.partition) is own else Fenced("another node has it"))
 
+    def numbers(self) -> None:
+        """See Cluster: a store in memory has none."""
+
     def register(self, node: NodeAddresses) -> None:
         """See Cluster. The test decides which partitions the node gets."""
         self._log.nodes[node.node_id] = node

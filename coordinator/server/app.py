@@ -397,6 +397,11 @@ class Server:
             raise StartFailed(f"this process may have {self._files_max} files open (ulimit -n), it needs {kept} itself")
         return left
 
+    @property
+    def cluster(self) -> Cluster | None:
+        """The nodes that share this server's store; None if none do, or before the start."""
+        return None if self._store is None else self._store.cluster
+
     def _loaded(self) -> None:
         self.loaded.set()
         self._on_loaded()

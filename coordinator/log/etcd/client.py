@@ -15,10 +15,12 @@ House rule: what an answer means for the log is decided elsewhere.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Thread
+from time import monotonic
 from typing import Any, NamedTuple
 
 import grpc
@@ -52,6 +54,7 @@ from coordinator.log.etcd.port import (
     Txn,
     TxnResult,
 )
+from coordinator.log.segments.counts import Histogram
 
 TRY_S = 1.0
 """How long one try may take. A member that is alive answers within milliseconds, an election ends within two tries."""
@@ -128,8 +131,21 @@ class _Member:
         return self.channel.stream_stream(f"/{PACKAGE}.{method}", encode, decode)
 
 
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
+"""Upper ends of the buckets for answers; no try takes longer than TRY_S."""
+
+
+class Calls:
+    """Counts of the calls. made: by what was asked. lost: tries without an answer. seconds: until an answer came."""
+
+    def __init__(self) -> None:
+        self.made: Counter[str] = Counter()
+        self.lost = 0
+        self.seconds = Histogram(SECONDS)
+
+
 class Client:
-    """See the module, and `port.Port`. Belongs to the thread of `loop`."""
+    """See the module, and `port.Port`. Belongs to the thread of `loop`. calls: counts, for any thread."""
 
     def __init__(self, access: Access, loop: Loop) -> None:
         # Before the first channel: a server that forks workers has none, and gRPC must not guard against it.
@@ -144,6 +160,7 @@ class Client:
         self._watches: dict[int, Callable[[], None]] = {}
         self._watch_number = 0
         self.rotations = 0
+        self.calls = Calls()
 
     @property
     def endpoint(self) -> str:
@@ -282,14 +299,17 @@ class Client:
         except ValueError:  # the channel is closed
             self._loop.call(partial(done, Lost("the client is closed")))
             return
-        call.add_done_callback(lambda _: self._loop.call(partial(self._told, index, call, done, result)))
+        self.calls.made[name] += 1
+        began = monotonic()
+        call.add_done_callback(lambda _: self._loop.call(partial(self._told, index, call, began, done, result)))
 
-    def _told(self, index: int, call: Any, done: Done[Any], result: Callable[[Any], Any]) -> None:
+    def _told(self, index: int, call: Any, began: float, done: Done[Any], result: Callable[[Any], Any]) -> None:
         try:
             answer = call.result()
         except (grpc.RpcError, grpc.FutureCancelledError) as error:
             self._failed(index, error, done)
         else:
+            self.calls.seconds.add(monotonic() - began)
             done(result(answer))
 
     def _failed(self, index: int, error: Exception, done: Done[Any]) -> None:
@@ -305,6 +325,7 @@ class Client:
             done(Refused(_text(error), code.value[0]))
             return
         self._leave(index)
+        self.calls.lost += 1
         done(Lost(_text(error)))
 
     def _leave(self, index: int) -> None:

@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from threading import Event
 from typing import NamedTuple
 
-from coordinator.log.cluster import NodeAddresses
+from coordinator.log.cluster import NodeAddresses, StoreNumbers
 from coordinator.log.engine import Acquired, Appended, Done, EngineError, OnOwnership, Ownership, Page, Unavailable
 from coordinator.log.etcd.claims import SETTLE_MS, wait_for
 from coordinator.log.etcd.client import Access, Client
@@ -214,6 +214,22 @@ class EtcdEngine:
     def valid(self) -> bool:
         """See Cluster."""
         return self.core.session.valid()
+
+    def numbers(self) -> StoreNumbers:
+        """See Cluster."""
+        session, calls, store = self.core.session, self.client.calls, self.housekeeping
+        lapses = max(session.lapses - 1, 0)  # the first deadline counts too
+        return StoreNumbers(
+            session.age_ms,
+            lapses,
+            calls.made,
+            calls.lost,
+            calls.seconds,
+            store.used,
+            store.size,
+            store.quota,
+            store.alarms,
+        )
 
     def register(self, node: NodeAddresses) -> None:
         """See Cluster."""

@@ -74,6 +74,24 @@ REPORTS = {
         ),
     ),
     "engine_broke": Report(Level.ERROR, lambda _, said: f"The client of etcd broke a rule of its own: {said['trace']}"),
+    "store_warned": Report(
+        Level.WARN,
+        lambda _, said: (
+            f"The store of the cluster fills: {said['used']} bytes of its quota of {said['quota']} are in use. At the "
+            "quota etcd refuses to write: raise it, or delete groups"
+        ),
+    ),
+    "store_full": Report(
+        Level.ERROR,
+        lambda _, said: (
+            f"The store of the cluster is nearly full, or refuses to write: {said['used']} bytes of its quota of "
+            f"{said['quota']} are in use, its file has {said['size']}; alarms: {said['alarms'] or 'none'}"
+        ),
+    ),
+    "store_fine": Report(
+        Level.INFO,
+        lambda _, said: f"The store of the cluster has room: {said['used']} bytes of {said['quota']} are in use",
+    ),
     "store_old": Report(Level.WARN, lambda _, said: str(said["reason"])),
     "engine_failed": Report(Level.ERROR, lambda log, said: f"{log} can't be written any more: {said['error']}"),
     "topic_partition_unavailable": Report(Level.ERROR, lambda log, said: f"{log} can't be used: {said['reason']}"),

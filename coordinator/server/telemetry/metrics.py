@@ -28,6 +28,7 @@ from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.group.coordinator import Coordinator
+    from coordinator.log.cluster import Cluster, StoreNumbers
     from coordinator.log.segments.counts import Counts, Histogram
     from coordinator.server.telemetry.measures import Census, Loads, Measures
 
@@ -149,6 +150,10 @@ class MeasuredServer(Protocol):
     def events(self) -> Dropping:
         """The queue of events."""
 
+    @property
+    def cluster(self) -> Cluster | None:
+        """The nodes that share the store; None for the store of one machine."""
+
 
 class Metrics:
     """The metrics of `server`. measures: its counts."""
@@ -172,7 +177,9 @@ class Metrics:
         )
         own = *families(self._measures, found), *server_families(numbers)
         rest = *login_families(self._measures), *quota_families(self._measures)
-        return [*own, *log_families(self._measures.logs), *rest]
+        cluster = self._server.cluster
+        shared = () if cluster is None else cluster_families(cluster, len(runtime.partitions))
+        return [*own, *log_families(self._measures.logs), *rest, *shared]
 
 
 def exposition(made: list[Metric], accept: str) -> tuple[bytes, str]:
@@ -303,6 +310,38 @@ def server_families(numbers: ServerNumbers) -> Iterator[Metric]:
     took = HistogramMetricFamily("tenure_partition_load_seconds", "How long partitions took to load.")
     took.add_metric([], _buckets(numbers.loads), numbers.loads.total)
     yield took
+
+
+def cluster_families(cluster: Cluster, partition_count: int) -> Iterator[Metric]:
+    """The metrics of a node of several that share a store."""
+    yield _gauge("tenure_cluster_nodes", "Nodes that live, as this node sees it.", len(cluster.nodes()))
+    owners = Counter(cluster.owner(partition) for partition in range(partition_count))
+    owned = {"" if node is None else str(node): count for node, count in owners.items()}
+    by_node = GaugeMetricFamily(
+        "tenure_cluster_partitions", "Partitions of the log, by their node; empty: nobody's.", labels=["node"]
+    )
+    for node_id, count in sorted(owned.items()):
+        by_node.add_metric([node_id], count)
+    yield by_node
+    numbers = cluster.numbers()
+    if numbers is not None:
+        yield from store_families(numbers)
+
+
+def store_families(numbers: StoreNumbers) -> Iterator[Metric]:
+    """The metrics of the store that nodes share."""
+    age_s = numbers.lease_age_ms / 1000
+    yield _gauge("tenure_store_lease_age_seconds", "Time since the store last kept this node's lease.", age_s)
+    yield _counter("tenure_store_lease_lapses", "Times that this was too long ago.", numbers.lapses)
+    yield _by("tenure_store_calls", "Calls to the store; Txn writes.", "call", numbers.calls)
+    yield _counter("tenure_store_calls_lost", "Calls without an answer; they are made again.", numbers.lost)
+    took = HistogramMetricFamily("tenure_store_call_seconds", "How long answers of the store took.")
+    took.add_metric([], _buckets(numbers.seconds), numbers.seconds.total)
+    yield took
+    yield _gauge("tenure_store_used_bytes", "The part of the store's file that is in use.", numbers.used)
+    yield _gauge("tenure_store_bytes", "The size of the store's file.", numbers.size)
+    yield _gauge("tenure_store_quota_bytes", "The size at which the store refuses writes.", numbers.quota)
+    yield _gauge("tenure_store_alarms", "Alarms of the store: it is full, or corrupt.", len(numbers.alarms))
 
 
 def log_families(logs: Mapping[str, Counts]) -> Iterator[Metric]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,12 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from coordinator.group import notes
 from coordinator.group.causes import Cause, CauseKind
 from coordinator.group.state import State
+from coordinator.log.cluster import NodeAddresses, StoreNumbers
 from coordinator.log.segments.counts import Histogram
 from coordinator.server.telemetry.measures import SECONDS, Census, Login, Measures
 from coordinator.server.telemetry.metrics import (
     ServerNumbers,
+    cluster_families,
     exposition,
     families,
     log_families,
@@ -39,6 +42,28 @@ NOW = Census(
 LOADS = Histogram(SECONDS)
 
 
+class TwoNodes:
+    """A cluster whose second partition is nobody's."""
+
+    def nodes(self) -> Sequence[NodeAddresses]:
+        return [NodeAddresses(1, {}), NodeAddresses(7, {})]
+
+    def owner(self, partition: int) -> int | None:
+        return [7, None, 7][partition]
+
+    def valid(self) -> bool:
+        return True
+
+    def numbers(self) -> StoreNumbers:
+        took = Histogram(SECONDS)
+        took.add(0.004)
+        return StoreNumbers(750, 2, {"Txn": 30, "Range": 4}, 5, took, 2_000, 3_000, 9_000, ["NOSPACE"])
+
+    def register(self, node: NodeAddresses) -> None: ...
+
+    def leave(self) -> None: ...
+
+
 class Handshakes:
     """Those of TLS."""
 
@@ -56,7 +81,8 @@ Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 def made(measures: Measures) -> list[Metric]:
     """Return all metrics."""
     own = *families(measures, NOW), *server_families(SERVER)
-    return [*own, *log_families(measures.logs), *login_families(measures), *quota_families(measures)]
+    rest = *login_families(measures), *quota_families(measures), *cluster_families(TwoNodes(), 3)
+    return [*own, *log_families(measures.logs), *rest]
 
 
 def samples(measures: Measures, accept: str = "") -> Samples:
@@ -140,6 +166,21 @@ def test_every_note_and_answer_is_in_both_formats() -> None:
         assert found["tenure_rebalance_phase_seconds_count", (("phase", "completing"),)] == 2
     assert measures.happened.total() == len(EVENTS) + 1
     assert measures.happened[notes.MemberPending] == 1
+
+
+def test_a_cluster_and_its_store() -> None:
+    """Who lives, who has how many partitions, how many nobody has, and what the store costs and still holds."""
+    found = samples(Measures())
+    assert found["tenure_cluster_nodes", ()] == 2
+    assert found["tenure_cluster_partitions", (("node", "7"),)] == 2
+    assert found["tenure_cluster_partitions", (("node", ""),)] == 1
+    assert found["tenure_store_lease_age_seconds", ()] == 0.75
+    assert found["tenure_store_lease_lapses_total", ()] == 2
+    assert found["tenure_store_calls_total", (("call", "Txn"),)] == 30
+    assert found["tenure_store_calls_lost_total", ()] == 5
+    assert found["tenure_store_call_seconds_count", ()] == 1
+    assert (found["tenure_store_bytes", ()], found["tenure_store_quota_bytes", ()]) == (3_000, 9_000)
+    assert found["tenure_store_alarms", ()] == 1
 
 
 def test_what_logs_cost() -> None:
