@@ -1,0 +1,226 @@
+"""Tests the port to real etcd servers: what it tells of their answers, and when it goes to another member."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from queue import SimpleQueue
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from coordinator.log.cluster import NodeAddresses
+from coordinator.log.engine import EngineError
+from coordinator.log.etcd.client import Access, Client
+from coordinator.log.etcd.engine import open_engine
+from coordinator.log.etcd.keys import prefix_end
+from coordinator.log.etcd.loop import Loop
+from coordinator.log.etcd.port import (
+    Compacted,
+    Compare,
+    Delete,
+    Event,
+    Get,
+    Lost,
+    Page,
+    Put,
+    Refused,
+    Status,
+    Target,
+    Txn,
+    TxnResult,
+)
+from tests.log.calls import append, opened, record
+from tests.support.certificates import Certificates
+from tests.support.etcd import Etcd
+from tests.support.patience import WITHIN_S
+from tests.support.tenure import wait_until
+
+pytestmark = pytest.mark.etcd
+
+NOT_FOUND = 5
+TTL_MS = 5_000
+
+
+class Caller:
+    """A client on its loop. prefix: of keys that belong to one test."""
+
+    def __init__(self, access: Access) -> None:
+        self.loop = Loop("test")
+        self.client = Client(access, self.loop)
+        self.prefix = f"/{uuid4().hex}/".encode()
+        self.loop.start()
+
+    def ask(self, call: Any, *arguments: Any, **options: Any) -> Any:
+        """Make a call on the loop's thread, and return its outcome."""
+        told: SimpleQueue[Any] = SimpleQueue()
+        self.loop.call(partial(call, *arguments, told.put, **options))
+        return told.get(timeout=WITHIN_S)
+
+    def txn(self, *success: Put | Delete | Get) -> Any:
+        """Carry out a transaction without conditions."""
+        return self.ask(self.client.txn, Txn([], success))
+
+    def page(self, limit: int, revision: int = 0) -> Any:
+        """Read keys of this test."""
+        return self.ask(self.client.range, self.prefix, prefix_end(self.prefix), limit=limit, revision=revision)
+
+    def watch(self, from_revision: int) -> tuple[SimpleQueue[Event], SimpleQueue[Lost | Compacted], Any]:
+        """Watch the keys of this test; return what gets its events, its end, and a function that ends it."""
+        events, ended, cancels = SimpleQueue[Event](), SimpleQueue[Lost | Compacted](), SimpleQueue[Any]()
+
+        def take(news: list[Event], _revision: int) -> None:
+            for each in news:
+                events.put(each)
+
+        def begin() -> None:
+            cancels.put(self.client.watch(self.prefix, from_revision, take, ended.put))
+
+        self.loop.call(begin)
+        return events, ended, cancels.get(timeout=WITHIN_S)
+
+    def close(self) -> None:
+        """End the thread and all connections."""
+        self.loop.end(WITHIN_S)
+        self.client.close()
+
+
+@pytest.fixture(scope="module")
+def etcd() -> Iterator[Etcd]:
+    """Three members, for the tests that hurt none of them."""
+    with Etcd(members=3) as running:
+        yield running
+
+
+@pytest.fixture
+def caller(etcd: Etcd) -> Iterator[Caller]:
+    """A client of all members."""
+    made = Caller(Access(etcd.endpoints))
+    yield made
+    made.close()
+
+
+def test_a_transaction_takes_one_branch_and_tells_what_that_read(caller: Caller) -> None:
+    """Conditions look at values and revisions; a key that isn't there has revision 0."""
+    key = caller.prefix + b"k"
+    first = caller.ask(caller.client.txn, Txn([Compare(key, Target.CREATE_REVISION, 0)], [Put(key, b"1")], [Get(key)]))
+    assert isinstance(first, TxnResult)
+    assert first.succeeded
+    again = caller.ask(caller.client.txn, Txn([Compare(key, Target.CREATE_REVISION, 0)], [Put(key, b"2")], [Get(key)]))
+    assert not again.succeeded
+    assert [(kv.value, kv.create_revision, kv.mod_revision) for kv in again.gets] == [
+        (b"1", first.revision, first.revision)
+    ]
+    compares = [Compare(key, Target.VALUE, b"1"), Compare(key, Target.MOD_REVISION, first.revision)]
+    assert caller.ask(caller.client.txn, Txn(compares, [Delete(key)])).succeeded
+    assert caller.txn(Get(key)).gets == [None]
+
+
+def test_a_transaction_of_many_operations_is_whole(caller: Caller) -> None:
+    """etcd allows 128 operations on one level, and the client nests the others."""
+    keys = [caller.prefix + b"%04d" % number for number in range(1_100)]
+    result = caller.txn(*[Put(key, b"x") for key in keys])
+    assert isinstance(result, TxnResult)
+    pages = [caller.page(limit=1_000)]
+    assert pages[0].more
+    assert {kv.mod_revision for kv in pages[0].kvs} == {result.revision}
+    assert [kv.key for kv in pages[0].kvs] == keys[:1_000]
+    failed = caller.ask(caller.client.txn, Txn([Compare(keys[0], Target.VALUE, b"y")], [], [Get(key) for key in keys]))
+    assert len(failed.gets) == len(keys)
+
+
+def test_history_that_is_gone_is_told_as_such(caller: Caller) -> None:
+    """A load reads all pages at one revision, and a watch begins at one: both hear that they must begin again."""
+    revisions = [caller.txn(Put(caller.prefix + b"k", b"%d" % number)).revision for number in range(3)]
+    assert isinstance(caller.page(limit=1, revision=revisions[0]), Page)
+    assert caller.ask(caller.client.compact, revisions[2]) is None
+    assert isinstance(caller.page(limit=1, revision=revisions[0]), Compacted)
+    _, ended, _ = caller.watch(revisions[0])
+    assert ended.get(timeout=WITHIN_S) == Compacted(revisions[2])
+
+
+def test_a_lease_that_is_gone_is_no_error_of_the_way(caller: Caller) -> None:
+    """A keepalive tells 0, and a write with the lease is refused: the session must know that from a lost answer."""
+    lease = caller.ask(caller.client.grant, 5)
+    assert caller.ask(caller.client.keep_alive, lease) == 5
+    assert isinstance(caller.txn(Put(caller.prefix + b"k", b"1", lease)), TxnResult)
+    assert caller.ask(caller.client.revoke, lease) is None
+    assert caller.txn(Get(caller.prefix + b"k")).gets == [None]
+    assert caller.ask(caller.client.keep_alive, lease) == 0
+    refused = caller.txn(Put(caller.prefix + b"k", b"1", lease))
+    assert isinstance(refused, Refused)
+    assert refused.code == NOT_FOUND
+
+
+def test_a_watch_tells_changes_in_order_until_it_is_ended(caller: Caller) -> None:
+    """Those since its revision too; after its end it tells nothing."""
+    key = caller.prefix + b"k"
+    first = caller.txn(Put(key, b"1")).revision
+    events, _, end = caller.watch(first)
+    caller.txn(Put(key, b"2"))
+    caller.txn(Delete(key))
+    found = [events.get(timeout=WITHIN_S) for _ in range(3)]
+    assert [(event.kv.value, event.is_delete) for event in found] == [(b"1", False), (b"2", False), (b"", True)]
+    caller.loop.call(end)
+    caller.txn(Put(key, b"3"))
+    assert caller.txn(Get(key)).gets[0].value == b"3"
+    assert events.empty()
+
+
+def test_a_frozen_member_costs_one_try() -> None:
+    """The call on it is lost, the watch at it ends, and the next call goes to another member."""
+    with Etcd(members=3) as etcd:
+        chosen = next(number for number in range(3) if number != etcd.leader())
+        others = [endpoint for number, endpoint in enumerate(etcd.endpoints) if number != chosen]
+        caller = Caller(Access([etcd.endpoints[chosen], *others]))
+        assert isinstance(caller.ask(caller.client.status), Status)
+        _, ended, _ = caller.watch(1)
+        etcd.members[chosen].freeze()
+        outcomes = [caller.txn(Put(caller.prefix + b"k", b"1")) for _ in range(2)]
+        assert isinstance(outcomes[0], Lost)
+        assert caller.client.endpoint != etcd.endpoints[chosen]
+        assert isinstance(ended.get(timeout=WITHIN_S), Lost)
+        wait_until(lambda: isinstance(caller.txn(Get(b"k")), TxnResult), "another member answers", WITHIN_S)
+        caller.close()
+
+
+def engine_of(access: Access, cluster: str) -> Any:
+    """Open an engine as a sole node that may claim."""
+    engine = open_engine(access, cluster, 1, 2, TTL_MS, lambda: uuid4().hex, settle_ms=0)
+    engine.register(NodeAddresses(1, {}))
+    wait_until(lambda: engine.core.may_claim, "the node may claim partitions", WITHIN_S)
+    return engine
+
+
+def test_members_with_tls_know_their_clients_by_certificate(certificates: Certificates) -> None:
+    """With the CA and a certificate the engine works; without a certificate the members don't answer."""
+    with Etcd(members=1, certificates=certificates) as etcd:
+        access = Access(etcd.endpoints, certificates.ca, certificates.client, certificates.client)
+        engine = engine_of(access, "c")
+        own, _ = opened(engine)
+        assert append(engine, own, record(1)) is None
+        engine.close()
+        caller = Caller(Access(etcd.endpoints, certificates.ca))
+        assert isinstance(caller.ask(caller.client.status), Lost)
+        caller.close()
+
+
+def test_a_user_of_etcd_logs_in_again_when_the_token_is_old() -> None:
+    """A wrong password is refused at the start, in one line."""
+    with Etcd(members=1) as etcd:
+        for path, body in [
+            ("user/add", {"name": "root", "password": "right"}),
+            ("role/add", {"name": "root"}),
+            ("user/grant", {"user": "root", "role": "root"}),
+            ("enable", {}),
+        ]:
+            etcd.ask(f"/v3/auth/{path}", body)
+        engine = engine_of(Access(etcd.endpoints, user="root", password="right"), "c")
+        own, _ = opened(engine)
+        assert append(engine, own, record(1)) is None
+        engine.client._token = "old.1"
+        assert append(engine, own, record(2)) is None
+        engine.close()
+        with pytest.raises(EngineError, match="authentication failed"):
+            open_engine(Access(etcd.endpoints, user="root", password="wrong"), "c", 1, 2, TTL_MS, lambda: uuid4().hex)
