@@ -18,9 +18,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
 from stat import S_IMODE, S_IROTH, S_IWOTH, S_IXOTH
 from typing import TYPE_CHECKING, NamedTuple, Protocol
-from uuid import UUID, uuid5
+from uuid import UUID
 
 from coordinator.config import ConfigError
 from coordinator.log.embedded.engine import EmbeddedEngine
@@ -30,6 +31,7 @@ from coordinator.log.meta import claim_folder, refuse_foreign
 from coordinator.log.segments.disk import Disk, reason
 from coordinator.log.segments.journal import recover
 from coordinator.log.segments.lock import lock_data_folder
+from coordinator.log.topics.entries import declare_in, topics_of
 from coordinator.log.topics.folders import find_strays, set_aside_stray
 from coordinator.log.topics.list import Topic, TopicsFile, declare, kafka_id
 
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from coordinator.log.etcd.engine import EtcdEngine
     from coordinator.log.memory import MemoryLog
     from coordinator.log.segments.counts import Counts
+    from coordinator.log.topics.entries import SharedEntries
 
 Saved = Callable[[EngineError | None], object]
 """Called on any thread with None if a list of topics is durable, otherwise with the error."""
@@ -63,7 +66,8 @@ class Store(NamedTuple):
     topics: by name, as stored. save_topics: makes a list durable, on its own thread. folder: for records of topics;
     None: the store keeps no records of topics.
     notices: facts for the operator, found at the start. reconfigure: compacts the groups' log by other settings.
-    close: waits for the disk, and closes everything. cluster: None if no other node shares the store.
+    close: waits for the disk, and closes everything. cluster: None if no other node shares the store. entries: what all
+    nodes of a cluster share, in place of `topics` and `save_topics`.
     """
 
     engine: Engine
@@ -76,6 +80,7 @@ class Store(NamedTuple):
     reconfigure: Callable[[Config], None]
     close: Callable[[], None]
     cluster: Cluster | None = None
+    entries: SharedEntries | None = None
 
 
 class OpenStore(Protocol):
@@ -223,6 +228,7 @@ def open_cluster(
         )
         # Only now: a node that etcd refuses leaves no mark.
         _, _, _, notices = read_folder(replace(config, topics=()), fresh_id)
+        notices += _declare_shared(engine, config, fresh_id)
     except BaseException as error:
         if engine is not None:
             engine.close()
@@ -238,21 +244,31 @@ def open_cluster(
         engine.close()
         unlock()
 
-    # Each node makes the same ids: no list of topics is stored.
-    space = uuid5(UUID(int=0), engine.cluster_id)
-    topics = {name: Topic(name, uuid5(space, name), count) for name, count in config.topic_list().items()}
     return Store(
         engine,
         engine.cluster_id,
         lambda partition: NOBODY if (owner := engine.owner(partition)) is None else owner,
-        topics,
-        _refuse_change,
+        {},
+        _refuse_to_save,
         Path(config.log_dirs),
         notices,
         lambda _: None,
         close,
         engine,
+        engine,
     )
+
+
+def _declare_shared(entries: SharedEntries, config: Config, fresh_id: Callable[[], UUID]) -> list[Notice]:
+    """Make the topics that the configuration declares, unless a node has. Raises EngineError."""
+    counts = config.topic_list()
+    over: SimpleQueue[EngineError | None] = SimpleQueue()
+    entries.change(lambda present: declare_in(present, counts, fresh_id), over.put)
+    error = over.get()
+    if error is not None:
+        raise error
+    topics = topics_of(entries.follow(lambda _: None), {})
+    return _shrink_notices(declare(topics, counts, fresh_id).too_few)
 
 
 def etcd_access(config: Config) -> Access:
@@ -274,10 +290,6 @@ def etcd_access(config: Config) -> Access:
             password = text.rstrip("\r\n")
     keystore = Path(key) if key else None
     return Access(config.store, Path(ca) if ca else None, keystore, keystore, config.store_user, password)
-
-
-def _refuse_change(_topics: Iterable[Topic], done: Saved) -> None:
-    done(Unavailable("the topics of a cluster are those of tenure.topics"))
 
 
 def in_memory(engine: Engine, config: Config, fresh_id: Callable[[], UUID], _report: Report, _counts: Counts) -> Store:
@@ -355,7 +367,7 @@ def _at_once(_topics: Iterable[Topic], done: Saved) -> None:
 
 
 def _refuse_to_save(_topics: Iterable[Topic], _done: Saved) -> None:
-    raise AssertionError("a worker asks its supervisor")
+    raise AssertionError("a worker asks its supervisor, and a node of a cluster the others")
 
 
 def _shrink_notices(topics: Iterable[tuple[Topic, int]]) -> list[Notice]:

@@ -35,6 +35,7 @@ from coordinator.log.topics.folders import partitions_of
 from coordinator.security.acls import Kind, Operation
 from coordinator.server.clock import Alarm, LoopClock, busy_ns
 from coordinator.server.nodes.broker_settings import Changes, changed_config, changes_of
+from coordinator.server.nodes.cluster_topics import ClusterTopics
 from coordinator.server.nodes.discovery import Discovery, node_addresses
 from coordinator.server.nodes.events_topic import into_topic
 from coordinator.server.nodes.group_settings import SettingsOfGroups
@@ -415,7 +416,10 @@ class Server:
         if share is not None:
             self._topics, nodes = share.topics, share.nodes
         else:
-            self._topics = Topics(store.topics, partial(self._write_topics, store))
+            if store.entries is not None:
+                self._topics = ClusterTopics(store.entries, self._loop.call_soon_threadsafe).topics
+            else:
+                self._topics = Topics(store.topics, partial(self._write_topics, store))
             nodes = [node_addresses(config, addresses_of(self._sockets))]
         changing = ((), None, None) if share is None else (share.silent_nodes, share.present, share.leading)
         events = 0 if store.folder is None else partitions_of(store.folder, EVENTS_TOPIC)

@@ -11,13 +11,32 @@ House rule: an entry of another kind, and a field that isn't known, are a newer 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from coordinator.log.topics.list import Topic
 
+if TYPE_CHECKING:
+    from coordinator.log.engine import EngineError
+
 TOPIC, SET = "topic/", "set/"
+
+Writes = Mapping[str, bytes | None]
+"""New values of entries by their names; None removes one."""
+Decide = Callable[[Mapping[str, bytes]], Writes]
+"""Says what to write, for these entries. It may be asked again."""
+
+
+class SharedEntries(Protocol):
+    """Entries that all nodes share (log/etcd/shared.py); any thread may call, and the callbacks come on another one."""
+
+    def follow(self, on_change: Callable[[Writes], object]) -> Mapping[str, bytes]:
+        """The entries now; `on_change` gets all later changes, oldest first."""
+
+    def change(self, decide: Decide, done: Callable[[EngineError | None], None]) -> None:
+        """Make a change; `done` comes after `on_change`, or with an error: then it may be made all the same."""
 
 
 def plain(name: str) -> str:
@@ -86,3 +105,17 @@ def topics_of(entries: Mapping[str, bytes], sets: Mapping[str, Topic]) -> dict[s
         if set_name in sets:
             topics[set_name] = replace(sets[set_name], configs=values)
     return topics
+
+
+def declare_in(
+    entries: Mapping[str, bytes], counts: Mapping[str, int], fresh_id: Callable[[], UUID]
+) -> dict[str, bytes]:
+    """What to write so that there are the topics of the configuration, with at least as many partitions."""
+    writes: dict[str, bytes] = {}
+    for name, count in counts.items():
+        former = entries.get(topic_entry(name))
+        if former is None:
+            writes[topic_entry(name)] = topic_value(Topic(name, fresh_id(), count))
+        elif (topic := read_topic(former)).name == name and topic.partition_count < count:
+            writes[topic_entry(name)] = topic_value(replace(topic, partition_count=count), former)
+    return writes

@@ -11,7 +11,7 @@ House rule: `Change` in, `Change` out; what isn't known in an entry stays as it 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from coordinator.log.topics.entries import (
     SET,
@@ -30,24 +30,12 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from coordinator.log.engine import EngineError
+    from coordinator.log.topics.entries import SharedEntries, Writes
     from coordinator.log.topics.list import Topic
     from coordinator.server.nodes.topics import ChangeDone
 
-    Writes = Mapping[str, bytes | None]
-    Decide = Callable[[Mapping[str, bytes]], Writes]
-
 SETS = {entry.name: entry for entry in ENTRIES.values()}
 """The lists that are no topics, by name."""
-
-
-class SharedEntries(Protocol):
-    """Entries that all nodes share (log/etcd/shared.py); any thread may call, and the callbacks come on another one."""
-
-    def follow(self, on_change: Callable[[Writes], object]) -> Mapping[str, bytes]:
-        """The entries now; `on_change` gets all later changes, oldest first."""
-
-    def change(self, decide: Decide, done: Callable[[EngineError | None], None]) -> None:
-        """Make a change; `decide` says what to write, and may be asked again. `done` comes after `on_change`."""
 
 
 class ClusterTopics:

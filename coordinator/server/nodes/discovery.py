@@ -122,6 +122,11 @@ class Discovery:
         return events
 
     @property
+    def keeps_records(self) -> bool:
+        """Whether users' topics have records: in a cluster they have none, because nothing would replicate them."""
+        return self._cluster is None
+
+    @property
     def node_ids(self) -> Sequence[int]:
         """The ids of all nodes."""
         return self._present if self._cluster is None else sorted(self._live(self._cluster))

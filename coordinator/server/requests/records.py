@@ -377,6 +377,9 @@ ZSTD_SINCE = 7
 NAMED_SINCE = 8
 """The versions of Produce that brought batches of format 2, zstd, and the names of refused records."""
 
+NO_RECORDS = "A cluster of Tenure keeps groups and offsets, and no records of topics: send records to Apache Kafka."
+"""The text of POLICY_VIOLATION, which clients take as final: they show it, and don't try again."""
+
 NAMED_MAX = 20_000
 """Refused records that an answer to Produce names, which take 10 MB. A full batch of librdkafka has 10,000."""
 
@@ -522,6 +525,8 @@ def _part(
         raise Rejected(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: -1, 0 and 1 are allowed.")
     if topic.name in INTERNAL_TOPICS:
         raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}.")
+    if not services.discovery.keeps_records:
+        raise Rejected(ErrorCode.POLICY_VIOLATION, NO_RECORDS)
     if not services.data.leads(topic, partition.index):
         raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, "Another node leads this topic partition.")
     topic_partition = services.data.topic_partition(topic, partition.index)
