@@ -28,7 +28,7 @@ from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.group.coordinator import Coordinator
-    from coordinator.log.cluster import Cluster, StoreNumbers
+    from coordinator.log.cluster import NodeAddresses, StoreNumbers
     from coordinator.log.segments.counts import Counts, Histogram
     from coordinator.server.telemetry.measures import Census, Loads, Measures
 
@@ -135,6 +135,19 @@ class Dropping(Protocol):
     dropped: int
 
 
+class SharedStore(Protocol):
+    """The nodes that share a store, as metrics read them; see log.cluster.Cluster."""
+
+    def nodes(self) -> Sequence[NodeAddresses]:
+        """The nodes that live."""
+
+    def owner(self, partition: int) -> int | None:
+        """The node that has a partition; None while no node does."""
+
+    def numbers(self) -> StoreNumbers | None:
+        """The numbers of the store; None if it has none."""
+
+
 class MeasuredServer(Protocol):
     """A server, as metrics read it; see app.Server."""
 
@@ -151,7 +164,7 @@ class MeasuredServer(Protocol):
         """The queue of events."""
 
     @property
-    def cluster(self) -> Cluster | None:
+    def cluster(self) -> SharedStore | None:
         """The nodes that share the store; None for the store of one machine."""
 
 
@@ -312,7 +325,7 @@ def server_families(numbers: ServerNumbers) -> Iterator[Metric]:
     yield took
 
 
-def cluster_families(cluster: Cluster, partition_count: int) -> Iterator[Metric]:
+def cluster_families(cluster: SharedStore, partition_count: int) -> Iterator[Metric]:
     """The metrics of a node of several that share a store."""
     yield _gauge("tenure_cluster_nodes", "Nodes that live, as this node sees it.", len(cluster.nodes()))
     owners = Counter(cluster.owner(partition) for partition in range(partition_count))

@@ -51,17 +51,10 @@ class TwoNodes:
     def owner(self, partition: int) -> int | None:
         return [7, None, 7][partition]
 
-    def valid(self) -> bool:
-        return True
-
     def numbers(self) -> StoreNumbers:
         took = Histogram(SECONDS)
         took.add(0.004)
         return StoreNumbers(750, 2, {"Txn": 30, "Range": 4}, 5, took, 2_000, 3_000, 9_000, ["NOSPACE"])
-
-    def register(self, node: NodeAddresses) -> None: ...
-
-    def leave(self) -> None: ...
 
 
 class Handshakes:
