@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cache
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from coordinator.group import notes, offsets
@@ -78,7 +78,8 @@ def describe_sessions(group: Group, described: DescribeGroupsResponse.DescribedG
 
     A member that waits in JoinGroup or SyncGroup is there. After a load, silence counts from the load.
     """
-    for member, told in zip(group.members.values(), described.members, strict=True):
+    standbys = (standby.member for standby in group.standbys.values())
+    for member, told in zip(chain(group.members.values(), standbys), described.members, strict=True):
         told.session_timeout_ms = member.session_timeout_ms
         waits = member.awaiting_join is not None or member.awaiting_sync is not None
         told.silent_ms = 0 if waits else silent_ms(member, now_ms)

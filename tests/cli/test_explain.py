@@ -29,6 +29,7 @@ from tests.support.heartbeats import AWAY, Beating
 from tests.support.heartbeats import settle as settle_heartbeats
 from tests.support.patience import WITHIN_S
 from tests.support.scripted import BESIDE, STAYS_MS, Member, hang_up, settle
+from tests.support.seats import set_seats
 from tests.support.tenure import Tenure, wait_until
 
 SILENT_MS, LATE_MS, PENDING_MS = 5_000, 4_000, 10_000
@@ -447,6 +448,39 @@ def test_an_assignment_that_is_too_large() -> None:
         first, second = rebalances(own, "g", 2)
         assert (first["outcome"], second["outcome"]) == ("superseded", "completed")
         assert who(second["cause"]) == ("assignment_too_large", [a.member_id], None, "a", HERE, None, "inferred")
+
+
+def test_a_group_that_gets_fewer_seats(server: Tenure) -> None:
+    """The cause names no member: an operator changed target.group.size."""
+    group = fresh_group()
+    a, b = formed(server, group, "a", "b")
+    set_seats(server.port, group, 1)
+    until_rebalancing(a)
+    a.send_join()
+    b.send_join()
+    settle(a)
+    last = last_of(server, group, 2)
+    assert who(last["cause"]) == ("target_size_changed", [], None, "", "", None, "inferred")
+
+
+def test_a_standby_that_takes_a_seat_has_a_line(server: Tenure) -> None:
+    """The line names both members and says why; no rebalance is told."""
+    group = fresh_group()
+    a, b = formed(server, group, "a", "b")
+    set_seats(server.port, group, 2)
+    c = Member(server.port, group, "c", 5)
+    c.send_join()
+    assert c.receive_join().generation_id == 0
+    b.leave()
+    taken = wait_until(
+        lambda: next((each for each in explained(server, group)["timeline"] if each["type"] == "seat_taken"), None),
+        "seat taken",
+        WITHIN_S,
+    )
+    assert (taken["old_member_id"], taken["kind"], taken["leads"]) == (b.member_id, "member_left", False)
+    assert "seat taken: standby c" in run(server, "explain", group).out
+    assert len(rebalances(server, group, 1)) == 1
+    assert a.heartbeat() == ErrorCode.NONE
 
 
 def test_every_cause_has_its_test() -> None:

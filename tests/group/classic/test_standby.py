@@ -10,7 +10,7 @@ from coordinator.group.state import State
 from protocol.consumer import NO_PARTITIONS
 from schemas.errors import ErrorCode
 from tests.group.classic.standbys import beats, take_seat, with_standby
-from tests.group.harness import Bench, subscription
+from tests.group.harness import SESSION_MS, Bench, subscription
 
 
 def test_member_beyond_the_size_is_a_standby() -> None:
@@ -149,3 +149,4 @@ def test_describe_shows_standbys_without_partitions() -> None:
     shown = {member.member_id: member.member_assignment for member in bench.describe().response.members}
     assert shown[c.member_id] == NO_PARTITIONS
     assert len(shown) == 3
+    assert bench.describe(waiting=True).response.members[2].session_timeout_ms == SESSION_MS
