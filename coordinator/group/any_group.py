@@ -87,6 +87,11 @@ class AnyGroup:
         """The number of member ids that the coordinator gave out and no client has used (KIP-394)."""
         return 0
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether clients wait to become its members (`classic.expected`)."""
+        return False
+
     def is_subscribed(self, topic: str) -> bool:
         """Whether a member may consume `topic`; True if the subscriptions are unknown."""
         return self.subscribed_topics is None or topic in self.subscribed_topics

@@ -302,7 +302,7 @@ class Coordinator:
     def _group_settings_changed(self, turn: Turn, event: GroupSettingsChanged) -> None:
         group = self.groups.get(event.group_id)
         if group is not None:
-            RULES[group.kind].settings_changed(turn, group)
+            RULES[group.kind].settings_changed(turn, group, event)
 
     def _regex_resolved(self, turn: Turn, event: RegexResolved) -> None:
         group = self.groups.get(event.group_id)
@@ -447,7 +447,7 @@ class Coordinator:
 
     def _delete_if_unused(self, turn: Turn, group: AnyGroup) -> None:
         """Delete a group without members and offsets (Kafka: cleanupGroupMetadata)."""
-        if group.state is EMPTY and not group.offsets:
+        if group.state is EMPTY and not group.offsets and not group.is_awaited:
             RULES[group.kind].bury(turn, group)
             turn.note(notes.GroupDeleted(group.group_id, group.generation, 0, expired=True))
         self._forget_if_dead(group)

@@ -34,11 +34,13 @@ class TimerKind(HashedById):
     """
     SYNC = "sync"
     """The members that sync (KAFKA-12890)."""
+    ARRIVALS = "arrivals"
+    """The joins that are held for expected members."""
 
 
 # Short names: see `speed`.
 SESSION, PENDING = TimerKind.SESSION, TimerKind.PENDING
-REBALANCE, SYNC = TimerKind.REBALANCE, TimerKind.SYNC
+REBALANCE, SYNC, ARRIVALS = TimerKind.REBALANCE, TimerKind.SYNC, TimerKind.ARRIVALS
 
 
 class TimerKey(NamedTuple):

@@ -276,9 +276,13 @@ class TopicsChanged:
 
 @dataclass(slots=True)
 class GroupSettingsChanged:
-    """The settings that a group has of its own changed. The coordinator has the new ones already."""
+    """The settings that a group has of its own changed. The coordinator has the new ones already.
+
+    dropped: the instance ids that it expected before, and does not expect now. If it expects nobody any more, none.
+    """
 
     group_id: str
+    dropped: Collection[str] = ()
 
 
 @dataclass(slots=True)

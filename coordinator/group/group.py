@@ -25,6 +25,7 @@ from protocol.errors import ProtocolError
 from protocol.messages import ConsumerProtocolSubscription, decode
 
 if TYPE_CHECKING:
+    from coordinator.group.arrivals import Arrivals
     from coordinator.group.client import Client
     from coordinator.group.course import Course, Pending
     from schemas.errors import ErrorCode
@@ -203,6 +204,7 @@ class Group(AnyGroup):
     initial_delay: while an empty group holds its first rebalance open (KIP-134), else None.
     served_ms: when it was served first after a load, on the clock of `Now.ms`; None if it was never loaded.
     course: facts about the open rebalance, for notes; no rule reads it.
+    arrivals: the joins that are held for expected members; None if the group has never held one.
     no_upgrade: while a large group does not become one of the consumer protocol.
     target_size: how many seats it has (target.group.size), as of its last change or join; 0: any number.
     standbys: by member id, the one that waits longest first; they are no members.
@@ -211,6 +213,7 @@ class Group(AnyGroup):
     kind: ClassVar = Kind.CLASSIC
 
     __slots__ = (
+        "arrivals",
         "blocks",
         "course",
         "initial_delay",
@@ -254,11 +257,17 @@ class Group(AnyGroup):
         self.no_upgrade: NoUpgrade | None = None
         self.target_size = 0
         self.standbys: dict[str, Standby] = {}
+        self.arrivals: Arrivals | None = None
 
     @property
     def pending_size(self) -> int:
         """See AnyGroup."""
         return len(self.pending)
+
+    @property
+    def is_awaited(self) -> bool:
+        """See AnyGroup."""
+        return self.arrivals is not None and bool(self.arrivals.held)
 
     def transition_to(self, state: State, wall_ms: int) -> None:
         """Change the state. No other code does."""
@@ -444,7 +453,7 @@ class Group(AnyGroup):
 
     def supports(self, protocol_type: str, protocols: list[tuple[str, bytes]]) -> bool:
         """Whether a member with these protocols fits: the group's type, and a name that all members list."""
-        if self.state is EMPTY:
+        if self.state is EMPTY and not self.members:
             return bool(protocol_type) and bool(protocols)
         if self.protocol_type != protocol_type:
             return False

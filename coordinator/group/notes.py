@@ -266,6 +266,37 @@ class PendingExpired(Note):
     left: bool = False
 
 
+class RebalanceHeld(Note):
+    """The joins of new members are held until expected members are there.
+
+    missing: the first of them. missing_count: how many there are. until_wall_ms: when the wait ends at the latest.
+    """
+
+    missing: tuple[str, ...]
+    missing_count: int
+    until_wall_ms: int
+
+
+class HoldEnded(Note):
+    """All expected members are there, or the wait for them is over: `joins` held joins come in.
+
+    missing, missing_count: as in RebalanceHeld; 0 if all are there.
+    """
+
+    joins: int
+    missing: tuple[str, ...] = ()
+    missing_count: int = 0
+
+
+class MemberNotExpected(Note):
+    """A join is refused: the group does not expect that member."""
+
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    principal: str = ANONYMOUS
+
+
 class MemberJoined(Note):
     """A new member joined."""
 

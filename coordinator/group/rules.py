@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from coordinator.group.effects import TimerKey
-    from coordinator.group.events import CommitOffsets, CommitPrepared, Heartbeat, JoinGroup, LeaveGroup, SyncGroup
+    from coordinator.group.events import (
+        CommitOffsets,
+        CommitPrepared,
+        GroupSettingsChanged,
+        Heartbeat,
+        JoinGroup,
+        LeaveGroup,
+        SyncGroup,
+    )
     from coordinator.group.turn import Turn
     from schemas.errors import ErrorCode
 
@@ -41,7 +49,7 @@ class Rules(NamedTuple, Generic[G]):
     serve: Callable[[Turn, G], None]
     resume: Callable[[Turn, G], None]
     unload: Callable[[Turn, G], None]
-    settings_changed: Callable[[Turn, G], None]
+    settings_changed: Callable[[Turn, G, GroupSettingsChanged], None]
     bury: Callable[[Turn, G], None]
     admit: Callable[[Turn, G, CommitOffsets | CommitPrepared], ErrorCode]
     fetch_error: Callable[[G, str | None, int], ErrorCode]

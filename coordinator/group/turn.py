@@ -76,6 +76,10 @@ class Turn:
         """The settings of a group: its own, else those of the coordinator."""
         return self._group_configs.get(group_id) or self.config.group_settings
 
+    def own_settings(self, group_id: str) -> GroupSettings | None:
+        """The settings that a group has of its own; None if it has none."""
+        return self._group_configs.get(group_id)
+
     def answer(self, request: Hashable, body: Any) -> None:
         """Answer a request."""
         self.effects.responses.append(new(Response, (request, body)))

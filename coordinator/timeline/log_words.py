@@ -7,7 +7,7 @@ House rule: where Kafka has a wording, it is Kafka's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from coordinator.group import notes
@@ -161,6 +161,29 @@ def _pending_expired_text(note: notes.PendingExpired, _: str) -> str:
     return f"Pending member {note.member_id} in group {note.group} has been removed after session timeout expiration."
 
 
+def _missing_text(names: Sequence[str], count: int) -> str:
+    return ", ".join(names) + ("" if count == len(names) else f" and {count - len(names)} more")
+
+
+def _held_text(note: notes.RebalanceHeld, _: str) -> str:
+    missing = _missing_text(note.missing, note.missing_count)
+    return f"Group {note.group} holds new members until expected ones are there; missing: {missing}"
+
+
+def _hold_ended_text(note: notes.HoldEnded, _: str) -> str:
+    if not note.missing_count:
+        return f"Group {note.group} lets {note.joins} held members in: all expected members are there"
+    missing = _missing_text(note.missing, note.missing_count)
+    return f"Group {note.group} lets {note.joins} held members in and waits no longer; missing: {missing}"
+
+
+def _not_expected_text(note: notes.MemberNotExpected, _: str) -> str:
+    return (
+        f"Group {note.group} refuses a member with groupInstanceId={note.group_instance_id}, which it does not expect "
+        f"(client {note.client_id}, {note.client_host}{_as(note.principal)})"
+    )
+
+
 def _deleted_text(note: notes.GroupDeleted, _: str) -> str:
     if note.expired:
         return f"Group {note.group} transitioned to Dead in generation {note.generation}"
@@ -271,6 +294,9 @@ TEXTS: Mapping[type[notes.Note], Callable[[Any, str], str]] = {
         f"{note.client_host}{_as(note.principal)})"
     ),
     notes.PendingExpired: _pending_expired_text,
+    notes.RebalanceHeld: _held_text,
+    notes.HoldEnded: _hold_ended_text,
+    notes.MemberNotExpected: _not_expected_text,
     notes.MemberJoined: _joined_text,
     notes.MemberReplaced: lambda note, _: (
         f"Static member with groupInstanceId={note.group_instance_id} and unknown member id joins group "

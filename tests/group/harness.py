@@ -264,6 +264,15 @@ class Bench:
             call.lost = call.lost or call.waits
         self._start()
 
+    def configure(self, group: str = GROUP, **own: Any) -> None:
+        """Give a group settings of its own in place of those that it has; none: take them away."""
+        before = self.group_configs.pop(group, self.config.group_settings).expected
+        if own:
+            self.group_configs[group] = self.config.group_settings._replace(**own)
+        after = own.get("expected", ())
+        dropped = sorted(set(before).difference(after)) if after else ()
+        self.handle(events.GroupSettingsChanged(group, dropped))
+
     def unload(self) -> None:
         """Unload the partition: another node takes it."""
         self.handle(events.Unload())
@@ -622,6 +631,8 @@ class Bench:
             for standby in group.standbys.values()
             if standby.member.awaiting_join
         ]
+        arrivals = [group.arrivals for group in groups if isinstance(group, Group) and group.arrivals is not None]
+        held += [str(join.event.request) for each in arrivals for join in each.held.values()]
         assert sorted(held) == sorted(name for name, call in self.calls.items() if call.waits)
         for beat, member in self.beats.items():
             assert member.beat != beat or self._holds(beat, member), f"{beat} would get a yes"
@@ -658,6 +669,8 @@ class Bench:
                 wanted.add(TimerKey(TimerKind.REBALANCE, group.group_id))
             if group.pending_sync:
                 wanted.add(TimerKey(TimerKind.SYNC, group.group_id))
+            if group.arrivals is not None and group.arrivals.timer_at_ms is not None:
+                wanted.add(TimerKey(TimerKind.ARRIVALS, group.group_id))
         assert self.timers.keys() == wanted
 
     def _check_log(self, groups: Iterable[Group]) -> None:

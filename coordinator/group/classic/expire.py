@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from coordinator.group import notes
 from coordinator.group.causes import CauseKind
-from coordinator.group.classic import rebalance, standby, sync
+from coordinator.group.classic import expected, join, rebalance, standby, sync
 from coordinator.group.classic.leave import remove_member, remove_pending
-from coordinator.group.effects import PENDING, REBALANCE, SESSION, TimerKey
+from coordinator.group.effects import ARRIVALS, PENDING, REBALANCE, SESSION, TimerKey
 from coordinator.group.group import NEVER, Group
 from coordinator.group.state import PREPARING_REBALANCE
 
@@ -30,6 +30,9 @@ def fired(turn: Turn, group: Group, key: TimerKey) -> None:
     elif key.kind is REBALANCE:
         if group.state is PREPARING_REBALANCE:
             rebalance.time_is_up(turn, group)
+    elif key.kind is ARRIVALS:
+        join.let_in(turn, group, expected.fired(turn, group))
+        rebalance.maybe_complete(turn, group)
     elif group.pending_sync:
         sync.time_is_up(turn, group)
 

@@ -14,8 +14,8 @@ With a member id:
                      group that says it was restarted gets the generation again.
     unknown          UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another member has the instance id
 
-In a group with target.group.size a new member may become a standby (`standby`), and a standby that got a seat joins to
-take it (`take_seat`).
+In a group that expects members, the join of a new one may be held (`expected`). In a group with target.group.size a new
+member may become a standby (`standby`), and a standby that got a seat joins to take it (`take_seat`).
 
 Checks come in Kafka's order: group id, session timeout, known group, group.max.size, protocols, then the ids.
 """
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from coordinator.group import notes
 from coordinator.group.causes import CauseKind, JoinReason
-from coordinator.group.classic import course, rebalance, seats, standby, static
+from coordinator.group.classic import course, expected, rebalance, seats, standby, static
 from coordinator.group.classic.joining import protocols_of, rebalance_timeout_of, update
 from coordinator.group.classic.reasons import by_join, join_reason_of, rejoined, says_why, wants_other
 from coordinator.group.course import Pending
@@ -39,6 +39,10 @@ from protocol.speed import new
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from coordinator.group.arrivals import Held
+    from coordinator.group.causes import Cause
     from coordinator.group.events import JoinGroup
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1_000
@@ -63,7 +67,7 @@ def join(turn: Turn, group: Group, event: JoinGroup) -> None:
         join_as_new(turn, group, event)
     elif member_id in group.standbys:
         standby.rejoin(turn, group, event)
-    elif member_id in group.pending:
+    elif member_id in group.pending or is_held(group, member_id):
         join_as_pending(turn, group, event)
     else:
         rejoin(turn, group, event)
@@ -83,11 +87,12 @@ def has_room(turn: Turn, group: Group, event: JoinGroup) -> bool:
     are turned away (KAFKA-9885).
     """
     member = group.members.get(event.body.member_id)
+    limit = turn.config.group_max_size - len(group.standbys)
     if group.state is EMPTY:
-        return True
+        # It has members while several held joins come in at once.
+        return not group.members or len(group.members) < limit
     if event.body.member_id in group.standbys:
         return True
-    limit = turn.config.group_max_size - len(group.standbys)
     if group.state is PREPARING_REBALANCE:
         return (member is not None and member.awaiting_join is not None) or group.joined_count < limit
     if turn.fixed("kafka-20601") and static.seat_of(group, event) is not None:
@@ -117,9 +122,11 @@ def join_as_new(turn: Turn, group: Group, event: JoinGroup) -> None:
         if waiting is not None:
             standby.replace(turn, group, waiting, member_id, event)
         elif member is None:
-            add_member(turn, group, event, member_id)
+            arrive(turn, group, event, member_id)
         else:
             static.replace(turn, group, member, member_id, event)
+        return
+    if expected.turns_away(turn, group, event):
         return
     member_id = f"{event.client.id}-{event.fresh_id}"
     if event.version >= MEMBER_ID_REQUIRED_SINCE:
@@ -143,7 +150,7 @@ def join_as_new(turn: Turn, group: Group, event: JoinGroup) -> None:
         )
         refuse(turn, event, ErrorCode.MEMBER_ID_REQUIRED, member_id)
     else:
-        add_member(turn, group, event, member_id)
+        arrive(turn, group, event, member_id)
 
 
 def join_as_pending(turn: Turn, group: Group, event: JoinGroup) -> None:
@@ -155,12 +162,51 @@ def join_as_pending(turn: Turn, group: Group, event: JoinGroup) -> None:
         turn.note(notes.UnexpectedRequest(group.group_id, group.generation, member_id, detail))
         refuse(turn, event, ErrorCode.UNKNOWN_SERVER_ERROR, UNKNOWN_MEMBER_ID)
         return
-    turn.arm(PENDING, group, None, member_id)
-    add_member(turn, group, event, member_id)
+    if member_id in group.pending:
+        turn.arm(PENDING, group, None, member_id)
+        del group.pending[member_id]
+    arrive(turn, group, event, member_id)
 
 
-def add_member(turn: Turn, group: Group, event: JoinGroup, member_id: str) -> None:
-    """Add a member and rebalance (Kafka: addMemberAndRebalance)."""
+def is_held(group: Group, member_id: str) -> bool:
+    """Whether the join of this dynamic member is held."""
+    return group.arrivals is not None and (False, member_id) in group.arrivals.held
+
+
+def arrive(turn: Turn, group: Group, event: JoinGroup, member_id: str) -> None:
+    """A new member comes: add it and rebalance, unless its join is held for expected members."""
+    if turn.own_settings(group.group_id) is None:
+        cause = add_member(turn, group, event, member_id)
+        if cause is not None:
+            rebalance.maybe_prepare(turn, group, cause)
+    elif not expected.turns_away(turn, group, event):
+        let_in(turn, group, expected.arrive(turn, group, event, member_id))
+
+
+def let_in(turn: Turn, group: Group, joins: Iterable[Held]) -> None:
+    """Make members of those that join, and rebalance once for all of them.
+
+    An empty group that has waited for them holds its first rebalance open no longer.
+    """
+    causes: list[Cause] = []
+    for held in joins:
+        if not has_room(turn, group, held.event):
+            turn_away(turn, group, held.event)
+        elif not group.supports(held.event.body.protocol_type, protocols_of(held.event)):
+            refuse(turn, held.event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID)
+        else:
+            cause = add_member(turn, group, held.event, held.member_id)
+            if cause is not None:
+                causes.append(cause)
+    for cause in causes:
+        if cause is causes[0] or group.state is PREPARING_REBALANCE:
+            rebalance.maybe_prepare(turn, group, cause)
+    if causes and expected.settings_of(turn, group) is not None:
+        rebalance.hold_no_longer(turn, group)
+
+
+def add_member(turn: Turn, group: Group, event: JoinGroup, member_id: str) -> Cause | None:
+    """Add a member (Kafka: addMemberAndRebalance). Returns the cause of a rebalance; None if it is a standby."""
     member = Member(
         member_id,
         event.body.group_instance_id,
@@ -174,7 +220,7 @@ def add_member(turn: Turn, group: Group, event: JoinGroup, member_id: str) -> No
     member.joined_by = event.client
     if seats.is_full(turn, group, event.body.protocol_type, member.protocols):
         standby.join(turn, group, event, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
-        return
+        return None
     course.arrived(turn, group, member_id)
     if group.state is PREPARING_REBALANCE and group.generation == 0:
         group.new_member_added = True
@@ -196,7 +242,7 @@ def add_member(turn: Turn, group: Group, event: JoinGroup, member_id: str) -> No
             ),
         )
     )
-    rebalance.maybe_prepare(turn, group, by_join(CauseKind.MEMBER_JOINED, member, event))
+    return by_join(CauseKind.MEMBER_JOINED, member, event)
 
 
 def rejoin(turn: Turn, group: Group, event: JoinGroup) -> None:

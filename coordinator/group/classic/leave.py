@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from coordinator.group import notes
 from coordinator.group.causes import CauseKind, Meaning, meaning_of
 from coordinator.group.classic import course, rebalance, seats, standby
-from coordinator.group.classic.reasons import by_member
+from coordinator.group.classic.reasons import by_member, by_members
 from coordinator.group.effects import PENDING
 from coordinator.group.leaving import answer, leaving_members
 from coordinator.group.state import DEAD, PREPARING_REBALANCE
@@ -25,6 +25,8 @@ from protocol.messages import LeaveGroupRequest, LeaveGroupResponse
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from coordinator.group.events import LeaveGroup
     from coordinator.group.group import Group, Member
 
@@ -100,6 +102,37 @@ def remove_member(
     turn.drop(group, member)
     rebalance.maybe_prepare(turn, group, cause)
     rebalance.maybe_complete(turn, group)
+
+
+def leave_expected(turn: Turn, group: Group, names: Collection[str]) -> None:
+    """Remove the members that the group no longer expects, with one rebalance for all whose seat no standby takes."""
+    for name in names:
+        waiting = seats.seat_of(group, name)
+        if waiting is not None:
+            standby.leave(turn, group, waiting.member, None)
+    members = [group.members[group.static_members[name]] for name in names if name in group.static_members]
+    gone = []
+    for member in members:
+        turn.note(
+            notes.MemberLeft(
+                group.group_id,
+                group.generation,
+                member.member_id,
+                member.group_instance_id,
+                *member.client,
+                "no longer in expected.instance.ids",
+                member.principal,
+            )
+        )
+        if group.standbys and seats.take_over(turn, group, member, CauseKind.MEMBER_REMOVED):
+            continue
+        if member.awaiting_join is None:
+            course.arrived(turn, group, member.member_id)
+        turn.drop(group, member)
+        gone.append(member)
+    if gone:
+        member_ids = tuple(member.member_id for member in gone)
+        rebalance.maybe_prepare(turn, group, by_members(CauseKind.MEMBER_REMOVED, member_ids, gone))
 
 
 def remove_pending(turn: Turn, group: Group, member_id: str, *, left: bool) -> None:

@@ -86,6 +86,15 @@ def hold_open(turn: Turn, group: Group, delay: InitialDelay) -> None:
     turn.arm(REBALANCE, group, until_ms)
 
 
+def hold_no_longer(turn: Turn, group: Group) -> None:
+    """Complete the first rebalance of a group as soon as all have joined, without the initial delay."""
+    if group.initial_delay is not None:
+        group.initial_delay = None
+        course.opened(group).until_ms = until_ms = turn.now.ms + group.rebalance_timeout_ms
+        turn.arm(REBALANCE, group, until_ms)
+        maybe_complete(turn, group)
+
+
 def maybe_complete(turn: Turn, group: Group) -> None:
     """Complete the open rebalance if it waits for nobody."""
     if group.state is PREPARING_REBALANCE and group.initial_delay is None and group.all_joined:

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 
 from coordinator.group import notes, records
 from coordinator.group.causes import Cause, CauseKind
-from coordinator.group.classic import course, rebalance, seats, standby
+from coordinator.group.classic import course, expected, join, rebalance, seats, standby
+from coordinator.group.classic.leave import leave_expected
 from coordinator.group.course import Outcome
 from coordinator.group.effects import PENDING
 from coordinator.group.state import DEAD
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from coordinator.group.events import GroupSettingsChanged
     from coordinator.group.group import Group
     from coordinator.group.turn import Turn
 
@@ -48,9 +50,15 @@ def resume(turn: Turn, group: Group) -> None:
     rebalance.wait_in_full(turn, group)
 
 
-def settings_changed(turn: Turn, group: Group) -> None:
-    """The settings of the group are others: it may have more or fewer seats."""
+def settings_changed(turn: Turn, group: Group, event: GroupSettingsChanged) -> None:
+    """The group may expect other members, and have more or fewer seats.
+
+    Members that it no longer expects go, with one rebalance; joins that nothing holds any more come in.
+    """
+    leave_expected(turn, group, event.dropped)
+    join.let_in(turn, group, expected.settings_changed(turn, group))
     standby.target_changed(turn, group)
+    rebalance.maybe_complete(turn, group)
 
 
 def unload(turn: Turn, group: Group) -> None:
@@ -59,6 +67,7 @@ def unload(turn: Turn, group: Group) -> None:
         turn.release_join(group, member, ErrorCode.NOT_COORDINATOR, member.member_id)
         turn.release_sync(member, ErrorCode.NOT_COORDINATOR)
     seats.release(turn, group, ErrorCode.NOT_COORDINATOR)
+    expected.release_all(turn, group)
     group.pending.clear()
     group.pending_sync.clear()
     group.initial_delay = None
@@ -74,6 +83,7 @@ def bury(turn: Turn, group: Group) -> None:
     The log has no record of a group of generation 0, so it needs no tombstone.
     """
     assert not group.members
+    expected.release_all(turn, group)
     for member_id in group.pending:
         turn.arm(PENDING, group, None, member_id)
     group.pending.clear()

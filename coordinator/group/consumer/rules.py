@@ -15,6 +15,7 @@ from coordinator.group.rules import Rules
 from coordinator.group.state import DEAD
 
 if TYPE_CHECKING:
+    from coordinator.group.events import GroupSettingsChanged
     from coordinator.group.turn import Turn
 
 
@@ -22,7 +23,7 @@ def serve(_turn: Turn, _group: ConsumerGroup) -> None:
     """All groups of the partition are read; there is nothing to do."""
 
 
-def settings_changed(_turn: Turn, _group: ConsumerGroup) -> None:
+def settings_changed(_turn: Turn, _group: ConsumerGroup, _event: GroupSettingsChanged) -> None:
     """The settings of the group are others: its members get them with their next heartbeats."""
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from coordinator.group import notes
 from coordinator.group import records as classic_records
-from coordinator.group.classic import course, seats
+from coordinator.group.classic import course, expected, seats
 from coordinator.group.consumer import records, sessions
 from coordinator.group.consumer.embedded import HasUserData, Unreadable, read_assignment, read_subscription
 from coordinator.group.consumer.group import Classic, ConsumerGroup, ConsumerMember, Target
@@ -160,6 +160,7 @@ def give_way(turn: Turn, group: Group) -> None:
         turn.release_join(group, member, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
         turn.release_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
     seats.release(turn, group, ErrorCode.REBALANCE_IN_PROGRESS)
+    expected.release_all(turn, group)
     for member_id in group.pending:
         turn.arm(PENDING, group, None, member_id)
     group.pending.clear()

@@ -178,16 +178,20 @@ class Runtime:
 
     def group_configs_changed(self, configs: Mapping[str, GroupSettings], changed: Collection[str]) -> None:
         """Use other settings of groups. changed: the ids of the groups whose settings differ from before."""
-        self.group_configs = configs
+        before, self.group_configs = self.group_configs, configs
         for partition in self.partitions:
             partition.coordinator.group_configs = configs
         if changed:
-            self.work(self._tell_of_settings(changed))
+            self.work(self._tell_of_settings(before, configs, changed))
 
-    def _tell_of_settings(self, changed: Collection[str]) -> Iterator[None]:
+    def _tell_of_settings(
+        self, before: Mapping[str, GroupSettings], configs: Mapping[str, GroupSettings], changed: Collection[str]
+    ) -> Iterator[None]:
         """Tell each group of its changed settings; the partition that serves it has them already."""
         for group_id in changed:
-            yield from self._tell(GroupSettingsChanged(group_id), [self.partition_of(group_id)])
+            was, own = before.get(group_id), configs.get(group_id)
+            dropped = set(was.expected).difference(own.expected) if was and own and own.expected else ()
+            yield from self._tell(GroupSettingsChanged(group_id, dropped), [self.partition_of(group_id)])
 
     def work(self, steps: Iterator[None]) -> None:
         """See Host."""

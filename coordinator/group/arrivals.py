@@ -1,0 +1,47 @@
+"""The joins that a group holds for expected members: data of `classic.expected`, which has the rules.
+
+House rule: only `classic.expected` changes it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from coordinator.group.events import JoinGroup
+
+
+class Held(NamedTuple):
+    """A JoinGroup that waits outside the group.
+
+    until_ms: when its client has to ask again, on the clock of `Now.ms`.
+    """
+
+    event: JoinGroup
+    member_id: str
+    until_ms: int
+
+    @property
+    def key(self) -> tuple[bool, str]:
+        """A client that asks again has the same: its instance id, else its member id."""
+        name = self.event.body.group_instance_id
+        return (False, self.member_id) if name is None else (True, name)
+
+
+class Arrivals:
+    """The joins that wait, and for whom.
+
+    held: in the order of their first arrival.
+    awaited: the expected members that are missing; None while nothing is held for them.
+    until_ms: when the wait for them ends. given_up: members that are missing since an earlier wait.
+    timer_at_ms: when the timer looks; None if it doesn't run.
+    """
+
+    __slots__ = ("awaited", "given_up", "held", "timer_at_ms", "until_ms")
+
+    def __init__(self) -> None:
+        self.held: dict[tuple[bool, str], Held] = {}
+        self.awaited: set[str] | None = None
+        self.until_ms = 0
+        self.given_up: set[str] = set()
+        self.timer_at_ms: int | None = None

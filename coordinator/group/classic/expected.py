@@ -1,0 +1,207 @@
+"""Expected members (KIP-345, Future Works): a group whose settings name its members waits for them, then rebalances.
+
+The join of a new member is *held* while expected members are missing: it is no member yet, and the others don't notice.
+When the last one has come, or expected.instance.ids.timeout.ms is over, all held joins take part in one rebalance.
+
+    a new member, names missing     held; the wait begins with the first one that is held
+    the last missing member         all are let in
+    the time is over                all are let in; the group no longer waits for the missing ones, until they have been
+                                    there again, or the group is empty
+    a restart in a held seat        takes it, the earlier join is fenced, as in a rebalance (KAFKA-8500)
+    a member that is lost           rebalances at once: its session timeout was the wait for it
+    not expected, allowed           held like the others; nobody waits for it
+    not expected, held              held until every expected member is there, however long that takes
+    not expected, refused           GROUP_MAX_SIZE_REACHED: there is no seat for it, in every version of JoinGroup
+
+A held client waits in its JoinGroup, as in any rebalance. A client that gives up early asks again and gets its place
+back, by its instance id. One whose rebalance timeout is over gets COORDINATOR_LOAD_IN_PROGRESS, so that it asks again;
+a program that died meanwhile doesn't.
+
+House rule: a function that lets joins in returns them; `join.let_in` makes them members.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinator.config import ALLOWED, HELD, REFUSED
+from coordinator.group import notes
+from coordinator.group.arrivals import Arrivals, Held
+from coordinator.group.classic.joining import rebalance_timeout_of
+from coordinator.group.effects import ARRIVALS
+from coordinator.group.state import EMPTY
+from coordinator.group.turn import join_error
+from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from coordinator.config import GroupSettings
+    from coordinator.group.events import JoinGroup
+    from coordinator.group.group import Group
+    from coordinator.group.turn import Turn
+
+HOLD_MIN_MS, HOLD_MAX_MS = 1_000, 5 * 60 * 1_000
+"""How long a JoinGroup is held at least and at most, whatever its rebalance timeout is: not so short that its client
+asks all the time, and as long as any new member's JoinGroup waits (join.NEW_MEMBER_JOIN_TIMEOUT_MS).
+"""
+
+HELD_MAX = 10_000
+"""How many joins a group holds: as many as it can expect."""
+
+NAMED_MAX = 100
+"""How many missing members a note names."""
+
+
+def settings_of(turn: Turn, group: Group) -> GroupSettings | None:
+    """The settings of a group that expects members; None if it expects nobody."""
+    own = turn.own_settings(group.group_id)
+    return own if own is not None and own.expected else None
+
+
+def turns_away(turn: Turn, group: Group, event: JoinGroup) -> bool:
+    """Refuse the join of a new member that the group doesn't expect, if its settings say so."""
+    own = settings_of(turn, group)
+    if own is None or own.unexpected != REFUSED or event.body.group_instance_id in own.expected:
+        return False
+    turn.note(
+        notes.MemberNotExpected(
+            group.group_id, group.generation, event.body.group_instance_id, *event.client[:2], event.client.principal
+        )
+    )
+    refuse(turn, event, ErrorCode.GROUP_MAX_SIZE_REACHED)
+    return True
+
+
+def arrive(turn: Turn, group: Group, event: JoinGroup, member_id: str) -> list[Held]:
+    """A new member joins. Returns the joins that come in now, its own perhaps among them."""
+    now_ms = turn.now.ms
+    held = Held(event, member_id, now_ms + min(max(rebalance_timeout_of(event), HOLD_MIN_MS), HOLD_MAX_MS))
+    own = settings_of(turn, group)
+    if own is None:
+        return [held]
+    arrivals = group.arrivals = group.arrivals or Arrivals()
+    former = arrivals.held.get(held.key)
+    if former is not None:
+        again = ErrorCode.NOT_COORDINATOR if held.event.body.group_instance_id is None else ErrorCode.FENCED_INSTANCE_ID
+        refuse(turn, former.event, again)
+    elif len(arrivals.held) >= HELD_MAX:
+        refuse(turn, event, ErrorCode.GROUP_MAX_SIZE_REACHED)
+        return []
+    arrivals.held[held.key] = held
+    name = event.body.group_instance_id
+    if name is not None:
+        arrivals.given_up.discard(name)
+    if arrivals.awaited is None:
+        if group.state is EMPTY and group.size == 0:
+            arrivals.given_up.clear()
+        missing = missing_of(group, own) - arrivals.given_up - {name}
+        if missing and own.expected_timeout_ms and (own.unexpected == ALLOWED or name in own.expected):
+            arrivals.awaited, arrivals.until_ms = missing, now_ms + own.expected_timeout_ms
+            until_wall_ms = turn.now.wall_ms + own.expected_timeout_ms
+            turn.note(
+                notes.RebalanceHeld(group.group_id, group.generation, named(missing), len(missing), until_wall_ms)
+            )
+    elif name is not None:
+        arrivals.awaited.discard(name)
+    return let_go(turn, group, own)
+
+
+def let_go(turn: Turn, group: Group, own: GroupSettings, *, time_is_up: bool = False) -> list[Held]:
+    """Take out the held joins that nothing keeps any more, and look again when it may be time."""
+    arrivals = group.arrivals
+    assert arrivals is not None
+    if arrivals.awaited is not None:
+        if arrivals.awaited and not time_is_up:
+            look_later(turn, group, arrivals)
+            return []
+        arrivals.given_up |= arrivals.awaited
+        missing, arrivals.awaited = arrivals.awaited, None
+        turn.note(notes.HoldEnded(group.group_id, group.generation, len(arrivals.held), named(missing), len(missing)))
+    going = list(arrivals.held.values())
+    if own.unexpected == HELD:
+        here = {each.event.body.group_instance_id for each in going}
+        if missing_of(group, own) - here:
+            going = [each for each in going if each.event.body.group_instance_id in own.expected]
+    for each in going:
+        del arrivals.held[each.key]
+    look_later(turn, group, arrivals)
+    return going
+
+
+def missing_of(group: Group, own: GroupSettings) -> set[str]:
+    """The expected members that are neither members nor standbys."""
+    missing = set(own.expected).difference(group.static_members)
+    return missing.difference(each.member.group_instance_id for each in group.standbys.values())
+
+
+def named(names: Iterable[str]) -> tuple[str, ...]:
+    """The first of these names, for a note."""
+    return tuple(sorted(names)[:NAMED_MAX])
+
+
+def look_later(turn: Turn, group: Group, arrivals: Arrivals) -> None:
+    """Arm the timer for the next end of a wait."""
+    ends = [each.until_ms for each in arrivals.held.values()]
+    if arrivals.awaited is not None:
+        ends.append(arrivals.until_ms)
+    at_ms = min(ends, default=None)
+    if at_ms != arrivals.timer_at_ms:
+        arrivals.timer_at_ms = at_ms
+        turn.arm(ARRIVALS, group, at_ms)
+
+
+def fired(turn: Turn, group: Group) -> list[Held]:
+    """The timer went off. Returns the joins that come in now."""
+    arrivals, own = group.arrivals, settings_of(turn, group)
+    if arrivals is None or own is None:
+        return []
+    arrivals.timer_at_ms = None
+    now_ms = turn.now.ms
+    time_is_up = arrivals.awaited is not None and arrivals.until_ms <= now_ms
+    if not time_is_up:
+        for held in [each for each in arrivals.held.values() if each.until_ms <= now_ms]:
+            del arrivals.held[held.key]
+            name = held.event.body.group_instance_id
+            if arrivals.awaited is not None and name in own.expected:
+                arrivals.awaited.add(name)
+            refuse(turn, held.event, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    return let_go(turn, group, own, time_is_up=time_is_up)
+
+
+def settings_changed(turn: Turn, group: Group) -> list[Held]:
+    """Other members may be expected, or none. Returns the joins that come in now."""
+    arrivals, own = group.arrivals, settings_of(turn, group)
+    if arrivals is None:
+        return []
+    if own is None:
+        going = list(arrivals.held.values())
+        arrivals.held.clear()
+        arrivals.awaited = None
+        look_later(turn, group, arrivals)
+        group.arrivals = None
+        return going
+    here = {each.event.body.group_instance_id for each in arrivals.held.values()}
+    if own.unexpected == REFUSED:
+        for held in [each for each in arrivals.held.values() if turns_away(turn, group, each.event)]:
+            del arrivals.held[held.key]
+    missing = missing_of(group, own) - here
+    arrivals.given_up &= missing
+    if arrivals.awaited is not None:
+        arrivals.awaited = missing - arrivals.given_up
+    return let_go(turn, group, own)
+
+
+def release_all(turn: Turn, group: Group) -> None:
+    """The group goes, or becomes another: clients whose joins are held ask again."""
+    arrivals, group.arrivals = group.arrivals, None
+    if arrivals is not None:
+        for held in arrivals.held.values():
+            refuse(turn, held.event, ErrorCode.NOT_COORDINATOR)
+        if arrivals.timer_at_ms is not None:
+            turn.arm(ARRIVALS, group, None)
+
+
+def refuse(turn: Turn, event: JoinGroup, error: ErrorCode) -> None:
+    """Answer a JoinGroup with an error."""
+    turn.answer(event.request, join_error(event.version, error, event.body.member_id))

@@ -1,0 +1,335 @@
+"""Expected members: joins are held for them, and every hold ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.config import HELD, REFUSED
+from coordinator.group.classic.expected import HOLD_MAX_MS
+from coordinator.group.client import Client
+from coordinator.group.notes import HoldEnded, MemberNotExpected, RebalanceHeld
+from coordinator.group.state import State
+from schemas.errors import ErrorCode
+from tests.group.harness import GROUP, REBALANCE_MS, SESSION_MS, Bench, Peer
+
+NAMES = tuple(f"w-{number}" for number in range(4))
+TIMEOUT_MS = 30_000
+
+
+def expecting(*names: str, **own: Any) -> Bench:
+    """A bench whose group expects these members."""
+    bench = Bench()
+    bench.configure(GROUP, **{"expected": names, "expected_timeout_ms": TIMEOUT_MS, **own})
+    return bench
+
+
+def beat(bench: Bench, *peers: Peer) -> list[int]:
+    """The error codes of a heartbeat of each."""
+    return [
+        bench.heartbeat(member=peer.member_id, generation=peer.generation, instance=peer.says["instance"]).error
+        for peer in peers
+    ]
+
+
+def settle(bench: Bench, *peers: Peer) -> None:
+    """All join again, and sync: the group is Stable."""
+    joins = [peer.join() for peer in peers]
+    assert not any(join.waits for join in joins)
+    bench.assign(*peers)
+
+
+def test_a_start_is_one_rebalance_that_begins_when_the_last_member_is_there() -> None:
+    """No initial delay comes on top; until then there is no member and no rebalance."""
+    bench = expecting(*NAMES)
+    peers = [bench.static(name) for name in NAMES]
+    joins = [peer.join() for peer in peers[:-1]]
+    bench.advance(TIMEOUT_MS - 1)
+    assert all(join.waits for join in joins)
+    assert (bench.rebalances, bench.state()) == (0, State.EMPTY.value)
+    joins.append(peers[-1].join())
+    assert [join.response.generation_id for join in joins] == [1] * 4
+    bench.assign(*peers)
+    assert bench.rebalances == 1
+    assert [note.missing for note in bench.said(RebalanceHeld)] == [NAMES[1:]]
+    assert bench.said(HoldEnded) == [HoldEnded(GROUP, 0, 4)]
+
+
+def test_a_wait_ends_without_the_missing_members() -> None:
+    """Then nobody waits for them again: a member that comes later rebalances at once."""
+    bench = expecting(*NAMES)
+    early = [bench.static(name) for name in NAMES[:2]]
+    for peer in early:
+        peer.join()
+    bench.advance(TIMEOUT_MS)
+    bench.assign(*early)
+    assert bench.said(HoldEnded) == [HoldEnded(GROUP, 0, 2, NAMES[2:], 2)]
+    third = bench.static(NAMES[2])
+    third.join()
+    assert bench.rebalances == 2
+    settle(bench, *early)
+    assert [peer.generation for peer in (*early, third)] == [2, 2, 2]
+
+
+def test_new_names_make_one_rebalance_when_all_are_there() -> None:
+    """The members that are there go on meanwhile, with their generation and without an error."""
+    bench = expecting(*NAMES[:2])
+    old = [bench.static(name) for name in NAMES[:2]]
+    bench.settle(*old)
+    bench.configure(expected=NAMES, expected_timeout_ms=TIMEOUT_MS)
+    new = [bench.static(name) for name in NAMES[2:]]
+    assert new[0].join().waits
+    assert beat(bench, *old) == [0, 0]
+    new[1].join()
+    assert beat(bench, *old) == [ErrorCode.REBALANCE_IN_PROGRESS] * 2
+    settle(bench, *old, *[])
+    bench.assign(*new)
+    assert (bench.rebalances, {peer.generation for peer in (*old, *new)}) == (2, {2})
+
+
+def test_names_that_are_taken_off_go_at_once_with_one_rebalance() -> None:
+    """Their members are fenced out as unknown; the others rebalance once."""
+    bench = expecting(*NAMES)
+    peers = [bench.static(name) for name in NAMES]
+    bench.settle(*peers)
+    bench.configure(expected=NAMES[:2], expected_timeout_ms=TIMEOUT_MS)
+    assert bench.rebalances == 2
+    assert beat(bench, *peers[2:]) == [ErrorCode.UNKNOWN_MEMBER_ID] * 2
+    for peer in peers[:2]:
+        peer.join()
+    bench.assign(*peers[:2])
+    assert set(bench.member_ids()) == set(NAMES[:2])
+    assert bench.rebalances == 2
+
+
+def test_who_expects_nobody_any_more_removes_nobody() -> None:
+    """Held joins come in."""
+    bench = expecting(*NAMES)
+    peer = bench.static(NAMES[0])
+    join = peer.join()
+    bench.configure()
+    bench.advance(3_000)
+    assert join.response.generation_id == 1
+    bench.assign(peer)
+    bench.configure(expected=NAMES)
+    bench.configure()
+    assert set(bench.member_ids()) == {NAMES[0]}
+
+
+def test_a_lost_member_is_not_waited_for_twice() -> None:
+    """Its session timeout was the wait: the others rebalance at once. Its return is held for no other."""
+    bench = expecting(*NAMES[:2])
+    a, b = (bench.static(name) for name in NAMES[:2])
+    bench.settle(a, b)
+    bench.advance(SESSION_MS // 2)
+    beat(bench, a)
+    bench.advance(SESSION_MS // 2)
+    assert bench.state() == State.PREPARING_REBALANCE.value
+    settle(bench, a)
+    b.restart()
+    assert bench.state() == State.PREPARING_REBALANCE.value
+    assert bench.said(RebalanceHeld)[1:] == []
+
+
+def test_a_held_client_that_asks_again_has_one_place() -> None:
+    """The earlier join is fenced, as in a rebalance (KAFKA-8500)."""
+    bench = expecting(*NAMES[:2])
+    peer, twin = bench.static(NAMES[0]), bench.static(NAMES[0])
+    first = peer.join()
+    second = twin.join()
+    assert (first.error, second.waits) == (ErrorCode.FENCED_INSTANCE_ID, True)
+    bench.static(NAMES[1]).join()
+    assert second.response.generation_id == 1
+
+
+def test_a_client_is_asked_to_come_again_when_its_rebalance_timeout_is_over() -> None:
+    """One that doesn't is missing again; one that does keeps its place, however long the wait is."""
+    bench = expecting(*NAMES[:3], expected_timeout_ms=10 * HOLD_MAX_MS)
+    alive, dead = bench.static(NAMES[0]), bench.static(NAMES[1])
+    joins = [peer.join() for peer in (alive, dead)]
+    bench.advance(REBALANCE_MS)
+    assert [join.error for join in joins] == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 2
+    again = alive.join()
+    last = bench.static(NAMES[2]).join()
+    assert (again.waits, last.waits) == (True, True)
+    late = dead.join()
+    assert [join.response.generation_id for join in (again, last, late)] == [1] * 3
+
+
+def test_allowed_members_are_held_with_the_others() -> None:
+    """Dynamic ones of every version, too; one that asks again with its member id keeps its place."""
+    bench = expecting(*NAMES[:2])
+    dynamic = bench.dynamic("d")
+    first = dynamic.enter()
+    old = bench.dynamic("o", version=3).join()
+    assert (first.waits, old.waits) == (True, True)
+    again = dynamic.join()
+    assert (first.error, again.waits) == (ErrorCode.NOT_COORDINATOR, True)
+    for name in NAMES[:2]:
+        bench.static(name).join()
+    assert [join.response.generation_id for join in (again, old)] == [1, 1]
+    assert bench.rebalances == 1
+
+
+def test_others_are_held_until_every_expected_member_is_there() -> None:
+    """Also after the wait for those is over, and longer than their own rebalance timeout if they ask again."""
+    bench = expecting(*NAMES[:2], unexpected=HELD)
+    spare, a = bench.static("spare"), bench.static(NAMES[0])
+    waiting = spare.join()
+    a.join()
+    bench.advance(TIMEOUT_MS)
+    bench.assign(a)
+    assert waiting.waits
+    bench.advance(REBALANCE_MS - TIMEOUT_MS - 1)
+    beat_until = beat(bench, a)
+    b = bench.static(NAMES[1])
+    b.join()
+    assert bench.rebalances == 2
+    assert beat_until in ([0], [ErrorCode.UNKNOWN_MEMBER_ID])
+
+
+def test_a_standby_is_there() -> None:
+    """It is not missing. A name that is taken off gives its seat to a standby, without a rebalance."""
+    bench = expecting(*NAMES[:3], target_size=2)
+    a, b, c = (bench.static(name) for name in NAMES[:3])
+    joins = [peer.join() for peer in (a, b, c)]
+    assert [join.response.generation_id for join in joins] == [1, 1, 0]
+    bench.assign(a, b)
+    assert list(bench.group().standbys) == [c.member_id]
+    bench.configure(expected=NAMES[:1] + NAMES[2:3], target_size=2)
+    assert set(bench.member_ids()) == {NAMES[0], NAMES[2]}
+    assert (bench.rebalances, bench.group().generation) == (1, 1)
+
+
+def test_others_are_refused() -> None:
+    """Static and dynamic ones, before they get a member id; restarts in a seat are none of them."""
+    bench = expecting(*NAMES[:1], unexpected=REFUSED)
+    assert bench.static("spare").join().error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert bench.dynamic("d").join().error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert bench.dynamic("o", version=0).join().error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert [note.group_instance_id for note in bench.said(MemberNotExpected)] == ["spare", None, None]
+    peer = bench.static(NAMES[0])
+    bench.settle(peer)
+    assert peer.restart().response.generation_id == 1
+
+
+def test_held_joins_of_a_group_that_goes_are_answered() -> None:
+    """By a deletion, and when the partition goes; the expiry of offsets leaves the group alone."""
+    bench = expecting(*NAMES)
+    join = bench.static(NAMES[0]).join()
+    bench.remove_expired()
+    assert join.waits
+    assert bench.delete().response.error_code == ErrorCode.NONE
+    assert join.error is ErrorCode.NOT_COORDINATOR
+    again = bench.static(NAMES[0]).join()
+    bench.unload()
+    assert again.error is ErrorCode.NOT_COORDINATOR
+
+
+def test_a_group_takes_no_more_members_than_it_may_have() -> None:
+    """The last to come is turned away when all come in at once; another protocol type doesn't fit."""
+    bench = expecting(*NAMES[:2])
+    bench.coordinator.config = bench.config = type(bench.config)(group_max_size=3)
+    first = bench.static(NAMES[0]).join()
+    allowed = [bench.static(f"x-{number}").join() for number in range(2)]
+    bench.static(NAMES[1]).join()
+    assert first.response.generation_id == 1
+    assert allowed[0].response.generation_id == 1
+    assert sum(join.error is ErrorCode.GROUP_MAX_SIZE_REACHED for join in bench.calls.values()) == 1
+    other = expecting(*NAMES[:2])
+    one = other.static(NAMES[0]).join()
+    two = other.static(NAMES[1], protocol_type="connect").join()
+    assert (one.response.generation_id, two.error) == (1, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+
+
+def test_without_settings_nothing_is_held() -> None:
+    """The settings of another group don't count."""
+    bench = Bench()
+    bench.configure("other", expected=NAMES)
+    bench.settle(bench.static(NAMES[0]))
+    assert bench.group().arrivals is None
+
+
+@pytest.mark.parametrize("delay_ms", [0, 3_000])
+def test_a_start_is_one_rebalance_whatever_the_initial_delay_is(delay_ms: int) -> None:
+    """Of 32 members in one turn."""
+    bench = Bench(group_initial_rebalance_delay_ms=delay_ms)
+    names = [f"w-{number}" for number in range(32)]
+    bench.configure(expected=tuple(names))
+    peers = [bench.static(name) for name in names]
+    for peer in peers:
+        peer.join()
+    bench.assign(*peers)
+    assert (bench.rebalances, bench.group().generation, len(bench.group().members)) == (1, 1, 32)
+
+
+Steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("join"), st.sampled_from([*NAMES, "x", "y"])),
+        st.tuples(st.just("dynamic"), st.sampled_from(["d", "e"])),
+        st.tuples(
+            st.just("expect"),
+            st.integers(0, len(NAMES)),
+            st.sampled_from(["allowed", HELD, REFUSED]),
+            st.integers(0, 3),
+        ),
+        st.tuples(st.just("wait"), st.sampled_from([1, 1_000, SESSION_MS, TIMEOUT_MS, REBALANCE_MS])),
+        st.tuples(st.just("crash")),
+        st.tuples(st.just("sync")),
+        st.tuples(st.just("leave"), st.sampled_from([*NAMES, "x"])),
+    ),
+    max_size=40,
+)
+
+
+@given(Steps)
+def test_every_hold_ends(steps: list[tuple[object, ...]]) -> None:
+    """Whatever clients and operators do: no join of an expected member waits longer than any wait in a group may take.
+
+    The bench checks after each step that no seat has two holders, that each request waits somewhere or has its answer,
+    that replay equals live, and that a timer runs for each wait.
+    """
+    bench = Bench()
+    bench.configure(expected=NAMES, expected_timeout_ms=TIMEOUT_MS)
+    peers = {name: bench.static(name) for name in (*NAMES, "x", "y")}
+    peers |= {name: bench.dynamic(name) for name in ("d", "e")}
+    for step in steps:
+        match step:
+            case ("join" | "dynamic", str(name)):
+                peer = peers[name]
+                peer.member_id = peer.member_id if name in ("d", "e") else ""
+                peer.enter()
+            case ("expect", int(count), str(unexpected), int(size)):
+                own: dict[str, Any] = {
+                    "expected": NAMES[:count],
+                    "expected_timeout_ms": TIMEOUT_MS,
+                    "unexpected": unexpected,
+                    "target_size": size,
+                }
+                bench.configure(GROUP, **own if count else {})
+            case ("wait", int(ms)):
+                bench.advance(ms)
+            case ("crash",):
+                bench.restart()
+            case ("sync",):
+                for peer in sorted(peers.values(), key=lambda each: not each.leads):
+                    if peer.member_id and peer.generation >= 0:
+                        peer.sync(assignments={})
+            case ("leave", str(name)):
+                bench.leave(members=[("", name)])
+    group = bench.coordinator.groups.get(GROUP)
+    arrivals = group.arrivals if group is not None else None
+    bench.advance(HOLD_MAX_MS)
+    assert arrivals is None or arrivals.awaited is None
+    assert arrivals is None or not arrivals.held
+    assert not any(call.waits for call in bench.calls.values()) or bench.state() != State.EMPTY.value
+
+
+def test_a_client_host_is_noted_with_a_refusal() -> None:
+    """An operator finds the program that comes in vain."""
+    bench = expecting("a", unexpected=REFUSED)
+    bench.join(instance="b", client=Client("app", "/10.0.0.1"))
+    assert bench.said(MemberNotExpected) == [MemberNotExpected(GROUP, 0, "b", "app", "/10.0.0.1")]
