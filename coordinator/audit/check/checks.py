@@ -133,8 +133,9 @@ CHECKS: dict[str, Check] = {
     "membership_changed": Check(
         Severity.ERROR,
         "members changed without a new generation",
-        "Members came or went without a new generation. Within a generation only a static member may return, under "
-        "a new member id.",
+        "Members came or went without a new generation. Within a generation a static member may return, under a new "
+        "member id, and a standby may take the seat of one member with exactly its assignment (`target.group.size`). "
+        "Nothing else may change.",
     ),
     "assignment_changed": Check(
         Severity.ERROR,

@@ -1,7 +1,8 @@
 """A group's record as the checks see it, and the differences between two records.
 
-A coordinator writes a record of a group for one of four reasons: a new generation, a static member that came back under
-a new member id (in the same generation), the last member went, or the group was deleted (a tombstone). The log has no
+A coordinator writes a record of a group for one of five reasons: a new generation, a static member that came back under
+a new member id (in the same generation), a standby that took the seat of a member (likewise; Tenure alone), the last
+member went, or the group was deleted (a tombstone). The log has no
 causes: the members that came and went, and the cause of a rebalance, are inferred from two records.
 
 House rule: plain values; no check is made here.
@@ -69,6 +70,23 @@ def returned(before: Seen, seen: Seen) -> dict[str, str]:
         for seat, member in seen.seats.items()
         if seat.is_static and seat in before.seats and before.seats[seat].member_id != member.member_id
     }
+
+
+def taken(before: Seen, seen: Seen) -> tuple[str, str] | None:
+    """The seat that a standby took in the same generation (Tenure's target.group.size): its new and its old name.
+
+    Exactly one member is another one. It has the assignment of the member that is gone, and leads if that one led; all
+    others are as they were. None for any other change.
+    """
+    joined = [seat for seat in seen.seats if seat not in before.seats]
+    gone = [seat for seat in before.seats if seat not in seen.seats]
+    if len(joined) != 1 or len(gone) != 1 or len(before.value.members) != len(seen.value.members):
+        return None
+    new, old = seen.seats[joined[0]], before.seats[gone[0]]
+    leader = new.member_id if before.value.leader == old.member_id else before.value.leader
+    same = new.assignment == old.assignment and seen.value.leader == leader
+    others = all(member == before.seats[seat] for seat, member in seen.seats.items() if seat != joined[0])
+    return (joined[0].name, gone[0].name) if same and others else None
 
 
 def cause(before: Seen, seen: Seen, came_back: Collection[str]) -> str:

@@ -33,7 +33,7 @@ from coordinator.audit.check.checks import Finding, Findings
 from coordinator.audit.check.commits import Commits
 from coordinator.audit.check.consumer_groups import ConsumerHistory
 from coordinator.audit.check.drawing import STEPS_MAX, Step, draw
-from coordinator.audit.check.generations import Clock, Seat, Seen, cause, returned, seat_of
+from coordinator.audit.check.generations import Clock, Seat, Seen, cause, returned, seat_of, taken
 from coordinator.audit.check.instances import RESTARTS, RETURNS, Instances
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.check.records import RecordChecks
@@ -340,7 +340,7 @@ class History:
             came_back = self._returned(story, before, seen)
             if value.generation == before.value.generation:
                 words = ", ".join(dict.fromkeys(NOUNS.get(each, "return") for each in came_back.values()))
-                kind, why = ("return", words) if came_back else ("rewritten", "written again")
+                kind, why = ("return", words) if came_back else ("rewritten", _why_written(before, seen))
             else:
                 kind, why = self._next_generation(story, before, seen, came_back, recorded)
         if not value.members and before is not None:
@@ -432,6 +432,12 @@ class History:
         story.causes_recorded[rebalance.kind] += 1
         at_ms = now_ms + rebalance.at_ms - ts
         self._storms.add(at_ms, rebalance.at_ms, 1, rebalance.kind, offset, rebalance.generation)
+
+
+def _why_written(before: Seen, seen: Seen) -> str:
+    """Why a generation is written once more, if no static member returned."""
+    names = taken(before, seen)
+    return "written again" if names is None else f"standby {names[0]} took the seat of {names[1]}"
 
 
 def _names(seats: Iterable[Seat]) -> dict[str, None]:

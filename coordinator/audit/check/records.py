@@ -11,7 +11,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from coordinator.audit.check.checks import Findings
-from coordinator.audit.check.generations import Member, Seen, seat_of
+from coordinator.audit.check.generations import Member, Seen, seat_of, taken
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.read.records import read_assignment, read_subscription
 from coordinator.group.invariants import RecordRule, record_violations
@@ -122,7 +122,8 @@ class RecordChecks:
     def check_pair(self, before: Seen, seen: Seen) -> None:
         """Check a record beside the one before it: the generation must not fall, and within one little may change.
 
-        Within a generation a static member may return under a new member id, to the assignment of its seat. Apache
+        Within a generation a static member may return under a new member id, to the assignment of its seat; and a
+        standby may take the seat of one member, with its assignment (`taken`). Apache
         Kafka can write another change, if a leader syncs twice before the first record is durable
         (GroupMetadataManager.classicGroupSync): members then work by the first record, and the next owner of the group
         loads the second.
@@ -134,7 +135,7 @@ class RecordChecks:
             return
         joined = [seat.name for seat in seen.seats if seat not in before.seats]
         gone = [seat.name for seat in before.seats if seat not in seen.seats]
-        if joined or gone:
+        if (joined or gone) and taken(before, seen) is None:
             self._findings.add(
                 "membership_changed", offset, generation, joined=joined[:NAMES_MAX], gone=gone[:NAMES_MAX]
             )

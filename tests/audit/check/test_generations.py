@@ -37,3 +37,38 @@ def test_time_never_falls() -> None:
     clock = Clock()
     times = [1_000, 1_500, -1, 400, 600, 90_000, 700, 800]
     assert [clock.tick(ts) for ts in times] == [0, 500, 500, 500, 700, 90_100, 90_100, 90_200]
+
+
+HELD = [member("x", PARTS["a"]), member("y", PARTS["b"])]
+
+
+def test_a_standby_that_takes_a_seat_is_no_finding() -> None:
+    """One member is another one with the assignment of the one that is gone; the step names both."""
+    story, findings = story_of(Scene().group(HELD, 4).group([HELD[0], member("z", PARTS["b"])], 4))
+    assert "membership_changed" not in {finding.check for finding in findings}
+    assert story.steps[-1].cause == "standby z took the seat of y"
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        [HELD[0], member("z", PARTS["a"])],
+        [HELD[0], HELD[1], member("z", PARTS["b"])],
+        [HELD[0]],
+        [member("v", PARTS["a"]), member("z", PARTS["b"])],
+        [member("x", PARTS["c"]), member("z", PARTS["b"])],
+    ],
+)
+def test_any_other_change_of_members_is_impossible(after: list[Member]) -> None:
+    """Another assignment, one member more or fewer, two others at once, or a change of a member that stays."""
+    findings = story_of(Scene().group(HELD, 4).group(after, 4))[1]
+    assert "membership_changed" in {finding.check for finding in findings}
+
+
+def test_a_standby_may_lead_only_in_place_of_the_leader() -> None:
+    """The lead stays where it was, or goes with its seat."""
+    z = member("z", PARTS["a"])
+    heir = story_of(Scene().group(HELD, 4, leader="x").group([HELD[1], z], 4, leader="z"))[1]
+    usurper = story_of(Scene().group(HELD, 4, leader="x").group([HELD[0], member("z", PARTS["b"])], 4, leader="z"))[1]
+    assert "membership_changed" not in {finding.check for finding in heir}
+    assert "membership_changed" in {finding.check for finding in usurper}
