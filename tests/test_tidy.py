@@ -68,7 +68,6 @@ WITHOUT_TESTS_OF_THEIR_OWN: dict[str, str] = {
     "coordinator/group/replay.py": "tested with the records that it reads, in test_records.py",
     "coordinator/group/rules.py": "interfaces alone",
     "coordinator/log/cluster.py": "interfaces alone",
-    "coordinator/log/etcd/claims.py": "tests/log/etcd/test_engine.py tries all of it on real servers",
     "coordinator/log/etcd/follower.py": "tests/log/etcd/test_engine.py tries all of it on real servers",
     "coordinator/log/etcd/loop.py": "tests/log/etcd/test_engine.py tries all of it on real servers",
     "coordinator/log/etcd/members.py": "plain values",

@@ -29,6 +29,8 @@ SETTLE_MS = 1_500
 """The nodes of a cluster start within so long, if one command starts them."""
 ORPHAN_MS = 5_000
 """If its best node hasn't claimed it by then, it can't."""
+TAKEN_MS = 10_000
+"""The lease of a process that was killed has ended by then: another process with the same node id runs."""
 AGAIN_MS = 200
 """Pause before a registration, or a look at what to claim, is tried again."""
 
@@ -37,6 +39,7 @@ class Claims:
     """See the module.
 
     held: the ownerships of this node. acquiring: partitions that are being claimed. settle_ms: see SETTLE_MS.
+    log: takes facts for the operator.
     """
 
     def __init__(
@@ -49,7 +52,9 @@ class Claims:
         held: Mapping[int, Owned],
         acquiring: Mapping[int, object],
         settle_ms: int,
+        log: Callable[[str, dict[str, object]], None],
     ) -> None:
+        self._log = log
         self._settle_ms = settle_ms
         self._port = port
         self._keys = keys
@@ -70,6 +75,10 @@ class Claims:
         self._releasing: dict[int, int] = {}
         self._info: bytes | None = None
         self._claims_from_ms: int | None = None
+        # The create revision of this node's registration; since when another lease has it, and whether that was told.
+        self._registered = 0
+        self._taken_since_ms = 0
+        self._is_taken_told = False
         self._is_leaving = False
         self._ended = False
 
@@ -107,39 +116,59 @@ class Claims:
         """Write this node's registration with the present lease, as soon as no other lease has it."""
         lease, info = self._session.lease, self._info
         self._claims_from_ms = None
+        self._registered = 0
         if info is None or not lease or self._is_leaving or self._ended:
             return
         key = self._keys.node(self._node_id)
-
-        def told(outcome: TxnResult | Lost | Refused) -> None:
-            if self._session.lease != lease or self._is_leaving or self._ended:
-                return
-            found = outcome.gets[0] if isinstance(outcome, TxnResult) and outcome.gets else None
-            if isinstance(outcome, TxnResult) and (outcome.succeeded or (found is not None and found.lease == lease)):
-                is_first = not (self._members.now.nodes.keys() - {self._node_id})
-                wait_ms = self._settle_ms if is_first else 0
-                self._claims_from_ms = self._port.now_ms() + wait_ms
-                self._port.later(wait_ms, self._decide)
-            else:
-                self._port.later(AGAIN_MS, self.announce)
-
         absent = Compare(key, Target.CREATE_REVISION, 0)
-        self._port.txn(Txn([absent], [Put(key, info, lease)], [Get(key)]), told)
+        self._port.txn(Txn([absent], [Put(key, info, lease)], [Get(key)]), partial(self._announced, lease))
+
+    def _announced(self, lease: int, outcome: TxnResult | Lost | Refused) -> None:
+        if self._session.lease != lease or self._ended:
+            return
+        created, found = 0, None
+        if isinstance(outcome, TxnResult):
+            found = None if outcome.succeeded else outcome.gets[0]
+            created = outcome.revision if found is None else found.create_revision * (found.lease == lease)
+        if created:
+            self._is_registered(created)
+        elif not self._is_leaving:
+            self._port.later(AGAIN_MS, self.announce)
+            if found is not None:
+                self._taken_since_ms = self._taken_since_ms or self._port.now_ms()
+                if not self._is_taken_told and self._port.now_ms() - self._taken_since_ms > TAKEN_MS:
+                    self._is_taken_told = True
+                    self._log("node_id_taken", {"node": self._node_id})
+
+    def _is_registered(self, created: int) -> None:
+        self._registered = created
+        self._taken_since_ms = 0
+        self._is_taken_told = False
+        if self._is_leaving:
+            self._take_back()
+            return
+        is_first = not (self._members.now.nodes.keys() - {self._node_id})
+        wait_ms = self._settle_ms if is_first else 0
+        self._claims_from_ms = self._port.now_ms() + wait_ms
+        self._port.later(wait_ms, self._decide)
 
     def leave(self) -> None:
         """Take the registration back: the other nodes are then better for every partition."""
         self._is_leaving = True
         self._claims_from_ms = None
-        key = self._keys.node(self._node_id)
-        lease = self._session.lease
+        self._take_back()
+        self._decide()
+
+    def _take_back(self) -> None:
+        # The condition: this may come late, when a new process of this node has registered.
+        lease, key = self._session.lease, self._keys.node(self._node_id)
 
         def told(outcome: TxnResult | Lost | Refused) -> None:
             if not isinstance(outcome, TxnResult) and self._session.lease == lease and not self._ended:
-                self._port.later(AGAIN_MS, self.leave)
+                self._port.later(AGAIN_MS, self._take_back)
 
-        # Only this node writes the key with its lease, and it doesn't any more.
-        self._port.txn(Txn([], [Delete(key)]), told)
-        self._decide()
+        if self._registered:
+            self._port.txn(Txn([Compare(key, Target.CREATE_REVISION, self._registered)], [Delete(key)]), told)
 
     def acquired(self, own: Owned) -> None:
         """This node owns a partition."""
@@ -181,6 +210,8 @@ class Claims:
             if (partition := self._keys.number(key)) < self._count:
                 owners[partition] = int(kv.value)
         self._members.now = Picture(nodes, owners)
+        if self._registered and self._node_id not in nodes and self._nodes.revision > self._registered:
+            self.announce()  # somebody has deleted it
         self._decide()
 
     def _decide(self, *partitions: int) -> None:

@@ -95,7 +95,9 @@ class Core:
         self._log = log
         self._held: dict[int, Owned] = {}
         self._acquiring: dict[int, list[Acquired]] = {}
-        self._claims = Claims(port, keys, node_id, self.members, self.session, self._held, self._acquiring, settle_ms)
+        self._claims = Claims(
+            port, keys, node_id, self.members, self.session, self._held, self._acquiring, settle_ms, log
+        )
         self.retries = 0
         # The number of the transaction of appends that is under way, and when it was first sent.
         self._sent = 0

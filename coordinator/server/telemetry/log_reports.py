@@ -73,6 +73,10 @@ REPORTS = {
             f"{said['partitions']} partitions"
         ),
     ),
+    "node_id_taken": Report(
+        Level.ERROR,
+        lambda _, said: f"Another process is node {said['node']} of this cluster: give each node an id of its own",
+    ),
     "engine_broke": Report(Level.ERROR, lambda _, said: f"The client of etcd broke a rule of its own: {said['trace']}"),
     "store_warned": Report(
         Level.WARN,

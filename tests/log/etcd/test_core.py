@@ -2,59 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from coordinator.log.engine import EngineError, Fenced, Ownership, Unavailable
-from coordinator.log.etcd.core import GIVE_UP_MS, Core
-from coordinator.log.etcd.keys import Keys
-from protocol.records.batch import Record
+from coordinator.log.etcd.core import GIVE_UP_MS
 from tests.log.calls import record
-from tests.support.etcd_model import EtcdModel
-from tests.support.virtual_time import Timeline
-
-PARTITIONS = 4
-TTL_MS = 3_000
-LONG_MS = 20_000
-
-
-class World:
-    """A cluster of etcd, and nodes by their ids."""
-
-    def __init__(self, *node_ids: int) -> None:
-        self.time = Timeline(1)
-        self.etcd = EtcdModel(self.time)
-        self.cores: dict[int, Core] = {}
-        self.processes = {node_id: self.time.process(f"node {node_id}") for node_id in node_ids}
-        self.told: dict[int, list[tuple[int, int | None, int]]] = {}
-        for node_id in node_ids:
-            port = self.etcd.port(self.processes[node_id])
-            core = self.cores[node_id] = Core(port, Keys("c"), node_id, PARTITIONS, TTL_MS)
-            told = self.told[node_id] = []
-            core.begin()
-            core.start(lambda *change, told=told: told.append(change))
-            core.register(b"{}")
-        self.time.run(3_000)
-
-    def ask(self, call: Any, *arguments: Any, within_ms: int = LONG_MS) -> Any:
-        """Make a call, let time pass, and return what it told; None is told as "done"."""
-        came: list[Any] = []
-        call(*arguments, lambda *outcome: came.append(outcome[-1]))
-        end_ms = self.time.ms + within_ms
-        while not came and self.time.ms < end_ms:
-            self.time.run(10)
-        assert len(came) == 1
-        return "done" if came[0] is None else came[0]
-
-    def own(self, node_id: int, partition: int = 0) -> Ownership:
-        """Acquire and load a partition."""
-        own: Ownership | EngineError = self.ask(self.cores[node_id].acquire, partition)
-        assert not isinstance(own, EngineError)
-        assert self.ask(self.cores[node_id].load, own, lambda _page: None) == "done"
-        return own
-
-    def append(self, node_id: int, own: Ownership, *records: Record) -> Any:
-        """Append one batch."""
-        return self.ask(self.cores[node_id].append, own, [list(records)])
+from tests.log.etcd.worlds import TTL_MS, World
 
 
 def test_two_calls_for_one_partition_are_one_claim() -> None:

@@ -1,0 +1,87 @@
+"""Tests which partitions nodes want, on a model of etcd in virtual time; test_engine.py has moves on real servers."""
+
+from __future__ import annotations
+
+from coordinator.log.engine import NOBODY
+from coordinator.log.etcd.claims import ORPHAN_MS, SETTLE_MS, TAKEN_MS
+from coordinator.log.etcd.keys import Keys, best_node
+from coordinator.log.etcd.port import Delete, Txn
+from tests.log.etcd.worlds import PARTITIONS, TTL_MS, World
+
+KEYS = Keys("c")
+
+
+def wanted(world: World, node_id: int) -> set[int]:
+    """Return the partitions that a node was last told to acquire."""
+    last = {partition: owner for partition, owner, _ in world.told[node_id]}
+    return {partition for partition, owner in last.items() if owner is None}
+
+
+def test_each_free_partition_is_for_its_best_node_alone() -> None:
+    """The others hear that nobody owns it."""
+    world = World(1, 2, 3)
+    for node_id in (1, 2, 3):
+        best = {partition for partition in range(PARTITIONS) if best_node(partition, (1, 2, 3)) == node_id}
+        assert wanted(world, node_id) == best
+        assert {partition for partition, owner, _ in world.told[node_id] if owner == NOBODY} >= (
+            set(range(PARTITIONS)) - best
+        )
+
+
+def test_the_first_node_waits_for_the_others() -> None:
+    """A cluster that starts doesn't give everything to the node that is first."""
+    world = World()
+    world.processes[1] = world.time.process("node 1")
+    world.start(1)
+    world.time.run(SETTLE_MS - 500)
+    assert wanted(world, 1) == set()
+    world.time.run(1_500)
+    assert wanted(world, 1) == set(range(PARTITIONS))
+
+
+def test_a_partition_that_its_best_node_does_not_take_is_for_anyone() -> None:
+    """A node can be there and yet not able to claim."""
+    world = World(1, 2)
+    world.time.run(ORPHAN_MS + 2_000)
+    assert wanted(world, 1) == wanted(world, 2) == set(range(PARTITIONS))
+
+
+def test_a_second_process_with_the_same_node_id_claims_nothing_and_says_so() -> None:
+    """It would take the first one's place at every keepalive."""
+    world = World(1)
+    world.start(1)
+    world.time.run(TAKEN_MS + 2_000)
+    assert wanted(world, 1) == set()
+    assert world.logged == ["node_id_taken"]
+
+
+def test_a_process_started_again_waits_for_the_lease_of_the_killed_one() -> None:
+    """Then it registers, and claims."""
+    world = World(1)
+    world.processes[1].freeze()
+    world.processes[1] = world.time.process("node 1 again")
+    world.start(1)
+    world.time.run(1_000)
+    assert wanted(world, 1) == set()
+    world.time.run(2 * TTL_MS)
+    assert wanted(world, 1) == set(range(PARTITIONS))
+    assert world.logged == []
+
+
+def test_a_registration_that_somebody_deleted_comes_back() -> None:
+    """Without it the other nodes would take everything, and the node would never own a partition again."""
+    world = World(1, 2)
+    port = world.etcd.port(world.processes[2])
+    port.txn(Txn([], [Delete(KEYS.node(1))]), lambda _outcome: None)
+    world.time.run(3_000)
+    assert set(world.cores[2].members.now.nodes) == {1, 2}
+
+
+def test_a_node_that_leaves_wants_nothing_and_is_gone_for_the_others() -> None:
+    """They are better for each partition from then on."""
+    world = World(1, 2)
+    world.cores[1].leave()
+    world.time.run(1_000)
+    assert wanted(world, 1) == set()
+    assert wanted(world, 2) == set(range(PARTITIONS))
+    assert set(world.cores[2].members.now.nodes) == {2}
