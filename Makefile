@@ -40,7 +40,11 @@ test: .venv/.audit ## install and pass all tests in Python, real clients include
 	@# Two processes for each core: two thirds of the time, tests wait for clients and for processes that they started.
 	@# Each process imports all tests: compiled ones that are kept save it 8 s of CPU.
 	PYTHONDONTWRITEBYTECODE= PYTEST_XDIST_AUTO_NUM_WORKERS=$$((2 * $$(getconf _NPROCESSORS_ONLN))) \
-		$(BIN)/pytest $(AT_ONCE) -m 'not (oracle or compose or spark or suites or toolchain or dist)' $(ARGS)
+		$(BIN)/pytest $(AT_ONCE) -m 'not (oracle or compose or spark or suites or toolchain or dist or cluster)' $(ARGS)
+
+.PHONY: test-cluster
+test-cluster: .venv/.audit ## three nodes on three members of etcd, with faults and real clients (etcd; Java for one client)
+	$(BIN)/pytest $(AT_ONCE) -m cluster tests/cluster $(ARGS)
 
 .PHONY: test-spark
 test-spark: .venv/.spark ## the audit on Spark (JDK 17)
@@ -107,6 +111,10 @@ bench: .venv/.dev ## measure beside a bare echo and Apache Kafka; without ARGS, 
 .PHONY: bench-security
 bench-security: .venv/.dev ## what TLS and logins cost; without ARGS, docs/performance-security.md gets the table
 	$(BIN)/python -m benchmarks security $(or $(ARGS),--page docs/performance-security.md)
+
+.PHONY: bench-cluster
+bench-cluster: .venv/.audit ## three nodes on etcd beside three of Apache Kafka: faults and load; without ARGS, docs/performance-cluster.md gets the tables
+	$(BIN)/python -m benchmarks.cluster $(or $(ARGS),--page docs/performance-cluster.md)
 
 .PHONY: bench-worst
 bench-worst: .venv/.dev ## what the worst request of each API costs the other clients; ARGS="DescribeGroups --sizes 1024"

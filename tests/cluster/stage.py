@@ -1,0 +1,196 @@
+"""All that a test of a cluster needs: etcd, three nodes, a probe, and real static members of three clients.
+
+    with Stage() as stage:
+        stage.cluster.nodes[0].kill()
+        stage.check()
+
+`check` is the same for every fault: each group gets a yes again; no generation, member id or assignment has changed;
+no callback has told a client that it lost a partition; no acknowledged commit is gone; and the history of the probe is
+linearizable (linearizable.py).
+
+House rule: a fault is what a test does; what must hold after it is here, and holds after every fault.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+from tests.cluster.linearizable import violations
+from tests.interop.clients import CLIENTS
+from tests.interop.fleet import ConsumerProcess, Fleet
+from tests.support.cluster_history import wrongs
+from tests.support.cluster_probe import TOPIC, Probe
+from tests.support.etcd import Etcd
+from tests.support.patience import WITHIN_S
+from tests.support.tenure_cluster import TenureCluster
+
+IS_LONG = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
+"""Whether this is the long form of each test."""
+
+PARTITIONS = 6
+SETTINGS: dict[str, str | int] = {"group.initial.rebalance.delay.ms": 500, "tenure.topics": f"{TOPIC}:{PARTITIONS}"}
+SESSION_TIMEOUT_MS = 10_000
+"""Of the probe's members: shorter than the longest fault, so a server that let them expire would be seen."""
+REAL_SESSION_TIMEOUT_MS = 45_000
+"""Clients' own default. librdkafka gives its partitions up by itself after so long without a heartbeat's answer."""
+REBALANCE_TIMEOUT_MS = 120_000
+"""A commit that waits for etcd keeps a client from polling: longer than any fault."""
+REAL = ("confluent-kafka", "aiokafka", "kafka-clients-3")
+"""The clients of which each stage has a group."""
+
+
+class RealGroup:
+    """Two static members of one client. A thread commits through the first one, again and again.
+
+    acknowledged: the highest offset that was acknowledged; attempted: the highest that was sent.
+    """
+
+    def __init__(self, fleet: Fleet, client: str) -> None:
+        self.client = client
+        self.name = f"real-{client}"
+        self.acknowledged = self.attempted = 0
+        self._fleet = fleet
+        self._over = threading.Event()
+        self._turn = threading.Lock()
+        self._thread = threading.Thread(target=self._commit, daemon=True)
+        self.members = [self._start(seat) for seat in ("a", "b")]
+
+    def _start(self, seat: str) -> ConsumerProcess:
+        return self._fleet.start(
+            self.client,
+            self.name,
+            group_instance_id=f"{self.name}-{seat}",
+            session_timeout_ms=REAL_SESSION_TIMEOUT_MS,
+            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+        )
+
+    def settle(self) -> None:
+        """Wait until both share the topic, then begin to commit."""
+        self.generation = self._fleet.wait_until_shared(self.members)
+        self.memberships = [member.membership for member in self.members]
+        self.settled_at = time.monotonic()
+        self._thread.start()
+
+    def _commit(self) -> None:
+        partition = self.memberships[0].partitions[0]
+        while not self._over.is_set():
+            with self._turn:
+                self.attempted += 1
+                answer = self._fleet.commit(self.members[0], {partition: (self.attempted, "")})
+                if answer["event"] == "committed":
+                    self.acknowledged = self.attempted
+            self._over.wait(0.1)
+
+    def wait_for_commit(self) -> None:
+        """Wait until an offset is acknowledged that is sent from now on."""
+        attempted = self.attempted
+        self._fleet.wait(f"{self.name} commits", lambda: self.acknowledged > attempted)
+
+    def stop(self) -> None:
+        """Commit no more."""
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join(WITHIN_S)
+
+    def problems(self) -> list[str]:
+        """What a member has noticed, and what is lost."""
+        with self._turn:
+            return self._problems()
+
+    def _problems(self) -> list[str]:
+        found = []
+        for member, membership in zip(self.members, self.memberships, strict=True):
+            if member.membership != membership:
+                found.append(f"{membership} became {member.membership}: {member.describe()}")
+            told = [
+                event
+                for name in ("assigned", "revoked", "lost", "fatal")
+                for event in member.named(name, self.settled_at)
+            ]
+            found += [f"{self.name} was told {event}" for event in told]
+        partition = self.memberships[0].partitions[0]
+        value = self._fleet.read_committed(self.members[0], [partition])[partition]
+        offset = -1 if value is None else value[0]
+        if not self.acknowledged <= offset <= self.attempted:
+            found.append(f"{self.name}: {self.acknowledged} was acknowledged, {offset} is there")
+        return found
+
+
+class Stage:
+    """See the module. groups, members: of the probe. real: the clients with a group each.
+
+    is_sound: whether the last fault was followed by a `check` that passed. A test on a stage that others use too sets
+    it to False first.
+    """
+
+    def __init__(
+        self,
+        *,
+        groups: int = 12,
+        members: int = 2,
+        pause_s: float = 0.1,
+        proxied: bool = False,
+        etcd_arguments: Sequence[str] = (),
+        settings: Mapping[str, str | int] | None = None,
+        real: Sequence[str] = REAL,
+    ) -> None:
+        self.etcd = Etcd(members=3, arguments=etcd_arguments)
+        self.cluster = TenureCluster(self.etcd, settings={**SETTINGS, **(settings or {})}, proxied=proxied)
+        self._clients = [client for client in real if CLIENTS[client].missing is None]
+        self._groups, self._members, self._pause_s = groups, members, pause_s
+        self._stack = ExitStack()
+        self.real: list[RealGroup] = []
+        self.is_sound = True
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            stack.enter_context(self.etcd)
+            stack.enter_context(self.cluster)
+            fleet = stack.enter_context(Fleet(",".join(self.cluster.bootstraps), TOPIC, PARTITIONS))
+            self.real = [RealGroup(fleet, client) for client in self._clients]
+            self.probe = stack.enter_context(
+                Probe(
+                    self.cluster.bootstraps,
+                    groups=self._groups,
+                    members=self._members,
+                    pause_s=self._pause_s,
+                    session_timeout_ms=SESSION_TIMEOUT_MS,
+                )
+            )
+            for group in self.real:
+                group.settle()
+                stack.callback(group.stop)
+            self.probe.wait_for_commits(self.probe.now())
+            self._before = self.probe.state()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            error.add_note(self.cluster.tails())
+        self._stack.close()
+
+    def recover(self) -> None:
+        """Wait until every group has had a commit acknowledged that is sent from now on."""
+        self.probe.wait_for_commits(self.probe.now())
+        for group in self.real:
+            group.wait_for_commit()
+
+    def check(self) -> None:
+        """See the module."""
+        self.recover()
+        assert self.probe.rebalances(self._before) == []
+        assert self.probe.lost() == []
+        history = list(self.probe.history)
+        assert wrongs(history) == []
+        assert violations(history) == []
+        assert [problem for group in self.real for problem in group.problems()] == []
+        self.is_sound = True

@@ -1,0 +1,283 @@
+"""Ten kinds of faults of a cluster, each with the same demand: no rebalance, no lost commit, no late yes (stage.py).
+
+Each test has a short form, for `make test-cluster`, and a long one for `make nightly`, with more seeds and longer
+faults. A seed decides which node or member it hits.
+
+House rule: real processes alone, and no assertion about a time.
+"""
+
+from __future__ import annotations
+
+import base64
+import random
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import pytest
+
+from tests.cluster.stage import IS_LONG, REAL, Stage
+from tests.support.cluster_history import OK
+from tests.support.etcd import EtcdError
+from tests.support.patience import WITHIN_S
+from tests.support.tenure import wait_until
+
+pytestmark = [pytest.mark.etcd, pytest.mark.cluster]
+
+SEEDS = range(5) if IS_LONG else range(1)
+FROZEN_S = 8.0
+"""Longer than a lease (3 s) and an election of etcd."""
+WITHOUT_QUORUM_S = 30.0 if IS_LONG else 12.0
+"""Longer than a session timeout (10 s): no member may expire."""
+FEW = REAL if IS_LONG else REAL[:1]
+"""Clients of a stage that serves one test alone."""
+NOT_AVAILABLE = 15
+
+
+class Shared:
+    """The stage of most tests, made when one needs it. After a test that fails, the next one gets a new stage."""
+
+    def __init__(self) -> None:
+        self._stage: Stage | None = None
+
+    def take(self) -> Stage:
+        """The stage, in order."""
+        if self._stage is not None and not self._stage.is_sound:
+            self.close()
+        if self._stage is None:
+            self._stage = Stage(proxied=True).__enter__()
+        self._stage.is_sound = False
+        return self._stage
+
+    def close(self) -> None:
+        """End all that it started."""
+        stage, self._stage = self._stage, None
+        if stage is not None:
+            stage.__exit__(None, None, None)
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Shared]:
+    """Yield the stage of this process."""
+    made = Shared()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def stage(shared: Shared) -> Stage:
+    """Return a stage in order; the test calls its `check` last."""
+    return shared.take()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_node_is_killed_and_comes_back(stage: Stage, seed: int) -> None:
+    """SIGKILL: the others take its groups over; it comes back and gets its share."""
+    node = random.Random(seed).choice(stage.cluster.nodes)
+    node.kill()
+    stage.recover()
+    node.start()
+    stage.check()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_node_that_was_frozen_says_no_more_yes(stage: Stage, seed: int) -> None:
+    """SIGSTOP for longer than its lease; clients send it requests all the time, and it gets them when it wakes up."""
+    node = random.Random(seed).choice(stage.cluster.nodes)
+    stage.probe.anchor(FROZEN_S + 3)
+    node.freeze()
+    stage.probe.wait(FROZEN_S)
+    node.thaw()
+    stage.probe.wait(3)
+    stage.check()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_member_of_etcd_that_was_frozen_brings_no_old_value_back(stage: Stage, seed: int) -> None:
+    """Each member in turn is frozen with writes under way in it, which the nodes send again through another one."""
+    numbers = [0, 1, 2]
+    random.Random(seed).shuffle(numbers)
+    for number in numbers:
+        stage.etcd.members[number].freeze()
+        stage.recover()
+        stage.probe.wait(1)
+        stage.etcd.members[number].thaw()
+        stage.etcd.wait_for(number)
+    stage.check()
+
+
+@pytest.mark.parametrize("how", ["killed", "frozen"])
+def test_etcd_loses_its_leader(stage: Stage, how: str) -> None:
+    """The leader dies, or stands still for long: the others elect one."""
+    leader = stage.etcd.leader()
+    member = stage.etcd.members[leader]
+    if how == "killed":
+        member.kill()
+        stage.recover()
+        stage.etcd.restart(leader)
+    else:
+        member.freeze()
+        stage.recover()
+        stage.probe.wait(3)
+        member.thaw()
+        stage.etcd.wait_for(leader)
+    stage.check()
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_etcd_has_no_majority_for_long(stage: Stage, count: int) -> None:
+    """Two or all members are dead for longer than a session timeout: nothing goes on, and no member expires."""
+    for member in stage.etcd.members[:count]:
+        member.kill()
+    stage.probe.wait(WITHOUT_QUORUM_S)
+    for number in range(count):
+        stage.etcd.restart(number)
+    stage.check()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_node_is_cut_off_from_etcd(stage: Stage, seed: int) -> None:
+    """Its clients stay connected, and hear NOT_COORDINATOR; others take its groups over."""
+    node = random.Random(seed).choice(stage.cluster.nodes)
+    stage.probe.anchor(FROZEN_S + 3)
+    node.cut()
+    stage.probe.wait(FROZEN_S)
+    node.heal()
+    stage.probe.wait(3)
+    stage.check()
+
+
+def test_etcd_has_no_space() -> None:
+    """etcd refuses writes: commits get COORDINATOR_NOT_AVAILABLE, heartbeats a yes. With space again, all goes on."""
+    quota = 16 << 20
+    with Stage(etcd_arguments=["--quota-backend-bytes", str(quota)], real=FEW) as stage:
+        began = stage.probe.now()
+        number = 0
+        with suppress(EtcdError):
+            while True:
+                number += 1
+                value = base64.b64encode(bytes(1 << 20)).decode()
+                stage.etcd.ask("/v3/kv/put", {"key": base64.b64encode(b"other/%d" % number).decode(), "value": value})
+        refused = lambda: any(  # noqa: E731 - two words for two loops
+            each.error == NOT_AVAILABLE and each.kind == "commit" and each.sent > began for each in stage.probe.history
+        )
+        wait_until(refused, "a commit is refused", WITHIN_S)
+        full = stage.probe.now()
+        wait_until(
+            lambda: any(each.kind == "heartbeat" and each.is_yes and each.sent > full for each in stage.probe.history),
+            "a heartbeat is answered",
+            WITHIN_S,
+        )
+        make_space(stage, b"other/", b"other0")
+        stage.check()
+
+
+def make_space(stage: Stage, first: bytes, last: bytes) -> None:
+    """Remove these keys, compact, defragment each member, and disarm the alarm."""
+    keys = {"key": base64.b64encode(first).decode(), "range_end": base64.b64encode(last).decode()}
+    revision = stage.etcd.ask("/v3/kv/deleterange", keys)["header"]["revision"]
+    stage.etcd.ask("/v3/kv/compaction", {"revision": revision, "physical": True})
+    for number in range(3):
+        stage.etcd.ask("/v3/maintenance/defragment", {}, number)
+    for alarm in stage.etcd.ask("/v3/maintenance/alarm", {"action": "GET"}).get("alarms", []):
+        stage.etcd.ask("/v3/maintenance/alarm", {**alarm, "action": "DEACTIVATE"})
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_one_partition_of_a_busy_node_is_fenced(stage: Stage, seed: int) -> None:
+    """A foreign head appears on one partition: its owner is fenced there, and all others go on, each write once."""
+    chance = random.Random(seed)
+    for _ in range(5):
+        heads = stage.etcd.values(f"/{stage.cluster.name}/head/")
+        name, value = chance.choice(sorted(heads.items()))
+        epoch = int(value.split(b":")[0])
+        pair = {"key": base64.b64encode(name.encode()).decode()}
+        foreign = f"{epoch + 1}:0:999/1".encode()
+        stage.etcd.ask("/v3/kv/put", {**pair, "value": base64.b64encode(foreign).decode()})
+        stage.recover()
+    stage.check()
+
+
+def test_nodes_and_etcd_roll() -> None:
+    """SIGTERM and start of each node, then of each member of etcd, under many static members."""
+    groups, members = (50, 20) if IS_LONG else (20, 5)
+    with Stage(groups=groups, members=members, pause_s=1.0 if IS_LONG else 0.5, real=FEW) as stage:
+        for node in stage.cluster.nodes:
+            assert node.stop() == 0
+            node.start()
+            stage.recover()
+        for number, member in enumerate(stage.etcd.members):
+            member.stop()
+            stage.recover()
+            stage.etcd.restart(number)
+        stage.check()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_faults(stage: Stage, seed: int) -> None:
+    """Faults of all kinds, one after the other and on top of each other, for half a minute or for twenty."""
+    chance = random.Random(seed)
+    until = stage.probe.now() + (240.0 if IS_LONG else 20.0)
+    while stage.probe.now() < until:
+        undo = [chance.choice(FAULTS)(stage, chance)]
+        if chance.random() < 0.3:
+            undo.append(chance.choice(FAULTS)(stage, chance))
+        stage.probe.wait(chance.uniform(0.2, 6.0))
+        for each in undo:
+            each()
+        stage.probe.wait(chance.uniform(0.0, 2.0))
+    stage.check()
+    assert any(each.error == OK for each in stage.probe.history)
+
+
+def kill_node(stage: Stage, chance: random.Random) -> Callable[[], object]:
+    """SIGKILL of a node that runs."""
+    node = chance.choice(stage.cluster.nodes)
+    if not node.running:
+        return lambda: None
+    node.kill()
+    return node.start
+
+
+def freeze_node(stage: Stage, chance: random.Random) -> Callable[[], object]:
+    """SIGSTOP of a node that runs."""
+    node = chance.choice(stage.cluster.nodes)
+    if not node.running:
+        return lambda: None
+    node.freeze()
+    return lambda: node.thaw() if node.running else None
+
+
+def stop_node(stage: Stage, chance: random.Random) -> Callable[[], object]:
+    """SIGTERM of a node that runs."""
+    node = chance.choice([each for each in stage.cluster.nodes if each.running])
+    node.thaw()  # another fault may have frozen it
+    node.stop()
+    return node.start
+
+
+def cut_node(stage: Stage, chance: random.Random) -> Callable[[], object]:
+    """No way between a node and etcd."""
+    node = chance.choice(stage.cluster.nodes)
+    node.cut()
+    return node.heal
+
+
+def kill_member(stage: Stage, chance: random.Random) -> Callable[[], object]:
+    """SIGKILL of a member of etcd."""
+    number = chance.randrange(3)
+    if not stage.etcd.members[number].is_running:
+        return lambda: None
+    stage.etcd.members[number].kill()
+    return lambda: stage.etcd.restart(number)
+
+
+def freeze_member(stage: Stage, chance: random.Random) -> Callable[[], object]:
+    """SIGSTOP of a member of etcd."""
+    member = stage.etcd.members[chance.randrange(3)]
+    if not member.is_running:
+        return lambda: None
+    member.freeze()
+    return lambda: member.thaw() if member.is_running else None
+
+
+FAULTS = (kill_node, freeze_node, stop_node, cut_node, kill_member, freeze_member)
