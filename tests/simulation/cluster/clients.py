@@ -3,7 +3,8 @@
 A member joins, syncs, then sends heartbeats; the first member of a group commits 1, 2, 3, ... and reads each number
 back. The others read it too. Now and then a member restarts, and has nothing but its instance id. After
 NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, a closed connection or a request that took too long, it asks a node for its
-coordinator again. It never leaves. Each request is noted as `cluster_history.Asked`.
+coordinator again. It never leaves. Members of some groups use the consumer protocol; they don't restart. Each request
+is noted as `cluster_history.Asked`.
 
 An anchor keeps asking one node about all groups, whoever their coordinator is: a node that says yes too long tells it.
 
@@ -15,10 +16,13 @@ from __future__ import annotations
 from collections.abc import Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
 
 from coordinator.group.client import Client
-from coordinator.group.events import CommitOffsets, FetchOffsets, Heartbeat, JoinGroup, SyncGroup
+from coordinator.group.events import CommitOffsets, ConsumerHeartbeat, FetchOffsets, Heartbeat, JoinGroup, SyncGroup
+from coordinator.group.topics import TopicImage
 from protocol.messages import (
+    ConsumerGroupHeartbeatRequest,
     HeartbeatRequest,
     JoinGroupRequest,
     OffsetCommitRequest,
@@ -42,6 +46,7 @@ ANCHOR_MS = 60_000
 RETRY_MS = 100
 BEAT_MS = 1_000
 REBALANCE_MS = 30_000
+TOPIC = TopicImage(UUID(int=1), "t", 4)
 ME = Client("client", "/127.0.0.1")
 
 LOST_COORDINATOR = {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE}
@@ -75,6 +80,7 @@ class Member:
         self.generation = -1
         self.assignment = b""
         self.complaints: list[str] = []
+        self.commit_version = 7
         self.committed = 0
         self.acknowledged_ms = 0
         self.coordinator: int | None = None
@@ -109,7 +115,12 @@ class Member:
 
         self.world.ask(node, self.group, ask.event, ask.within_ms, done)
 
-    def heartbeat(self) -> Heartbeat:
+    @property
+    def told_generation(self) -> int:
+        """The generation of a heartbeat, for the history."""
+        return self.generation
+
+    def heartbeat(self) -> Heartbeat | ConsumerHeartbeat:
         """Its Heartbeat."""
         body = HeartbeatRequest(
             group_id=self.group,
@@ -121,7 +132,7 @@ class Member:
 
     def fetch(self) -> FetchOffsets:
         """OffsetFetch of its group's topic partition."""
-        topics = [OffsetFetchRequest.OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
+        topics = [OffsetFetchRequest.OffsetFetchRequestTopics(name=TOPIC.name, partition_indexes=[0])]
         return FetchOffsets(None, self.group, topics, require_stable=False, client=ME)
 
     # The life of a member.
@@ -133,14 +144,18 @@ class Member:
                 if self.coordinator is None:
                     yield Sleep(RETRY_MS)
                     continue
-            if self.generation > 0 and self.world.time.random.random() < self.world.restarts:
+            if self.generation > 0 and self._restarts():
                 self.world.time.note(f"{self.instance_id} restarts")
-                self.member_id, self.generation, self.coordinator = "", -1, None
+                self._start_anew()
+                self.coordinator = None
                 continue
             if self.generation < 0:
                 yield from self._join()
-            elif self._takes((yield Ask("heartbeat", self.heartbeat(), self.generation))):
-                yield from self._read() if self.number else self._commit_and_read()
+            else:
+                beaten = yield Ask("heartbeat", self.heartbeat(), self.told_generation)
+                if self._takes(beaten):
+                    self._learn(beaten)
+                    yield from self._read() if self.number else self._commit_and_read()
             yield Sleep(self.world.time.random.randint(RETRY_MS, BEAT_MS))
 
     def _takes(self, body: Any) -> bool:
@@ -150,12 +165,22 @@ class Member:
             self.coordinator = None
         elif error in JOIN_AGAIN:
             self.generation = -1
-        elif error is ErrorCode.UNKNOWN_MEMBER_ID:
-            self.member_id, self.generation = "", -1
+        elif error in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH):
+            self._start_anew()
             self._complain(error)
         elif error not in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
             self._complain(error)
         return error is ErrorCode.NONE
+
+    def _restarts(self) -> bool:
+        return self.world.time.random.random() < self.world.restarts
+
+    def _start_anew(self) -> None:
+        """Have no more than an instance id."""
+        self.member_id, self.generation = "", -1
+
+    def _learn(self, _body: Any) -> None:
+        """Take what the answer to a heartbeat says beside yes: nothing."""
 
     def _complain(self, error: ErrorCode) -> None:
         self.complaints.append(f"{self.world.time.ms} {self.instance_id}: {error.name}")
@@ -207,14 +232,64 @@ class Member:
             generation_id_or_member_epoch=self.generation,
             member_id=self.member_id,
             group_instance_id=self.instance_id,
-            topics=[OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=[partition])],
+            topics=[OffsetCommitRequest.OffsetCommitRequestTopic(name=TOPIC.name, partitions=[partition])],
         )
-        if self._takes((yield Ask("commit", CommitOffsets(None, 7, ME, body), self.committed))):
+        if self._takes((yield Ask("commit", CommitOffsets(None, self.commit_version, ME, body), self.committed))):
             self.acknowledged_ms = self.world.time.ms
             yield from self._read()
 
     def _read(self) -> Generator[Ask | Sleep, Any, None]:
         self._takes((yield Ask("fetch", self.fetch())))
+
+
+class ConsumerMember(Member):
+    """A static member of the consumer protocol. generation: its epoch. owned: its partitions of the topic."""
+
+    def __init__(self, world: World, group: str, number: int) -> None:
+        super().__init__(world, group, number)
+        self.member_id = f"{self.instance_id}-member"
+        self.owned: list[int] = []
+        self.commit_version = 9
+
+    @property
+    def told_generation(self) -> int:
+        """Its epoch grows with heartbeats, so no heartbeat reads one."""
+        return -1
+
+    def heartbeat(self) -> ConsumerHeartbeat:
+        """Its ConsumerGroupHeartbeat."""
+        return self._beat(self.generation, None)
+
+    def _beat(self, epoch: int, topics: list[str] | None) -> ConsumerHeartbeat:
+        owned = ConsumerGroupHeartbeatRequest.TopicPartitions(topic_id=TOPIC.topic_id, partitions=self.owned)
+        body = ConsumerGroupHeartbeatRequest(
+            group_id=self.group,
+            member_id=self.member_id,
+            member_epoch=epoch,
+            instance_id=self.instance_id,
+            rebalance_timeout_ms=REBALANCE_MS,
+            subscribed_topic_names=topics,
+            topic_partitions=[owned] if self.owned else [],
+        )
+        return ConsumerHeartbeat(None, 1, ME, body, "")
+
+    def _join(self) -> Generator[Ask | Sleep, Any, None]:
+        self.owned = []
+        joined = yield Ask("beat", self._beat(0, [TOPIC.name]))
+        if self._takes(joined):
+            self._learn(joined)
+
+    def _restarts(self) -> bool:
+        return False
+
+    def _start_anew(self) -> None:
+        self.generation = -1
+
+    def _learn(self, body: Any) -> None:
+        self.generation = body.member_epoch
+        if body.assignment is not None:
+            self.owned = [index for topic in body.assignment.topic_partitions for index in topic.partitions]
+            self.assignment = bytes(self.owned)
 
 
 class Anchor:

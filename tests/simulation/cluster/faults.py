@@ -121,9 +121,9 @@ class Schedule:
     def _all_members(self) -> None:
         for index in range(3):
             if self._random.random() < 0.8:
-                self._break(index)
+                self._break(index, FAULTS_MS)
 
-    def _break(self, index: int) -> None:
+    def _break(self, index: int, longest_ms: int = 12_000) -> None:
         etcd = self._world.etcd
         if etcd.members[index].state is State.RUNS:
             name, call = self._random.choice(
@@ -131,7 +131,7 @@ class Schedule:
             )
             self._time.note(f"etcd: member {index} {name}")
             call(index)
-            self._for_a_while(partial(self._heal, index))
+            self._for_a_while(partial(self._heal, index), longest_ms)
 
     def _heal(self, index: int) -> None:
         if self._world.etcd.members[index].state is not State.RUNS:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from coordinator.config import Config
     from coordinator.group.events import RequestEvent
     from coordinator.group.offsets import CommitTemplate
+    from coordinator.group.topics import Topics
     from coordinator.log.engine import Acquired, Appended, Done, OnOwnership, Ownership, Page
     from coordinator.log.etcd.keys import Keys
     from coordinator.server.clock import Handle
@@ -159,6 +160,7 @@ class Node:
         config: Config,
         port: ModelPort,
         keys: Keys,
+        topics: Topics,
         on_answer: Callable[[Node, Any, Any], None],
     ) -> None:
         self.node_id = config.node_id
@@ -170,6 +172,7 @@ class Node:
         self.under_way: dict[Callable[[], None], None] = {}
         self.on_answer = on_answer
         self._config = config
+        self._topics = topics
         core = Core(port, keys, config.node_id, config.offsets_topic_num_partitions, TTL_MS)
         self.engine = CoreEngine(core, self.process)
         self.runtime: Runtime | None = None
@@ -192,6 +195,7 @@ class Node:
             lambda: None,
         )
         self.runtime.lease = self.engine.core.session.valid
+        self.runtime.topics_changed(self._topics, None)
         self.runtime.start()
         self.engine.call(self.engine.core.register, b"{}")
 

@@ -22,13 +22,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.partition import partition_for
 from coordinator.group.replay import Replay
+from coordinator.group.topics import TopicTable
 from coordinator.log.etcd.keys import Keys, parse_head
 from protocol.records.batch import Record
 from tests.cluster.linearizable import violations
 from tests.server.harness import config_of
-from tests.simulation.cluster.clients import Anchor, Member
+from tests.simulation.cluster.clients import TOPIC, Anchor, ConsumerMember, Member
 from tests.simulation.cluster.nodes import Node, error_of
 from tests.support.etcd_model import EtcdModel, ModelPort
 from tests.support.virtual_time import Process, Timeline
@@ -36,6 +38,7 @@ from tests.support.virtual_time import Process, Timeline
 CLUSTER = "simulated"
 PARTITIONS = 4
 GROUPS = 4
+CONSUMER_GROUPS = 1
 MEMBERS = 2
 NODES = (1, 2, 3)
 SETTLED_AFTER_MS = 5_000
@@ -76,7 +79,11 @@ class World:
         self.nodes: dict[int, Node] = {}
         for node_id in NODES:
             self.time.later(self.time.random.randint(0, 1_000), partial(self.start, node_id))
-        self.members = [Member(self, f"g{group}", number) for group in range(GROUPS) for number in range(MEMBERS)]
+        self.members = [
+            (ConsumerMember if group < CONSUMER_GROUPS else Member)(self, f"g{group}", number)
+            for group in range(GROUPS)
+            for number in range(MEMBERS)
+        ]
         for member in self.members:
             self.time.later(self.time.random.randint(0, 3_000), member.begin)
         for node_id in NODES:
@@ -90,8 +97,14 @@ class World:
         process = self.time.process(f"node {node_id}")
         port = self._port(self.etcd, process)
         port.offset_ms = self.time.random.randint(0, 10**9)
-        config = config_of(f"node.id={node_id}", f"offsets.topic.num.partitions={PARTITIONS}")
-        self.nodes[node_id] = Node(config, port, self.keys, self._answered)
+        config = config_of(
+            f"node.id={node_id}",
+            f"offsets.topic.num.partitions={PARTITIONS}",
+            f"group.consumer.session.timeout.ms={self.session_ms}",
+            f"group.consumer.min.session.timeout.ms={self.session_ms}",
+        )
+        topics = TopicTable([TOPIC], 1, 1)
+        self.nodes[node_id] = Node(config, port, self.keys, topics, self._answered)
 
     def kill(self, node_id: int) -> None:
         """SIGKILL."""
@@ -252,6 +265,13 @@ class World:
 
 def _told(group: Any) -> tuple[object, ...]:
     """What must be the same in a live group and in its records."""
+    if isinstance(group, ConsumerGroup):
+        epochs = group.generation, group.target_epoch
+        held = {each.member_id: (each.instance_id, each.epoch, each.assigned) for each in group.members.values()}
+        return epochs, held, _offsets(group)
     members = sorted((each.member_id, each.group_instance_id, each.assignment) for each in group.members.values())
-    offsets = {topic: {index: each.offset for index, each in kept.items()} for topic, kept in group.offsets.items()}
-    return group.generation, group.leader, members, offsets
+    return group.generation, group.leader, members, _offsets(group)
+
+
+def _offsets(group: Any) -> dict[str, dict[int, int]]:
+    return {topic: {index: each.offset for index, each in kept.items()} for topic, kept in group.offsets.items()}
