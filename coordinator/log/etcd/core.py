@@ -252,13 +252,15 @@ class Core:
         if isinstance(outcome, Owned):
             if self.session.lease:
                 self._held[partition] = outcome
-                self._claims.acquired(outcome)
             else:
                 outcome = Fenced("the lease of this node is gone")
         if isinstance(outcome, Fenced):
             self._claims.not_acquired(partition)
         for done in dones:
             done(outcome)
+        # Last: a wish to hand the partition over must find its owner.
+        if isinstance(outcome, Owned) and self._held.get(partition) is outcome:
+            self._claims.acquired(outcome)
 
     def load(self, own: Ownership, page: OnPage, done: Done) -> None:
         """See Engine."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from coordinator.log.engine import EngineError, Fenced, Ownership, Unavailable
 from coordinator.log.etcd.core import GIVE_UP_MS
+from coordinator.log.etcd.keys import best_node
 from tests.log.calls import record
-from tests.log.etcd.worlds import TTL_MS, World
+from tests.log.etcd.worlds import PARTITIONS, TTL_MS, World
 
 
 def test_two_calls_for_one_partition_are_one_claim() -> None:
@@ -19,6 +20,18 @@ def test_two_calls_for_one_partition_are_one_claim() -> None:
     assert came[0] is came[1]
     assert not isinstance(came[0], EngineError)
     assert came[0].epoch == 0
+
+
+def test_a_wish_to_hand_over_comes_after_the_ownership_that_it_is_about() -> None:
+    """A node that claims another one's partition hears of the wish when it knows what to release, or it never would."""
+    world = World(1, 2)
+    partition = next(each for each in range(PARTITIONS) if best_node(each, (1, 2)) == 2)
+    order: list[str] = []
+    world.cores[1]._claims._on_ownership = lambda *change: order.append(f"told {change}")
+    world.cores[1].acquire(partition, lambda _own: order.append("acquired"))
+    world.time.run(1_000)
+    assert "acquired" in order
+    assert order.index("acquired") < order.index(f"told {(partition, 2, 0)}")
 
 
 def test_only_the_newest_owner_is_told_that_it_is() -> None:

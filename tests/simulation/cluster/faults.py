@@ -33,6 +33,7 @@ class Schedule:
         self._time = world.time
         self._random = world.time.random
         self._end_ms = world.time.ms + FAULTS_MS
+        self._leaving: list[Node] = []
 
     def play(self) -> None:
         """Let it all happen, then mend everything."""
@@ -91,6 +92,7 @@ class Schedule:
         node = self._world.nodes[self._random.choice(NODES)]
         if not node.process.is_dead and node.runtime is not None:
             self._time.note(f"node {node.node_id} leaves")
+            self._leaving.append(node)
             node.process.later(0, partial(self._leave, node))
             self._time.later(LEAVE_MS, partial(self._end, node))
 
@@ -182,6 +184,8 @@ class Schedule:
             world.etcd.mend(process, member.index)
         for index in range(3):
             self._heal(index)
+        for node in self._leaving:
+            self._end(node)
         for node_id in NODES:
             self._thaw(node_id)
             self._start(node_id)

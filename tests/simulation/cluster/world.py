@@ -10,7 +10,8 @@ What must hold, whatever fails, while the members of a group never leave it:
    a client looks for its coordinator.
 5. Every wait ends: once the faults are over, each member commits again in time, and each request has an answer.
 6. What etcd has is what the owner has: loading a partition again gives the live groups.
-7. No node breaks a rule of its own: no log line says that something broke.
+7. Each partition comes to the node that should have it.
+8. No node breaks a rule of its own: no log line says that something broke.
 
 House rule: the checks know keys and values in etcd, answers and records, and nothing of engines.
 """
@@ -26,7 +27,7 @@ from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.partition import partition_for
 from coordinator.group.replay import Replay
 from coordinator.group.topics import TopicTable
-from coordinator.log.etcd.keys import Keys, parse_head
+from coordinator.log.etcd.keys import Keys, best_node, parse_head
 from protocol.records.batch import Record
 from tests.cluster.linearizable import violations
 from tests.server.harness import config_of
@@ -47,6 +48,8 @@ RECOVERED_WITHIN_MS = 30_000
 """After the last fault: a lease, an election, a claim, and the longest pause of a client, several times over."""
 
 
+QUIET_MS = 6_000
+"""After the last commit that a group waited for: leases of nodes that were killed end, and partitions go home."""
 ANSWERED_WITHIN_MS = 2_500
 """At the end all is quiet, so no request is older than that."""
 
@@ -220,7 +223,7 @@ class World:
                 self.wrong(f"no commit of {late} for {RECOVERED_WITHIN_MS} ms after the last fault: {where}")
                 break
             self.time.run(500)
-        self.time.run(3_000)
+        self.time.run(QUIET_MS)
 
     def check(self, before: dict[str, tuple[object, ...]]) -> None:
         """What must hold at the end. before: the seats of a quiet cluster."""
@@ -234,6 +237,9 @@ class World:
             self.wrong(str(violation))
         for partition in range(PARTITIONS):
             self._compare(partition)
+            kv = self.etcd.store.get(self.keys.own(partition))
+            if kv is None or int(kv.value) != best_node(partition, NODES):
+                self.wrong(f"partition {partition} belongs to {kv and kv.value.decode()} at the end")
         for node in self.nodes.values():
             forgotten = [ms for ms in node.open.values() if ms < self.time.ms - ANSWERED_WITHIN_MS]
             if forgotten:
