@@ -77,10 +77,12 @@ def test_a_frozen_node_wakes_up_without_its_lease() -> None:
 
 
 @pytest.mark.parametrize(("ttl_ms", "granted_s"), [(2_001, 3), (2_500, 3), (3_000, 3), (3_400, 4)])
-def test_the_lease_of_etcd_is_no_shorter_than_what_the_node_relies_on(ttl_ms: int, granted_s: int) -> None:
+def test_the_lease_of_etcd_is_no_shorter_than_what_the_node_relies_on(
+    ttl_ms: int, granted_s: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """etcd counts in seconds."""
     port, asked = EtcdModel(Timeline(1)).port(Timeline(1).process("node")), list[int]()
-    port.grant = lambda ttl_s, _done: asked.append(ttl_s)  # type: ignore[method-assign]
+    monkeypatch.setattr(port, "grant", lambda ttl_s, _done: asked.append(ttl_s))
     Session(port, ttl_ms, lambda: None, lambda: None).start()
     assert asked == [granted_s]
 
