@@ -27,6 +27,7 @@ COMMANDS = {
     "watch": "coordinator.cli.watch",
     "doctor": "coordinator.cli.doctor",
     "log": "coordinator.cli.log.command",
+    "store": "coordinator.cli.store",
     "audit": "coordinator.cli.audit",
     "demo": "coordinator.cli.demo.command",
 }

@@ -115,9 +115,14 @@ def noted_partition_count(data_dir: Path) -> int | None:
     return int(noted) if noted.isdecimal() else None
 
 
-def note_partition_count(data_dir: Path, count: int) -> None:
-    """Note that many partitions in a folder that no server has claimed yet. Raises OSError."""
-    _write(data_dir / FILE_NAME, {PARTITIONS: str(count)})
+def noted_cluster_id(data_dir: Path) -> str:
+    """The cluster id of the folder, "" if no file says it. Raises OSError."""
+    return (_read(data_dir / FILE_NAME) or {}).get("cluster.id", "")
+
+
+def note_partition_count(data_dir: Path, count: int, cluster_id: str = "") -> None:
+    """Note that many partitions, and a cluster id, in a folder that no server has claimed yet. Raises OSError."""
+    _write(data_dir / FILE_NAME, {PARTITIONS: str(count)} | ({"cluster.id": cluster_id} if cluster_id else {}))
 
 
 def _read(path: Path) -> dict[str, str] | None:

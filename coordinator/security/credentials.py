@@ -1,4 +1,4 @@
-"""The SCRAM users: their credentials as text in the list of topics (server/nodes/topics.py, CREDENTIALS).
+"""The SCRAM users: their credentials as text in the list of topics (log/topics/list.py, CREDENTIALS).
 
 The name of a text is MECHANISM/USER; it has iterations, salt, stored key and server key, the bytes in base64. A user's
 name is kept as SASLprep makes it, which is how a login looks for it.

@@ -122,7 +122,7 @@ def check_value(entity: Entity, key: str, value: float) -> None:
         raise Wrong(f"{key} cannot be a fractional value.")
 
 
-# The texts in the list of topics (server/nodes/topics.py, QUOTAS).
+# The texts in the list of topics (log/topics/list.py, QUOTAS).
 
 
 def name_of(entity: Entity, key: str) -> str:

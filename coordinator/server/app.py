@@ -32,6 +32,7 @@ from coordinator.log.segments import disk
 from coordinator.log.segments.segment import OFFSETS_TOPIC
 from coordinator.log.store import open_store
 from coordinator.log.topics.folders import partitions_of
+from coordinator.log.topics.list import ACLS, BROKERS, ENTRIES, GROUPS, QUOTAS
 from coordinator.security.acls import Kind, Operation
 from coordinator.server.clock import Alarm, LoopClock, busy_ns
 from coordinator.server.nodes.broker_settings import Changes, changed_config, changes_of
@@ -41,7 +42,7 @@ from coordinator.server.nodes.events_topic import into_topic
 from coordinator.server.nodes.group_settings import SettingsOfGroups
 from coordinator.server.nodes.topic_data import TopicData
 from coordinator.server.nodes.topic_view import Searches, TopicView
-from coordinator.server.nodes.topics import ACLS, BROKERS, ENTRIES, GROUPS, QUOTAS, Topics, changed
+from coordinator.server.nodes.topics import Topics, changed
 from coordinator.server.runtime.pace import Pace
 from coordinator.server.runtime.runtime import Runtime
 from coordinator.server.telemetry.authorizer_lines import AuthorizerLines, access_of

@@ -148,44 +148,108 @@ def verify_command(
         fail(ExitCode.FINDINGS, counted(count, "finding"))
 
 
-KafkaLogDir = Annotated[Path, typer.Argument(metavar="KAFKA_LOG_DIR", help="One of a stopped broker's log.dirs.")]
 KafkaLogDirs = Annotated[
     list[Path],
-    typer.Argument(metavar="KAFKA_LOG_DIR", help="All log.dirs of a stopped broker, or of several brokers."),
+    typer.Argument(
+        metavar="KAFKA_LOG_DIR",
+        help="All log.dirs of stopped brokers; with --store also a data folder.",
+    ),
 ]
-DataDir = Annotated[Path, typer.Option("--data-dir", metavar="DIR", help="The data folder of a stopped Tenure.")]
-
 NewDataDir = Annotated[
-    Path, typer.Option("--data-dir", metavar="DIR", help="The data folder to make; it must not exist yet, or be empty.")
+    Path | None,
+    typer.Option("--data-dir", metavar="DIR", help="The data folder to make; it must not exist yet, or be empty."),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="A setting by Kafka's name, as for the server."),
+]
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="The server's settings, as a Java properties file.")
+]
+StoreUrl = Annotated[
+    str | None,
+    typer.Option("--store", metavar="etcd://HOST:PORT,...", help="In place of --data-dir: a cluster in etcd."),
+]
+ClusterName = Annotated[
+    str | None, typer.Option("--cluster", metavar="NAME", help="The name of the cluster in --store.")
 ]
 
 
 @app.command("import", cls=Command)
 def import_command(
     kafka_dirs: KafkaLogDirs,
-    data_dir: NewDataDir,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A setting by Kafka's name, as for the server."),
-    ] = None,
-    config_file: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="The server's settings, as a Java properties file.")
-    ] = None,
+    data_dir: NewDataDir = None,
+    settings: Settings = None,
+    config_file: ConfigFile = None,
+    store: StoreUrl = None,
+    cluster: ClusterName = None,
 ) -> None:
-    """Make a new data folder from the groups of stopped brokers."""
+    """Make a new data folder, or a cluster in etcd, from the groups of stopped brokers.
+
+    A cluster can also be made from the data folder of a stopped Tenure.
+    """
     from coordinator.cli.log.transfer import import_log
 
-    partition_count = _partition_count(settings or [], config_file)
     sources = ", ".join(map(str, kafka_dirs))
+    if _goes_to_store(data_dir, store):
+        from coordinator.cli.store import store_config
+
+        config, access = store_config(store, cluster, settings or [], config_file)
+        from coordinator.cli.log.store_transfer import import_into_store
+
+        _move(
+            lambda: import_into_store(kafka_dirs, config.offsets_topic_num_partitions, access, config.cluster),
+            f"{sources} is imported into cluster {config.cluster}",
+        )
+        return
+    assert data_dir is not None
+    partition_count = _partition_count(settings or [], config_file)
     _move(lambda: import_log(kafka_dirs, data_dir, partition_count), f"{sources} is imported into {data_dir}")
 
 
 @app.command("export", cls=Command)
-def export_command(kafka_dir: KafkaLogDir, data_dir: DataDir) -> None:
-    """Copy the groups of a data folder to a stopped broker that has no groups."""
+def export_command(
+    kafka_dir: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TARGET",
+            help="One of a stopped broker's log.dirs; with --store also a data folder to make.",
+        ),
+    ],
+    data_dir: Annotated[
+        Path | None, typer.Option("--data-dir", metavar="DIR", help="The data folder of a stopped Tenure.")
+    ] = None,
+    settings: Settings = None,
+    config_file: ConfigFile = None,
+    store: StoreUrl = None,
+    cluster: ClusterName = None,
+) -> None:
+    """Copy the groups of a data folder, or of a cluster in etcd, to a stopped broker that has no groups.
+
+    The groups of a cluster can also go to a new data folder.
+    """
     from coordinator.cli.log.transfer import export_log
 
+    if _goes_to_store(data_dir, store):
+        from coordinator.cli.store import store_config
+
+        config, access = store_config(store, cluster, settings or [], config_file)
+        from coordinator.cli.log.store_transfer import export_from_store
+
+        _move(
+            lambda: export_from_store(access, config.cluster, kafka_dir),
+            f"cluster {config.cluster} is exported into {kafka_dir}",
+        )
+        return
+    assert data_dir is not None
     _move(lambda: export_log(data_dir, kafka_dir), f"{data_dir} is exported into {kafka_dir}")
+
+
+def _goes_to_store(data_dir: Path | None, store: str | None) -> bool:
+    """Whether the other side is etcd, and not a data folder."""
+    if (data_dir is None) == (store is None):
+        raise typer.BadParameter("give either --data-dir, or --store and --cluster")
+    return store is not None
 
 
 def _partition_count(settings: list[str], config_file: Path | None) -> int:
@@ -224,7 +288,10 @@ def _move(move: Callable[[], Moved], done: str) -> None:
     for kind, number in sorted(moved.summary.skipped.items()):
         print(f"note: {counted(number, 'record')} of {kind}, which Tenure skips")
     topics = f", {counted(moved.topics, 'topic')} without records" if moved.topics else ""
+    amount = (
+        counted(moved.records, "record") if moved.records or not moved.segments else counted(moved.segments, "segment")
+    )
     print(
-        f"{done}: {counted(moved.partitions, 'partition')}, {counted(moved.segments, 'segment')}, "
+        f"{done}: {counted(moved.partitions, 'partition')}, {amount}, "
         f"{counted(moved.size, 'byte')}, {counted(moved.summary.groups, 'group')}{topics}"
     )

@@ -72,13 +72,14 @@ class NotClean(Exception):
 
 
 class Moved(NamedTuple):
-    """The copied amounts. topics: those that import took over."""
+    """The copied amounts. topics: those that import took over. records: of the newest values, where no segment is."""
 
     partitions: int
     segments: int
     size: int
     summary: Summary
     topics: int = 0
+    records: int = 0
 
 
 class _End(NamedTuple):
@@ -110,7 +111,7 @@ def import_log(kafka_dirs: Sequence[Path], data_dir: Path, partition_count: int,
                 f"if a disk or broker was left out, name its log folder too; if the topic has only these, "
                 f"give --set offsets.topic.num.partitions={len(logs)} here and to the server"
             )
-        summary = _checked(logs, partition_count)
+        summary = checked(logs, partition_count)
         topics, topic_notes = broker_topics(kafka_dirs)
         summary.notes += [*notes, *topic_notes]
         staged = data_dir.with_name(f".{data_dir.name}.import")
@@ -129,9 +130,9 @@ def import_log(kafka_dirs: Sequence[Path], data_dir: Path, partition_count: int,
                     segments += len(sources)
                     if sources:
                         disk.sync_folder(folder)
-                _note_epoch(disk, staged, partition, max(summary.epoch_max[partition], _noted_epoch(log.folder)))
+                note_epoch(disk, staged, partition, max(summary.epoch_max[partition], _noted_epoch(log.folder)))
             if topics:
-                _save_topics(TopicsFile(staged, disk), topics.values())
+                save_topics(TopicsFile(staged, disk), topics.values())
             note_partition_count(staged, partition_count)
             disk.sync_folder(staged)
             disk.rename(staged, data_dir)
@@ -142,7 +143,8 @@ def import_log(kafka_dirs: Sequence[Path], data_dir: Path, partition_count: int,
     return Moved(len(logs), segments, size, summary, len(topics))
 
 
-def _save_topics(file: TopicsFile, topics: Iterable[Topic]) -> None:
+def save_topics(file: TopicsFile, topics: Iterable[Topic]) -> None:
+    """Write the list of topics. Raises CannotMove."""
     try:
         file.save(topics)
     except EngineError as error:
@@ -210,7 +212,7 @@ def export_log(data_dir: Path, kafka_dir: Path, disk: Disk | None = None) -> Mov
         guard = kafka_dir / GUARD
         if not guard.exists():
             _require_empty(target)
-        summary = _checked(source, partition_count)
+        summary = checked(source, partition_count)
         ids = _new_ids(data_dir, source, kafka_dir, summary)
         disk.make_folder(guard)
         disk.sync_folder(kafka_dir)
@@ -241,7 +243,7 @@ def _new_ids(data_dir: Path, logs: list[Log], kafka_dir: Path, summary: Summary)
     return ids
 
 
-def _checked(logs: list[Log], partition_count: int) -> Summary:
+def checked(logs: list[Log], partition_count: int) -> Summary:
     """Verify the logs. Raises CannotMove or NotClean, and OSError for a file that can't be read."""
     for log in logs:
         for path in log.folder.glob(f"*{BROKER_SWAP_SUFFIX}"):
@@ -319,7 +321,7 @@ def _copy(disk: Disk, segment: OpenSegment, target: Path, epoch: int | None, ids
     return size
 
 
-def _note_epoch(disk: Disk, data_dir: Path, partition: int, epoch: int) -> None:
+def note_epoch(disk: Disk, data_dir: Path, partition: int, epoch: int) -> None:
     """Make the epoch of the next owner higher than `epoch`; -1 means that there is none."""
     lock = Lock(disk, data_dir / f".lock-{partition}")
     try:

@@ -2,7 +2,7 @@
 
     topic/PLAIN    a topic, as JSON: name, topic_id, partition_count, configs. PLAIN is its name as metrics show it, so
                    no two topics can have names that differ only in '.' and '_'.
-    set/SET:NAME   one value of a list that is no topic (server/nodes/topics.py): an ACL, a setting, a credential.
+    set/SET:NAME   one value of a list that is no topic (topics/list.py, ENTRIES): an ACL, a setting, a credential.
                    The list's name is /SET.
 
 House rule: an entry of another kind, and a field that isn't known, are a newer version's: they are left alone.

@@ -1,7 +1,7 @@
 """The list of topics, kept across restarts in one small file of the data folder.
 
 The first line of `topics.json` has the format and the CRC-32C of the other lines. Then there is a line for each topic,
-by name, and one for the changed settings of brokers (server/nodes/topics.py). The file is replaced as a whole, so it is
+by name, and one for the changed settings of brokers (BROKERS). The file is replaced as a whole, so it is
 always the former list or the new one. After `save` returns, the new list is durable.
 
 House rule: a file that isn't exactly what was saved is refused; a line that can't be read never drops a topic.
@@ -36,7 +36,22 @@ class Topic:
 
 
 CREDENTIALS = Topic("/credentials", UUID(int=2**128 - 2), 0)
-"""Keeps the SCRAM credentials. It is no topic: server/nodes/topics.py has all such entries."""
+"""Keeps the SCRAM credentials. It is no topic, as none of ENTRIES is."""
+
+BROKERS = Topic("/", UUID(int=0), 0)
+"""Keeps the changed settings of brokers: NODE/NAME is a setting of one node, /NAME one of all."""
+
+ACLS = Topic("/acls", UUID(int=2**128 - 1), 0)
+"""Keeps the ACLs."""
+
+QUOTAS = Topic("/quotas", UUID(int=2**128 - 3), 0)
+"""Keeps the quotas of clients."""
+
+GROUPS = Topic("/groups", UUID(int=2**128 - 4), 0)
+"""Keeps the settings of groups: GROUP/NAME is a setting of one group."""
+
+ENTRIES = {entry.topic_id: entry for entry in (BROKERS, ACLS, CREDENTIALS, QUOTAS, GROUPS)}
+"""The entries that are no topics, by their ids, before anybody changed them. No topic can have their names."""
 
 
 class Declared(NamedTuple):

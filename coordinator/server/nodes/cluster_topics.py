@@ -24,7 +24,8 @@ from coordinator.log.topics.entries import (
     topic_value,
     topics_of,
 )
-from coordinator.server.nodes.topics import ENTRIES, Altered, Change, Topics
+from coordinator.log.topics.list import ENTRIES
+from coordinator.server.nodes.topics import Altered, Change, Topics
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -29,26 +29,11 @@ from uuid import UUID
 from coordinator.log.engine import EngineError
 from coordinator.log.segments.segment import OFFSETS_TOPIC
 from coordinator.log.topics.entries import plain
-from coordinator.log.topics.list import CREDENTIALS, Topic
+from coordinator.log.topics.list import ENTRIES, Topic
 from coordinator.timeline.schema import EVENTS_TOPIC
 
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, EVENTS_TOPIC})
 """Clients can neither create nor change these, nor write to them; their names are taken even where they don't exist."""
-
-BROKERS = Topic("/", UUID(int=0), 0)
-"""Keeps the changed settings of brokers: NODE/NAME is a setting of one node, /NAME one of all."""
-
-ACLS = Topic("/acls", UUID(int=2**128 - 1), 0)
-"""Keeps the ACLs."""
-
-QUOTAS = Topic("/quotas", UUID(int=2**128 - 3), 0)
-"""Keeps the quotas of clients."""
-
-GROUPS = Topic("/groups", UUID(int=2**128 - 4), 0)
-"""Keeps the settings of groups: GROUP/NAME is a setting of one group."""
-
-ENTRIES = {entry.topic_id: entry for entry in (BROKERS, ACLS, CREDENTIALS, QUOTAS, GROUPS)}
-"""The entries that are no topics, by their ids, before anybody changed them. No topic can have their names."""
 
 ChangeResult = EngineError | Mapping[str, str]
 """An error if the change failed as a whole. Else the topics that were not created, each with the topic that has its

@@ -12,8 +12,9 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from coordinator.log.engine import EngineError
+from coordinator.log.topics.list import ACLS
 from coordinator.security.acls import CLUSTER_NAME, Filter, Kind, Operation, Pattern, Permission, Rule
-from coordinator.server.nodes.topics import ACLS, Altered, Change
+from coordinator.server.nodes.topics import Altered, Change
 from coordinator.server.requests.rights import NOT_ALLOWED, may
 from coordinator.server.requests.texts import short
 from coordinator.server.requests.topics import error_of, in_time

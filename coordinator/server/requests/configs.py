@@ -17,6 +17,7 @@ from uuid import UUID
 
 from coordinator.config import Listener, served_listeners, topic_name_problem
 from coordinator.log.engine import EngineError
+from coordinator.log.topics.list import BROKERS, GROUPS
 from coordinator.security.acls import Kind, Operation
 from coordinator.server.nodes.broker_settings import (
     BROKER_SETTINGS,
@@ -54,7 +55,7 @@ from coordinator.server.nodes.topic_settings import (
     topic_defaults,
     trimmed,
 )
-from coordinator.server.nodes.topics import BROKERS, GROUPS, Altered, Change
+from coordinator.server.nodes.topics import Altered, Change
 from coordinator.server.requests.rights import may
 from coordinator.server.requests.texts import short
 from coordinator.server.wire.call import count

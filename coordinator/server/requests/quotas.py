@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.log.engine import EngineError
+from coordinator.log.topics.list import QUOTAS
 from coordinator.security.acls import Kind, Operation
 from coordinator.security.quotas import (
     CLIENT_ID,
@@ -25,7 +26,7 @@ from coordinator.security.quotas import (
     name_of,
     quotas_of,
 )
-from coordinator.server.nodes.topics import QUOTAS, Altered, Change
+from coordinator.server.nodes.topics import Altered, Change
 from coordinator.server.requests.rights import NOT_ALLOWED, may
 from coordinator.server.requests.texts import short
 from protocol.messages import AlterClientQuotasResponse, DescribeClientQuotasResponse

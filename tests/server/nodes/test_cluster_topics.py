@@ -8,9 +8,9 @@ from uuid import UUID
 from coordinator.log.etcd.keys import Keys
 from coordinator.log.etcd.shared import Shared
 from coordinator.log.topics.entries import topic_entry, topic_value
-from coordinator.log.topics.list import Topic
+from coordinator.log.topics.list import ACLS, Topic
 from coordinator.server.nodes.cluster_topics import ClusterTopics, changes_of
-from coordinator.server.nodes.topics import ACLS, Altered, Change, ChangeResult, Topics
+from coordinator.server.nodes.topics import Altered, Change, ChangeResult, Topics
 from tests.support.etcd_model import EtcdModel
 from tests.support.virtual_time import Timeline
 

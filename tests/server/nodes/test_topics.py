@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from coordinator.log.engine import EngineError, Unavailable
-from coordinator.log.topics.list import Topic
-from coordinator.server.nodes.topics import BROKERS, Altered, Change, ChangeDone, ChangeResult, Topics
+from coordinator.log.topics.list import BROKERS, Topic
+from coordinator.server.nodes.topics import Altered, Change, ChangeDone, ChangeResult, Topics
 
 
 def topic(name: str, number: int = 1) -> Topic:

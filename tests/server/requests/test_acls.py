@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from coordinator.group.client import ANONYMOUS
+from coordinator.log.topics.list import ACLS
 from coordinator.security.access import Access
 from coordinator.security.acls import Kind, Operation, Pattern, Permission, Rule
-from coordinator.server.nodes.topics import ACLS
 from coordinator.server.requests.acls import CREATIONS_MAX, FILTERS_MAX
 from protocol.messages import (
     ConsumerGroupHeartbeatRequest,

@@ -1,0 +1,242 @@
+"""`tenure log import` and `export` with `--store`: a whole cluster into etcd, and out of it.
+
+Into etcd comes a stopped server's data folder, or the log folders of stopped brokers, which first become a data folder
+beside. Out of etcd comes a new data folder, or the groups of a stopped broker that has none: then through a data folder
+beside, too. So a broker's folders are read and written by the same code as without etcd (transfer.py).
+
+etcd keeps the newest value of each key, and no timestamps. A folder gets the records in the order of their keys' types,
+committed offsets last, with the time of the move; each partition's epoch goes on.
+
+House rule: a source is only read, and verified first; a target is complete, or no server uses it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import time_ns
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from coordinator.cli.log.locks import held
+from coordinator.cli.log.transfer import (
+    CannotMove,
+    Moved,
+    checked,
+    export_log,
+    import_log,
+    note_epoch,
+    save_topics,
+)
+from coordinator.cli.log.verify import Summary
+from coordinator.log.engine import EngineError
+from coordinator.log.etcd.moving import Mover, Stored
+from coordinator.log.meta import note_partition_count, noted_cluster_id, noted_partition_count
+from coordinator.log.segments.disk import Disk, write_all
+from coordinator.log.segments.lock import noted_number
+from coordinator.log.segments.outside import Log, NoBatch, find_logs, opened, read_segment
+from coordinator.log.segments.segment import partition_folder, segment_at
+from coordinator.log.segments.transactions import Transactions, marker_type
+from coordinator.log.topics.entries import entries_of, topics_of
+from coordinator.log.topics.list import ENTRIES, TopicsFile, kafka_id
+from protocol.records.batch import Record, encode_batch
+from protocol.records.walk import decode_records
+
+if TYPE_CHECKING:
+    from coordinator.log.etcd.client import Access
+
+BATCH_RECORDS = 500
+SEGMENT_BYTES = 100 * 1024 * 1024
+"""A new segment begins after so many bytes, as in a server with the default of offsets.topic.segment.bytes."""
+OFFSET_VERSIONS = (b"\x00\x00", b"\x00\x01")
+"""How keys of committed offsets begin."""
+
+
+def import_into_store(sources: Sequence[Path], partition_count: int, access: Access, cluster: str) -> Moved:
+    """Make a cluster in etcd from a data folder, or from brokers' log folders with so many partitions.
+
+    Raises CannotMove, NotClean, FolderInUse or OSError; then no node uses the cluster.
+    """
+    if len(sources) == 1 and noted_partition_count(sources[0]) is not None:
+        return _import_folder(sources[0], access, cluster, 0)
+    with TemporaryDirectory(prefix="tenure-import-") as beside:
+        folder = Path(beside) / "data"
+        moved = import_log(sources, folder, partition_count)
+        into = _import_folder(folder, access, cluster, moved.topics)
+        into.summary.notes[:0] = moved.summary.notes
+        return into
+
+
+def _import_folder(data_dir: Path, access: Access, cluster: str, topic_count: int) -> Moved:
+    with held(data_dir):
+        try:
+            logs = find_logs(data_dir)
+        except FileNotFoundError:
+            logs = []
+        count = noted_partition_count(data_dir)
+        assert count is not None
+        summary = checked(logs, count)
+        records: list[dict[bytes, bytes]] = [{} for _ in range(count)]
+        epochs = [_noted_epoch(data_dir, partition) for partition in range(count)]
+        for log in logs:
+            assert log.partition is not None
+            records[log.partition] = newest(log)
+            epochs[log.partition] = max(epochs[log.partition], summary.epoch_max.get(log.partition, -1))
+        try:
+            topics = TopicsFile(data_dir).load() or {}
+        except EngineError as error:
+            raise CannotMove(str(error)) from error
+        entries = {name: value for topic in topics.values() for name, value in entries_of(topic).items()}
+        cluster_id = noted_cluster_id(data_dir) or kafka_id(uuid4())
+        stored = Stored(cluster_id, records, epochs, entries)
+        try:
+            with Mover(access, cluster, lambda: uuid4().hex) as mover:
+                mover.write(stored)
+        except EngineError as error:
+            raise CannotMove(str(error)) from error
+    return _moved(stored, summary, topic_count)
+
+
+def newest(log: Log) -> dict[bytes, bytes]:
+    """The newest value of each key in a log that was verified. Open transactions don't count."""
+    found: dict[bytes, bytes | None] = {}
+    transactions = Transactions()
+    with opened(log) as segments:
+        for segment in segments:
+            for frame in read_segment(segment):
+                if isinstance(frame, NoBatch):
+                    raise CannotMove(f"{segment.path} changed while it was read")
+                batch = decode_records(frame.data, frame.at, frame.header)
+                if batch.is_control:
+                    for record in batch.records:
+                        if (marker := marker_type(record.key)) is not None:
+                            ended = transactions.end(batch.producer_id, marker)
+                            found.update((each.key, each.value) for each in ended)
+                elif batch.is_transactional:
+                    transactions.add(batch.producer_id, batch.offsets, batch.records)
+                else:
+                    plain = {each.key: each.value for each in batch.records}
+                    transactions.supersede(plain.keys())
+                    found |= plain
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _noted_epoch(data_dir: Path, partition: int) -> int:
+    """The last epoch of a partition, as its lock file has it; -1 if it has none."""
+    path = data_dir / f".lock-{partition}"
+    number = noted_number(Disk(), path) if path.exists() else None
+    return -1 if number is None else number
+
+
+def export_from_store(access: Access, cluster: str, target: Path) -> Moved:
+    """Make a new data folder from a cluster in etcd; or fill the empty `__consumer_offsets` of a stopped broker.
+
+    Raises CannotMove, NotClean, FolderInUse or OSError.
+    """
+    try:
+        with Mover(access, cluster, lambda: uuid4().hex) as mover:
+            stored = mover.read()
+    except EngineError as error:
+        raise CannotMove(str(error)) from error
+    if not target.exists() or not any(target.iterdir()):
+        write_folder(stored, target.absolute())
+        topics = topics_of(stored.entries, {})
+        return _moved(stored, _verified(target, len(stored.records)), len(topics))
+    if noted_partition_count(target) is not None:
+        raise CannotMove(f"{target} is a data folder already: export makes a new one")
+    with TemporaryDirectory(prefix="tenure-export-") as beside:
+        folder = Path(beside) / "data"
+        write_folder(stored, folder)
+        return export_log(folder, target)
+
+
+def write_folder(stored: Stored, data_dir: Path, disk: Disk | None = None) -> None:
+    """Make a data folder, complete or not at all."""
+    disk = disk or Disk()
+    staged = data_dir.with_name(f".{data_dir.name}.export")
+    if staged.exists():
+        shutil.rmtree(staged)  # from an export that was interrupted
+    disk.make_folder(staged)
+    try:
+        for partition, records in enumerate(stored.records):
+            epoch = stored.epochs[partition]
+            if records:
+                folder = partition_folder(staged, partition)
+                disk.make_folder(folder)
+                _write_log(disk, folder, records, max(epoch, 0))
+                disk.sync_folder(folder)
+            note_epoch(disk, staged, partition, epoch)
+        save_topics(TopicsFile(staged, disk), topics_of(stored.entries, SETS).values())
+        note_partition_count(staged, len(stored.records), stored.cluster_id)
+        disk.sync_folder(staged)
+        if data_dir.exists():
+            data_dir.rmdir()
+        disk.rename(staged, data_dir)
+    except BaseException:
+        shutil.rmtree(staged, ignore_errors=True)
+        raise
+    disk.sync_folder(data_dir.parent)
+
+
+SETS = {entry.name: entry for entry in ENTRIES.values()}
+"""The lists that are no topics, by name."""
+
+
+def _write_log(disk: Disk, folder: Path, records: Mapping[bytes, bytes], epoch: int) -> None:
+    now_ms = time_ns() // 1_000_000
+    ordered = iter(Record(key, records[key], now_ms) for key in sorted(records, key=_place))
+    offset = 0
+    batches = _batches(ordered, epoch)
+    first = next(batches, None)
+    while first is not None:
+        path = segment_at(folder, offset).path
+        descriptor = disk.open(path, create=True)
+        size = 0
+        try:
+            while first is not None and size < SEGMENT_BYTES:
+                count, data = first
+                write_all(disk, descriptor, [data], size)
+                size, offset = size + len(data), offset + count
+                first = next(batches, None)
+            disk.fdatasync(descriptor)
+        finally:
+            disk.close(descriptor)
+
+
+def _place(key: bytes) -> tuple[bool, bytes]:
+    """Committed offsets come behind the records of groups."""
+    return key.startswith(OFFSET_VERSIONS), key
+
+
+def _batches(records: Iterator[Record], epoch: int) -> Iterator[tuple[int, bytes]]:
+    """Batches, each with its number of records."""
+    offset = 0
+    while some := list(islice(records, BATCH_RECORDS)):
+        yield len(some), encode_batch(some, offset, epoch)
+        offset += len(some)
+
+
+def _verified(data_dir: Path, partition_count: int) -> Summary:
+    try:
+        logs = find_logs(data_dir)
+    except FileNotFoundError:
+        logs = []
+    return checked(logs, partition_count)
+
+
+def _moved(stored: Stored, summary: Summary, topic_count: int) -> Moved:
+    return Moved(
+        len(stored.records),
+        0,
+        sum(_size(records.items()) for records in stored.records),
+        summary,
+        topic_count,
+        sum(map(len, stored.records)),
+    )
+
+
+def _size(records: Iterable[tuple[bytes, bytes]]) -> int:
+    return sum(len(key) + len(value) for key, value in records)

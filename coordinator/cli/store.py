@@ -1,0 +1,94 @@
+"""`tenure store`: commands on the etcd of a cluster, and how a command reaches it.
+
+`restore` makes a cluster safe after etcd was restored from a snapshot: no node of before can write any more
+(log/etcd/moving.py).
+
+House rule: settings of the store are those of the server; a command needs no node.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+from uuid import uuid4
+
+import typer
+
+from coordinator.cli.exit_codes import ExitCode, fail
+from coordinator.cli.options import Command
+from coordinator.cli.output import counted
+
+if TYPE_CHECKING:
+    from coordinator.config import Config
+    from coordinator.log.etcd.client import Access
+
+app = typer.Typer(
+    name="store", help="Restore the store of a cluster.", no_args_is_help=True, pretty_exceptions_enable=False
+)
+
+
+@app.callback()
+def store() -> None:
+    """Commands on the etcd of a cluster."""
+
+
+def store_config(
+    store: str | None, cluster: str | None, settings: list[str], config_file: Path | None
+) -> tuple[Config, Access]:
+    """The settings for a command on a cluster, and how to reach its etcd; or the end of the command."""
+    from coordinator.config import ConfigError, load
+    from coordinator.log.store import etcd_access
+
+    # A command is no node, but the settings of a node need an id.
+    flags = {"node.id": ("--node-id", "0")}
+    flags |= {} if store is None else {"tenure.store": ("--store", store)}
+    flags |= {} if cluster is None else {"tenure.cluster": ("--cluster", cluster)}
+    try:
+        properties = config_file.read_text(encoding="utf-8") if config_file else ""
+        config, _warnings = load(
+            flags=flags,
+            sets=settings,
+            environment=os.environ,
+            properties=properties,
+            file_name=str(config_file or ""),
+        )
+        if not config.store:
+            raise ConfigError("--store: etcd://HOST:PORT,... is missing")
+        return config, etcd_access(config)
+    except ConfigError as error:
+        fail(ExitCode.USAGE, str(error))
+    except ImportError as error:
+        fail(ExitCode.USAGE, f"etcd needs an extra: pip install 'tenure[etcd]' ({error})")
+    except (OSError, UnicodeDecodeError) as error:
+        fail(ExitCode.USAGE, f"--config: {config_file}: {getattr(error, 'strerror', None) or error}")
+
+
+@app.command("restore", cls=Command)
+def restore_command(
+    store: Annotated[
+        str | None, typer.Option("--store", metavar="etcd://HOST:PORT,...", help="The etcd that was restored.")
+    ] = None,
+    cluster: Annotated[str | None, typer.Option("--cluster", metavar="NAME", help="The name of the cluster.")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A setting by Kafka's name, as for the server."),
+    ] = None,
+    config_file: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="The server's settings, as a Java properties file.")
+    ] = None,
+) -> None:
+    """Fence all nodes of before, after etcd was restored from a snapshot and before a node starts."""
+    config, access = store_config(store, cluster, settings or [], config_file)
+    from coordinator.log.engine import EngineError
+    from coordinator.log.etcd.moving import EPOCHS, Mover
+
+    try:
+        with Mover(access, config.cluster, lambda: uuid4().hex) as mover:
+            done = mover.restored()
+    except EngineError as error:
+        fail(ExitCode.USAGE, str(error))
+    print(
+        f"cluster {config.cluster} is restored: the epochs of {counted(done.partitions, 'partition')} are raised by "
+        f"{EPOCHS:,}, {counted(done.leases, 'lease')} of nodes ended"
+    )
