@@ -478,7 +478,9 @@ def main(
         if "loads" in parts:
             with SYSTEMS[each]() as system:
                 found_loads[system.name] = loads(system, seconds)
-    text = "\n".join([faults_table(found_faults)] * bool(found_faults) + [loads_table(found_loads)] * bool(found_loads))
+    tables = [faults_table(found_faults)] if found_faults else []
+    tables += [loads_table(found_loads)] if found_loads else []
+    text = "\n".join(tables)
     print(text)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps({"faults": found_faults, "loads": found_loads}, indent=1))

@@ -144,7 +144,9 @@ class Discovery:
         return [_reached(node, call, call.listener) for _, node in live if call.listener in node.addresses]
 
     def coordinator(self, group_id: str, call: Reached) -> Node:
-        """The node that coordinates a group; NO_NODE while it doesn't answer."""
+        """The node that coordinates a group; NO_NODE while it doesn't answer, or this node can't know."""
+        if self._cluster is not None and not self._cluster.valid():
+            return NO_NODE  # others may have taken over unseen: the client should ask one of them
         node_id = self._owner(partition_for(group_id, self._offsets.partition_count))
         if node_id == NOBODY or node_id in self._silent_nodes:
             return NO_NODE

@@ -168,7 +168,7 @@ async def test_a_node_that_stops_hands_over_first() -> None:
 
 
 async def test_a_lapsed_node_says_no_yes() -> None:
-    """Heartbeats, repeated or not, commits, repeated or not, reads and lists: all are refused until the lapse ends."""
+    """Heartbeats and commits, repeated or not, reads, lists, and who coordinates: all are refused until it ends."""
     async with AsyncExitStack() as stack:
         it = await cluster(stack)
         member, committer, reader = [await it.nodes[1].peer() for _ in range(3)]
@@ -179,6 +179,8 @@ async def test_a_lapsed_node_says_no_yes() -> None:
         assert it.nodes[1].server._api._services.measures.repeated_heartbeats == 2
         engine = it.log.engines[1]
         engine.lapse()
+        found = await reader.ask(FindCoordinatorRequest(key="g"), 2)
+        assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert await beat(member, joined) == ErrorCode.NOT_COORDINATOR
         assert await commit(committer, "h", 6) == ErrorCode.NOT_COORDINATOR
         assert await commit(reader, "h", 6) == ErrorCode.NOT_COORDINATOR
