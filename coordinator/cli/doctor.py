@@ -1,7 +1,8 @@
 """`tenure doctor`: what is wrong with a group, or with all groups, and what to do about it.
 
 The doctor reads the events that the server kept (coordinator.client.events), and describes the groups as they are now.
-It also asks each server which of its logs fail (coordinator.client.topics); a finding about them has no group id.
+It also asks each server which of its logs fail, and whether nodes have all partitions (coordinator.client.topics); a
+finding about them has no group id.
 A cluster such as Apache Kafka keeps no events: there the doctor only describes the groups. Each finding has a severity.
 The exit code is 1 if there is an error or a warning; notices don't change it. JSON is a list of objects with
 `severity`, `kind`, `group_id`, `found`, `advice`, `last_at_ms` and `times`, the worst first.
@@ -32,10 +33,12 @@ from coordinator.client.errors import Refused
 from coordinator.client.events import EventReader, NoEvents
 from coordinator.client.groups import Group, describe_groups, list_groups
 from coordinator.client.newest import read_timelines
-from coordinator.client.topics import failing_logs, partition_counts
+from coordinator.client.topics import failing_logs, partition_counts, partitions_without_node
+from coordinator.timeline.cluster_diagnosis import cluster_findings
 from coordinator.timeline.consumer_diagnosis import consumer_findings
 from coordinator.timeline.diagnosis import (
     DROPPED,
+    LOG_FAILS,
     NAMED_MAX,
     SAY_HOW_OFTEN,
     TOO_OLD,
@@ -139,12 +142,15 @@ def _examine(
         for find in (findings, consumer_findings)
         for finding in find(name, entries[name], groups[name], counts, now_ms)
     ]
-    return worst_first([*log_findings(*failing_logs(client), now_ms), *found]), without
+    about_nodes = cluster_findings(partitions_without_node(client), entries, now_ms)
+    return worst_first([*log_findings(*failing_logs(client), now_ms), *about_nodes, *found]), without
 
 
 def _whose(finding: Finding) -> str:
-    """The group that a finding is about, or the server."""
-    return "the server" if finding.group_id is None else finding.group_id
+    """The group that a finding is about, or the server, or its cluster."""
+    if finding.group_id is None:
+        return "the server" if finding.kind == LOG_FAILS else "the cluster"
+    return finding.group_id
 
 
 def _together(found: list[Finding]) -> dict[str, str]:

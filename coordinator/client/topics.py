@@ -17,6 +17,8 @@ from protocol.messages import CreateTopicsRequest, DescribeClusterRequest, ListO
 if TYPE_CHECKING:
     from protocol.messages import CreateTopicsResponse, DescribeClusterResponse, ListOffsetsResponse, MetadataResponse
 
+GROUPS_TOPIC = "__consumer_offsets"
+
 TopicPartition = tuple[str, int]
 
 LATEST = -1
@@ -83,6 +85,20 @@ def failing_logs(client: Client) -> tuple[list[FailingLog], int]:
         named += [FailingLog(each.name, each.since_ms, each.reason) for each in response.failing_logs]
         count += response.failing_log_count
     return named, count
+
+
+def partitions_without_node(client: Client) -> list[int]:
+    """The partitions of the groups' log that no node of the cluster has; none if there is no such log yet."""
+    asked = [MetadataRequest.MetadataRequestTopic(name=GROUPS_TOPIC)]
+    request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
+    response: MetadataResponse = client.request(request, at_least=4)
+    nodes = {broker.node_id for broker in response.brokers}
+    return [
+        partition.partition_index
+        for topic in response.topics
+        for partition in topic.partitions
+        if partition.leader_id not in nodes
+    ]
 
 
 def partition_counts(client: Client, names: Iterable[str]) -> dict[str, int]:

@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
-from coordinator.client.topics import create_topic, log_end_offsets, user_topics
+from coordinator.client.topics import create_topic, log_end_offsets, partitions_without_node, user_topics
 from protocol.messages import CreateTopicsResponse, ListOffsetsResponse, MetadataResponse
 from schemas.errors import ErrorCode
 from tests.client.scripted import Scripted
@@ -77,3 +77,17 @@ def test_nothing_wanted_is_nothing_asked() -> None:
     with Scripted() as server, Client(server.bootstrap, WITHIN_S) as client:
         assert log_end_offsets(client, []) == {}
     assert server.requests == []
+
+
+def test_partitions_that_no_node_has() -> None:
+    """Those without a leader, and those whose leader is none of the nodes; none if the topic can't be described."""
+    topic, partition = MetadataResponse.MetadataResponseTopic, MetadataResponse.MetadataResponsePartition
+    partitions = [partition(partition_index=index, leader_id=leader) for index, leader in enumerate((1, -1, 7))]
+    brokers = [MetadataResponse.MetadataResponseBroker(node_id=1, host="127.0.0.1", port=9)]
+    described = MetadataResponse(brokers=brokers, topics=[topic(name="__consumer_offsets", partitions=partitions)])
+    unknown = MetadataResponse(
+        brokers=brokers, topics=[topic(name="__consumer_offsets", error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+    )
+    with Scripted({"Metadata": [described, unknown]}) as server, Client(server.bootstrap, WITHIN_S) as client:
+        assert partitions_without_node(client) == [1, 2]
+        assert partitions_without_node(client) == []
