@@ -297,8 +297,9 @@ class Core:
         def told(outcome: Page | Compacted | Lost | Refused) -> None:
             if own.is_over:
                 self._load(own, page, done)
-            elif isinstance(outcome, Lost):
-                self._port.later(AGAIN_MS, partial(self._load_page, own, page, done, start, revision, limit))
+            elif isinstance(outcome, Lost):  # perhaps because so large a page takes longer than a try
+                less = max(limit // 2, 1)
+                self._port.later(AGAIN_MS, partial(self._load_page, own, page, done, start, revision, less))
             elif isinstance(outcome, Refused) and limit > 1:  # a page that is too large for gRPC
                 self._load_page(own, page, done, start, revision, max(limit // 8, 1))
             elif not isinstance(outcome, Page):

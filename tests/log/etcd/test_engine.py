@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from queue import SimpleQueue
+from random import Random
 from uuid import uuid4
 
 import pytest
 
 from coordinator.log.cluster import NodeAddresses
 from coordinator.log.engine import EngineError, Fenced, Ownership
+from coordinator.log.etcd import client as clients
 from coordinator.log.etcd.client import Access
 from coordinator.log.etcd.engine import EtcdEngine, open_engine, version_problem, version_warning
 from protocol.records.batch import Record
@@ -130,6 +132,39 @@ def test_another_number_of_partitions_is_refused(etcd: Etcd, start: Callable[[in
     cluster = node.engine.core._keys.prefix.decode().strip("/")
     with pytest.raises(EngineError, match=r"^offsets.topic.num.partitions: 50, but the cluster was made with 12$"):
         open_engine(Access(etcd.endpoints), cluster, 2, 50, TTL_MS, lambda: uuid4().hex)
+
+
+def test_loads_of_many_and_of_large_records(start: Callable[[int], Node]) -> None:
+    """All come back whole, one of them larger than what etcd takes uncompressed, and in pages."""
+    node = start(1)
+    wait_until(lambda: settled(node), "each partition has one owner", WITHIN_S)
+    own = node.owns[5]
+    large = [Record(b"large-%d" % number, Random(number).randbytes(300_000), 0) for number in range(20)]
+    large.append(Record(b"larger", b"as a snapshot repeats itself " * 100_000, 0))
+    small = [record(number) for number in range(10_000)]
+    batches = [[each] for each in large] + [small[at : at + 500] for at in range(0, len(small), 500)]
+    outcome: SimpleQueue[tuple[int, EngineError | None]] = SimpleQueue()
+    node.engine.append(own, batches, lambda *told: outcome.put(told))
+    assert outcome.get(timeout=WITHIN_S) == (len(batches), None)
+    pages, done = list[list[Record]](), SimpleQueue[EngineError | None]()
+    node.engine.load(own, pages.append, done.put)
+    assert done.get(timeout=WITHIN_S) is None
+    assert len(pages) > 2
+    found = {each.key: each.value for page in pages for each in page}
+    assert found == {each.key: each.value for each in large + small}
+
+
+def test_a_page_that_is_too_large_is_read_in_parts(
+    start: Callable[[int], Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """gRPC refuses an answer above its limit; the load asks for fewer keys then."""
+    monkeypatch.setattr(clients, "RECEIVED_MAX", 200_000)
+    node = start(1)
+    wait_until(lambda: settled(node), "each partition has one owner", WITHIN_S)
+    records = [record(number, size=10_000) for number in range(100)]
+    for one in records:
+        assert append(node.engine, node.owns[5], one) is None
+    assert sorted(each.value or b"" for each in load(node.engine, node.owns[5])[0]) == [each.value for each in records]
 
 
 def test_a_node_knows_how_full_etcd_is(start: Callable[[int], Node]) -> None:
