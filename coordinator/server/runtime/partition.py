@@ -150,6 +150,7 @@ class Host(loading.Host, Protocol):
     topics: Topics
     group_configs: Mapping[str, GroupSettings]
     search: Callable[[Resolution, Callable[[RegexResolved], None]], None]
+    lease: Callable[[], bool] | None
     verify: Callable[[Ownership, Done], None] | None
 
     def expect(self, partition: Partition) -> None:
@@ -225,7 +226,8 @@ class Partition:
         It needs one if the partition doesn't serve or isn't sure, if the answer rests on records that aren't durable
         yet, if the member is fenced, because that makes a note, or if the coordinator says so.
         """
-        if self.standing is not ACTIVE or not self.is_sure:
+        # Without a lease there is no doubt, and this is asked often.
+        if self.standing is not ACTIVE or (self._host.lease is not None and not self.is_sure):
             return None
         error = self.coordinator.heartbeat(group_id, member_id, instance_id, generation, self._ms())
         if error and (error == ErrorCode.FENCED_INSTANCE_ID or self.gate.holds(group_id)):
