@@ -17,6 +17,7 @@ import pytest
 
 from protocol.messages import DescribeGroupsRequest, FindCoordinatorRequest
 from schemas.errors import ErrorCode
+from tests.support.certificates import Certificates
 from tests.support.etcd import Etcd
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
@@ -161,3 +162,15 @@ def test_a_node_that_can_not_start_says_why_in_one_line(cluster: TenureCluster, 
         nobody.bind(("127.0.0.1", 0))
         port = nobody.getsockname()[1]
         assert "--store: etcd at 127.0.0.1" in refusal("--store", f"etcd://127.0.0.1:{port}", *node)
+
+
+def test_a_node_speaks_tls_to_etcd(certificates: Certificates, tmp_path: Path) -> None:
+    """With a truststore and a keystore in PEM a node serves; without a keystore it says why it can't, in one line."""
+    trust = {"tenure.store.ssl.truststore.location": str(certificates.ca)}
+    keystore = {"tenure.store.ssl.keystore.location": str(certificates.client)}
+    with Etcd(certificates=certificates) as etcd:
+        with TenureCluster(etcd, nodes=1, settings={**trust, **keystore}) as cluster:
+            assert owner(cluster, cluster.nodes[0].port) is cluster.nodes[0]
+        node = ["--cluster", "c", "--node-id", "1", "--data-dir", str(tmp_path / "data")]
+        sets = ["--set", f"tenure.store.ssl.truststore.location={certificates.ca}"]
+        assert "--store: etcd at" in refusal("--store", etcd.store, *node, *sets)
