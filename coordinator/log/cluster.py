@@ -65,6 +65,9 @@ class Cluster(Protocol):
     def numbers(self) -> StoreNumbers | None:
         """The numbers of the store; None if it has none."""
 
+    def has_room(self) -> bool:
+        """Whether the store has room for new groups; those that exist go on without."""
+
     def register(self, node: NodeAddresses) -> None:
         """This node is ready to own partitions; its clients reach it at these addresses."""
 

@@ -77,6 +77,10 @@ class MemoryCluster:
     def numbers(self) -> None:
         """See Cluster: a store in memory has none."""
 
+    def has_room(self) -> bool:
+        """See Cluster."""
+        return True
+
     def register(self, node: NodeAddresses) -> None:
         """See Cluster. The test decides which partitions the node gets."""
         self._log.nodes[node.node_id] = node

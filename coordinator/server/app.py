@@ -234,6 +234,7 @@ class Server:
         )
         if store.cluster is not None:
             self.runtime.lease = store.cluster.valid
+            self.runtime.has_room = store.cluster.has_room
             self.runtime.verify = store.cluster.ask_whether_newest if config.offset_fetch_verify == "quorum" else None
         try:
             self.runtime.start()

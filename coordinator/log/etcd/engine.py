@@ -231,6 +231,10 @@ class EtcdEngine:
             store.alarms,
         )
 
+    def has_room(self) -> bool:
+        """See Cluster."""
+        return not self.housekeeping.is_full
+
     def register(self, node: NodeAddresses) -> None:
         """See Cluster."""
         self._loop.call(partial(self.core.register, node_info(node)))

@@ -98,6 +98,9 @@ WRITES = (
 )
 """Events that may append records. They are refused while the log keeps failing."""
 
+MAKES_GROUPS = (JoinGroup, ConsumerHeartbeat, CommitOffsets, CommitPrepared)
+"""Events that make a group where there is none."""
+
 OF_OFFSETS = (CommitOffsets, CommitPrepared, DeleteOffsets, DeleteGroup)
 """Requests that a repeated commit, which waits for the next window, must not follow if it came before them."""
 
@@ -152,6 +155,7 @@ class Host(loading.Host, Protocol):
     search: Callable[[Resolution, Callable[[RegexResolved], None]], None]
     lease: Callable[[], bool] | None
     verify: Callable[[Ownership, Done], None] | None
+    has_room: Callable[[], bool] | None
 
     def expect(self, partition: Partition) -> None:
         """The partition has something for the next window."""
@@ -253,6 +257,8 @@ class Partition:
             error = ErrorCode.NOT_COORDINATOR
         if error is None and self.trouble.failures and isinstance(event, WRITES) and not self._may_write:
             error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if error is None and isinstance(event, MAKES_GROUPS) and self._has_no_room(group_id):
+            error = ErrorCode.COORDINATOR_NOT_AVAILABLE
         reply = event.request
         assert isinstance(reply, Reply)
         if error is not None:
@@ -276,6 +282,11 @@ class Partition:
             unsaid = isinstance(error, Unavailable)
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE if unsaid else ErrorCode.NOT_COORDINATOR
             self.answer(event.request, refuse(event, code))
+
+    def _has_no_room(self, group_id: str | None) -> bool:
+        """Whether the store is too full for a new group, and there is no such group yet."""
+        has_room = self._host.has_room
+        return has_room is not None and not has_room() and group_id not in self.coordinator.groups
 
     @property
     def _may_write(self) -> bool:

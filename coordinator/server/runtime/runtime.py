@@ -72,7 +72,8 @@ class Runtime:
     on_loaded: called once, when after the start no partition loads any more.
     loads: how many partitions have loaded so far.
     lease: whether this node is sure of what it owns; None if no other node could own it. verify: asks the store whether
-    an ownership is the newest, before offsets are read; None to trust the lease.
+    an ownership is the newest, before offsets are read; None to trust the lease. has_room: whether the store has room
+    for new groups; None: it never says.
     """
 
     def __init__(
@@ -114,6 +115,7 @@ class Runtime:
         self._on_idle: Callable[[], None] | None = None
         self.lease: Callable[[], bool] | None = None
         self.verify: Callable[[Ownership, Done], None] | None = None
+        self.has_room: Callable[[], bool] | None = None
         self.topics: Topics = NO_TOPICS
         self.group_configs: Mapping[str, GroupSettings] = NO_CONFIGS
         self.search: Search = search_nothing

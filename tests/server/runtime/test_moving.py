@@ -301,3 +301,21 @@ async def test_a_verified_read_asks_the_store() -> None:
         it.log.orphan(partition_for("g", COUNT))
         assert await reading == (ErrorCode.NOT_COORDINATOR, -1)
         asked.pop()(None)
+
+
+async def test_a_store_without_room_takes_no_new_group() -> None:
+    """Neither by a join nor by a commit, until there is room again; groups that exist commit and get members."""
+    async with AsyncExitStack() as stack:
+        it = await cluster(stack)
+        one = await it.nodes[1].peer()
+        assert await commit(one, "old", 3) == ErrorCode.NONE
+        runtime = it.nodes[1].server.runtime
+        runtime.has_room = lambda: False
+        assert await commit(one, "new", 3) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        refused = await one.ask(join_request("new", instance="i"), 5)
+        assert refused.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert await commit(one, "old", 4) == ErrorCode.NONE
+        assert await committed(one, "old") == (ErrorCode.NONE, 4)
+        assert (await seat(one, "old", "i")).generation_id == 1
+        runtime.has_room = lambda: True
+        assert await commit(one, "new", 3) == ErrorCode.NONE
