@@ -1080,6 +1080,7 @@ class DescribeGroupsResponse(Message):
         members: list[DescribeGroupsResponse.DescribedGroupMember]
         authorized_operations: int
         waiting: DescribeGroupsResponse.GroupWaiting
+        expects: DescribeGroupsResponse.GroupExpects
         def __init__(
             self,
             *,
@@ -1092,6 +1093,7 @@ class DescribeGroupsResponse(Message):
             members: list[DescribeGroupsResponse.DescribedGroupMember] = ...,
             authorized_operations: int = ...,
             waiting: DescribeGroupsResponse.GroupWaiting = ...,
+            expects: DescribeGroupsResponse.GroupExpects = ...,
             unknown_tagged_fields: dict[int, bytes] = ...,
         ) -> None: ...
 
@@ -1162,6 +1164,19 @@ class DescribeGroupsResponse(Message):
             client_id: str = ...,
             client_host: str = ...,
             lapses_ms: int = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class GroupExpects(Message):
+        missing: list[str]
+        held: int
+        until_ms: int
+        def __init__(
+            self,
+            *,
+            missing: list[str] = ...,
+            held: int = ...,
+            until_ms: int = ...,
             unknown_tagged_fields: dict[int, bytes] = ...,
         ) -> None: ...
 

@@ -33,10 +33,10 @@ from coordinator.cli.output import Output, counted, print_json, printable
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
 from coordinator.client.events import EventReader, NoEvents
-from coordinator.client.groups import Group, consumer_json, describe_groups, waiting_json
+from coordinator.client.groups import Group, consumer_json, describe_groups, expects_json, waiting_json
 from coordinator.client.newest import read_timelines
 from coordinator.timeline.folding import newest
-from coordinator.timeline.words import RECONCILING, folded_lines, held_up_lines, time_text, waiting_lines
+from coordinator.timeline.words import RECONCILING, expects_lines, folded_lines, held_up_lines, time_text, waiting_lines
 from schemas.errors import ErrorCode
 
 
@@ -68,6 +68,7 @@ def command(
         fail(ExitCode.NOT_FOUND, f"no such group, and no events of one{_looked(since_ms)}: {group_id}")
     waiting = None if group is None else waiting_json(group.waiting)
     consumer = {} if group is None else consumer_json(group.consumer)
+    expects = {} if group is None else expects_json(group.expects)
     entries = newest(timeline.entries, last)
     if output is Output.JSON:
         print_json(
@@ -79,6 +80,7 @@ def command(
                 "waiting": waiting,
                 "passed_over": reader.passed_over,
             }
+            | expects
             | consumer
         )
         return
@@ -86,6 +88,8 @@ def command(
         print("\n".join(map(printable, lines)))
     if state is not None and waiting is not None:
         print("\n    ".join(map(printable, waiting_lines(state, waiting))))
+    for told in expects.values():
+        print("\n".join(map(printable, expects_lines(told))))
     if state in RECONCILING and consumer:
         print("\n    ".join(map(printable, held_up_lines(state, consumer))))
     if not entries:

@@ -17,6 +17,7 @@ from coordinator.timeline.described import (
     Awaited,
     ConsumerSeat,
     ConsumerState,
+    Expects,
     Member,
     Pending,
     Waiting,
@@ -70,6 +71,7 @@ class Group:
     protocol_name: "" unless the group is stable; the assignor in a group of the consumer protocol.
     waiting: None if the group waits for nobody, or if its server is not Tenure and doesn't say.
     consumer: what only groups of the consumer protocol have.
+    expects: None if nobody is missing that the group expects, and no join is held.
     """
 
     group_id: str
@@ -80,6 +82,7 @@ class Group:
     members: list[Member]
     waiting: Waiting | None = None
     consumer: ConsumerState | None = None
+    expects: Expects | None = None
 
 
 def listed_json(group: ListedGroup) -> dict[str, Any]:
@@ -94,19 +97,23 @@ def listed_json(group: ListedGroup) -> dict[str, Any]:
 
 def group_json(group: Group) -> dict[str, Any]:
     """A group as JSON."""
-    return {
-        "group_id": group.group_id,
-        "state": group.state,
-        "protocol_type": group.protocol_type,
-        "protocol_name": group.protocol_name,
-        "coordinator": {
-            "node_id": group.coordinator.node_id,
-            "host": group.coordinator.address.host,
-            "port": group.coordinator.address.port,
-        },
-        "members": [member_json(member) for member in group.members],
-        "waiting": waiting_json(group.waiting),
-    } | consumer_json(group.consumer)
+    return (
+        {
+            "group_id": group.group_id,
+            "state": group.state,
+            "protocol_type": group.protocol_type,
+            "protocol_name": group.protocol_name,
+            "coordinator": {
+                "node_id": group.coordinator.node_id,
+                "host": group.coordinator.address.host,
+                "port": group.coordinator.address.port,
+            },
+            "members": [member_json(member) for member in group.members],
+            "waiting": waiting_json(group.waiting),
+        }
+        | expects_json(group.expects)
+        | consumer_json(group.consumer)
+    )
 
 
 def consumer_json(state: ConsumerState | None) -> dict[str, Any]:
@@ -133,6 +140,11 @@ def consumer_json(state: ConsumerState | None) -> dict[str, Any]:
         "held_up_by": awaited,
         "regexes_without_topics": state.regexes_without_topics,
     }
+
+
+def expects_json(expects: Expects | None) -> dict[str, Any]:
+    """The expected members that are missing, as JSON; nothing if nobody is."""
+    return {} if expects is None else {"expects": expects._asdict()}
 
 
 def waiting_json(waiting: Waiting | None) -> dict[str, Any] | None:
@@ -332,7 +344,13 @@ def group_of(described: DescribeGroupsResponse.DescribedGroup, node: Node) -> Gr
         node,
         members,
         _waiting(described.waiting, members),
+        expects=_expects(described.expects),
     )
+
+
+def _expects(told: DescribeGroupsResponse.GroupExpects) -> Expects | None:
+    """The missing members that a server described; None if nobody is missing and no join is held."""
+    return Expects(told.missing, told.held, _told(told.until_ms)) if told.missing or told.held else None
 
 
 def consumer_group_of(described: ConsumerGroupDescribeResponse.DescribedGroup, node: Node) -> Group:

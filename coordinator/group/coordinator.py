@@ -25,6 +25,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from coordinator.group import describe, leaving, notes, offsets
+from coordinator.group.classic import expected
 from coordinator.group.classic import join as joins
 from coordinator.group.classic.rules import CLASSIC
 from coordinator.group.consumer import describe as consumer_describe
@@ -352,6 +353,7 @@ class Coordinator:
             body = describe.describe(group)
             if event.waiting:
                 describe.describe_sessions(group, body, turn.now.ms)
+                body.expects = expected.describe(turn, group)
                 if group.course is not None:
                     body.waiting = describe.describe_waiting(group, group.course)
         else:

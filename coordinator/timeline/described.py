@@ -78,6 +78,17 @@ class Waiting(NamedTuple):
     pending: list[Pending]
 
 
+class Expects(NamedTuple):
+    """The expected members of a group that are missing, by instance id, and how many joins are held.
+
+    until_ms: when the group stops holding joins for them, Unix time in ms; None if it holds none for them.
+    """
+
+    missing: list[str]
+    held: int
+    until_ms: int | None
+
+
 class Awaited(NamedTuple):
     """A member that a group of the consumer protocol waits for.
 

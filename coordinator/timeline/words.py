@@ -371,6 +371,23 @@ def fencing_text(entry: Entry) -> str:
     return f"fenced: {fenced} of {entry['group_instance_id']} ({one}) by {current}, {came}"
 
 
+def expects_lines(expects: dict[str, Any]) -> Iterator[str]:
+    """The expected members that are missing: one line. expects: as JSON (coordinator.client.groups.expects_json)."""
+    missing = expects["missing"]
+    names = ", ".join(missing[:AWAITED_SHOWN])
+    further = len(missing) - AWAITED_SHOWN
+    names += f" and {_several(further, 'further member')}" if further > 0 else ""
+    whom = (
+        f"{_several(len(missing), 'expected member')} missing: {names}" if missing else "No expected member is missing"
+    )
+    if expects["until_ms"] is not None:
+        yield f"{whom}; {_several(expects['held'], 'join')} held for them until {time_text(expects['until_ms'])}"
+    elif expects["held"]:
+        yield f"{whom}; {_several(expects['held'], 'join')} of members that are not expected held"
+    else:
+        yield f"{whom}; the group waits for them no longer"
+
+
 def waiting_lines(state: str, waiting: dict[str, Any]) -> Iterator[str]:
     """The members that a group in `state` waits for: a line, and lines below it.
 

@@ -14,6 +14,7 @@ from coordinator.timeline.words import (
     cause_text,
     duration_text,
     entry_lines,
+    expects_lines,
     fencing_text,
     held_up_lines,
     revoking_text,
@@ -378,3 +379,16 @@ def test_a_target_and_a_revocation_in_words() -> None:
     assert revoking_text(asked) == (
         "m (app-1 at 10.0.0.1) must give up 1 topic partition until 1970-01-01 00:00:01.000Z"
     )
+
+
+def test_the_missing_members_are_named() -> None:
+    """With the joins that are held for them, until when; or that nobody waits for them."""
+    held = {"missing": ["w-1", "w-2"], "held": 1, "until_ms": 5_000}
+    (line,) = expects_lines(held)
+    assert line.startswith("2 expected members missing: w-1, w-2; 1 join held for them until 1970-01-01")
+    (line,) = expects_lines(held | {"until_ms": None, "held": 0})
+    assert line == "2 expected members missing: w-1, w-2; the group waits for them no longer"
+    (line,) = expects_lines(held | {"until_ms": None, "missing": []})
+    assert line == "No expected member is missing; 1 join of members that are not expected held"
+    (line,) = expects_lines(held | {"missing": [f"w-{number}" for number in range(30)]})
+    assert "further members" in line

@@ -31,6 +31,7 @@ from coordinator.group.classic.joining import rebalance_timeout_of
 from coordinator.group.effects import ARRIVALS
 from coordinator.group.state import EMPTY
 from coordinator.group.turn import join_error
+from protocol.messages import DescribeGroupsResponse
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -133,6 +134,20 @@ def missing_of(group: Group, own: GroupSettings) -> set[str]:
     """The expected members that are neither members nor standbys."""
     missing = set(own.expected).difference(group.static_members)
     return missing.difference(each.member.group_instance_id for each in group.standbys.values())
+
+
+def describe(turn: Turn, group: Group) -> DescribeGroupsResponse.GroupExpects:
+    """The expected members that are missing, and the joins that are held."""
+    told = DescribeGroupsResponse.GroupExpects()
+    own, arrivals = settings_of(turn, group), group.arrivals
+    if own is not None:
+        here = set() if arrivals is None else {each.event.body.group_instance_id for each in arrivals.held.values()}
+        told.missing = sorted(missing_of(group, own) - here)
+    if arrivals is not None:
+        told.held = len(arrivals.held)
+        if arrivals.awaited is not None:
+            told.until_ms = turn.now.wall_ms + arrivals.until_ms - turn.now.ms
+    return told
 
 
 def named(names: Iterable[str]) -> tuple[str, ...]:

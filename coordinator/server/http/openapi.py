@@ -109,6 +109,7 @@ SCHEMAS: dict[str, Schema] = {
             "waiting": {**or_null(ref("Waiting")), "description": "null while the group waits for nobody"},
         },
         {
+            "expects": {**ref("Expects"), "description": "missing if every expected member is there"},
             "group_type": GROUP_TYPE,
             "group_epoch": {**NUMBER, "description": "this and the next are of the consumer protocol"},
             "assignment_epoch": {**NUMBER, "description": "the epoch of the target"},
@@ -117,6 +118,14 @@ SCHEMAS: dict[str, Schema] = {
             "held_up_text": list_of(TEXT),
             "regexes_without_topics": or_null(list_of(TEXT)),
         },
+    ),
+    "Expects": object_of(
+        {
+            "missing": {**list_of(TEXT), "description": "instance ids of expected members that are not there"},
+            "held": {**NUMBER, "description": "joins that wait"},
+            "until_ms": {**or_null(UNIX_MS), "description": "when the wait for the missing ones ends; null if it has"},
+            "text": list_of(TEXT),
+        }
     ),
     "HeldUpBy": object_of(
         {

@@ -263,7 +263,7 @@ async function showGroup() {
   const since = past.timeline.length ? `; since ${utc(past.timeline[0].at_ms)}: ${counted(past.timeline, past.runs)}` : "";
   $("summary").textContent = past.problem ?? `${is.state}${epochs(is)}; ${several(is.members.length, "member")}${since}`;
   show({entries: past.timeline, runs: past.runs, lanes: past.lanes, members: is.members});
-  showWaiting(is.waiting?.text ?? is.held_up_text ?? []);
+  showWaiting([...(is.expects?.text ?? []), ...(is.waiting?.text ?? is.held_up_text ?? [])]);
 }
 
 /* The epochs of a group of the consumer protocol. */

@@ -36,7 +36,7 @@ from coordinator.server.telemetry.metrics import exposition
 from coordinator.timeline.entries import Timeline
 from coordinator.timeline.lanes import lane_json, lanes_of
 from coordinator.timeline.runs import run_json, runs
-from coordinator.timeline.words import RECONCILING, entry_lines, held_up_lines, waiting_lines
+from coordinator.timeline.words import RECONCILING, entry_lines, expects_lines, held_up_lines, waiting_lines
 from protocol.primitives import STRING_SIZE_MAX
 from schemas.errors import ErrorCode
 
@@ -175,6 +175,8 @@ class Site:
             body = group_json(found)
             if body["waiting"] is not None:
                 body["waiting"]["text"] = list(waiting_lines(found.state, body["waiting"]))
+            if found.expects is not None:
+                body["expects"]["text"] = list(expects_lines(body["expects"]))
             if found.consumer is not None and found.state in RECONCILING:
                 body["held_up_text"] = list(held_up_lines(found.state, body))
             return body

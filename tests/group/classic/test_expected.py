@@ -204,6 +204,19 @@ def test_a_standby_is_there() -> None:
     assert (bench.rebalances, bench.group().generation) == (1, 1)
 
 
+def test_a_description_names_the_missing() -> None:
+    """While joins are held for them, and after that; only to who asks for what the group waits for."""
+    bench = expecting(*NAMES[:3])
+    a = bench.static(NAMES[0])
+    a.join()
+    told = bench.describe(waiting=True).response.expects
+    assert (told.missing, told.held, told.until_ms) == ([*NAMES[1:3]], 1, bench.now.wall_ms + TIMEOUT_MS)
+    bench.advance(TIMEOUT_MS)
+    told = bench.describe(waiting=True).response.expects
+    assert (told.missing, told.held, told.until_ms) == ([*NAMES[1:3]], 0, -1)
+    assert bench.describe().response.expects.missing == []
+
+
 def test_others_are_refused() -> None:
     """Static and dynamic ones, before they get a member id; restarts in a seat are none of them."""
     bench = expecting(*NAMES[:1], unexpected=REFUSED)
