@@ -19,6 +19,8 @@ from tests.support.virtual_time import Process
 
 FAULTS_MS = 20_000
 FAULTS_MAX = 8
+LONGEST_MS = 12_000
+"""Of most faults. As long as a session timeout here, and much longer than a lease."""
 FULL_MS = 5_000
 LEAVE_MS = 5_000
 """A node that leaves ends after that time at the latest, as the server does."""
@@ -61,7 +63,7 @@ class Schedule:
         self._time.run_until(self._end_ms)
         self._mend()
 
-    def _for_a_while(self, undo: Callable[[], None], longest_ms: int = 12_000) -> None:
+    def _for_a_while(self, undo: Callable[[], None], longest_ms: int = LONGEST_MS) -> None:
         """Undo a fault after a while; short ones are as likely as long ones."""
         self._time.later(int(longest_ms ** self._random.uniform(0.5, 1.0)), undo)
 
@@ -121,19 +123,23 @@ class Schedule:
         self._break(self._random.randrange(3))
 
     def _all_members(self) -> None:
+        """Most of etcd, perhaps for longer than a session timeout."""
+        for_ms = self._random.randint(0, FAULTS_MS)
         for index in range(3):
             if self._random.random() < 0.8:
-                self._break(index, FAULTS_MS)
+                self._break(index, for_ms)
 
-    def _break(self, index: int, longest_ms: int = 12_000) -> None:
+    def _break(self, index: int, for_ms: int | None = None) -> None:
         etcd = self._world.etcd
-        if etcd.members[index].state is State.RUNS:
-            name, call = self._random.choice(
-                (("dies", etcd.kill), ("freezes", etcd.freeze), ("is isolated", etcd.isolate))
-            )
-            self._time.note(f"etcd: member {index} {name}")
-            call(index)
-            self._for_a_while(partial(self._heal, index), longest_ms)
+        if etcd.members[index].state is not State.RUNS:
+            return
+        name, call = self._random.choice((("dies", etcd.kill), ("freezes", etcd.freeze), ("is isolated", etcd.isolate)))
+        self._time.note(f"etcd: member {index} {name}")
+        call(index)
+        if for_ms is None:
+            self._for_a_while(partial(self._heal, index))
+        else:
+            self._time.later(for_ms, partial(self._heal, index))
 
     def _heal(self, index: int) -> None:
         if self._world.etcd.members[index].state is not State.RUNS:
