@@ -73,13 +73,18 @@ class State(Enum):
 
 
 class Member:
-    """A member. queue: what came while it was frozen. watches: those that hang on it."""
+    """A member.
+
+    queue: what came while it was frozen. watches: those that hang on it. led: the ends of leases, as it knew them when
+    it froze as the leader.
+    """
 
     def __init__(self, index: int) -> None:
         self.index = index
         self.state = State.RUNS
         self.queue: list[Callable[[], None]] = []
         self.watches: list[Watch] = []
+        self.led: dict[int, int] = {}
 
 
 class EtcdModel:
@@ -87,7 +92,8 @@ class EtcdModel:
 
     slow: the share of steps that take long, up to `slow_ms`. late_share: how many of the requests that were given up
     are applied all the same, if that is possible. leader: None while there is none. on_applied: called after each
-    request that may have changed something.
+    request that may have changed something. old_leader_revokes: a leader that was frozen ends leases when it wakes,
+    although another member leads (etcd issue 15247; 3.4.23 has it, later releases don't).
     """
 
     def __init__(self, timeline: Timeline, members: int = 3) -> None:
@@ -99,6 +105,7 @@ class EtcdModel:
         self.slow = 0.0
         self.slow_ms = 500
         self.late_share = 0.7
+        self.old_leader_revokes = False
         self.cuts: set[tuple[Process, Member]] = set()
         self.late = 0
         self.on_applied: Callable[[], None] = lambda: None
@@ -133,6 +140,8 @@ class EtcdModel:
 
     def freeze(self, index: int) -> None:
         """Stop a member, as SIGSTOP does. Most processes notice in time that their watch is dead; some don't."""
+        if self.leader is self.members[index]:
+            self.leader.led = {lease: end_ms for lease, (_, end_ms) in self._leases.items()}
         self.members[index].state = State.FROZEN
         self._silence(self.members[index])
 
@@ -152,6 +161,11 @@ class EtcdModel:
         member = self.members[index]
         queue, member.queue = member.queue, []
         member.state = State.RUNS
+        led, member.led = member.led, {}
+        if self.old_leader_revokes:
+            for lease in [each for each, end_ms in led.items() if end_ms <= self.timeline.ms and each in self._leases]:
+                self.timeline.note(f"etcd: member {index} revokes lease {lease}, although it doesn't lead")
+                self.timeline.later(self.delay(), partial(self.revoke, lease))
         pending, self._pending = self._pending, []
         for work in (*queue, *(pending if self.leader is not None else [])):
             self._perhaps_late(work)

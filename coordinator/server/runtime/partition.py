@@ -560,6 +560,8 @@ class Partition:
         if self._is_acquiring:
             return
         self._is_acquiring = True
+        # The engine may ask for a claim before a failed one is due again; a second claim would fence the first.
+        self.alarm.cancel(Chore.ACQUIRE)
         self._host.engine.acquire(self.index, partial(self._host.hop, self._acquired))
 
     def _acquired(self, outcome: Ownership | EngineError) -> None:

@@ -12,7 +12,7 @@ from coordinator.group.effects import Effects
 from coordinator.group.events import DescribeGroup, Event, Load
 from coordinator.group.partition import partition_for
 from coordinator.group.turn import Turn
-from coordinator.log.engine import Fenced
+from coordinator.log.engine import Acquired, Fenced, Unavailable
 from coordinator.log.memory import MemoryEngine
 from coordinator.server.runtime.partition import Standing
 from coordinator.server.runtime.trouble import BACKOFF_MIN_MS
@@ -65,6 +65,34 @@ async def test_nobody_is_fenced_by_a_replacement_that_is_not_durable() -> None:
         assert (await old.ask(heartbeat_request("g", joined, "i"), 4)).error_code == ErrorCode.NONE
         assert not server.events("member_replaced")
         assert not server.events("member_fenced")
+
+
+class ClaimsLate(MemoryEngine):
+    """Its first claim of each partition fails; its store then asks for another one. claims: so far, by partition."""
+
+    def __init__(self) -> None:
+        super().__init__(4, 1)
+        self.claims = [0] * 4
+
+    def acquire(self, partition: int, done: Acquired) -> None:
+        """See Engine."""
+        self.claims[partition] += 1
+        if self.claims[partition] == 1:
+            done(Unavailable("etcdserver: requested lease not found"))
+            self.on_ownership(partition, None, -1)
+        else:
+            super().acquire(partition, done)
+
+
+async def test_a_claim_that_the_engine_asks_for_replaces_the_one_that_failed() -> None:
+    """The pause after a failed claim must not lead to a claim of a partition that was acquired meanwhile."""
+    engine = ClaimsLate()
+    async with serving(engine=engine) as server:
+        await server.until(lambda: all(each.standing is Standing.ACTIVE for each in server.server.runtime.partitions))
+        await server.advance(2 * BACKOFF_MIN_MS)
+        assert engine.claims == [2] * 4
+        await seat(await server.peer(), "g", "i")
+        assert not server.events("coordinator_broke")
 
 
 async def test_a_failed_commit_leaves_no_trace_and_works_again() -> None:

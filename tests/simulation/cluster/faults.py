@@ -57,6 +57,7 @@ class Schedule:
             self._compact,
             self._fill_store,
         ]
+        self._world.etcd.old_leader_revokes = random.random() < 0.3
         self._world.restarts = random.choice((0.0, 0.02))
         for _ in range(random.randint(1, FAULTS_MAX)):
             self._time.later(random.randint(0, FAULTS_MS), random.choice(kinds))

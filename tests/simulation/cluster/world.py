@@ -202,11 +202,12 @@ class World:
             member.complaints.clear()
 
     def is_settled(self) -> bool:
-        """Whether all members of each group are in one generation."""
+        """Whether all members of each group are in one generation, each with its assignment."""
         generations = {each.group: set[int]() for each in self.members}
         for member in self.members:
             generations[member.group].add(member.generation)
-        return all(len(each) == 1 and min(each) > 0 for each in generations.values())
+        are_one = all(len(each) == 1 and min(each) > 0 for each in generations.values())
+        return are_one and all(member.assignment for member in self.members)
 
     def seats(self) -> dict[str, tuple[object, ...]]:
         """What each member has."""
