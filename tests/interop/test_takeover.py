@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from tests.interop.brokers import TenureBroker, create_topic
+from tests.interop.client import Ability
 from tests.interop.clients import clients_that
 from tests.interop.fleet import Fleet
 from tests.interop.takeover import RECORDS, commit_first, kill_and_watch, start_standby
@@ -20,7 +21,7 @@ SESSION_MS = 6_000
 
 
 @pytest.mark.interop
-@pytest.mark.parametrize("client", clients_that(), indirect=True)
+@pytest.mark.parametrize("client", clients_that(Ability.COMMIT), indirect=True)
 def test_a_standby_takes_the_seat_of_a_killed_member(tenure_server: TenureBroker, client: str, group: str) -> None:
     """It reads on from the committed offsets, in the same generation; the callbacks of the others are counted: none."""
     create_topic(tenure_server.bootstrap, topic := f"topic-{group}", PARTITION_COUNT)

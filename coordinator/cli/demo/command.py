@@ -20,6 +20,8 @@ from coordinator.cli.demo.consumer import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT
 from coordinator.cli.demo.display import display, summary
 from coordinator.cli.demo.processes import DemoFailed, Server
 from coordinator.cli.demo.roll import ACTS, DOWN_S, KILL_AFTER, PARTITION_COUNT, WORKERS, Figures, Roll
+from coordinator.cli.demo.standby import Standby
+from coordinator.cli.demo.standby import summary as losses_text
 from coordinator.cli.exit_codes import ExitCode, fail
 from coordinator.cli.options import OutputForm
 from coordinator.cli.output import Output, print_json
@@ -44,8 +46,41 @@ app = typer.Typer(name="demo", pretty_exceptions_enable=False)
 
 
 @app.callback(invoke_without_command=True, subcommand_metavar="")
-def demo(output: OutputForm = Output.TABLE) -> None:
+def demo(context: typer.Context, output: OutputForm = Output.TABLE) -> None:
     """Restart five consumers, static, dynamic, and in the consumer protocol, and kill the coordinator: what moves?"""
+    _prepare()
+    if context.invoked_subcommand is None:
+        roll(output)
+
+
+@app.command("standby")
+def standby_(output: OutputForm = Output.TABLE) -> None:
+    """Kill one of five consumers, beside a standby (target.group.size) and without: what do the others notice?"""
+    with tempfile.TemporaryDirectory(prefix="tenure-demo-") as folder:
+        server = Server(Path(folder), SETTINGS)
+        try:
+            with display(sys.stderr) as shown, server:
+                server.start()
+                with Client(server.bootstrap, ANSWER_WITHIN_S, client_id="tenure-demo") as client:
+                    create_topic(client, TOPIC, PARTITION_COUNT)
+                    losses = [
+                        Standby(server, client, TOPIC, Path(folder), shown, seats=seats).play()
+                        for seats in (True, False)
+                    ]
+                server.stop()
+        except (DemoFailed, ClientError) as error:
+            print(server.log.tail(), file=sys.stderr)
+            fail(ExitCode.UNREACHABLE, str(error))
+    if output is Output.JSON:
+        print_json([asdict(loss) for loss in losses])
+    else:
+        print(f"\n{losses_text(losses)}\n")
+    if losses[0].rebalances or losses[0].moved:
+        fail(ExitCode.FINDINGS, f"the takeover caused {losses[0].rebalances} rebalances")
+
+
+def _prepare() -> None:
+    """End with a reason if the consumers can't run; and end through every `with`."""
     if importlib.util.find_spec("confluent_kafka") is None:
         fail(
             ExitCode.USAGE,
@@ -53,6 +88,10 @@ def demo(output: OutputForm = Output.TABLE) -> None:
         )
     for ending in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ending, _end)
+
+
+def roll(output: Output) -> None:
+    """Play the rolling restarts."""
     with tempfile.TemporaryDirectory(prefix="tenure-demo-") as folder:
         server = Server(Path(folder), SETTINGS)
         try:
