@@ -30,7 +30,7 @@ from coordinator.cli.options import OutputForm, Since, whole_number
 from coordinator.cli.output import Output, counted, print_json, printable
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
-from coordinator.client.events import EventReader, NoEvents
+from coordinator.client.events import EventReader, NoEvents, absent_line
 from coordinator.client.groups import Group, describe_groups, list_groups
 from coordinator.client.newest import read_timelines
 from coordinator.client.topics import failing_logs, partition_counts, partitions_without_node
@@ -119,6 +119,8 @@ def _examine(
     without = None
     try:
         reader = EventReader(client, group_id)
+        if reader.absent:
+            warn(absent_line(reader.absent))
         if since_ms is not None:
             reader.begin_at(time.time_ns() // 1_000_000 - since_ms)
         timelines = read_timelines(reader, wanted, last)

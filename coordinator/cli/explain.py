@@ -27,12 +27,12 @@ from coordinator.cli.cluster import (
     Timeout,
     cluster,
 )
-from coordinator.cli.exit_codes import ExitCode, fail
+from coordinator.cli.exit_codes import ExitCode, fail, warn
 from coordinator.cli.options import OutputForm, Since, whole_number
 from coordinator.cli.output import Output, counted, print_json, printable
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
-from coordinator.client.events import EventReader, NoEvents
+from coordinator.client.events import EventReader, NoEvents, absent_line
 from coordinator.client.groups import Group, consumer_json, describe_groups, expects_json, waiting_json
 from coordinator.client.newest import read_timelines
 from coordinator.timeline.folding import newest
@@ -107,6 +107,8 @@ def reader_of(client: Client, group_id: str | None = None, since_ms: int | None 
         reader = EventReader(client, group_id)
     except NoEvents as error:
         fail(ExitCode.REFUSED, str(error))
+    if reader.absent:
+        warn(absent_line(reader.absent))
     if since_ms is not None:
         reader.begin_at(since_ms)
     return reader

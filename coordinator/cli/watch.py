@@ -33,7 +33,7 @@ from coordinator.cli.options import OutputForm, seconds
 from coordinator.cli.output import Output, counted, json_text, printable
 from coordinator.client.client import Client
 from coordinator.client.errors import ClientError, Unauthenticated
-from coordinator.client.events import EventReader, NoEvents
+from coordinator.client.events import EventReader, NoEvents, absent_line
 from coordinator.timeline.counts import RETURNS
 from coordinator.timeline.entries import Entry, Timeline
 from coordinator.timeline.schema import RebalanceEvent
@@ -103,6 +103,7 @@ def follow(client: Client, reader: EventReader) -> Iterator[list[RebalanceEvent]
     client.try_once()
     wait_ms = min(WAIT_MS, int(client.timeout * 1000 / 2))
     problem: ClientError | None = None
+    absent = reader.absent
     while True:
         started = time.monotonic()
         former = problem
@@ -118,6 +119,9 @@ def follow(client: Client, reader: EventReader) -> Iterator[list[RebalanceEvent]
         if isinstance(problem, Unauthenticated):
             raise problem  # a server that is back wouldn't cure it
         now = time_text(time.time_ns() // 1_000_000)
+        if reader.absent not in {absent, ()}:
+            warn(f"{now} {absent_line(reader.absent)}")
+        absent = reader.absent
         if problem is not None and former is None:
             warn(f"{now} the server is away, trying again until Ctrl-C: {problem}")
         elif problem is None and former is not None:

@@ -10,6 +10,9 @@
 If a caller needs only the newest events, `read_back` reads from the end: each step brings more, until the caller has
 enough.
 
+In a cluster each node keeps the partition with the number of its id. The partition of a node that isn't there is passed
+over (`absent`); the reader looks again every FIND_S, and goes on where it was.
+
 Only Tenure has the topic; for any other server the reader raises NoEvents. An event is the record's JSON object
 (docs/events.md) as a dictionary.
 
@@ -19,6 +22,7 @@ House rule: the reader skips and counts a record that it can't read or that has 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
@@ -55,6 +59,9 @@ EARLIEST = -2
 NONE_SO_LATE = -1
 """ListOffsets' answer if no record is as new as the requested time."""
 
+FIND_S = 5.0
+"""How often a reader that polls several partitions looks for nodes that came or went."""
+
 BACK_FIRST, BACK_GROWTH = 1_000, 4
 """Records of each partition in the first step back from the end, and the factor by which each step grows."""
 
@@ -83,16 +90,19 @@ class EventReader:
 
     group_id: only events of this group, and gaps, which may concern any group. The reader fetches other records but
     doesn't decode them.
-    passed_over: records that could not be read.
+    passed_over: records that could not be read. absent: partitions whose node isn't there.
     """
 
     def __init__(self, client: Client, group_id: str | None = None) -> None:
         self._client = client
         self._keys = None if group_id is None else {group_id.encode(errors="replace"), b""}
         self.passed_over = 0
+        self.absent: tuple[int, ...] = ()
         self._topic_id = UUID(int=0)
         self._leaders: dict[int, Node] = {}
         self._next: dict[int, int] = {}
+        self._left: dict[int, int] = {}
+        self._found_s = 0.0
         self._find()
 
     def _find(self) -> None:
@@ -111,20 +121,25 @@ class EventReader:
         if topic.error_code:
             raise Refused(topic.error_code, f"topic {EVENTS_TOPIC!r}")
         self._topic_id = topic.topic_id
-        if any(each.leader_id not in nodes for each in topic.partitions):
+        leaders = {each.partition_index: nodes.get(each.leader_id) for each in topic.partitions}
+        self._leaders = {partition: node for partition, node in leaders.items() if node is not None}
+        if not self._leaders:
             raise Refused(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {EVENTS_TOPIC!r}")
-        self._leaders = {each.partition_index: nodes[each.leader_id] for each in topic.partitions}
+        self.absent = tuple(sorted(leaders.keys() - self._leaders.keys()))
         self._next = dict.fromkeys(self._leaders, 0)
+        self._found_s = time.monotonic()
 
     def find_again(self) -> None:
         """Find the leaders of the partitions anew, and go on in each partition where the reader was.
 
         A new partition is read from its start. Raises the errors of a new reader.
         """
-        topic_id, known = self._topic_id, self._next
+        topic_id, known = self._topic_id, self._left | self._next
         self._find()
+        self._left = {}
         if self._topic_id == topic_id:
             self._next |= {partition: offset for partition, offset in known.items() if partition in self._next}
+            self._left = {partition: offset for partition, offset in known.items() if partition not in self._next}
 
     def begin_at(self, at_ms: int) -> None:
         """Skip records that were written before this time (Unix time in ms)."""
@@ -241,6 +256,8 @@ class EventReader:
     def _poll(self, wait_ms: int) -> tuple[list[Placed], ClientError | None]:
         events: list[Placed] = []
         problem: ClientError | None = None
+        if len(self._leaders) + len(self.absent) > 1 and time.monotonic() > self._found_s + FIND_S:
+            self.find_again()
         for partition in self._leaders:
             try:
                 fetched = self._fetch(partition, wait_ms // len(self._leaders))
@@ -316,6 +333,12 @@ class EventReader:
             else:
                 events.append(Placed(partition, offset, event))
         return events
+
+
+def absent_line(absent: Iterable[int]) -> str:
+    """What to say about partitions whose node isn't there."""
+    names = ", ".join(map(str, absent))
+    return f"no node has {EVENTS_TOPIC}-{names} now: events there, if there are any, are not shown"
 
 
 def _in_order(events: Iterable[Placed]) -> list[Placed]:

@@ -31,6 +31,7 @@ class Cluster(Client):
     """A cluster of one node. Each partition has, for each Fetch, the bytes and the offset behind them.
 
     is_generous: a Fetch returns as much as it may. fetched: bytes so far. away: partitions whose leader doesn't answer.
+    absent: partitions that have no leader.
     """
 
     def __init__(self, *partitions: list[tuple[int, bytes]], start: int = 0) -> None:
@@ -43,6 +44,7 @@ class Cluster(Client):
         self.is_generous = False
         self.fetched = 0
         self.away: set[int] = set()
+        self.absent: set[int] = set()
 
     def request(self, message: Any, node: Any = None, *, at_least: int = 0) -> Any:
         """Answer as a server would."""
@@ -52,7 +54,9 @@ class Cluster(Client):
                 name="__rebalance_events",
                 topic_id=self.topic_id,
                 partitions=[
-                    MetadataResponse.MetadataResponsePartition(partition_index=index, leader_id=self.leader)
+                    MetadataResponse.MetadataResponsePartition(
+                        partition_index=index, leader_id=-1 if index in self.absent else self.leader
+                    )
                     for index in range(len(self.partitions))
                 ],
             )
@@ -239,6 +243,25 @@ def test_one_partition_that_is_away_hides_nothing_of_the_others() -> None:
         reader.poll(0)
     cluster.away.clear()
     assert times(reader.poll(0)) == [2]
+
+
+def test_a_node_that_is_absent_hides_nothing_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its partition is passed over and named; when it is back, the reader finds it and goes on where it was."""
+    monkeypatch.setattr("coordinator.client.events.FIND_S", 0)
+    cluster = Cluster([records(0, event(1))], [records(0, event(2))])
+    cluster.absent.add(0)
+    reader = EventReader(cluster)
+    assert (reader.absent, times(reader.read())) == ((0,), [2])
+    cluster.absent.clear()
+    assert times(reader.poll(0)) == [1]
+    assert not reader.absent
+    cluster.absent.add(1)
+    cluster.partitions[1].append(records(1, event(3)))
+    assert times(reader.poll(0)) == []
+    assert list(reader.absent) == [1]
+    assert times(reader.poll(0)) == []
+    cluster.absent.clear()
+    assert times(reader.poll(0)) == [3]
 
 
 def test_a_reader_that_finds_the_topic_again_goes_on_where_it_was() -> None:

@@ -11,9 +11,12 @@ import aiokafka.errors
 import confluent_kafka
 import confluent_kafka.admin
 import pytest
+import typer
 
+from coordinator.cli import explain
 from protocol.messages import FetchRequest, ListOffsetsRequest, MetadataRequest, OffsetFetchRequest
 from schemas.errors import ErrorCode
+from tests.cli.conftest import run_app
 from tests.support.etcd import Etcd
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
@@ -159,6 +162,29 @@ def test_a_produce_is_refused_and_the_client_says_why(cluster: TenureCluster) ->
 
     with pytest.raises(aiokafka.errors.PolicyViolationError):
         asyncio.run(send())
+
+
+def test_explain_reads_the_events_of_all_nodes_that_live(cluster: TenureCluster) -> None:
+    """A partition without a node is named in one line, and is no error: here that of the id 0."""
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstraps[0], "group.id": "explained"})
+    consumer.subscribe(["declared"])
+    wait_until(lambda: consumer.poll(0.1) is not None or consumer.assignment(), "it has partitions", WITHIN_S)
+    consumer.close()
+
+    def explained() -> bool:
+        ran = run_app(explain_app(), "explained", "--bootstrap-server", cluster.bootstraps[2])
+        assert ran.code == 0
+        assert "no node has __rebalance_events-0 now" in ran.err
+        return "No events" not in ran.out
+
+    wait_until(explained, "the events of another node are there", WITHIN_S)
+
+
+def explain_app() -> typer.Typer:
+    """`tenure explain` alone."""
+    app = typer.Typer()
+    app.command()(explain.command)
+    return app
 
 
 def test_a_consumer_lives_and_idles(cluster: TenureCluster) -> None:
