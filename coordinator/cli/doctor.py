@@ -33,7 +33,7 @@ from coordinator.client.errors import Refused
 from coordinator.client.events import EventReader, NoEvents, absent_line
 from coordinator.client.groups import Group, describe_groups, list_groups
 from coordinator.client.newest import read_timelines
-from coordinator.client.topics import failing_logs, partition_counts, partitions_without_node
+from coordinator.client.topics import failing_logs, partition_counts, partition_owners
 from coordinator.timeline.cluster_diagnosis import cluster_findings
 from coordinator.timeline.consumer_diagnosis import consumer_findings
 from coordinator.timeline.diagnosis import (
@@ -144,7 +144,7 @@ def _examine(
         for find in (findings, consumer_findings)
         for finding in find(name, entries[name], groups[name], counts, now_ms)
     ]
-    about_nodes = cluster_findings(partitions_without_node(client), entries, now_ms)
+    about_nodes = cluster_findings(partition_owners(client).nobody, entries, now_ms)
     return worst_first([*log_findings(*failing_logs(client), now_ms), *about_nodes, *found]), without
 
 

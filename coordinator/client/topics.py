@@ -6,7 +6,7 @@ House rule: as in groups, this module hides the differences between servers and 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.client.client import Client, Node
 from coordinator.client.connection import Address
@@ -87,18 +87,34 @@ def failing_logs(client: Client) -> tuple[list[FailingLog], int]:
     return named, count
 
 
-def partitions_without_node(client: Client) -> list[int]:
-    """The partitions of the groups' log that no node of the cluster has; none if there is no such log yet."""
+class Owners(NamedTuple):
+    """Who has the partitions of the groups' log. nodes: each that lives, with its partitions. nobody: the others."""
+
+    nodes: dict[Node, list[int]]
+    nobody: list[int]
+
+
+def partition_owners(client: Client) -> Owners:
+    """The nodes of the cluster with their partitions of the groups' log; no partitions if there is no such log yet."""
     asked = [MetadataRequest.MetadataRequestTopic(name=GROUPS_TOPIC)]
     request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
     response: MetadataResponse = client.request(request, at_least=4)
-    nodes = {broker.node_id for broker in response.brokers}
-    return [
-        partition.partition_index
-        for topic in response.topics
-        for partition in topic.partitions
-        if partition.leader_id not in nodes
+    nodes = {broker.node_id: Node(broker.node_id, Address(broker.host, broker.port)) for broker in response.brokers}
+    owners = Owners({nodes[node_id]: [] for node_id in sorted(nodes)}, [])
+    for topic in response.topics:
+        for partition in sorted(topic.partitions, key=lambda each: each.partition_index):
+            node = nodes.get(partition.leader_id)
+            (owners.nobody if node is None else owners.nodes[node]).append(partition.partition_index)
+    return owners
+
+
+def owners_json(owners: Owners) -> dict[str, Any]:
+    """The nodes of a cluster and what they have, as JSON."""
+    nodes = [
+        {"node_id": node.node_id, "host": node.address.host, "port": node.address.port, "partitions": partitions}
+        for node, partitions in owners.nodes.items()
     ]
+    return {"nodes": nodes, "partitions_without_node": owners.nobody}
 
 
 def partition_counts(client: Client, names: Iterable[str]) -> dict[str, int]:

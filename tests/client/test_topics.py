@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
-from coordinator.client.topics import create_topic, log_end_offsets, partitions_without_node, user_topics
+from coordinator.client.topics import create_topic, log_end_offsets, owners_json, partition_owners, user_topics
 from protocol.messages import CreateTopicsResponse, ListOffsetsResponse, MetadataResponse
 from schemas.errors import ErrorCode
 from tests.client.scripted import Scripted
@@ -89,5 +89,10 @@ def test_partitions_that_no_node_has() -> None:
         brokers=brokers, topics=[topic(name="__consumer_offsets", error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
     )
     with Scripted({"Metadata": [described, unknown]}) as server, Client(server.bootstrap, WITHIN_S) as client:
-        assert partitions_without_node(client) == [1, 2]
-        assert partitions_without_node(client) == []
+        owners = partition_owners(client)
+        assert owners.nobody == [1, 2]
+        assert owners_json(owners) == {
+            "nodes": [{"node_id": 1, "host": "127.0.0.1", "port": 9, "partitions": [0]}],
+            "partitions_without_node": [1, 2],
+        }
+        assert partition_owners(client).nobody == []

@@ -78,6 +78,14 @@ CHANGED: dict[str, Schema] = {
 SCHEMAS: dict[str, Schema] = {
     "Error": object_of({"error": TEXT}),
     "ListedGroup": object_of(LISTED),
+    "Nodes": object_of(
+        {
+            "nodes": list_of(
+                object_of({"node_id": NUMBER, "host": TEXT, "port": NUMBER, "partitions": list_of(NUMBER)})
+            ),
+            "partitions_without_node": {**list_of(NUMBER), "description": "of `__consumer_offsets`, as partitions are"},
+        }
+    ),
     "Overview": object_of(
         {
             **LISTED,
@@ -488,6 +496,7 @@ PATHS: dict[str, Schema] = {
             **REFUSED,
         },
     ),
+    "/nodes": _get("The nodes of the cluster, and who has what", {200: json_answer("now", ref("Nodes"))} | REFUSED),
     "/groups": _get(
         "All groups of the cluster", {200: json_answer("by group id", list_of(ref("ListedGroup"))), **REFUSED}
     ),

@@ -26,6 +26,7 @@ from starlette.routing import Route
 
 from coordinator.client.errors import Refused, Unauthenticated, Unreachable
 from coordinator.client.groups import Group, describe_groups, group_json, list_groups, listed_json
+from coordinator.client.topics import owners_json, partition_owners
 from coordinator.server.http.access import PROBES, RefusedTokens, TokenCheck
 from coordinator.server.http.body import answer_of, pieces_of
 from coordinator.server.http.feed import Feed, FeedEvent, Subscriber
@@ -137,6 +138,7 @@ class Site:
             Route("/readyz", self._readyz),
             Route("/metrics", self._exposition),
             Route("/overview", self._overview),
+            Route("/nodes", self._nodes),
             Route("/groups", self._groups),
             Route("/groups/{group_id:path}/events", self._group_events),
             Route("/groups/{group_id:path}", self._group),
@@ -160,6 +162,9 @@ class Site:
     async def _exposition(self, request: Request) -> Response:
         text, content_type = exposition(await self._metrics.now(), request.headers.get("accept", ""))
         return Response(text, headers={"content-type": content_type})
+
+    async def _nodes(self, _: Request) -> Response:
+        return await self._asked(lambda client: owners_json(partition_owners(client)))
 
     async def _groups(self, _: Request) -> Response:
         def ask(client: Client) -> Any:

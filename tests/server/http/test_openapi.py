@@ -101,6 +101,7 @@ def schema_of(path: str, status: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("path", "asks", "status"),
     [
+        ("/nodes", "nodes", 200),
         ("/groups", "groups", 200),
         ("/overview", "overview", 200),
         ("/groups/{group_id}", "groups/g%2F1", 200),
