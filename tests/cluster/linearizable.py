@@ -116,14 +116,8 @@ def _ended(number: int, operations: Sequence[Operation], is_open: set[int], stat
         if number in done:
             after.add((value, done - {number}))
             continue
-        others = is_open - done
-        wanted = {operations[each].value for each in others if not operations[each].is_write}
-        for each in others:
+        for each in _candidates(number, operations, is_open - done):
             operation = operations[each]
-            # A write that may not have been done waits for a read that shows it, or for its own end.
-            useless = not operation.is_sure and each != number and operation.value not in wanted
-            if useless and not (operation.value == UNKNOWN and wanted):
-                continue
             now = _apply(operation, value)
             if now is None:
                 continue
@@ -133,6 +127,26 @@ def _ended(number: int, operations: Sequence[Operation], is_open: set[int], stat
                 seen.add(state)
                 todo.append(state)
     return after
+
+
+def _candidates(number: int, operations: Sequence[Operation], others: set[int]) -> list[int]:
+    """The open operations that may come next, without those that would explain nothing more than others do.
+
+    number: the operation that ends. A write that may not have been done waits for a read that shows it, or for its own
+    end. Of several with one value, the one that ends first serves as well as any other.
+    """
+    wanted = {operations[each].value for each in others if not operations[each].is_write}
+    found = []
+    doubtful: dict[int, int] = {}
+    for each in sorted(others):
+        operation = operations[each]
+        if operation.is_sure or each == number:
+            found.append(each)
+        elif operation.value in wanted or (operation.value == UNKNOWN and wanted):
+            first = doubtful.setdefault(operation.value, each)
+            if operation.end < operations[first].end:
+                doubtful[operation.value] = each
+    return found + list(doubtful.values())
 
 
 def _with_reads(state: State, operations: Sequence[Operation], is_open: set[int]) -> State:

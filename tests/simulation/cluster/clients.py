@@ -249,6 +249,7 @@ class ConsumerMember(Member):
         super().__init__(world, group, number)
         self.member_id = f"{self.instance_id}-member"
         self.owned: list[int] = []
+        self._says_all = False
         self.commit_version = 9
 
     @property
@@ -258,7 +259,13 @@ class ConsumerMember(Member):
 
     def heartbeat(self) -> ConsumerHeartbeat:
         """Its ConsumerGroupHeartbeat."""
-        return self._beat(self.generation, None)
+        return self._beat(self.generation, [TOPIC.name] if self._says_all else None)
+
+    def _takes(self, body: Any) -> bool:
+        is_yes = super()._takes(body)
+        # As Kafka's client: after a failure it says all that it knows, and is told its assignment again.
+        self._says_all = not is_yes
+        return is_yes
 
     def _beat(self, epoch: int, topics: list[str] | None) -> ConsumerHeartbeat:
         owned = ConsumerGroupHeartbeatRequest.TopicPartitions(topic_id=TOPIC.topic_id, partitions=self.owned)
@@ -304,8 +311,10 @@ class Anchor:
         self._world.time.later(self._world.time.random.randint(RETRY_MS, BEAT_MS), self.begin)
         member = self._world.time.random.choice(self._world.members)
         if self._node_id in self._world.nodes and member.generation > 0:
-            # Its heartbeats keep no session alive that its member wouldn't: the member beats more often.
-            self._world.ask(self._node_id, member.group, member.heartbeat(), BEAT_MS, _nothing)
+            # Its heartbeats keep no session alive that its member wouldn't: the member beats more often. It sends none
+            # of the consumer protocol, whose answer could be the one that tells a member its assignment.
+            if not isinstance(member, ConsumerMember):
+                self._world.ask(self._node_id, member.group, member.heartbeat(), BEAT_MS, _nothing)
             sent = float(self._world.time.ms)
             self._world.ask(self._node_id, member.group, member.fetch(), ANCHOR_MS, partial(self._read, member, sent))
 
