@@ -246,10 +246,7 @@ def has_room(kept: Mapping[str, str], changed: Mapping[str, str | None], removed
 
     removed: the names in `changed` without a value. A change that makes them no longer has always room.
     """
-    after = {**kept, **changed}
-    for name in removed:
-        after.pop(name, None)
-    size = _size(after)
+    size = _size({**kept, **changed}) - len("".join(removed))
     return size <= KEPT_CHARACTERS_MAX or size <= _size(kept)
 
 
