@@ -145,6 +145,10 @@ class DescribedGroup(Protocol):
         """The members that it waits for."""
 
     @property
+    def expects(self) -> Expects | None:
+        """The members that it expects and that are missing; None if none are."""
+
+    @property
     def consumer(self) -> ConsumerState | None:
         """The part that only groups of the consumer protocol have; None for others."""
 

@@ -95,6 +95,7 @@ def _seats(group: DescribedGroup, instance_id: str | None) -> list[Member]:
 def _reasons_against(group: DescribedGroup, entries: Sequence[Entry] | None, wanted: Wanted) -> Iterator[str]:
     yield from _not_stable(group)
     yield from _others_away(group, wanted)
+    yield from _missing(group)
     yield from _too_few(group, wanted)
     yield from _too_slow(group, entries, wanted)
 
@@ -118,6 +119,14 @@ def _others_away(group: DescribedGroup, wanted: Wanted) -> Iterator[str]:
         ]
         more = f" and {len(away) - NAMED_MAX} more" if len(away) > NAMED_MAX else ""
         yield f"{', '.join(names)}{more} {'is' if len(away) == 1 else 'are'} away"
+
+
+def _missing(group: DescribedGroup) -> Iterator[str]:
+    """Members that the group expects by its settings are not there."""
+    if group.expects is not None and group.expects.missing:
+        missing = group.expects.missing
+        is_or_are = "is" if len(missing) == 1 else "are"
+        yield f"{', '.join(missing[:NAMED_MAX])} {is_or_are} expected and missing"
 
 
 def _too_few(group: DescribedGroup, wanted: Wanted) -> Iterator[str]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from coordinator.group.consumer.group import AWAY
-from coordinator.timeline.described import ConsumerSeat, Member
+from coordinator.timeline.described import ConsumerSeat, Expects, Member
 from coordinator.timeline.entries import Entry, Timeline
 from coordinator.timeline.readiness import ABSENT_MS, Verdict, Wanted, absent, verdict
 from tests.timeline.test_diagnosis import NOW_MS, event, group_of, started
@@ -77,6 +77,12 @@ def test_a_member_that_said_it_is_away() -> None:
     away = replace(bare("b"), seat=ConsumerSeat(AWAY, {}, None, is_classic=False))
     assert absent([bare("a"), away], ABSENT_MS) == [away]
     assert judged(bare("a"), away, events=None).reason == "b is away"
+
+
+def test_members_that_are_expected_and_missing() -> None:
+    """A group whose settings name members that are not there is not ready."""
+    group = replace(group_of(member("a")), expects=Expects(["b", "c"], 0, None))
+    assert verdict(group, [], Wanted("a")).reason == "b, c are expected and missing"
 
 
 def test_other_numbers_of_members() -> None:
