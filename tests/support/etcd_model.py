@@ -165,7 +165,7 @@ class EtcdModel:
         if self.old_leader_revokes:
             for lease in [each for each, end_ms in led.items() if end_ms <= self.timeline.ms and each in self._leases]:
                 self.timeline.note(f"etcd: member {index} revokes lease {lease}, although it doesn't lead")
-                self.timeline.later(self.delay(), lambda lease=lease: self.revoke(lease) and None)
+                self.timeline.later(self.delay(), partial(self._revoked, lease))
         pending, self._pending = self._pending, []
         for work in (*queue, *(pending if self.leader is not None else [])):
             self._perhaps_late(work)
@@ -278,6 +278,9 @@ class EtcdModel:
             return Refused("etcdserver: requested lease not found", NOT_FOUND)
         self.tell_watches()
         return None
+
+    def _revoked(self, lease: int) -> None:
+        self.revoke(lease)
 
     def _look_at_leases(self) -> None:
         self.timeline.later(LEASES_LOOKED_AT_MS, self._look_at_leases)
