@@ -188,7 +188,7 @@ def explain_app() -> typer.Typer:
 
 
 def test_a_consumer_lives_and_idles(cluster: TenureCluster) -> None:
-    """Topics have leaders that live; their partitions are empty."""
+    """Topics have leaders that live; their partitions are empty, at offsets that came from a broker too."""
     with Connection(cluster.nodes[0].port) as connection:
         topics = [MetadataRequest.MetadataRequestTopic(name="declared")]
         answer: Any = connection.ask(MetadataRequest(topics=topics), 12)
@@ -202,9 +202,10 @@ def test_a_consumer_lives_and_idles(cluster: TenureCluster) -> None:
             of_topic = ListOffsetsRequest.ListOffsetsTopic(name="declared", partitions=[asked])
             offsets: Any = connection.ask(ListOffsetsRequest(replica_id=-1, topics=[of_topic]), 5)
             assert offsets.topics[0].partitions[0].offset == 0
-            part = FetchRequest.FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=1024)
-            fetched_topic = FetchRequest.FetchTopic(topic="declared", partitions=[part])
-            request = FetchRequest(replica_id=-1, max_wait_ms=10, min_bytes=1, session_epoch=-1, topics=[fetched_topic])
-            fetched: Any = connection.ask(request, 11)
-            assert fetched.responses[0].partitions[0].error_code == ErrorCode.NONE
-            assert not fetched.responses[0].partitions[0].records
+            for offset in (0, 1_000):
+                part = FetchRequest.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1024)
+                fetched_topic = FetchRequest.FetchTopic(topic="declared", partitions=[part])
+                request = FetchRequest(max_wait_ms=10, min_bytes=1, session_epoch=-1, topics=[fetched_topic])
+                fetched: Any = connection.ask(request, 11)
+                assert fetched.responses[0].partitions[0].error_code == ErrorCode.NONE
+                assert not fetched.responses[0].partitions[0].records

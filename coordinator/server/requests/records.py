@@ -611,7 +611,10 @@ def _fetch(services: Services, call: Call, request: FetchRequest) -> Steps:
             if error is ErrorCode.NONE:
                 assert known is not None
                 topic_partition = services.data.topic_partition(known, asked.partition)
-                wanted.append(_Wanted(topic_partition, asked.fetch_offset, asked.partition_max_bytes, answer))
+                # Offsets may come from a broker, before a cluster took its groups over: there is nothing behind them.
+                is_empty = not services.discovery.keeps_records and known.name not in INTERNAL_TOPICS
+                offset = 0 if is_empty else asked.fetch_offset
+                wanted.append(_Wanted(topic_partition, offset, asked.partition_max_bytes, answer))
                 if len(keys) < WATCHED_MAX:
                     keys.append(topic_partition.key)
             elif error not in {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}:
