@@ -469,6 +469,7 @@ class GroupConfig:
             self.group_consumer_session_timeout_ms,
             self.group_consumer_heartbeat_interval_ms,
             self.group_consumer_assignment_interval_ms,
+            fixes=self.fixes,
         )
 
 
@@ -478,7 +479,8 @@ class GroupSettings(NamedTuple):
     session_timeout_ms, heartbeat_interval_ms, assignment_interval_ms: in the consumer protocol (Kafka: GroupConfig).
     expected: the instance ids that should be there; none: the group expects nobody. expected_timeout_ms: how long a
     rebalance is held for them. unexpected: what becomes of other members: allowed, held or refused. target_size: how
-    many members get partitions, while further ones are standbys; 0 for all. All of these are Tenure's own.
+    many members get partitions, while further ones are standbys; 0 for all. fixes: as in GroupConfig. All but the first
+    three are Tenure's own.
     """
 
     session_timeout_ms: int
@@ -488,6 +490,7 @@ class GroupSettings(NamedTuple):
     expected_timeout_ms: int = EXPECTED_TIMEOUT_MS
     unexpected: str = ALLOWED
     target_size: int = 0
+    fixes: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,9 +96,10 @@ class Turn:
         """Arm a timer of `group`; at_ms None cancels it."""
         self.effects.timers.append(new(Timer, (new(TimerKey, (kind, group.group_id, member_id)), at_ms)))
 
-    def fixed(self, ticket: str) -> bool:
-        """Whether the setting tenure.fix.<ticket> is on."""
-        return ticket in self.config.fixes
+    def fixed(self, ticket: str, group_id: str) -> bool:
+        """Whether the setting tenure.fix.<ticket> is on for a group."""
+        own = self._group_configs.get(group_id)
+        return ticket in (self.config.fixes if own is None else own.fixes)
 
     # Sessions.
 

@@ -254,6 +254,15 @@ def test_kafka_12759_restart_with_another_subscription(fixed: bool) -> None:
     assert bench.rebalances == (2 if fixed else 1)
 
 
+def test_one_group_alone_may_have_the_better_rule() -> None:
+    """The server has Kafka's rule; the group's own setting wins."""
+    bench = Bench()
+    bench.group_configs = {"g": bench.config.group_settings._replace(fixes=frozenset({"kafka-12759"}))}
+    bench.coordinator.group_configs = bench.group_configs
+    _a, b = bench.seated("a", "b")
+    assert b.restart(protocols=OTHER).waits
+
+
 @pytest.mark.parametrize("fixed", [False, True])
 def test_kafka_20985_consumer_is_not_fenced_by_itself(fixed: bool) -> None:
     """Kafka fences the first of two open joins without a member id from one consumer, and so that consumer.

@@ -47,6 +47,18 @@ def test_a_timer_is_armed_once_and_never_too_late() -> None:
 
 
 def test_a_fix_is_off_unless_switched_on() -> None:
-    """The setting names a fix by its ticket."""
-    assert not Turn(GroupConfig(), Now(0, 0)).fixed("kafka-12759")
-    assert Turn(GroupConfig(fixes=frozenset({"kafka-12759"})), Now(0, 0)).fixed("kafka-12759")
+    """The setting names a fix by its ticket; a group's own settings win over the server's."""
+    ticket, on = "kafka-12759", GroupConfig(fixes=frozenset({"kafka-12759"}))
+    assert not Turn(GroupConfig(), Now(0, 0)).fixed(ticket, "g")
+    assert Turn(on, Now(0, 0)).fixed(ticket, "g")
+    own = {"g": on.group_settings._replace(fixes=frozenset()), "h": on.group_settings}
+    assert [Turn(on, Now(0, 0), group_configs=own).fixed(ticket, each) for each in ("g", "h", "i")] == [
+        False,
+        True,
+        True,
+    ]
+    assert [Turn(GroupConfig(), Now(0, 0), group_configs=own).fixed(ticket, each) for each in ("g", "h", "i")] == [
+        False,
+        True,
+        False,
+    ]

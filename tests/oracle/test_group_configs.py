@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
-from coordinator.server.nodes.group_settings import OWN, expected_ids
+from coordinator.server.nodes.group_settings import OWN_NAMES, expected_ids
 from protocol.messages import (
     AlterConfigsRequest,
     AlterConfigsResponse,
@@ -69,7 +69,7 @@ def servers(kafka_is_here: None) -> Iterator[Servers]:
 def described(port: int, name: str, *keys: str, version: int = 4) -> Any:
     """As `everything`, without Tenure's own settings."""
     code, fields = everything(port, name, *keys, version=version)
-    return code, {setting: values for setting, values in fields.items() if setting not in OWN}
+    return code, {setting: values for setting, values in fields.items() if setting not in OWN_NAMES}
 
 
 def everything(port: int, name: str, *keys: str, version: int = 4) -> Any:
@@ -354,5 +354,5 @@ def printed(tools: Tools, port: int, command: str) -> tuple[int, list[str], list
     done = tools.run("configs", "--bootstrap-server", bootstrap, "--entity-type", "groups", *command.split())
     trace = re.compile(r"(?m)^(\tat .*|\t... \d+ more|Caused by: .*|.* ERROR Reconfiguration failed: .*)$")
     out, err = (trace.sub("", text.replace(bootstrap, "ADDRESS")).splitlines() for text in (done.out, done.err))
-    shared = [line for line in out if line and not line.lstrip().startswith(tuple(f"{name}=" for name in OWN))]
+    shared = [line for line in out if line and not line.lstrip().startswith(tuple(f"{name}=" for name in OWN_NAMES))]
     return done.code, sorted(shared), sorted(filter(None, err))

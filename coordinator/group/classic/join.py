@@ -95,7 +95,7 @@ def has_room(turn: Turn, group: Group, event: JoinGroup) -> bool:
         return True
     if group.state is PREPARING_REBALANCE:
         return (member is not None and member.awaiting_join is not None) or group.joined_count < limit
-    if turn.fixed("kafka-20601") and static.seat_of(group, event) is not None:
+    if turn.fixed("kafka-20601", group.group_id) and static.seat_of(group, event) is not None:
         return True
     return member is not None or len(group.members) < limit
 
@@ -250,7 +250,7 @@ def rejoin(turn: Turn, group: Group, event: JoinGroup) -> None:
     member_id, instance_id = event.body.member_id, event.body.group_instance_id
     member = group.members.get(member_id)
     renamed = instance_id is not None and member is not None and member.group_instance_id != instance_id
-    if renamed and (turn.fixed("kafka-20747") or turn.fixed("kafka-20754")):
+    if renamed and any(turn.fixed(ticket, group.group_id) for ticket in ("kafka-20747", "kafka-20754")):
         # A member can't change its instance id.
         refuse(turn, event, ErrorCode.INVALID_REQUEST, member_id)
         return

@@ -79,7 +79,7 @@ def fence_waiting(
 
     Returns the note about it, which goes behind the note that the seat was taken. In a Stable group no request waits.
     """
-    itself = turn.fixed("kafka-20985") and (member.client_id, member.client_host) == event.client[:2]
+    itself = turn.fixed("kafka-20985", group.group_id) and (member.client_id, member.client_host) == event.client[:2]
     error = ErrorCode.NOT_COORDINATOR if itself else ErrorCode.FENCED_INSTANCE_ID
     operation = "sync-group" if member.awaiting_join is None else "join-group"
     fenced = None
@@ -114,7 +114,7 @@ def why_rebalance(turn: Turn, group: Group, before: FormerSeat, event: JoinGroup
     name = group.select_protocol()
     if name != group.protocol_name:
         return CauseKind.PROTOCOL_CHANGED
-    if turn.fixed("kafka-12759") and dict(before.protocols).get(name) != before.member.metadata(name):
+    if turn.fixed("kafka-12759", group.group_id) and dict(before.protocols).get(name) != before.member.metadata(name):
         return CauseKind.METADATA_CHANGED
     leads = group.leader == before.member.member_id
     if join_reason_of(event, leads=leads) in (None, JoinReason.RESTART):

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coordinator.config import ALLOWED, EXPECTED_TIMEOUT_MS, HELD, REFUSED, GroupSettings, settings
+from coordinator.config import ALLOWED, EXPECTED_TIMEOUT_MS, FIXES, HELD, REFUSED, GroupSettings, settings
 from coordinator.server.nodes.broker_settings import prefix_of
 from coordinator.server.nodes.topic_settings import BOOLEAN, INT, LIST, STRING, value_problem
 
@@ -82,6 +82,9 @@ EXPECTED_MAX = 10_000
 EXPECTED_TIMEOUT_MAX_MS = 1_800_000
 """The longest that a rebalance waits for expected members: the default of group.max.session.timeout.ms."""
 
+FIX = "tenure.fix."
+"""How the settings of better rules begin, of a group as of the server."""
+
 GROUP_CONFIGS: dict[str, GroupSetting] = {
     "consumer.assignment.interval.ms": _number(
         "group.consumer.assignment.interval.ms", 1_000, "The least time between two target assignments.", 0, 0, 15_000
@@ -138,6 +141,9 @@ GROUP_CONFIGS: dict[str, GroupSetting] = {
         "Members that are not expected: allowed, held back until they are, or refused.",
         choices=frozenset({ALLOWED, HELD, REFUSED}),
     ),
+} | {
+    f"{FIX}{ticket}": GroupSetting("false", BOOLEAN, f"{FIX}{ticket}", f"A better rule than Kafka's: {rule}.")
+    for ticket, rule in FIXES.items()
 }
 """Every setting of a group."""
 
@@ -154,7 +160,10 @@ OWN = {
     "target.group.size": "target_size",
     "unexpected.instance.ids": "unexpected",
 }
-"""Tenure's own settings, and their fields of GroupSettings."""
+"""Tenure's own settings but for the better rules, and their fields of GroupSettings."""
+
+OWN_NAMES = frozenset(OWN) | {f"{FIX}{ticket}" for ticket in FIXES}
+"""All settings that Kafka doesn't have."""
 
 LONGER = {f"{kind}.session.timeout.ms": f"{kind}.heartbeat.interval.ms" for kind in ("consumer", "share", "streams")}
 """Settings that must be greater than another one."""
@@ -177,6 +186,8 @@ def broker_number(config: Config, name: str, default: int) -> int:
 def default_of(config: Config, name: str) -> str:
     """The value of a setting that a group does not have itself."""
     setting = GROUP_CONFIGS[name]
+    if setting.kind == BOOLEAN and setting.broker:
+        return str(settings()[setting.broker].value_of(config)).lower()
     return str(broker_number(config, setting.broker, int(setting.default))) if setting.broker else setting.default
 
 
@@ -301,6 +312,11 @@ def _in_effect(config: Config, kept: Mapping[str, str], group_id: str) -> GroupS
         if value is not None:
             kind = GROUP_CONFIGS[name].kind
             own[field] = expected_ids(value) if kind == LIST else int(value) if kind == INT else value
+    switched = {ticket: kept.get(f"{prefix_of(group_id)}{FIX}{ticket}") for ticket in FIXES}
+    if any(switched.values()):
+        on = {ticket for ticket, value in switched.items() if value == "true"}
+        off = {ticket for ticket, value in switched.items() if value == "false"}
+        own["fixes"] = config.group.fixes - off | on
     return config.group.group_settings._replace(**own) if own else None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.config import Config, GroupSettings, settings, with_values
+from coordinator.config import Config, GroupConfig, GroupSettings, settings, with_values
 from coordinator.server.nodes.group_settings import (
     GROUP_CONFIGS,
     IN_EFFECT,
@@ -187,3 +187,14 @@ def test_tenures_own_settings_take_effect() -> None:
     at_once(groups.put_into_effect(Config(), kept))
     default = Config().group.group_settings
     assert groups.by_group == {"g": default._replace(expected=("a", "b"), target_size=5, unexpected="held")}
+
+
+def test_a_group_switches_better_rules_on_and_off() -> None:
+    """What it doesn't say is as the server has it."""
+    config = Config(group=GroupConfig(fixes=frozenset({"kafka-12759", "kafka-20601"})))
+    assert default_of(config, "tenure.fix.kafka-12759") == "true"
+    assert default_of(config, "tenure.fix.kafka-20985") == "false"
+    groups = SettingsOfGroups()
+    kept = {"g/tenure.fix.kafka-12759": "false", "g/tenure.fix.kafka-20985": "true"}
+    at_once(groups.put_into_effect(config, kept))
+    assert groups.by_group["g"].fixes == {"kafka-20601", "kafka-20985"}
