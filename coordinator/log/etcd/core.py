@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 from coordinator.log.engine import (
     Acquired,
@@ -68,6 +69,13 @@ Log = Callable[[str, dict[str, object]], None]
 """Takes a fact for the operator: a name, and fields."""
 
 
+class _Claiming(NamedTuple):
+    """A claim under way. lease: that it writes own/ppp with. dones: of all who wait for it."""
+
+    lease: int
+    dones: list[Acquired]
+
+
 class Core:
     """See the module.
 
@@ -94,7 +102,7 @@ class Core:
         self._node_id = node_id
         self._log = log
         self._held: dict[int, Owned] = {}
-        self._acquiring: dict[int, list[Acquired]] = {}
+        self._acquiring: dict[int, _Claiming] = {}
         self._claims = Claims(
             port, keys, node_id, self.members, self.session, self._held, self._acquiring, settle_ms, log
         )
@@ -181,16 +189,16 @@ class Core:
     def acquire(self, partition: int, done: Acquired) -> None:
         """See Engine. Fenced: another node was first."""
         if partition in self._acquiring:
-            self._acquiring[partition].append(done)
+            self._acquiring[partition].dones.append(done)
             return
         former = self._held.pop(partition, None)
         if former is not None:
             self.writer.fence(former, f"partition {partition} is acquired anew")
-        self._acquiring[partition] = [done]
-        if not self.session.lease:
+        key, lease = self._keys.own(partition), self.session.lease
+        self._acquiring[partition] = _Claiming(lease, [done])
+        if not lease:
             self._acquired(partition, Fenced("this node has no lease"))
             return
-        key, lease = self._keys.own(partition), self.session.lease
         txn = Txn(
             [Compare(key, Target.CREATE_REVISION, 0)],
             [Put(key, str(self._node_id).encode(), lease)],
@@ -248,9 +256,10 @@ class Core:
         self._acquired(partition, Owned(partition, head, claim, self.session))
 
     def _acquired(self, partition: int, outcome: Owned | EngineError) -> None:
-        dones = self._acquiring.pop(partition)
+        lease, dones = self._acquiring.pop(partition)
         if isinstance(outcome, Owned):
-            if self.session.lease:
+            # own/ppp goes with the lease that it was written with, not with one that the node has got since.
+            if lease == self.session.lease:
                 self._held[partition] = outcome
             else:
                 outcome = Fenced("the lease of this node is gone")

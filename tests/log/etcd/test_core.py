@@ -22,6 +22,17 @@ def test_two_calls_for_one_partition_are_one_claim() -> None:
     assert came[0].epoch == 0
 
 
+def test_a_claim_ends_with_the_lease_that_it_began_with() -> None:
+    """own/ppp is gone with that lease, so the node owns nothing, whatever lease it has got since."""
+    world = World(1)
+    core = world.cores[1]
+    came: list[Ownership | EngineError] = []
+    core.acquire(0, came.append)
+    core.session.lease += 1
+    world.time.run(1_000)
+    assert isinstance(came[0], Fenced)
+
+
 def test_a_wish_to_hand_over_comes_after_the_ownership_that_it_is_about() -> None:
     """A node that claims another one's partition hears of the wish when it knows what to release, or it never would."""
     world = World(1, 2)
