@@ -161,7 +161,8 @@ class World:
         partition = partition_for(group, PARTITIONS)
         kv = self.etcd.store.get(self.keys.head(partition))
         owner = None if kv is None else parse_head(kv.value).owner.partition("/")[0]
-        if owner != str(node.node_id):
+        # An etcd that ends leases early (etcd's issue 15247) lets another node in while this one may still answer.
+        if owner != str(node.node_id) and not self.etcd.old_leader_revokes:
             self.wrong(f"node {node.node_id} says yes to {type(event).__name__} of {group}; node {owner} has it")
 
     def _look_at_heads(self) -> None:
