@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 DESCRIBE_VERSION = 6
 """The version of DescribeGroups that tells a group without members from no group."""
 
+NO_TIME = -1
+"""In place of a member's `silent_ms`: not told."""
+
 
 class Control:
     """See the module. server, clock, sessions: those of this run. The arguments are those of `Server`.
@@ -118,6 +121,8 @@ class Control:
 
         def deliver(answer: Described | Description) -> None:
             shown = whole(self.server.runtime.topics, answer) if isinstance(answer, Description) else answer
+            for member in shown.members:
+                member.silent_ms = NO_TIME  # two looks at a group that has not changed are equal
             self._events.flush()
             future.set_result(Look(shown, generation, committed, len(self._history)))
 

@@ -257,8 +257,9 @@ class Etcd:
                 with suppress(EtcdError, OSError):
                     status = self.ask("/v3/maintenance/status", {}, number)
                     ids[status["header"]["member_id"]] = number
-                    votes[status["leader"]] = votes.get(status["leader"], 0) + 1
-            agreed = [each for each, count in votes.items() if 2 * count > len(self.members)]
+                    leader = status.get("leader", "")  # left out while a member knows none
+                    votes[leader] = votes.get(leader, 0) + 1
+            agreed = [each for each, count in votes.items() if each and 2 * count > len(self.members)]
             return ids.get(agreed[0]) if agreed else None
 
         # 0 is a member too, and `wait_until` takes it for a result.
