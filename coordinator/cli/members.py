@@ -2,7 +2,7 @@
 
 A static member that is gone for good keeps its seat until its session times out, which may take 30 minutes. An admin
 who knows that it won't come back can free the seat at once: LeaveGroup with the instance id and an empty member id
-(KIP-345). The rest of the group then rebalances once, also if several leave by one command.
+(KIP-345). The others then rebalance once, also if several members go by one command. Standbys may spare them that.
 
 `--all-absent` removes every static member whose program is away: its last request is older than --absent-after, or it
 said so itself (consumer protocol). It names the member id that the absent one had, so a member that restarts meanwhile

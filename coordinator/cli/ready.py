@@ -1,4 +1,4 @@
-"""`tenure groups ready`: may a deployment restart a seat of this group now, so that nothing moves?
+"""`tenure groups ready`: may a deployment restart a member of this group now, so that nothing moves?
 
 One line on standard output says yes or no and why; the exit code is 0 or 1, so that a script stops at the first seat
 that isn't safe. coordinator.timeline.readiness has the rules. Apache Kafka doesn't tell some of it: the command looks
@@ -36,7 +36,7 @@ AbsentAfter = Annotated[
         "--absent-after",
         metavar="SECONDS",
         parser=seconds,
-        help="A member that was silent for so long is away; longer than heartbeat.interval.ms.",
+        help="A member that was silent for so long is away. Give more than heartbeat.interval.ms.",
     ),
 ]
 ABSENT_AFTER = ABSENT_MS / 1_000
@@ -67,10 +67,10 @@ def ready_command(
     command_config: CommandConfig = None,
     timeout: Timeout = None,
 ) -> None:
-    """Say whether a seat can be restarted now: exit code 0 if so, 1 if not.
+    """Say whether you can restart a static member now: exit code 0 if so, 1 if not.
 
-    The group has to be Stable, no other member may be away, and the session timeout has to be longer than the restarts
-    of the last days.
+    The group has to be Stable, no other member may be away, no expected member may be missing, and the session timeout
+    has to be longer than the restarts of the last days.
     """
     with cluster(bootstrap_server, timeout, command_config) as client:
         group = describe_groups(client, [group_id])[group_id]
@@ -87,7 +87,7 @@ def ready_command(
 
 
 def _entries(client: Client, group: Group, since_ms: int) -> list[Entry] | None:
-    """What happened to the group since so long ago; None if the cluster keeps no events."""
+    """What happened to the group in the last `since_ms`; None if the cluster keeps no events."""
     try:
         reader = EventReader(client, group.group_id)
     except NoEvents:

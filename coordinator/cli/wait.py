@@ -1,8 +1,8 @@
 """`tenure groups wait`: return when a group is as a deployment wants it.
 
 A script that restarts consumers one after the other goes on when the group is Stable with all its members. The command
-describes the group again and again, also while its coordinator is away. On Apache Kafka it does the same. A static
-member that was stopped keeps its seat, so only another member id shows that its new process is there (--restarted).
+describes the group again and again, also while its coordinator is away. It does the same on Apache Kafka. A static
+member that stops keeps its seat, so only another member id shows that its new process is there (--restarted).
 
 House rule: this command changes nothing.
 """

@@ -23,18 +23,18 @@ class Held(NamedTuple):
 
     @property
     def key(self) -> tuple[bool, str]:
-        """A client that asks again has the same: its instance id, else its member id."""
+        """The same for each join of one client: its instance id, else its member id."""
         name = self.event.body.group_instance_id
         return (False, self.member_id) if name is None else (True, name)
 
 
 class Arrivals:
-    """The joins that wait, and for whom.
+    """The joins that a group holds, and the members that it holds them for.
 
     held: in the order of their first arrival.
     awaited: the expected members that are missing; None while nothing is held for them.
-    until_ms: when the wait for them ends. given_up: members that are missing since an earlier wait.
-    timer_at_ms: when the timer looks; None if it doesn't run.
+    until_ms: when the wait for them ends. given_up: expected members for whom an earlier wait ended in vain.
+    timer_at_ms: when the timer fires; None if it doesn't run.
     """
 
     __slots__ = ("awaited", "given_up", "held", "timer_at_ms", "until_ms")

@@ -278,7 +278,7 @@ class TopicsChanged:
 class GroupSettingsChanged:
     """The settings that a group has of its own changed. The coordinator has the new ones already.
 
-    dropped: the instance ids that it expected before, and does not expect now. If it expects nobody any more, none.
+    dropped: the instance ids that it expected before and doesn't expect now; none if it expects nobody any more.
     """
 
     group_id: str
@@ -314,7 +314,7 @@ class TargetMade:
 
 @dataclass(slots=True)
 class Resume:
-    """For a while no member could reach the coordinator; it can from now on. Every wait for a member starts in full."""
+    """Members can reach the coordinator again, after a while in which none could. Every wait for one starts in full."""
 
 
 @dataclass(slots=True)

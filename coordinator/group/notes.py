@@ -267,7 +267,7 @@ class PendingExpired(Note):
 
 
 class RebalanceHeld(Note):
-    """The joins of new members are held until expected members are there.
+    """The group holds the joins of new members until expected members are there.
 
     missing: the first of them. missing_count: how many there are. until_wall_ms: when the wait ends at the latest.
     """
@@ -410,8 +410,7 @@ class SeatTaken(Note):
     """A standby takes the seat of a member that is gone, with its assignment; there is no rebalance.
 
     kind: why `old_member_id` is gone, as the kind of a cause. waited_ms: how long the standby waited. leads: whether it
-    leads the group.
-    standbys: how many are left.
+    leads the group. standbys: how many are left.
     """
 
     member_id: str

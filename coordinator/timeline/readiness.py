@@ -1,15 +1,15 @@
-"""Whether a seat of a group can be restarted now, so that nothing moves.
+"""Whether a deployment can restart a static member now, so that nothing moves.
 
 A restart of a static member moves nothing if the group is Stable, and the program is back within its session timeout
-(KIP-345). `verdict` asks for more: no other member may be away, because a deployment that goes on over a broken seat
-breaks the next one; and the session timeout has to be longer than restarts of the last days took.
+(KIP-345). `verdict` asks for more. No other member may be away or missing, because a deployment that goes on after one
+broken seat breaks the next one. The session timeout has to be longer than restarts of the last days took.
 
 A member is away if its last request is older than `absent_ms`, or if it said so (consumer protocol). A restart takes as
-long as the old member id was silent. A member that expired and came back took too long, until a later restart of its
-seat was in time.
+long as the old member id was silent. The restart of a member that expired and came back took too long. It counts until
+a later restart of the same member is in time.
 
-House rule: one function per reason; the first reason against a restart is the verdict. What a server doesn't tell is
-named, and doesn't count against a restart.
+House rule: one function per reason; the first reason against a restart is the verdict. The verdict names what a server
+doesn't tell, and doesn't count it against a restart.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class Verdict(NamedTuple):
 
 
 def verdict(group: DescribedGroup, entries: Sequence[Entry] | None, wanted: Wanted) -> Verdict:
-    """Whether a seat can be restarted now.
+    """Whether a deployment can restart a member now.
 
-    entries: of the group's timeline, of the last days; None if the server keeps none. The instance id that is wanted
-    is one of the group's.
+    entries: those of the group's timeline, of the last days; None if the server keeps none. wanted: its instance id is
+    one of the group's.
     """
     against = next(_reasons_against(group, entries, wanted), None)
     untold = _untold(group, entries)

@@ -3,8 +3,8 @@
 #
 #   restart_seat GROUP INSTANCE MEMBERS COMMAND...
 #
-# It asks whether the seat can be restarted now, runs COMMAND, and waits until the new process has the seat. It fails
-# before COMMAND if the seat isn't safe, and afterwards if the member isn't back within TIMEOUT seconds.
+# It asks whether it can restart the member now, runs COMMAND, and waits until the new process has the seat. It fails
+# before COMMAND if a restart isn't safe, and afterwards if the member isn't back within TIMEOUT seconds.
 
 : "${TENURE:=tenure}"
 : "${TENURE_OPTIONS:=--bootstrap-server 127.0.0.1:9092}"

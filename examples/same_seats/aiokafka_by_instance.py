@@ -2,9 +2,9 @@
 
     AIOKafkaConsumer(..., group_instance_id=name, partition_assignment_strategy=(by_instance(name),))
 
-aiokafka's own assignors order members by member id: an instance id, "-" and a random part. If one instance id is
-another one with "-" behind it (`worker` and `worker-2`), the random part decides, so a start of the whole group may
-give them each other's partitions. aiokafka tells an assignor no instance ids: each member sends its own in its
+aiokafka's own assignors order members by member id: an instance id, "-" and a random part. If one instance id begins
+with another one and "-" (`worker-2` and `worker`), the random part decides. Then a start of the whole group may give
+them each other's partitions. aiokafka doesn't tell its assignors instance ids, so each member sends its own in its
 subscription.
 
 House rule: the name is not `range`, because a leader with another assignor of that name would order otherwise.
@@ -17,7 +17,7 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, Cons
 
 
 def by_instance(instance_id):
-    """The assignor of the member with this instance id; all members of the group need one."""
+    """The assignor of the member with this instance id. All members of the group need theirs."""
 
     class ByInstance(AbstractPartitionAssignor):
         name = "range-by-instance"
@@ -46,7 +46,7 @@ def by_instance(instance_id):
 
 
 def split(partitions, count):
-    """Neighbouring partitions in so many shares; the first ones are one larger, if it doesn't divide evenly."""
+    """`count` shares of neighbouring partitions. The first shares get one more if the division leaves a remainder."""
     partitions = sorted(partitions or ())
     each, more = divmod(len(partitions), count)
     ends = [each * number + min(number, more) for number in range(count + 1)]

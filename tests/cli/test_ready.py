@@ -14,7 +14,7 @@ UNTOLD = "doesn't tell which members are silent, session timeouts, how long rest
 
 @pytest.mark.parametrize("bootstrap", ["tenure"], indirect=True)
 def test_a_seat_is_safe_until_another_one_is_away(run: Run, make_group: MakeGroup) -> None:
-    """Just closed, nobody counts as silent; half a second later each of both is in the other's way."""
+    """Just after both closed, neither counts as silent. Half a second later each keeps the other from a restart."""
     group = make_group(["a", "b"])
     ran = run(app, "ready", group, "--restart", "a", "--members", "2")
     assert (ran.code, ran.err) == (0, "")

@@ -120,7 +120,7 @@ def test_all_seats_restart_and_nothing_moves(rolled: Rolled, script: tuple[str, 
 
 
 def test_it_stops_before_a_seat_that_is_not_safe(rolled: Rolled) -> None:
-    """Another member is away: nobody is restarted, and the reason is the script's last line."""
+    """While another member is away, the script restarts nobody, and its last line is the reason."""
     rolled.supervise("stop", "worker-0")
     before = rolled.pids()
     asks = ["groups", "ready", GROUP, "--restart", "worker-2", "--absent-after", "3"]

@@ -1,4 +1,4 @@
-"""The joins that a group holds: which are of one client."""
+"""The joins that a group holds: which of them come from one client."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def held(member_id: str, instance: str | None) -> Held:
 
 
 def test_a_client_that_asks_again_has_the_same_key() -> None:
-    """By its instance id, whatever member id it gets; a dynamic one by its member id, which no instance id equals."""
+    """A static one by its instance id, whatever member id it gets; a dynamic one by its member id. They never mix."""
     assert held("a-1", "a").key == held("a-2", "a").key
     assert held("a", None).key == held("a", None).key
     assert len({held("a", "a").key, held("a", None).key, held("b", None).key}) == 3

@@ -1,4 +1,4 @@
-"""Standbys with real clients: members are killed, and a standby reads on while the others notice nothing.
+"""Standbys with real clients: it kills members, and counts what the others notice while a standby reads on.
 
     python -m tests.interop.takeover --client confluent-kafka --members 5 --rounds 50 [--crash]
 

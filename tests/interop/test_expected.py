@@ -1,4 +1,4 @@
-"""Real clients whose joins are held for expected members: none is lost, however long the wait is.
+"""Real clients whose joins a group holds for expected members: none gets lost, however long the wait is.
 
 House rule: the members that wait are of one client, so that a failure names it.
 """
@@ -34,7 +34,7 @@ def expect(port: int, group: str, **own: str) -> None:
 
 @pytest.mark.parametrize("client", ["confluent-kafka", "aiokafka", "kafka-python"])
 def test_a_held_client_outlives_its_rebalance_timeout(client: str) -> None:
-    """It is asked to come again, comes, and takes part in the one rebalance when the last member is there."""
+    """The group asks it to join again. It does, and takes part in the one rebalance when the last member is there."""
     with Tenure({"tenure.topics": "orders:6"}) as server, Fleet(server.bootstrap, "orders", 6) as fleet:
         expect(server.port, "held", expected_instance_ids="seat-0..2", expected_instance_ids_timeout_ms="600000")
         mark = server.mark()

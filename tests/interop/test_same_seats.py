@@ -1,8 +1,8 @@
 """Same seats after everything was down: all members end, the group is empty, they start again in another order.
 
-No server gives partitions back to whom they belonged: the leader's client decides, from the members that it is told. If
-it orders them by instance id, each gets what it had. If it orders them by member id, each does too, as long as no
-instance id is another one with "-" behind it: a member id is the instance id, "-" and a random part.
+No server remembers former owners: the leader's client decides, from the list of members. If it orders them by instance
+id, each gets its partitions again. If it orders them by member id, each does too, as long as no instance id begins with
+another one and "-": a member id is the instance id, "-" and a random part.
 
 House rule: conftest.py's.
 """
@@ -53,7 +53,7 @@ def assert_same_seats(
 def test_each_has_its_partitions_after_a_full_stop(
     broker: Broker, fleet: Fleet, client: str, group: str, assignor: str
 ) -> None:
-    """With any names, if the client orders by instance id; else with names of which none begins another one."""
+    """With any names if the client orders by instance id, else with names that don't begin with one another."""
     names = PLAIN if client in BY_MEMBER_ID else NESTED
     assert_same_seats(broker, fleet, client, group, assignor, names)
 

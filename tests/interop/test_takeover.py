@@ -1,4 +1,4 @@
-"""A member is killed and a standby reads on, with unmodified clients; the others have no callback.
+"""The test kills a member, and a standby reads on, with unmodified clients. The others have no callback.
 
 House rule: conftest.py's. Apache Kafka has no standbys, so these run on Tenure alone.
 """
@@ -23,7 +23,7 @@ SESSION_MS = 6_000
 @pytest.mark.interop
 @pytest.mark.parametrize("client", clients_that(Ability.COMMIT), indirect=True)
 def test_a_standby_takes_the_seat_of_a_killed_member(tenure_server: TenureBroker, client: str, group: str) -> None:
-    """It reads on from the committed offsets, in the same generation; the callbacks of the others are counted: none."""
+    """It reads on from the committed offsets, in the same generation. The others count no callback."""
     create_topic(tenure_server.bootstrap, topic := f"topic-{group}", PARTITION_COUNT)
     with Fleet(tenure_server.bootstrap, topic, PARTITION_COUNT) as fleet:
         takes_over(fleet, tenure_server, client, group)

@@ -1,8 +1,8 @@
 """The simulation with standbys: `target.group.size` is set and changes while everything else happens too.
 
 Besides all that holds without standbys, each record must follow from the one before: within a generation the
-assignments stay, and one member at most has another one's place. So no seat ever has two holders, and a promotion
-changes exactly one member.
+assignments stay, and one member at most has another one's seat. So no seat ever has two holders, and a standby that
+takes a seat changes exactly one member.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Seats(Simulation):
 
     @rule(group=st.sampled_from(GROUPS))
     def standbys_sync(self, group: str) -> None:
-        """Every standby joins again and syncs; it gets no partitions, and no other request changes by that."""
+        """Every standby joins again and syncs. It gets no partitions, and the coordinator writes no record."""
         live = self.world.coordinator.groups.get(group)
         if live is None or live.state not in (State.STABLE, State.COMPLETING_REBALANCE):
             return
@@ -106,7 +106,7 @@ class Seats(Simulation):
 
     @rule(group=st.sampled_from(GROUPS), which=st.integers(0, 3))
     def one_is_silent(self, group: str, which: int) -> None:
-        """All but one member send heartbeats until its session ends. In a Stable group a standby has its seat then."""
+        """Members but one, and standbys, send heartbeats until its session ends: a standby may take its seat."""
         live = self.world.coordinator.groups.get(group)
         if live is None or live.state not in SETTLED or which >= len(live.members):
             return

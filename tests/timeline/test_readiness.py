@@ -1,4 +1,4 @@
-"""When a seat may be restarted: each reason against it, and what a server doesn't tell."""
+"""When a deployment may restart a member: each reason against it, and what a server doesn't tell."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_group_that_rebalances_is_not_ready() -> None:
 
 
 def test_another_member_that_is_away() -> None:
-    """A silent member counts, unless it is the one that shall restart; the option says how long is silent."""
+    """A silent member counts, unless it is the one to restart. The option says for how long it has to be silent."""
     away = member("b", ABSENT_MS)
     assert judged(member("a"), away, instance_id="a").reason == "b (silent for 10.0 s) is away"
     assert judged(member("a"), away).reason == "b (silent for 10.0 s) is away"
@@ -92,7 +92,7 @@ def test_other_numbers_of_members() -> None:
 
 
 def test_a_session_timeout_below_restarts() -> None:
-    """A restart as long as the session timeout of the seat loses it. A rejoin after a load is no restart."""
+    """A restart that takes as long as the session timeout loses the seat. A rejoin after a load is no restart."""
     slow = restart("b", 6_000)
     found = judged(member("a", session_timeout_ms=6_000), member("b"), events=[restart("b", 9), slow], instance_id="a")
     assert found.reason == (
@@ -114,7 +114,7 @@ def test_a_restart_that_lost_its_seat() -> None:
 
 
 def test_what_a_server_does_not_tell() -> None:
-    """Apache Kafka tells state and members: they decide, and the rest is named."""
+    """Apache Kafka tells state and members: they decide, and the verdict names the rest."""
     found = judged(bare("a"), bare("b"), events=None, instance_id="a", members=2)
     assert found == Verdict(
         True,

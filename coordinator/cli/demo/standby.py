@@ -1,4 +1,4 @@
-"""The story of a standby: one of five consumers is killed, once beside a standby and once without.
+"""The story of a standby: the demo kills one of five consumers, once beside a standby and once without.
 
 The figures come from the coordinator's descriptions of the group and from its log, as in `roll`. The consumers are
 dynamic members of the classic protocol.
@@ -37,8 +37,8 @@ class Loss:
     """The server's figures of the loss of one member.
 
     rebalancing_s: seconds in which the other members had to stop for a rebalance.
-    moved: topic partitions of the other members that have another owner afterwards.
-    away_s: seconds from the member's expiry until the group had an owner for its topic partitions.
+    moved: how many topic partitions of the other members have another owner afterwards.
+    away_s: seconds from the member's expiry until its topic partitions had an owner again.
     """
 
     kind: str

@@ -1,21 +1,22 @@
 """Expected members (KIP-345, Future Works): a group whose settings name its members waits for them, then rebalances.
 
-The join of a new member is *held* while expected members are missing: it is no member yet, and the others don't notice.
-When the last one has come, or expected.instance.ids.timeout.ms is over, all held joins take part in one rebalance.
+While expected members are missing, the group *holds* the join of a new member: its client is no member yet, and the
+others don't notice. When the last one has come, or expected.instance.ids.timeout.ms is over, all held joins take part
+in one rebalance.
 
-    a new member, names missing     held; the wait begins with the first one that is held
-    the last missing member         all are let in
-    the time is over                all are let in; the group no longer waits for the missing ones, until they have been
-                                    there again, or the group is empty
-    a restart in a held seat        takes it, the earlier join is fenced, as in a rebalance (KAFKA-8500)
-    a member that is lost           rebalances at once: its session timeout was the wait for it
+    a new member, names missing     the group holds its join; the wait begins with the first held join
+    the last missing member         the group lets all in
+    the time is over                the group lets all in; it gives the missing ones up until they have been there
+                                    again, or the group is empty
+    a second join of a held name    takes its place; the first join is fenced, as in a rebalance (KAFKA-8500)
+    a member that is lost           the group rebalances at once: the session timeout was the wait for that member
     not expected, allowed           held like the others; nobody waits for it
     not expected, held              held until every expected member is there, however long that takes
     not expected, refused           GROUP_MAX_SIZE_REACHED: there is no seat for it, in every version of JoinGroup
 
-A held client waits in its JoinGroup, as in any rebalance. A client that gives up early asks again and gets its place
-back, by its instance id. One whose rebalance timeout is over gets COORDINATOR_LOAD_IN_PROGRESS, so that it asks again;
-a program that died meanwhile doesn't.
+A held client waits in its JoinGroup, as in any rebalance. A client that gives up early asks again, and its instance id
+gives it its place back. When its rebalance timeout is over, it gets COORDINATOR_LOAD_IN_PROGRESS, so that it asks
+again. A program that died meanwhile doesn't ask.
 
 House rule: a function that lets joins in returns them; `join.let_in` makes them members.
 """
@@ -43,15 +44,15 @@ if TYPE_CHECKING:
     from coordinator.group.turn import Turn
 
 HOLD_MIN_MS, HOLD_MAX_MS = 1_000, 5 * 60 * 1_000
-"""How long a JoinGroup is held at least and at most, whatever its rebalance timeout is: not so short that its client
-asks all the time, and as long as any new member's JoinGroup waits (join.NEW_MEMBER_JOIN_TIMEOUT_MS).
+"""How long a group holds a JoinGroup at least and at most, whatever its rebalance timeout is: not so short that its
+client asks all the time, and not longer than any new member's JoinGroup waits (join.NEW_MEMBER_JOIN_TIMEOUT_MS).
 """
 
 HELD_MAX = 10_000
 """How many joins a group holds: as many as it can expect."""
 
 NAMED_MAX = 100
-"""How many missing members a note names."""
+"""How many missing members a note names: a log line stays readable, and `missing_count` has the others."""
 
 
 def settings_of(turn: Turn, group: Group) -> GroupSettings | None:
@@ -75,7 +76,7 @@ def turns_away(turn: Turn, group: Group, event: JoinGroup) -> bool:
 
 
 def arrive(turn: Turn, group: Group, event: JoinGroup, member_id: str) -> list[Held]:
-    """A new member joins. Returns the joins that come in now, its own perhaps among them."""
+    """A new member joins. Returns the joins that come in now, perhaps its own among them."""
     now_ms = turn.now.ms
     held = Held(event, member_id, now_ms + min(max(rebalance_timeout_of(event), HOLD_MIN_MS), HOLD_MAX_MS))
     own = settings_of(turn, group)
@@ -109,7 +110,7 @@ def arrive(turn: Turn, group: Group, event: JoinGroup, member_id: str) -> list[H
 
 
 def let_go(turn: Turn, group: Group, own: GroupSettings, *, time_is_up: bool = False) -> list[Held]:
-    """Take out the held joins that nothing keeps any more, and look again when it may be time."""
+    """Take out the held joins that wait for nobody any more, and arm the timer for the others."""
     arrivals = group.arrivals
     assert arrivals is not None
     if arrivals.awaited is not None:

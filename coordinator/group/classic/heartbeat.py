@@ -45,7 +45,7 @@ def no_member(group: Group, member_id: str, instance_id: str | None, generation:
     standby = group.standbys.get(member_id)
     if standby is not None and instance_id in (None, standby.member.group_instance_id):
         standby.member.deadline_ms = now_ms + standby.member.session_timeout_ms
-        # A member of a group that got fewer seats hears with the other code that it is a standby.
+        # A member that lost its seat, because the group has fewer, has to join again to hear that it is a standby.
         return NONE if generation == STANDBY_GENERATION else REBALANCE_IN_PROGRESS
     if instance_id is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
@@ -56,7 +56,7 @@ def no_member(group: Group, member_id: str, instance_id: str | None, generation:
 def called(group: Group, member: Member, generation: int, now_ms: int) -> int:
     """The error code of a heartbeat with another generation: a standby that got a seat has to join again."""
     if member.called_until_ms is not None:
-        # One that sends heartbeats and doesn't join may not keep the seat.
+        # Heartbeats alone may not keep the seat from the next standby for ever.
         member.deadline_ms = min(now_ms + member.session_timeout_ms, member.called_until_ms)
         return REBALANCE_IN_PROGRESS
     if generation == STANDBY_GENERATION and group.target_size:

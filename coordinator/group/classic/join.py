@@ -89,7 +89,7 @@ def has_room(turn: Turn, group: Group, event: JoinGroup) -> bool:
     member = group.members.get(event.body.member_id)
     limit = turn.config.group_max_size - len(group.standbys)
     if group.state is EMPTY:
-        # It has members while several held joins come in at once.
+        # Several held joins that come in at once are members before the group leaves the state Empty.
         return not group.members or len(group.members) < limit
     if event.body.member_id in group.standbys:
         return True
@@ -174,7 +174,7 @@ def is_held(group: Group, member_id: str) -> bool:
 
 
 def arrive(turn: Turn, group: Group, event: JoinGroup, member_id: str) -> None:
-    """A new member comes: add it and rebalance, unless its join is held for expected members."""
+    """Add a new member and rebalance, unless the group holds its join for expected members."""
     if turn.own_settings(group.group_id) is None:
         cause = add_member(turn, group, event, member_id)
         if cause is not None:
@@ -184,9 +184,9 @@ def arrive(turn: Turn, group: Group, event: JoinGroup, member_id: str) -> None:
 
 
 def let_in(turn: Turn, group: Group, joins: Iterable[Held]) -> None:
-    """Make members of those that join, and rebalance once for all of them.
+    """Make members of the clients whose joins come in, and rebalance once for all of them.
 
-    An empty group that has waited for them holds its first rebalance open no longer.
+    A group that has waited for expected members needs no initial delay on top.
     """
     causes: list[Cause] = []
     for held in joins:
@@ -288,10 +288,10 @@ def rejoin(turn: Turn, group: Group, event: JoinGroup) -> None:
 
 
 def take_seat(turn: Turn, group: Group, member: Member, event: JoinGroup) -> None:
-    """A standby that got the seat of a member joins: it gets the running generation.
+    """Answer the JoinGroup of a standby that got the seat of a member: it gets the running generation.
 
-    A leader gets the list of members, so that it watches their topics; the coordinator drops its assignments. The group
-    goes on with the metadata of the standby's first join: what it says about owned partitions is the same, none.
+    A leader gets the list of members, so that it watches their topics. The coordinator ignores its assignments. The
+    group keeps the metadata of the standby's first join, which owned no partitions: the standby still owns none.
     """
     member.called_until_ms = None
     member.joined_by = event.client

@@ -105,7 +105,7 @@ def remove_member(
 
 
 def leave_expected(turn: Turn, group: Group, names: Collection[str]) -> None:
-    """Remove the members that the group no longer expects, with one rebalance for all whose seat no standby takes."""
+    """Remove members that the group no longer expects. One rebalance starts for all whose seats no standby takes."""
     for name in names:
         waiting = seats.seat_of(group, name)
         if waiting is not None:

@@ -1,12 +1,11 @@
 """Seats and standbys: a group with `target.group.size` has so many seats; members beyond them wait as standbys.
 
-A standby has joined, sends heartbeats and holds no partitions. The coordinator tells it the generation
-STANDBY_GENERATION and an assignment without partitions, whatever the others do. It is no part of the group's record,
-its leader's list or its vote. So a rebalance of the others doesn't touch it, and Kafka can take over the log at any
-time.
+A standby has joined, sends heartbeats and holds no partitions. The coordinator answers it with STANDBY_GENERATION and
+an assignment without partitions, whatever the others do. The group's record, the leader's list of members and the vote
+leave it out. So a rebalance of the others doesn't touch it, and Kafka can read the log at any time.
 
-    take_over   a member of a Stable group goes: one standby gets its member's place with the assignment as it is. The
-                generation stays. The standby hears REBALANCE_IN_PROGRESS, joins again, and syncs.
+    take_over   a member of a Stable group goes: one standby gets its seat, with the assignment as it is. The generation
+                stays. The standby hears REBALANCE_IN_PROGRESS, joins again, and syncs.
     settle      a rebalance completes: standbys fill the seats that are free; with too many members, the last ones
                 become standbys.
 
@@ -47,7 +46,7 @@ def is_full(turn: Turn, group: Group, protocol_type: str, protocols: list[tuple[
 
 
 def target_size(turn: Turn, group_id: str) -> int:
-    """How many seats a group has (target.group.size); 0: any number."""
+    """How many seats the settings give a group (target.group.size); 0: any number."""
     return turn.group_settings(group_id).target_size
 
 
@@ -62,7 +61,7 @@ def seat_of(group: Group, instance_id: str) -> Standby | None:
 
 
 def add(turn: Turn, group: Group, member: Member) -> None:
-    """Let `member` wait as a standby. It is in no other place of the group."""
+    """Let `member` wait as a standby. It must not be a member any more: nobody is both."""
     group.standbys[member.member_id] = Standby(member, turn.now.ms)
     group.pending.pop(member.member_id, None)
     turn.note(
@@ -106,7 +105,7 @@ def answer(turn: Turn, group: Group, member: Member) -> None:
 
 
 def answer_all(turn: Turn, group: Group) -> None:
-    """The next generation has started: answer all standbys that wait."""
+    """Answer all standbys that wait in JoinGroup, once the next generation has started."""
     for standby in list(group.standbys.values()):
         answer(turn, group, standby.member)
 
@@ -131,7 +130,7 @@ def remove(turn: Turn, group: Group, member: Member, why: str) -> None:
 
 
 def release(turn: Turn, group: Group, error: ErrorCode) -> None:
-    """Remove all standbys: the group ends. Those that wait get `error`."""
+    """Remove all standbys, because the group ends. Those that wait in JoinGroup get `error`."""
     for standby in group.standbys.values():
         member = standby.member
         waiting, member.awaiting_join = member.awaiting_join, None
@@ -145,11 +144,11 @@ def release(turn: Turn, group: Group, error: ErrorCode) -> None:
 
 
 def take_over(turn: Turn, group: Group, lost: Member, kind: CauseKind) -> bool:
-    """Give the seat of `lost` to a standby; False if that takes a rebalance, and nothing changed.
+    """Give the seat of `lost` to a standby. Returns False, and changes nothing, if only a rebalance can do that.
 
     kind: why `lost` goes.
     """
-    # While the leader assigns, it may assign to the lost member (KAFKA-9801): the rebalance that follows has the seat.
+    # A leader that is assigning may still assign to the lost member (KAFKA-9801), so the seat waits for a rebalance.
     if group.state is not STABLE or group.target_size == 0 or len(group.members) > group.target_size:
         return False
     standby = choose(group, lost)
@@ -157,7 +156,7 @@ def take_over(turn: Turn, group: Group, lost: Member, kind: CauseKind) -> bool:
         return False
     leads = group.leader == lost.member_id
     assignment = lost.assignment
-    # The group may not be without members in between.
+    # The standby comes in before the lost member goes, so that the group doesn't become empty.
     seat(turn, group, standby)
     standby.member.assignment = assignment
     turn.drop(group, lost)
@@ -186,7 +185,7 @@ def take_over(turn: Turn, group: Group, lost: Member, kind: CauseKind) -> bool:
 
 
 def choose(group: Group, lost: Member) -> Standby | None:
-    """The standby that takes the seat of `lost`: the one that waits longest.
+    """The standby that takes the seat of `lost`: the one that has waited longest.
 
     Standbys on the host or in the rack of the lost member come last: what broke there may break them too.
     """
@@ -221,7 +220,7 @@ def fits_record(turn: Turn, group: Group, member: Member) -> bool:
 
 
 def seat(turn: Turn, group: Group, standby: Standby) -> None:
-    """Make a standby a member. If it waits in no JoinGroup, it is called to send one."""
+    """Make a standby a member. One that waits in no JoinGroup is called: it has to send one."""
     member = standby.member
     del group.standbys[member.member_id]
     waiting, member.awaiting_join = member.awaiting_join, None
@@ -239,7 +238,7 @@ def called_until_ms(turn: Turn, member: Member) -> int:
 
 
 def settle(turn: Turn, group: Group) -> None:
-    """Fill free seats with standbys; or make members standbys, if there are too many."""
+    """Fill free seats with standbys, or make standbys of members that are too many."""
     size = group.target_size
     while len(group.members) > size > 0 and demote_last(turn, group):
         pass
@@ -267,7 +266,7 @@ def settle(turn: Turn, group: Group) -> None:
 
 
 def demote_last(turn: Turn, group: Group) -> bool:
-    """Make the last member of the group a standby, but no leader; False if nobody can wait."""
+    """Make a standby of the member that joined last, but not of the leader. False if no member can be one."""
     able = [
         member
         for member in group.members.values()

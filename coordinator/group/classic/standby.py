@@ -1,11 +1,11 @@
 """The requests of a standby (`seats` says what a standby is).
 
-    JoinGroup    without a member id, and all seats are taken: it waits as a standby. With its own member id, or as a
-                 static standby that restarts: it stays one, and a free seat is none of its business.
-    SyncGroup    an assignment without partitions
-    Heartbeat    NONE (`heartbeat`)
-    LeaveGroup   it is gone
-    OffsetCommit REBALANCE_IN_PROGRESS: it holds no partitions (`offsets.admit`)
+    JoinGroup    without a member id, while all seats are taken: the client waits as a standby. With its own member id,
+                 or as a static standby that restarts: it stays one. It gets no free seat by that.
+    SyncGroup    it gets an assignment without partitions
+    Heartbeat    it gets NONE (`heartbeat`)
+    LeaveGroup   it goes
+    OffsetCommit it gets REBALANCE_IN_PROGRESS: it holds no partitions (`offsets.admit`)
 
 House rule: no request of a standby changes the group's record or starts a rebalance.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def join(turn: Turn, group: Group, event: JoinGroup, member: Member, within_ms: int) -> None:
-    """A new standby. within_ms: how long its first JoinGroup may wait."""
+    """Let a new member wait as a standby. within_ms: how long its first JoinGroup may wait."""
     member.awaiting_join = Waiting(event.request, event.version)
     seats.add(turn, group, member)
     turn.expect(group, member, within_ms)
@@ -86,7 +86,7 @@ def sync(turn: Turn, group: Group, event: SyncGroup) -> None:
         or group.protocol_name is None
         or body.protocol_name not in (None, group.protocol_name)
     ):
-        # It was a member, or the group has another assignor by now: the answer to its next JoinGroup tells.
+        # It was a member, or the group has another assignor by now: its next JoinGroup gets the right answer.
         turn.answer(event.request, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
     else:
         turn.renew_sessions(group, [member])
@@ -112,9 +112,9 @@ def expire(turn: Turn, group: Group, member: Member) -> None:
 
 
 def target_changed(turn: Turn, group: Group) -> None:
-    """The setting may be another one, or the group was loaded: seat or unseat members in one rebalance.
+    """Give seats or take them away in one rebalance, because the setting may have changed or the group was loaded.
 
-    A rebalance that is open seats them at its end.
+    An open rebalance does it at its end (`seats.settle`).
     """
     group.target_size = size = seats.target_size(turn, group.group_id)
     if group.state not in (STABLE, COMPLETING_REBALANCE):

@@ -1,12 +1,12 @@
-"""The settings of groups: those of Kafka 4.3 and some of Tenure; what they can be, which are in effect.
+"""The settings of groups, those of Kafka 4.3 and Tenure's own: which values they can have, and which are in effect.
 
 A group can have settings before it exists, and keeps them after its end. The list of topics keeps them
 (`nodes.topics.GROUPS`). A setting that a group does not have takes the broker's value, and the broker says how small
 and how large it may be. Those of the consumer protocol have an effect (KIP-848). Kafka's tools also show and change
 those of share groups and of streams groups, which Tenure does not serve: it checks and keeps them. Tenure's own are
-for groups of either protocol, and off by default: expected members and standbys.
+off by default: expected members, standbys, and the better rules (docs/better-rules.md).
 
-House rule: a setting is a row of the table here; no function knows its name.
+House rule: a setting is a row of the table here. Only the checks of expected members name theirs.
 Source: Kafka's GroupConfig, release 4.3.1.
 """
 
@@ -77,10 +77,10 @@ def _number(
 _UNUSED = "Has no effect here: Tenure does not serve such groups."
 
 EXPECTED_MAX = 10_000
-"""Most instance ids that a group expects: more than any group has members."""
+"""How many instance ids a group can expect: more than the members of any group that we know."""
 
 EXPECTED_TIMEOUT_MAX_MS = 1_800_000
-"""The longest that a rebalance waits for expected members: the default of group.max.session.timeout.ms."""
+"""How long a group may wait for expected members at most: the default of group.max.session.timeout.ms."""
 
 FIX = "tenure.fix."
 """How the settings of better rules begin, of a group as of the server."""
@@ -106,10 +106,13 @@ GROUP_CONFIGS: dict[str, GroupSetting] = {
         60_000,
     ),
     "expected.instance.ids": GroupSetting(
-        "", LIST, "", "The members that should be there: names, and ranges such as worker-[0..31]. None: nobody."
+        "",
+        LIST,
+        "",
+        "The members that should be there: names, and ranges such as worker-[0..31]. Empty: the group expects nobody.",
     ),
     "expected.instance.ids.timeout.ms": GroupSetting(
-        str(EXPECTED_TIMEOUT_MS), INT, "", "How long a rebalance is held while expected members are missing.", 0
+        str(EXPECTED_TIMEOUT_MS), INT, "", "How long new members wait while expected members are missing.", 0
     ),
     "share.assignment.interval.ms": _number("group.share.assignment.interval.ms", 1_000, _UNUSED, 0, 0, 15_000),
     "share.auto.offset.reset": GroupSetting("latest", STRING, "", _UNUSED),
@@ -132,13 +135,13 @@ GROUP_CONFIGS: dict[str, GroupSetting] = {
     "streams.num.standby.replicas": _number("group.streams.num.standby.replicas", 0, _UNUSED, 0, None, 2),
     "streams.session.timeout.ms": _number("group.streams.session.timeout.ms", 45_000, _UNUSED, 1, 45_000, 60_000),
     "target.group.size": GroupSetting(
-        "0", INT, "", "How many members get partitions; further ones are standbys. 0: all, and no standbys.", 0
+        "0", INT, "", "How many members get partitions; further ones are standbys. 0: all members get partitions.", 0
     ),
     "unexpected.instance.ids": GroupSetting(
         ALLOWED,
         STRING,
         "",
-        "Members that are not expected: allowed, held back until they are, or refused.",
+        "Members that are not expected: allowed, held until all expected members are there, or refused.",
         choices=frozenset({ALLOWED, HELD, REFUSED}),
     ),
 } | {
@@ -253,9 +256,9 @@ def configs_of(kept: Mapping[str, str], group_id: str) -> dict[str, str]:
 
 
 def has_room(kept: Mapping[str, str], changed: Mapping[str, str | None], removed: set[str]) -> bool:
-    """Whether the settings, changed by `changed`, are not too many. It is one step, so C does all of it.
+    """Whether the settings, changed by `changed`, are not too many. It has no loop in Python: it runs in one step.
 
-    removed: the names in `changed` without a value. A change that makes them no longer has always room.
+    removed: the names in `changed` without a value. A change that doesn't lengthen the settings always has room.
     """
     size = _size({**kept, **changed}) - len("".join(removed))
     return size <= KEPT_CHARACTERS_MAX or size <= _size(kept)
@@ -323,8 +326,8 @@ def _in_effect(config: Config, kept: Mapping[str, str], group_id: str) -> GroupS
 def expected_ids(text: str) -> tuple[str, ...]:
     """The instance ids that a list names, in its order, each once. Raises ValueError.
 
-    `worker-[0..31]` is worker-0 to worker-31, and so is `worker-0..31`: Kafka's tool takes brackets away. Zeros in
-    front of the first number are kept: `worker-[00..31]`.
+    `worker-[0..31]` is worker-0 to worker-31, and so is `worker-0..31`, because Kafka's tool drops brackets. Zeros in
+    front of the first number set a width: `worker-[00..31]`.
     """
     found: dict[str, None] = {}
     for item in filter(None, map(str.strip, text.split(","))):

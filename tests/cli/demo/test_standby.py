@@ -1,4 +1,4 @@
-"""The demo of a standby, with real processes: the takeover beside the plain expiry."""
+"""The demo of a standby, with real processes: a seat that a standby takes, beside the plain expiry."""
 
 from __future__ import annotations
 

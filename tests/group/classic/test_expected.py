@@ -1,4 +1,4 @@
-"""Expected members: joins are held for them, and every hold ends."""
+"""Expected members: the group holds joins for them, and every hold ends."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_start_is_one_rebalance_that_begins_when_the_last_member_is_there() ->
 
 
 def test_a_wait_ends_without_the_missing_members() -> None:
-    """Then nobody waits for them again: a member that comes later rebalances at once."""
+    """The group doesn't wait for them again: one that comes later causes a rebalance at once."""
     bench = expecting(*NAMES)
     early = [bench.static(name) for name in NAMES[:2]]
     for peer in early:
@@ -91,7 +91,7 @@ def test_new_names_make_one_rebalance_when_all_are_there() -> None:
 
 
 def test_names_that_are_taken_off_go_at_once_with_one_rebalance() -> None:
-    """Their members are fenced out as unknown; the others rebalance once."""
+    """The coordinator no longer knows their member ids; the others rebalance once."""
     bench = expecting(*NAMES)
     peers = [bench.static(name) for name in NAMES]
     bench.settle(*peers)
@@ -105,7 +105,7 @@ def test_names_that_are_taken_off_go_at_once_with_one_rebalance() -> None:
     assert bench.rebalances == 2
 
 
-def test_who_expects_nobody_any_more_removes_nobody() -> None:
+def test_a_group_that_expects_nobody_any_more_removes_nobody() -> None:
     """Held joins come in."""
     bench = expecting(*NAMES)
     peer = bench.static(NAMES[0])
@@ -120,7 +120,7 @@ def test_who_expects_nobody_any_more_removes_nobody() -> None:
 
 
 def test_a_lost_member_is_not_waited_for_twice() -> None:
-    """Its session timeout was the wait: the others rebalance at once. Its return is held for no other."""
+    """Its session timeout was the wait: the others rebalance at once. When it comes back, its join waits for nobody."""
     bench = expecting(*NAMES[:2])
     a, b = (bench.static(name) for name in NAMES[:2])
     bench.settle(a, b)
@@ -146,7 +146,7 @@ def test_a_held_client_that_asks_again_has_one_place() -> None:
 
 
 def test_a_client_is_asked_to_come_again_when_its_rebalance_timeout_is_over() -> None:
-    """One that doesn't is missing again; one that does keeps its place, however long the wait is."""
+    """A client that doesn't come is missing again. One that comes keeps its place, however long the wait is."""
     bench = expecting(*NAMES[:3], expected_timeout_ms=10 * HOLD_MAX_MS)
     alive, dead = bench.static(NAMES[0]), bench.static(NAMES[1])
     joins = [peer.join() for peer in (alive, dead)]
@@ -160,7 +160,7 @@ def test_a_client_is_asked_to_come_again_when_its_rebalance_timeout_is_over() ->
 
 
 def test_allowed_members_are_held_with_the_others() -> None:
-    """Dynamic ones of every version, too; one that asks again with its member id keeps its place."""
+    """So are dynamic members, in every version. One that asks again with its member id keeps its place."""
     bench = expecting(*NAMES[:2])
     dynamic = bench.dynamic("d")
     first = dynamic.enter()
@@ -175,7 +175,7 @@ def test_allowed_members_are_held_with_the_others() -> None:
 
 
 def test_others_are_held_until_every_expected_member_is_there() -> None:
-    """Also after the wait for those is over, and longer than their own rebalance timeout if they ask again."""
+    """Also after the wait for the expected ones is over, and beyond their own rebalance timeout if they ask again."""
     bench = expecting(*NAMES[:2], unexpected=HELD)
     spare, a = bench.static("spare"), bench.static(NAMES[0])
     waiting = spare.join()
@@ -205,7 +205,7 @@ def test_a_standby_is_there() -> None:
 
 
 def test_a_description_names_the_missing() -> None:
-    """While joins are held for them, and after that; only to who asks for what the group waits for."""
+    """While the group holds joins for them, and after that; but only if the request asks what the group waits for."""
     bench = expecting(*NAMES[:3])
     a = bench.static(NAMES[0])
     a.join()
@@ -218,7 +218,7 @@ def test_a_description_names_the_missing() -> None:
 
 
 def test_others_are_refused() -> None:
-    """Static and dynamic ones, before they get a member id; restarts in a seat are none of them."""
+    """The group refuses static and dynamic ones before they get a member id. It lets a member restart in its seat."""
     bench = expecting(*NAMES[:1], unexpected=REFUSED)
     assert bench.static("spare").join().error is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert bench.dynamic("d").join().error is ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -230,7 +230,7 @@ def test_others_are_refused() -> None:
 
 
 def test_held_joins_of_a_group_that_goes_are_answered() -> None:
-    """By a deletion, and when the partition goes; the expiry of offsets leaves the group alone."""
+    """A deletion answers them, and so does an unload of the partition. The expiry of offsets leaves it alone."""
     bench = expecting(*NAMES)
     join = bench.static(NAMES[0]).join()
     bench.remove_expired()
@@ -243,7 +243,7 @@ def test_held_joins_of_a_group_that_goes_are_answered() -> None:
 
 
 def test_a_group_takes_no_more_members_than_it_may_have() -> None:
-    """The last to come is turned away when all come in at once; another protocol type doesn't fit."""
+    """When all come in at once, the group turns the last one away. It also refuses another protocol type."""
     bench = expecting(*NAMES[:2])
     bench.coordinator.config = bench.config = type(bench.config)(group_max_size=3)
     first = bench.static(NAMES[0]).join()
@@ -268,7 +268,7 @@ def test_without_settings_nothing_is_held() -> None:
 
 @pytest.mark.parametrize("delay_ms", [0, 3_000])
 def test_a_start_is_one_rebalance_whatever_the_initial_delay_is(delay_ms: int) -> None:
-    """Of 32 members in one turn."""
+    """32 members come in by one turn."""
     bench = Bench(group_initial_rebalance_delay_ms=delay_ms)
     names = [f"w-{number}" for number in range(32)]
     bench.configure(expected=tuple(names))
@@ -300,7 +300,7 @@ Steps = st.lists(
 
 @given(Steps)
 def test_every_hold_ends(steps: list[tuple[object, ...]]) -> None:
-    """Whatever clients and operators do: no join of an expected member waits longer than any wait in a group may take.
+    """Whatever clients and operators do, no join of an expected member waits longer than any wait in a group may take.
 
     The bench checks after each step that no seat has two holders, that each request waits somewhere or has its answer,
     that replay equals live, and that a timer runs for each wait.
@@ -342,7 +342,7 @@ def test_every_hold_ends(steps: list[tuple[object, ...]]) -> None:
 
 
 def test_a_client_host_is_noted_with_a_refusal() -> None:
-    """An operator finds the program that comes in vain."""
+    """So an operator finds the program that asks in vain."""
     bench = expecting("a", unexpected=REFUSED)
     bench.join(instance="b", client=Client("app", "/10.0.0.1"))
     assert bench.said(MemberNotExpected) == [MemberNotExpected(GROUP, 0, "b", "app", "/10.0.0.1")]

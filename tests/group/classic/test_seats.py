@@ -1,4 +1,4 @@
-"""Seats that become free, and who gets them: with and without a rebalance."""
+"""Seats that become free, and the standbys that get them: with and without a rebalance."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_standby_takes_the_seat_of_an_expired_member() -> None:
 
 
 def test_leave_and_removal_free_a_seat_too() -> None:
-    """A member that leaves, or that an operator removes, is succeeded in the same way."""
+    """A standby also takes the seat of a member that leaves, or that an operator removes."""
     bench, (a, b, c, d) = with_standby("a", "b", "c", "d")
     b.leave()
     take_seat(c)
@@ -40,7 +40,7 @@ def test_leave_and_removal_free_a_seat_too() -> None:
 
 
 def test_standby_that_wants_other_topics_takes_no_seat_without_a_rebalance() -> None:
-    """The seat's assignment isn't for it: the group rebalances as without standbys, and it gets a place in that."""
+    """The seat's assignment doesn't fit it: the group rebalances as without standbys, and it gets a seat in that."""
     bench, (a, _, c) = with_standby("a", "b", "c")
     c.leave()
     d = bench.dynamic("d", protocols=[("range", subscription("u"))])
@@ -59,7 +59,7 @@ def test_standby_that_wants_other_topics_takes_no_seat_without_a_rebalance() -> 
 
 
 def test_standbys_elsewhere_come_first() -> None:
-    """A standby on the lost member's host comes last, else the one that waits longest comes first."""
+    """A standby on the lost member's host comes last. Of the others the one that has waited longest comes first."""
     bench = Bench()
     bench.seats(1)
     a, near, far, last = (
@@ -146,7 +146,7 @@ def test_late_members_and_a_standby() -> None:
 
 
 def test_crash_after_the_takeover_leaves_the_new_holder() -> None:
-    """The record has the standby in the seat. It hears so from the next coordinator."""
+    """The record has the standby in the seat. The next coordinator tells it so."""
     bench, (a, b, c) = with_standby("a", "b", "c")
     b.leave()
     bench.restart()
@@ -168,7 +168,7 @@ def test_crash_before_the_record_leaves_the_old_holder() -> None:
 
 
 def test_called_standby_that_does_not_join_loses_the_seat() -> None:
-    """Heartbeats alone keep it for its rebalance timeout, then the next standby has it."""
+    """Heartbeats alone keep the seat for its rebalance timeout. Then the next standby has it."""
     bench, (a, b, c, d) = with_standby("a", "b", "c", "d", rebalance_ms=12_000)
     b.leave()
     beats(a, c, d, ms=15_000)
@@ -192,7 +192,7 @@ def test_larger_size_seats_standbys_in_one_rebalance() -> None:
 
 
 def test_smaller_size_makes_the_last_members_standbys() -> None:
-    """They rejoin with the others, so no partition has two readers, and get none; the leader stays."""
+    """They rejoin with the others, so that no partition has two readers, and get no partitions. The leader stays."""
     bench, (a, b) = with_standby("a", "b")
     bench.seats(1)
     a.join()
@@ -215,7 +215,7 @@ def test_size_is_kept_over_a_load() -> None:
 
 
 def test_other_protocol_types_have_no_standbys() -> None:
-    """Only of consumers is an assignment without partitions known; Kafka Streams' has tasks besides."""
+    """The coordinator knows only a consumer's assignment without partitions. Kafka Streams adds tasks."""
     bench = Bench()
     bench.seats(1)
     worker = bench.dynamic("w", protocol_type="connect", protocols=[("compatible", b"")])

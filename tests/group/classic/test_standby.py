@@ -14,7 +14,7 @@ from tests.group.harness import SESSION_MS, Bench, subscription
 
 
 def test_member_beyond_the_size_is_a_standby() -> None:
-    """It gets answers that a client accepts: a generation as a follower, no partitions; and nobody else notices."""
+    """It gets answers that a client accepts: a generation as a follower, and no partitions. Nobody else notices."""
     bench, (a, _, c) = with_standby("a", "b", "c")
     assert c.joined is not None
     assert (c.generation, c.joined.leader, c.joined.members) == (STANDBY_GENERATION, a.member_id, [])
@@ -37,7 +37,7 @@ def test_without_the_setting_every_member_has_a_seat() -> None:
 
 @pytest.mark.parametrize("version", [5, 9])
 def test_standby_of_a_leader_leads(version: int) -> None:
-    """It hears that it leads, with the list of members; from v9 on it is asked to skip the assignment."""
+    """Its answer says that it leads, and lists the members. From v9 on it also says to skip the assignment."""
     bench, (a, b, c) = with_standby("a", "b", "c", version=version)
     beats(b, c)
     take_seat(c)
