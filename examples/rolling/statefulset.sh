@@ -4,7 +4,7 @@
 #   statefulset.sh GROUP STATEFULSET
 #
 # The pods' names are the instance ids (worker-statefulset.yaml), and its update strategy is OnDelete: a pod that this
-# script deletes comes back from the newest template.
+# script deletes comes back from the newest template. The group has these pods alone as members.
 set -eu
 . "$(dirname "$0")/seat.sh"
 

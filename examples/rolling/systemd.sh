@@ -3,7 +3,8 @@
 #
 #   systemd.sh GROUP UNIT NUMBER...         for example: systemd.sh workers worker 1 2 3
 #
-# The unit UNIT@.service starts a consumer with the instance id UNIT-%i (worker@.service).
+# The unit UNIT@.service starts a consumer with the instance id UNIT-%i (worker@.service). Name all instances, because
+# their number is the number of members that the group has to have.
 set -eu
 . "$(dirname "$0")/seat.sh"
 

@@ -137,7 +137,7 @@ def main() -> None:
                 print(f"{number + 1}: {one.ms:.0f} ms, {one.callbacks} callbacks, {one.rebalances} rebalances")
     ordered = sorted(took)
     print(
-        f"{asked.client}: {len(took)} takeovers, first record after {statistics.median(ordered):.0f} ms (median), "
+        f"{asked.client}: {len(took)} seats taken, first record after {statistics.median(ordered):.0f} ms (median), "
         f"{ordered[-1]:.0f} ms (longest); callbacks of the others: {disturbed}; two owners: "
         f"{len(fleet.double_ownerships())}"
     )

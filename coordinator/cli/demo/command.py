@@ -76,7 +76,7 @@ def standby_(output: OutputForm = Output.TABLE) -> None:
     else:
         print(f"\n{losses_text(losses)}\n")
     if losses[0].rebalances or losses[0].moved:
-        fail(ExitCode.FINDINGS, f"the takeover caused {losses[0].rebalances} rebalances")
+        fail(ExitCode.FINDINGS, f"the loss beside a standby caused {losses[0].rebalances} rebalances")
 
 
 def _prepare() -> None:

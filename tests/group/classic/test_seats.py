@@ -96,7 +96,7 @@ def test_standby_in_the_rack_of_the_lost_member_comes_last() -> None:
     assert bench.said(SeatTaken)[0].member_id == far.member_id
 
 
-def test_no_standby_no_takeover() -> None:
+def test_loss_without_a_standby_rebalances() -> None:
     """The group rebalances as without the setting."""
     bench, (a, b) = with_standby("a", "b")
     b.leave()
@@ -145,7 +145,7 @@ def test_late_members_and_a_standby() -> None:
     assert bench.group().members.keys() == {c.member_id}
 
 
-def test_crash_after_the_takeover_leaves_the_new_holder() -> None:
+def test_crash_after_a_seat_was_taken_leaves_the_new_holder() -> None:
     """The record has the standby in the seat. The next coordinator tells it so."""
     bench, (a, b, c) = with_standby("a", "b", "c")
     b.leave()
