@@ -8,7 +8,6 @@ without a word, and another client goes on.
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from queue import SimpleQueue
 
 import pytest
@@ -23,7 +22,6 @@ from coordinator.log.etcd.writer import Owned, Writer
 from protocol.records.batch import Record
 from tests.support.etcd import Etcd
 from tests.support.patience import WITHIN_S
-from tests.support.tenure import wait_until
 
 pytestmark = pytest.mark.etcd
 
@@ -47,12 +45,6 @@ def ask(loop: Loop, client: Client, txn: Txn) -> TxnResult:
     outcome = told.get(timeout=WITHIN_S)
     assert isinstance(outcome, TxnResult)
     return outcome
-
-
-def stands_still(pid: int) -> bool:
-    """Whether no thread of a process runs."""
-    stats = [each.read_text() for each in Path(f"/proc/{pid}/task").glob("*/stat")]
-    return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
 
 
 def made(writer: Writer, own: Owned, value: bytes) -> Txn:
@@ -94,7 +86,6 @@ def test_a_late_transaction_does_not_bring_the_old_value_back(has_chain: bool, m
 
         old = made(writer, own, b"old")
         etcd.members[frozen].freeze()
-        wait_until(lambda: stands_still(etcd.members[frozen].pid), "the member stands still", WITHIN_S)
         late: SimpleQueue[TxnResult | Lost | Refused] = SimpleQueue()
         sent = old if has_chain else without_chain(old)
         loop.call(partial(first.txn, sent, late.put))
