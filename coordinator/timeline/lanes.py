@@ -112,6 +112,8 @@ def lanes_of(entries: Iterable[Entry], runs: Sequence[Run], names: Iterable[str]
                     lane.add(_mark(MARKS.get(kind, "restart"), entry, int(entry["rebalances"])))
             case "fencing" | "unreleased":
                 lanes.setdefault(entry["group_instance_id"], Lane()).add(_mark("fencing", entry))
+            case "seat_taken":
+                _pass_on(lanes, entry)
             case "deleted":
                 hold(lanes, (), entry["at_ms"])
             case "loaded" if not entry["members"]:
@@ -141,6 +143,15 @@ def _settle(lanes: dict[str, Lane], rebalance: Entry) -> None:
         return
     for name in after:
         lanes.setdefault(name, Lane()).take(rebalance["ended_ms"])
+
+
+def _pass_on(lanes: dict[str, Lane], taken: Entry) -> None:
+    """A standby took the seat of a member that is gone."""
+    lost = lanes.setdefault(taken["old_group_instance_id"] or taken["old_member_id"], Lane())
+    if not lost.spans:
+        lost.take(None)
+    lost.free(taken["at_ms"])
+    lanes.setdefault(taken["group_instance_id"] or taken["member_id"], Lane()).take(taken["at_ms"])
 
 
 def _mark(kind: str, entry: Entry, rebalances: int = 0) -> Mark:

@@ -67,6 +67,17 @@ def test_a_group_that_empties_or_goes_frees_all_seats() -> None:
     assert lanes(ended(100, [], ["seat"]), forgotten)["seat"].spans == [(100, 200)]
 
 
+def test_a_seat_that_a_standby_takes_changes_hands() -> None:
+    """The lost member's span ends where the standby's begins, also if its own began before the first event."""
+    fields = {
+        "member_id": "m-spare", "group_instance_id": "spare", "client_id": "c", "client_host": "/h",
+        "old_member_id": "m-lost", "old_group_instance_id": "lost", "old_client_id": "c", "old_client_host": "/h",
+        "kind": "member_expired", "waited_ms": 5, "leads": False, "standbys": 0,
+    }  # fmt: skip
+    drawn = lanes(event("seat_taken", 100, **fields), names=("spare",))
+    assert {name: lane.spans for name, lane in drawn.items()} == {"lost": [(None, 100)], "spare": [(100, None)]}
+
+
 def test_a_rebalance_that_was_not_completed_moves_nobody() -> None:
     """All members keep their seats."""
     for outcome in ("superseded", "unloaded"):

@@ -288,6 +288,7 @@ SCHEMAS: dict[str, Schema] = {
                 "StaticRestart",
                 "StaticRejoin",
                 "Takeover",
+                "SeatTaken",
                 "Fencing",
                 "Unreleased",
                 "Pending",
@@ -359,6 +360,24 @@ SCHEMAS: dict[str, Schema] = {
     "Takeover": {
         **object_of({**ENTRY, "type": just("takeover"), **REPLACED}, CHANGED),
         "description": "a static restart by a second program: the old member id was used again, which is a conflict",
+    },
+    "SeatTaken": {
+        **object_of(
+            {
+                **ENTRY,
+                "type": just("seat_taken"),
+                **SEAT,
+                "old_member_id": TEXT,
+                "old_group_instance_id": or_null(TEXT),
+                "old_client_id": TEXT,
+                "old_client_host": TEXT,
+                "kind": {**TEXT, "description": "why the old member is gone, as the kind of a cause"},
+                "waited_ms": NUMBER,
+                "leads": FLAG,
+                "standbys": NUMBER,
+            }
+        ),
+        "description": "a standby took the seat of a member that is gone, without a rebalance",
     },
     "Fencing": object_of(
         {
