@@ -531,7 +531,7 @@ class Server:
             self.connections.abort()
         await self._close()
         if not self.failed.is_set() and not self.hanging:
-            self._lines.info("server_stopped", "Stopped in order: all that was acknowledged is on disk")
+            self._lines.info("server_stopped", "Stopped in order: all that was acknowledged is durable")
 
     async def _leave(self, cluster: Cluster) -> None:
         """Hand all partitions over to other nodes, and go on serving until then."""

@@ -1,8 +1,8 @@
 """The port to real etcd servers, over gRPC.
 
-**Sticky endpoint.** All calls go to one member. A try that fails (no answer within TRY_S, no connection, no leader)
-moves the client to the next member, and ends the watches, which their users begin again there. Spreading calls over the
-members would be wrong: while one of them is frozen, every third call would wait for it in vain.
+**Sticky endpoint.** All calls go to one member of etcd. A try that fails (no answer within TRY_S, no connection, no
+leader) moves the client to the next member. It also ends the watches, and their users begin them again there. Spreading
+calls over the members would be wrong: while one of them is frozen, every third call would wait for it in vain.
 
 **One try.** gRPC retries nothing here, and neither does the client: only the caller knows whether a second try could
 do the work twice.

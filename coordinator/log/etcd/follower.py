@@ -1,8 +1,8 @@
 """A copy of all keys with a prefix, which follows their changes.
 
-It reads them, then watches. Every POLL_MS it reads them again: a watch at a member that stands still says nothing, and
-keeps silent about that. What has the higher revision counts. So the copy is never older than that, as long as etcd
-answers.
+It reads them, then watches. Every POLL_MS it reads them again: a watch at a member of etcd that stands still
+says nothing, and gives no sign of it. What has the higher revision counts. So the copy is at most about POLL_MS old, as
+long as etcd answers.
 
 House rule: for few keys; all are read at each poll.
 """
@@ -46,7 +46,7 @@ class Follower:
             self._unwatch()
 
     def read(self) -> None:
-        """Read the keys now, beside the polls."""
+        """Read the keys now, without waiting for the next poll."""
         self._port.range(self._prefix, prefix_end(self._prefix), self._read, limit=KEYS_MAX)
 
     def forget(self, key: bytes) -> None:

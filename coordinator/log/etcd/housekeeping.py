@@ -1,6 +1,6 @@
 """Keeps etcd's file small, and knows how full it is.
 
-etcd keeps every version of every key until it is told to forget. The owner of partition 0 tells it: every TICK_MS it
+etcd keeps every version of every key until a client has it forget them. The owner of partition 0 does: every TICK_MS it
 notes the newest revision, and lets etcd forget what is older than the one noted KEPT_MS ago. A watch or a load that
 wants older history reads its keys again.
 
@@ -20,7 +20,7 @@ from coordinator.log.etcd.port import Get, Lost, Port, Refused, Status, Txn, Txn
 
 TICK_MS = 30_000
 KEPT_MS = 60_000
-"""Watches are never so far behind, and a load takes seconds."""
+"""Longer than a watch lags behind in practice, and than a load takes (seconds). A slower one reads anew."""
 
 WARNED_SHARE, FULL_SHARE = 0.6, 0.8
 
@@ -32,7 +32,7 @@ class Housekeeping:
     """See the module.
 
     quota: of etcd's file, in bytes. is_keeper: whether this node compacts. log: takes facts for the operator.
-    used, size: bytes of the file in use, and of the whole file, when last told. alarms: that etcd has raised.
+    used, size: bytes of the file in use, and of the whole file, at the last tick. alarms: that etcd has raised.
     compactions: how many this node made.
     """
 

@@ -1,8 +1,8 @@
 """The interface to one etcd cluster that everything in this package uses.
 
 A call returns at once; its `done` comes later, once, on the engine's thread. A call is one try of limited length, and
-nothing here tries again by itself. So whoever makes a call has to know what it means if the answer is lost (`Lost`):
-the call may have been carried out, may still be carried out later, or never.
+nothing here tries again by itself. So the caller has to know what a lost answer (`Lost`) means: etcd may have carried
+the call out, may do so later, or never.
 
 `client` talks to real servers; tests and the simulation have a model of etcd behind the same interface.
 
@@ -106,7 +106,7 @@ class Status(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """No answer came; the call may have been carried out, or may be later."""
+    """No answer came. etcd may have carried the call out, may do so later, or never."""
 
     reason: str
 

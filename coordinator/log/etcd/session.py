@@ -1,7 +1,7 @@
 """The lease of a node: it keeps the node's keys alive, and says until when the node may answer clients.
 
 The node asks for a longer life every quarter of the lease's time. Each answer counts from the moment at which the node
-asked, less a tenth: so the node stops to answer before etcd lets another node take its place, however long its process
+asked, less a tenth: so the node stops answering before etcd lets another node take its place, however long its process
 or its machine stood still.
 
 A lease that is gone takes the node's keys with it. The session says so, and gets a new lease.
@@ -82,7 +82,7 @@ class Session:
 
     def _prolong(self, asked_ms: int) -> None:
         if self._port.now_ms() >= self.deadline_ms:
-            self.lapses += 1  # before the new deadline, so that whoever sees that one sees the lapse too
+            self.lapses += 1  # before the new deadline, so that a thread that sees that one sees the lapse too
         self.deadline_ms = asked_ms + self._ttl_ms - self._ttl_ms // MARGIN
         due_ms = asked_ms + self._ttl_ms // ASKS_PER_LIFE
         self._port.later(max(due_ms - self._port.now_ms(), 0), self._ask)

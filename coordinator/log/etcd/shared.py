@@ -16,8 +16,8 @@ nothing.
 
 **Each node has a copy** of all entries, follows the changes in their order, and tells them on (`follow`). A node
 answers its own change when its own copy has it. Every POLL_MS it compares its copy with the head in etcd: a watch at a
-member that stands still says nothing, and keeps silent about that. A copy that is behind, or whose watch wants history
-that was compacted, is read anew, and the difference is what has changed.
+member of etcd that stands still says nothing, and gives no sign of it. If its copy is behind, or its watch wants
+history that was compacted, the node reads all entries anew. The difference is what has changed.
 
 A change that is too large for one transaction is made in several; another node may see it in parts.
 

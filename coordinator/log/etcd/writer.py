@@ -173,7 +173,7 @@ class Writer:
             if operations >= OPERATIONS_MAX or size >= BYTES_MAX or len(self._parts) == PARTITIONS_MAX:
                 break
         self.transactions += 1
-        # Whoever got the least this time comes first next time.
+        # So that the partitions that got nothing this time come first next time.
         for part in self._parts:
             self._waiting[part.own] = self._waiting.pop(part.own)
         return self._txn()
@@ -275,7 +275,7 @@ class Writer:
 
 
 def packed(value: bytes) -> bytes:
-    """A value as etcd gets it."""
+    """A value as etcd gets it: compressed from PACKED_FROM on, to fit more into a request."""
     return value if len(value) < PACKED_FROM else PACKED + zlib.compress(value, 1)
 
 
