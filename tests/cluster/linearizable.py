@@ -29,7 +29,7 @@ from typing import NamedTuple
 from tests.support.cluster_history import Asked, by_group
 
 UNKNOWN = -2
-"""The value of a write whose outcome nobody heard, if it is the coordinator who chooses it (a generation)."""
+"""The value of a write whose outcome nobody heard, if the coordinator chooses it (a generation)."""
 
 BEFORE = -1
 """The value of a register before its first write: no committed offset."""

@@ -214,7 +214,7 @@ def test_nodes_and_etcd_roll() -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_faults(stage: Stage, seed: int) -> None:
-    """Faults of all kinds, one after the other and on top of each other, for half a minute or for twenty."""
+    """Faults of all kinds, one after the other and on top of each other: 20 s, or 4 minutes for each seed."""
     chance = random.Random(seed)
     until = stage.probe.now() + (240.0 if IS_LONG else 20.0)
     while stage.probe.now() < until:

@@ -6,7 +6,8 @@ NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, a closed connection or a request tha
 coordinator again. It never leaves. Members of some groups use the consumer protocol; they don't restart. Each request
 is noted as `cluster_history.Asked`.
 
-An anchor keeps asking one node about all groups, whoever their coordinator is: a node that says yes too long tells it.
+An anchor keeps asking one node about all groups, also about those that another node coordinates. So a node that says
+yes too long shows it.
 
 House rule: a member knows what a client knows: ids, answers, and its own clock.
 """
@@ -42,7 +43,7 @@ REQUEST_MS = 1_500
 JOIN_MS = 4_000
 """Shorter than a session timeout: a member whose JoinGroup got no answer must not expire while it waits."""
 ANCHOR_MS = 60_000
-"""An anchor hears answers of a node that was frozen for long."""
+"""An anchor waits that long: it has to hear the answers of a node that was frozen."""
 RETRY_MS = 100
 BEAT_MS = 1_000
 REBALANCE_MS = 30_000

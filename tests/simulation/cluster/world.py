@@ -121,7 +121,7 @@ class World:
     # Clients.
 
     def find(self, group: str) -> int | None:
-        """FindCoordinator at a node of chance."""
+        """FindCoordinator at a random node; None if that node runs no more, is frozen, or knows no owner."""
         node = self.nodes.get(self.time.random.choice(NODES))
         if node is None or node.process.is_dead or node.process.is_frozen:
             return None
