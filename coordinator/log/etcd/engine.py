@@ -31,7 +31,8 @@ from protocol.records.batch import Record
 FORMAT = 1
 """The format of keys and values. A newer server may raise it."""
 OPEN_WITHIN_S = 10.0
-CLOSE_WITHIN_S = 5.0
+CLOSE_WITHIN_S = 2.0
+"""How long a close waits for etcd, and then for the thread. A server gives its log 5 s before it calls it hung."""
 AGAIN_MS = 100
 
 LOSES_BELOW = (3, 4, 21)
