@@ -140,7 +140,8 @@ def _standbys(group: Group) -> list[str]:
     found += [f"{name} is a standby's and a member's" for name in names if name in group.static_members]
     if len(names) != len(set(names)):
         found.append("two standbys with an instance id")
-    if group.standbys and not group.members:
+    # While a rebalance is open, its end gives them the seats.
+    if group.standbys and not group.members and group.state is not PREPARING_REBALANCE:
         found.append("standbys wait and nobody has a seat")
     for key, (member, _) in group.standbys.items():
         if key != member.member_id:
