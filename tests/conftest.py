@@ -55,7 +55,7 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Leave out the tests of etcd where there is none."""
+    """Leave out the tests of etcd where there is none: `make test` fetches one, if the machine has apt-get."""
     if item.get_closest_marker("etcd") is not None and program() is None:
         pytest.skip(MISSING)
 

@@ -136,8 +136,8 @@ def test_acls_and_users_are_those_of_all_nodes(cluster: TenureCluster, admins: l
         return "anna" in admins[2].describe_user_scram_credentials().result(WITHIN_S)
 
     wait_until(known, "another node knows the user", WITHIN_S)
-    for future in admins[2].delete_acls([_filter(acl)]).values():
-        future.result(WITHIN_S)
+    deleted = [future.result(WITHIN_S) for future in admins[2].delete_acls([_filter(acl)]).values()]
+    assert deleted == [[acl]]
     wait_until(lambda: errors() == {ErrorCode.NONE}, "it is gone everywhere", WITHIN_S)
 
 

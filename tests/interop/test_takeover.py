@@ -26,27 +26,23 @@ def test_a_standby_takes_the_seat_of_a_killed_member(tenure_server: TenureBroker
     """It reads on from the committed offsets, in the same generation. The others count no callback."""
     create_topic(tenure_server.bootstrap, topic := f"topic-{group}", PARTITION_COUNT)
     with Fleet(tenure_server.bootstrap, topic, PARTITION_COUNT) as fleet:
-        takes_over(fleet, tenure_server, client, group)
-
-
-def takes_over(fleet: Fleet, broker: TenureBroker, client: str, group: str) -> None:
-    """Kill one of three members beside a standby."""
-    tenure = broker.tenure
-    set_seats(tenure.port, group, MEMBERS)
-    members = [fleet.start(client, group, records=True, session_timeout_ms=SESSION_MS) for _ in range(MEMBERS)]
-    generation = fleet.wait_until_shared(members)
-    fleet.produce(members[0], [Record(str(n).encode(), b"value") for n in range(RECORDS)])
-    standby = start_standby(fleet, tenure, client, group, SESSION_MS)
-    lost = members[1]
-    fleet.wait(
-        "each partition is read",
-        lambda: (
-            {each[0] for event in lost.named("records") for each in event["records"]} >= set(lost.membership.partitions)
-        ),
-    )
-    commit_first(fleet, lost)
-    takeover = kill_and_watch(fleet, broker, members, lost, standby)
-    assert (takeover.callbacks, takeover.rebalances) == (0, 0)
-    assert set(takeover.first.values()) == {1}
-    assert standby.membership.generation == generation
-    assert fleet.double_ownerships() == []
+        tenure = tenure_server.tenure
+        set_seats(tenure.port, group, MEMBERS)
+        members = [fleet.start(client, group, records=True, session_timeout_ms=SESSION_MS) for _ in range(MEMBERS)]
+        generation = fleet.wait_until_shared(members)
+        fleet.produce(members[0], [Record(str(n).encode(), b"value") for n in range(RECORDS)])
+        standby = start_standby(fleet, tenure, client, group, SESSION_MS)
+        lost = members[1]
+        fleet.wait(
+            "each partition is read",
+            lambda: (
+                {each[0] for event in lost.named("records") for each in event["records"]}
+                >= set(lost.membership.partitions)
+            ),
+        )
+        commit_first(fleet, lost)
+        takeover = kill_and_watch(fleet, tenure_server, members, lost, standby)
+        assert (takeover.callbacks, takeover.rebalances) == (0, 0)
+        assert set(takeover.first.values()) == {1}
+        assert standby.membership.generation == generation
+        assert fleet.double_ownerships() == []

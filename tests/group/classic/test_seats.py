@@ -74,6 +74,7 @@ def test_standbys_elsewhere_come_first() -> None:
     take_seat(far)
     far.leave()
     take_seat(near)
+    assert [note.client_id for note in bench.said(SeatTaken)] == ["far", "near"]
 
 
 def test_standby_in_the_rack_of_the_lost_member_comes_last() -> None:

@@ -286,7 +286,7 @@ def test_any_play_keeps_the_rules_and_settles(seed: int, monkeypatch: pytest.Mon
             play.restart()
             play.asked.clear()
     assert paused or not seed % 3
-    settle(play, clients)
+    assert settle(play, clients) == list(range(play.topics["t1"]))
     for client in clients * 2:
         client.beat(says=False)
     assert play.repeated >= len(clients)
@@ -325,11 +325,11 @@ def test_any_play_of_both_protocols_keeps_the_rules_and_settles(seed: int, monke
                 client.restarted()
     for number, client in enumerate(clients):
         client.instance_id = None if client.instance_id is None else f"own {number}"
-    settle(play, clients)
+    assert settle(play, clients) == list(range(play.topics["t1"]))
 
 
-def settle(play: Play, clients: Sequence[Client | ClassicClient]) -> None:
-    """Nobody comes or goes any more; all members reach their targets."""
+def settle(play: Play, clients: Sequence[Client | ClassicClient]) -> list[int]:
+    """Let nobody come or go until all members reach their targets; return the partitions of t1 that they hold."""
     for client in clients:
         if isinstance(client, Client):
             client.loses = False
@@ -345,8 +345,7 @@ def settle(play: Play, clients: Sequence[Client | ClassicClient]) -> None:
                 break
     assert play.state() == "Stable"
     assert set(play.group.members) == {client.member_id for client in clients}
-    held = [partition for owned in play.held().values() for partition in owned.get("t1", [])]
-    assert sorted(held) == list(range(play.topics["t1"]))
+    return sorted(partition for owned in play.held().values() for partition in owned.get("t1", []))
 
 
 @pytest.mark.parametrize("seed", range(4))
