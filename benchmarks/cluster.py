@@ -202,7 +202,7 @@ FAULTS: dict[str, Callable[[Sequence[Node], Probe], None]] = {
 
 
 class Fault(NamedTuple):
-    """What a fault did. gap_s: the longest of all groups."""
+    """The effects of a fault. gap_s: the longest of all groups."""
 
     gap_s: float
     stale: int
@@ -250,7 +250,7 @@ def busiest_first(system: System, probe: Probe) -> list[Any]:
 
 
 class Load(NamedTuple):
-    """What a load took. node_us, etcd_us: CPU of nodes and etcd for each request."""
+    """The cost of a load. node_us, etcd_us: CPU of nodes and etcd for each request."""
 
     per_s: float
     p50_ms: float

@@ -38,7 +38,7 @@ GIVE_UP_S = 300.0
 
 
 class Counts:
-    """What the members' callbacks say. owners: the last owner of each partition. held: now, by member."""
+    """The partitions that members' callbacks name. owners: the last owner of each partition. held: now, by member."""
 
     def __init__(self, members: int) -> None:
         self.members = members

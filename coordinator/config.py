@@ -68,7 +68,7 @@ With any of them, HTTP or the control speaks TLS."""
 
 
 ALLOWED, HELD, REFUSED = "allowed", "held", "refused"
-"""What becomes of a member whose instance id its group doesn't expect, or that has none."""
+"""A group lets a member with another instance id than it expects, or without any, come in, wait, or go away."""
 
 EXPECTED_TIMEOUT_MS = 60_000
 """How long a rebalance is held for expected members, if the group doesn't say."""

@@ -87,7 +87,7 @@ def ready_command(
 
 
 def _entries(client: Client, group: Group, since_ms: int) -> list[Entry] | None:
-    """What happened to the group in the last `since_ms`; None if the cluster keeps no events."""
+    """The group's timeline of the last `since_ms`; None if the cluster keeps no events."""
     try:
         reader = EventReader(client, group.group_id)
     except NoEvents:

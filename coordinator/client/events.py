@@ -336,7 +336,7 @@ class EventReader:
 
 
 def absent_line(absent: Iterable[int]) -> str:
-    """What to say about partitions whose node isn't there."""
+    """A line about partitions whose node isn't there."""
     names = ", ".join(map(str, absent))
     return f"no node has {EVENTS_TOPIC}-{names} now: events there, if there are any, are not shown"
 

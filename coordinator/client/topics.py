@@ -88,7 +88,7 @@ def failing_logs(client: Client) -> tuple[list[FailingLog], int]:
 
 
 class Owners(NamedTuple):
-    """Who has the partitions of the groups' log. nodes: each that lives, with its partitions. nobody: the others."""
+    """The owners of the groups' log. nodes: each that lives, with its partitions. nobody: the others."""
 
     nodes: dict[Node, list[int]]
     nobody: list[int]

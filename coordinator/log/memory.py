@@ -51,7 +51,7 @@ class _Owned:
 
 
 class MemoryCluster:
-    """What one node knows of the nodes that share a log. See Cluster."""
+    """One node's view of the nodes that share a log. See Cluster."""
 
     def __init__(self, log: MemoryLog, engine: MemoryEngine) -> None:
         self._log = log

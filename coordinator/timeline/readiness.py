@@ -31,7 +31,7 @@ STABLE = "Stable"
 
 
 class Wanted(NamedTuple):
-    """What a deployment asks for. instance_id: the seat; None: any. members: how many have to be there; None: any."""
+    """A question of a deployment. instance_id: the seat; None: any. members: how many have to be there; None: any."""
 
     instance_id: str | None = None
     members: int | None = None

@@ -64,7 +64,7 @@ class Rolled:
         )
 
     def log(self, name: str) -> list[str]:
-        """What a worker saw: lines of "assigned" or "revoked" with partitions."""
+        """The callbacks of a worker: lines of "assigned" or "revoked" with partitions."""
         file = self.folder / f"{name}.log"
         return file.read_text().splitlines() if file.exists() else []
 

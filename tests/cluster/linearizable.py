@@ -167,7 +167,7 @@ def _apply(operation: Operation, value: int) -> int | None:
     return None
 
 
-# What the requests of a probe mean.
+# The requests of a probe, by what they ask for.
 
 
 def registers(history: Iterable[Asked]) -> dict[str, list[Operation]]:

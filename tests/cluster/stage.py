@@ -99,7 +99,7 @@ class RealGroup:
             self._thread.join(WITHIN_S)
 
     def problems(self) -> list[str]:
-        """What a member has noticed, and what is lost."""
+        """The requests that a member has made, and those that are lost."""
         with self._turn:
             return self._problems()
 

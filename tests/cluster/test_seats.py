@@ -141,7 +141,7 @@ def test_a_node_dies_stops_and_comes_back_and_no_member_loses_its_seat(cluster: 
 
 
 def refusal(*arguments: str) -> str:
-    """What a server that can't start says."""
+    """The line of a server that can't start."""
     command = [sys.executable, "-m", "coordinator.cli.main", "serve", "--listen", "127.0.0.1:0", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)
     assert done.returncode == 2

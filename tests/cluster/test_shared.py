@@ -1,4 +1,4 @@
-"""What three real nodes share: topics, settings, ACLs and users that any of them changes; none has records."""
+"""Three real nodes share topics, settings, ACLs and users, which any of them changes; none has records."""
 
 from __future__ import annotations
 

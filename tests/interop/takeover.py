@@ -35,7 +35,7 @@ SETTINGS = {
 
 
 class Takeover(NamedTuple):
-    """What one kill led to.
+    """The effects of one kill.
 
     ms: from the expiry to the first record that the standby read. callbacks: of all others. rebalances: of the group.
     first: partition -> the first offset that the standby read.

@@ -1,4 +1,4 @@
-"""What a cluster did for its clients: the requests of a probe as values, and what was wrong with them.
+"""The history of a cluster: the requests of a probe as values, and rules that find what was wrong with them.
 
 A probe (`cluster_probe`) notes each request with the time it was sent and the time of its answer, on one clock. Each
 group has one writer of committed offsets, which writes 1, 2, 3, ... and never writes a number twice. So a few
@@ -167,7 +167,7 @@ def _other(yeses: Iterable[Asked], each: Asked, got: float) -> Asked | None:
 
 
 def lost_commits(history: Sequence[Asked], committed: dict[str, int]) -> list[str]:
-    """What each group's committed offset must be at least, and isn't; committed: read when all was over."""
+    """The groups whose committed offset is below an acknowledged one; committed: read when all was over."""
     found = []
     for group, requests in by_group(history).items():
         acknowledged = max(

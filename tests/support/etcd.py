@@ -132,7 +132,7 @@ class Member:
         self._process.send_signal(signal.SIGCONT)
 
     def ask(self, path: str, body: dict[str, Any], context: ssl.SSLContext | None = None) -> dict[str, Any]:
-        """What etcd's HTTP gateway answers, at paths such as /v3/maintenance/status.
+        """The answer of etcd's HTTP gateway, at paths such as /v3/maintenance/status.
 
         Raises EtcdError if the member refuses, OSError if it doesn't answer.
         """

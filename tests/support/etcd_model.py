@@ -118,7 +118,7 @@ class EtcdModel:
         timeline.later(LEASES_LOOKED_AT_MS, self._look_at_leases)
 
     def port(self, process: Process) -> ModelPort:
-        """What a process uses to reach the cluster."""
+        """The port through which a process reaches the cluster."""
         return ModelPort(self, process)
 
     def delay(self) -> int:
@@ -182,7 +182,7 @@ class EtcdModel:
             watch.break_off(self.random.randint(1, WATCH_CUT_MS))
 
     def mend(self, process: Process, index: int) -> None:
-        """Undo `cut`. What was on its way may arrive."""
+        """Undo `cut`. Calls that were on their way may arrive."""
         where = process, self.members[index]
         self.cuts.discard(where)
         for work in self._in_transit.pop(where, []):

@@ -1,7 +1,7 @@
 """The state of etcd's members as one value: keys with their history, and leases. Part of `etcd_model`.
 
 All members apply the same requests in the same order, so one store stands for all of them. A request is applied at
-once, whole or not at all. What a member hasn't heard of yet is the model's affair.
+once, whole or not at all. The model knows which changes a member hasn't heard of yet.
 
 House rule: no time, no chance, no callback. Real etcd answers the same (tests/support/test_etcd_store.py).
 """
@@ -154,7 +154,7 @@ class Store:
         return versions[-1] if versions and versions[-1].create_revision else None
 
     def events(self, prefix: bytes, start: int) -> list[list[Event]]:
-        """What happened to keys with a prefix from revision `start` on: a list for each revision that has some."""
+        """The changes of keys with a prefix from revision `start` on: a list for each revision that has some."""
         found = []
         for revision in range(max(start, self.compacted), self.revision + 1):
             keys = [key for key in self._changed.get(revision, ()) if key.startswith(prefix)]
@@ -231,7 +231,7 @@ class Store:
         return versions[place - 1] if place and versions[place - 1].create_revision else None
 
     def _event(self, key: bytes, revision: int) -> Event | None:
-        """What happened to a key at a revision; None if a compaction has removed it."""
+        """The change of a key at a revision; None if a compaction has removed it."""
         versions = self._versions.get(key, [])
         place = bisect_right(versions, revision, key=_revision_of) - 1
         if place < 0 or versions[place].mod_revision != revision:

@@ -163,7 +163,7 @@ def test_a_full_store_refuses_to_grow() -> None:
 
 
 def test_a_frozen_process_gets_its_answers_when_it_wakes_and_a_killed_one_never() -> None:
-    """What a frozen process had sent is applied meanwhile; so is what a killed one had sent."""
+    """The cluster carries out calls that a process sent before it was frozen or killed."""
     for end in ("frozen", "killed"):
         world = World()
         came: list[Any] = []

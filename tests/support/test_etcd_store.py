@@ -161,7 +161,7 @@ class Real:
         return answer if isinstance(answer, Refused) else None
 
     def events(self, start: int) -> list[Event] | int:
-        """What a watch of the example's keys tells up to LAST; the compacted revision if it was too late."""
+        """The events of a watch of the example's keys up to LAST; the compacted revision if it was too late."""
         body = {"create_request": {"key": text(self._prefix), "range_end": text(self._prefix[:-1] + b"0"),
                                    "start_revision": self._before + start}}  # fmt: skip
         request = urllib.request.Request(f"http://{self._etcd.endpoints[0]}/v3/watch", json.dumps(body).encode())

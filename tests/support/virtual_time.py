@@ -129,7 +129,7 @@ class Process:
         self._frozen_since_ms = self.timeline.ms
 
     def thaw(self) -> None:
-        """Let it go on. What came meanwhile comes now; chance decides between lanes."""
+        """Let it go on. Calls that came meanwhile come now; chance decides between lanes."""
         self.is_frozen = False
         self.frozen_ms += self.timeline.ms - self._frozen_since_ms
         lanes: dict[object, deque[_Call]] = {}

@@ -110,7 +110,7 @@ def arrive(turn: Turn, group: Group, event: JoinGroup, member_id: str) -> list[H
 
 
 def let_go(turn: Turn, group: Group, own: GroupSettings, *, time_is_up: bool = False) -> list[Held]:
-    """Take out the held joins that wait for nobody any more, and arm the timer for the others."""
+    """Take out the held joins that wait for nobody, and arm the timer for the others."""
     arrivals = group.arrivals
     assert arrivals is not None
     if arrivals.awaited is not None:

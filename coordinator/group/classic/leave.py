@@ -105,7 +105,7 @@ def remove_member(
 
 
 def leave_expected(turn: Turn, group: Group, names: Collection[str]) -> None:
-    """Remove members that the group no longer expects. One rebalance starts for all whose seats no standby takes."""
+    """Remove members that the group stopped to expect. One rebalance starts for all whose seats no standby takes."""
     for name in names:
         waiting = seats.seat_of(group, name)
         if waiting is not None:
@@ -120,7 +120,7 @@ def leave_expected(turn: Turn, group: Group, names: Collection[str]) -> None:
                 member.member_id,
                 member.group_instance_id,
                 *member.client,
-                "no longer in expected.instance.ids",
+                "not in expected.instance.ids",
                 member.principal,
             )
         )

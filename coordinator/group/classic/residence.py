@@ -53,7 +53,7 @@ def resume(turn: Turn, group: Group) -> None:
 def settings_changed(turn: Turn, group: Group, event: GroupSettingsChanged) -> None:
     """The group may expect other members, and have more or fewer seats.
 
-    Members that it no longer expects go with one rebalance. Held joins that wait for nobody any more come in.
+    Members that it stopped to expect go with one rebalance. Held joins that wait for nobody come in.
     """
     leave_expected(turn, group, event.dropped)
     join.let_in(turn, group, expected.settings_changed(turn, group))

@@ -7,7 +7,7 @@ doesn't give everything to it. A partition that nobody has owned for ORPHAN_MS g
 The owner of a partition whose best node is another one hands it over: when a node joins, and when this node leaves,
 because a node that leaves takes its registration back first.
 
-What is decided is told through `on_ownership` (see engine), once for each change.
+It reports each decision once, through `on_ownership` (see engine).
 
 House rule: no key of a partition is written here; the engine does that when the runtime asks for it.
 """
@@ -75,7 +75,8 @@ class Claims:
         self._releasing: dict[int, int] = {}
         self._info: bytes | None = None
         self._claims_from_ms: int | None = None
-        # The create revision of this node's registration; since when another lease has it, and whether that was told.
+        # The create revision of this node's registration. Then, if another lease has it: since when, and whether the
+        # log has a line about that.
         self._registered = 0
         self._taken_since_ms = 0
         self._is_taken_told = False

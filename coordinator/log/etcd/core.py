@@ -9,7 +9,7 @@ there on no append of the former owner can succeed. The partition is read only a
 the reader.
 
 **A call without an answer** is sent again, unchanged, until etcd answers: each of these transactions has a condition
-that its own success ends. What the other branch then shows tells whether an earlier try was carried out.
+that its own success ends. The other branch then shows whether etcd carried an earlier try out.
 
 House rule: nothing here waits, and no key is written without a condition.
 """

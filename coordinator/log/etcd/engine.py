@@ -41,7 +41,7 @@ WARNED_BELOW = (3, 5, 24)
 
 
 class Meta(NamedTuple):
-    """What a cluster's first node has written down."""
+    """The meta key, which the cluster's first node writes."""
 
     cluster_id: str
     partition_count: int
@@ -126,7 +126,7 @@ def version_problem(text: str) -> str:
 
 
 def version_warning(text: str) -> str:
-    """What to know about a version of etcd that can be used; "" if nothing."""
+    """A warning about a version of etcd that can be used; "" if there is none."""
     if _version(text) < WARNED_BELOW:
         return f"etcd {text} is old: 3.5.24 and later can be upgraded to 3.6, and get corrections"
     return ""
@@ -244,7 +244,7 @@ class EtcdEngine:
         """See Cluster."""
         self._loop.call(self.core.leave)
 
-    # What all nodes share.
+    # The entries that all nodes share.
 
     def follow(self, on_change: OnChange) -> Mapping[str, bytes]:
         """The entries now; `on_change` gets all later changes on the engine's thread, oldest first."""
@@ -258,7 +258,7 @@ class EtcdEngine:
 
 
 def node_info(node: NodeAddresses) -> bytes:
-    """What a node registers: JSON, with its address for each listener."""
+    """The registration of a node: JSON, with its address for each listener."""
     return json.dumps({"listeners": {name: list(address) for name, address in node.addresses.items()}}).encode()
 
 

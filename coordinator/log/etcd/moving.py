@@ -86,7 +86,7 @@ class Stored(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """What `restored` has done. leases: of nodes, which it ended."""
+    """The outcome of `restored`. leases: of nodes, which it ended."""
 
     partitions: int
     leases: int

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 
 class Target(Enum):
-    """What a comparison looks at. A key that is not there has the revisions 0, and no value equals its."""
+    """The part of a key that a comparison looks at. A missing key has the revisions 0, and no value equals its."""
 
     CREATE_REVISION = "create_revision"
     MOD_REVISION = "mod_revision"
@@ -97,7 +97,7 @@ class Event(NamedTuple):
 
 
 class Status(NamedTuple):
-    """What a member says of itself. db_size, db_in_use: bytes of its file. alarms: "NOSPACE", "CORRUPT"."""
+    """The state of a member, as it says. db_size, db_in_use: bytes of its file. alarms: "NOSPACE", "CORRUPT"."""
 
     version: str
     db_size: int

@@ -1,4 +1,4 @@
-"""What the nodes of a cluster share beside groups, as entries: a name and a value each. Any node may change them.
+"""The entries that the nodes of a cluster share beside groups: a name and a value each. Any node may change them.
 
 All keys begin with /CLUSTER/state/.
 

@@ -1,6 +1,6 @@
 """The appends of a node: which of them make the next transaction, and what its answer means.
 
-One transaction is under way at a time. What comes meanwhile waits and goes into the next one, of all partitions
+One transaction is under way at a time. Appends that come meanwhile wait and go into the next one, of all partitions
 together. So a node that is idle writes at once, and a busy one writes much with each transaction.
 
 For each partition a transaction compares the head with its last known value and moves it on by one (keys.py). **If the
@@ -202,7 +202,7 @@ class Writer:
         return Txn([], [Get(self._keys.head(part.own.partition)) for part in self._parts])
 
     def was_refused(self, heads: TxnResult, error: Unavailable, *, was_lost: bool) -> None:
-        """etcd has refused the transaction; its heads were read after that. What it hasn't carried out fails.
+        """etcd has refused the transaction; its heads were read after that. Appends that it hasn't carried out fail.
 
         was_lost: an earlier try had no answer, so it may still come.
         """

@@ -110,7 +110,7 @@ def topics_of(entries: Mapping[str, bytes], sets: Mapping[str, Topic]) -> dict[s
 def declare_in(
     entries: Mapping[str, bytes], counts: Mapping[str, int], fresh_id: Callable[[], UUID]
 ) -> dict[str, bytes]:
-    """What to write so that there are the topics of the configuration, with at least as many partitions."""
+    """The change after which the topics of the configuration exist, with at least as many partitions."""
     writes: dict[str, bytes] = {}
     for name, count in counts.items():
         former = entries.get(topic_entry(name))

@@ -1,7 +1,7 @@
 """The list of topics of a node in a cluster: a change goes to the store of all nodes, and comes back from there.
 
 A change that the list asks for becomes writes of entries (log/topics/entries.py), by the entries as they are at that
-moment: a topic whose name another node has taken is not created. What was written, by this node or another one, comes
+moment: a topic whose name another node has taken is not created. Each written change, of this node or another one, comes
 back as changes of entries; they become changes of the list, in the same order. The list's own change is over when it
 has come back.
 
@@ -78,7 +78,7 @@ class ClusterTopics:
 
 
 def writes_for(change: Change, entries: Mapping[str, bytes]) -> tuple[dict[str, bytes | None], dict[str, str]]:
-    """What to write, and the topics that are not created, each with the topic that has its name.
+    """The change to write, and the topics that are not created, each with the topic that has its name.
 
     What is there already isn't written again.
     """

@@ -19,7 +19,7 @@ with each failure, one event may try again. The partition does the same if the c
 A new owner. When another node owns the partition, each request that waits, for others or for the log, gets
 NOT_COORDINATOR, as on Kafka's resignation; the client then looks for the new coordinator.
 
-Handing over. The engine may wish that another node gets the partition. Then it takes no more requests. What is under
+Handing over. The engine may wish that another node gets the partition. Then it takes no more requests. All that is under
 way becomes durable and is answered; requests that wait for others get NOT_COORDINATOR. Then it is released, so the
 other node loads all that clients know.
 

@@ -60,7 +60,7 @@ def values(path: Path) -> dict[int | None, dict[bytes, bytes]]:
 
 
 def dumped(path: Path) -> set[str]:
-    """What `tenure log dump` says of each value, without places and times."""
+    """The lines of `tenure log dump` about each value, without places and times."""
     ran = run_app(app, "dump", str(path), "--output", "json")
     assert ran.code == 0
     lines = [json.loads(line) for line in ran.out.splitlines()]

@@ -40,7 +40,7 @@ class World:
 
 
 def test_old_versions_are_forgotten_and_new_ones_kept() -> None:
-    """What is older than KEPT_MS goes with the next tick."""
+    """The next tick forgets history that is older than KEPT_MS."""
     world = World()
     world.write(10)
     old = world.etcd.store.revision - 3

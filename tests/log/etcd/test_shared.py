@@ -1,4 +1,4 @@
-"""What nodes share: each change is made once, all nodes see all changes in one order, whatever fails meanwhile."""
+"""Nodes make each shared change once, and all see all changes in one order, whatever fails meanwhile."""
 
 from __future__ import annotations
 

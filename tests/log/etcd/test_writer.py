@@ -272,7 +272,7 @@ class Play:
             own.closed = ""
 
     def check(self) -> None:
-        """What must hold at every moment."""
+        """The rules that hold at every moment."""
         for written in self.written:
             assert len(set(written)) == len(written)
         for (partition, numbers), outcome in self.outcomes.items():

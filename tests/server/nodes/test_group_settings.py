@@ -190,7 +190,7 @@ def test_tenures_own_settings_take_effect() -> None:
 
 
 def test_a_group_switches_better_rules_on_and_off() -> None:
-    """What it doesn't say is as the server has it."""
+    """The server's value holds for each rule that the group doesn't name."""
     config = Config(group=GroupConfig(fixes=frozenset({"kafka-12759", "kafka-20601"})))
     assert default_of(config, "tenure.fix.kafka-12759") == "true"
     assert default_of(config, "tenure.fix.kafka-20985") == "false"

@@ -162,7 +162,7 @@ def test_every_note_and_answer_is_in_both_formats() -> None:
 
 
 def test_a_cluster_and_its_store() -> None:
-    """Who lives, who has how many partitions, how many nobody has, and what the store costs and still holds."""
+    """Metrics show the live nodes, their partitions, those that nobody has, and the store's cost and size."""
     found = samples(Measures())
     assert found["tenure_cluster_nodes", ()] == 2
     assert found["tenure_cluster_partitions", (("node", "7"),)] == 2

@@ -9,7 +9,7 @@ What must hold, whatever fails, while the members of a group never leave it:
 4. No rebalance: members keep the generation and their assignments, and get no error but those after which
    a client looks for its coordinator.
 5. Every wait ends: once the faults are over, each member commits again in time, and each request has an answer.
-6. What etcd has is what the owner has: loading a partition again gives the live groups.
+6. etcd has the same as the owner: loading a partition again gives the live groups.
 7. Each partition comes to the node that should have it.
 8. No node breaks a rule of its own: no log line says that something broke.
 
@@ -151,7 +151,7 @@ class World:
         else:
             node.process.later(self.etcd.delay(), partial(node.ask, group, event, take), ("connection", group))
 
-    # What must hold at each moment.
+    # The rules that hold at each moment.
 
     def _answered(self, node: Node, event: Any, body: Any) -> None:
         """A node says something: is it still the owner?"""
@@ -211,7 +211,7 @@ class World:
         return are_one and all(member.assignment for member in self.members)
 
     def seats(self) -> dict[str, tuple[object, ...]]:
-        """What each member has."""
+        """The seat of each member."""
         return {each.instance_id: (each.generation, each.assignment) for each in self.members}
 
     def recover(self) -> None:
@@ -228,7 +228,7 @@ class World:
         self.time.run(QUIET_MS)
 
     def check(self, before: dict[str, tuple[object, ...]]) -> None:
-        """What must hold at the end. before: the seats of a quiet cluster."""
+        """The rules that hold at the end. before: the seats of a quiet cluster."""
         for name, seat in self.seats().items():
             if seat != before[name]:
                 self.wrong(f"{name} had {before[name]} and has {seat}")
@@ -272,7 +272,7 @@ class World:
 
 
 def _told(group: Any) -> tuple[object, ...]:
-    """What must be the same in a live group and in its records."""
+    """The parts of a group that its records have too."""
     if isinstance(group, ConsumerGroup):
         epochs = group.generation, group.target_epoch
         held = {each.member_id: (each.instance_id, each.epoch, each.assigned) for each in group.members.values()}
