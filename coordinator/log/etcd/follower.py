@@ -1,8 +1,8 @@
 """A copy of all keys with a prefix, which follows their changes.
 
-It reads them, then watches. Every POLL_MS it reads them again: a watch at a member of etcd that stands still
-says nothing, and gives no sign of it. The state with the higher revision counts. So the copy is at most about POLL_MS old, as
-long as etcd answers.
+It reads them, then watches. Every POLL_MS it reads them again: a watch at a member of etcd that stands still says
+nothing, and gives no sign of it. The state with the higher revision counts. So the copy is at most about POLL_MS old,
+as long as etcd answers.
 
 House rule: for few keys; all are read at each poll.
 """

@@ -1,9 +1,9 @@
 """The list of topics of a node in a cluster: a change goes to the store of all nodes, and comes back from there.
 
 A change that the list asks for becomes writes of entries (log/topics/entries.py), by the entries as they are at that
-moment: a topic whose name another node has taken is not created. Each written change, of this node or another one, comes
-back as changes of entries; they become changes of the list, in the same order. The list's own change is over when it
-has come back.
+moment: a topic whose name another node has taken is not created. Each written change, of this node or another one,
+comes back as changes of entries; they become changes of the list, in the same order. The list's own change is over when
+it has come back.
 
 House rule: `Change` in, `Change` out; what isn't known in an entry stays as it is.
 """

@@ -19,9 +19,9 @@ with each failure, one event may try again. The partition does the same if the c
 A new owner. When another node owns the partition, each request that waits, for others or for the log, gets
 NOT_COORDINATOR, as on Kafka's resignation; the client then looks for the new coordinator.
 
-Handing over. The engine may wish that another node gets the partition. Then it takes no more requests. All that is under
-way becomes durable and is answered; requests that wait for others get NOT_COORDINATOR. Then it is released, so the
-other node loads all that clients know.
+Handing over. The engine may wish that another node gets the partition. Then it takes no more requests. All that is
+under way becomes durable and is answered; requests that wait for others get NOT_COORDINATOR. Then it is released, so
+the other node loads all that clients know.
 
 A lapse. While this node can't be sure that it owns the partition (`Ownership.valid`), no answer says yes: requests,
 and answers on their way, become NOT_COORDINATOR. No timer fires into a group. If the node was still the owner, all
