@@ -36,6 +36,7 @@ from coordinator.log.etcd.engine import FORMAT
 from coordinator.log.etcd.keys import NO_HEAD, Head, Keys, parse_head, prefix_end
 from coordinator.log.etcd.loop import Loop
 from coordinator.log.etcd.port import (
+    NOT_FOUND,
     Compacted,
     Compare,
     Delete,
@@ -61,8 +62,6 @@ AGAIN_S = 0.1
 PAGE_KEYS = 1_000
 OPERATIONS_MAX, BYTES_MAX = 1_000, 1_000_000
 """Of a transaction."""
-NOT_FOUND = 5
-"""gRPC's code."""
 MOVING = "moving"
 FENCE = b"%d" % NOBODY
 """The value of own/ppp while a cluster is written."""

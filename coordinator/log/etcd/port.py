@@ -118,6 +118,10 @@ class Refused(NamedTuple):
     code: int
 
 
+NOT_FOUND = 5
+"""The code of `Refused` if there is no such lease."""
+
+
 class Compacted(NamedTuple):
     """A watch, or a range at a revision, wants history that is gone. revision: the oldest that is left."""
 

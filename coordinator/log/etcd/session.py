@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from coordinator.log.etcd.port import Lost, Port, Refused
+from coordinator.log.etcd.port import NOT_FOUND, Lost, Port, Refused
 
 ASKS_PER_LIFE = 4
 MARGIN = 10
@@ -110,4 +110,4 @@ class Session:
 
 def _is_gone(refused: Refused) -> bool:
     """Whether etcd says that there is no such lease (NOT_FOUND)."""
-    return refused.code == 5
+    return refused.code == NOT_FOUND

@@ -40,6 +40,8 @@ OPERATIONS_MAX = 1_024
 """Records in a transaction. etcd takes 4,096, and holds up all others while it writes them."""
 BYTES_MAX = 1_000_000
 """Keys and values of a transaction. etcd takes requests of 1.5 MiB (its flag --max-request-bytes)."""
+ATOMIC_OPERATIONS_MAX, ATOMIC_BYTES_MAX = 4_096, 1_400_000
+"""The most that a batch may have that can't be divided: all that etcd takes in one request."""
 PACKED_FROM = 512 * 1024
 """A value of so many bytes is packed."""
 PACKED = b"z"
@@ -309,7 +311,7 @@ def _fitted(batch: list[Record]) -> Iterator[tuple[list[Record], bool]]:
         yield part, True
         return
     small = sum(len(record.key or b"") + len(packed(record.value or b"")) + OVERHEAD for record in batch)
-    if len(batch) + 1 > 4_096 or small > BYTES_MAX + 400_000:
+    if len(batch) + 1 > ATOMIC_OPERATIONS_MAX or small > ATOMIC_BYTES_MAX:
         raise Unavailable(f"{len(batch)} records of {small} bytes are more than a transaction of etcd takes")
     yield batch, True
 

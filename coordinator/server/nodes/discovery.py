@@ -101,6 +101,9 @@ class Discovery:
         self._silent_nodes = silent_nodes
         node_ids = [node.node_id for node in nodes]
         self._cluster = cluster
+        # The nodes of a cluster as last seen, and the same by their ids.
+        self._seen: Sequence[NodeAddresses] | None = None
+        self._seen_live: dict[int, NodeAddresses] = {}
         self._present = node_ids if present is None else present
         self._leading = node_ids if leading is None else leading
         self._nodes = {node.node_id: node for node in nodes}
@@ -129,7 +132,7 @@ class Discovery:
     @property
     def node_ids(self) -> Sequence[int]:
         """The ids of all nodes."""
-        return self._present if self._cluster is None else sorted(self._live(self._cluster))
+        return self._present if self._cluster is None else list(self._live(self._cluster))
 
     @property
     def controller_id(self) -> int:
@@ -140,8 +143,8 @@ class Discovery:
         """All nodes that have the listener of `call`, as its client reaches them."""
         if self._cluster is None:
             return [self.node(node_id, call, call.listener) for node_id in self._present]
-        live = sorted(self._live(self._cluster).items())
-        return [_reached(node, call, call.listener) for _, node in live if call.listener in node.addresses]
+        live = self._live(self._cluster).values()
+        return [_reached(node, call, call.listener) for node in live if call.listener in node.addresses]
 
     def coordinator(self, group_id: str, call: Reached) -> Node:
         """The node that coordinates a group; NO_NODE while it doesn't answer, or this node can't know."""
@@ -158,8 +161,12 @@ class Discovery:
         return _reached(nodes[node_id], call, listener) if listener in nodes[node_id].addresses else NO_NODE
 
     def _live(self, cluster: Cluster) -> dict[int, NodeAddresses]:
-        """The nodes of a cluster that live, by their ids. This one does, even before it is registered."""
-        return self._nodes | {node.node_id: node for node in cluster.nodes()}
+        """The nodes of a cluster that live, by their ids, in order. This one does, even before it is registered."""
+        nodes = cluster.nodes()
+        if nodes is not self._seen:  # Metadata asks for each partition of each topic
+            live = self._nodes | {node.node_id: node for node in nodes}
+            self._seen, self._seen_live = nodes, dict(sorted(live.items()))
+        return self._seen_live
 
     def _owner(self, partition: int) -> int:
         """The id of the node that owns a partition of `__consumer_offsets`; NOBODY if none does, or it doesn't live."""
