@@ -47,7 +47,8 @@ def is_full(turn: Turn, group: Group, protocol_type: str, protocols: list[tuple[
 
 def target_size(turn: Turn, group_id: str) -> int:
     """How many seats the settings give a group (target.group.size); 0: any number."""
-    return turn.group_settings(group_id).target_size
+    own = turn.own_settings(group_id)
+    return 0 if own is None else own.target_size
 
 
 def can_wait(protocol_type: str | None, protocols: list[tuple[str, bytes]]) -> bool:

@@ -222,7 +222,8 @@ class Partition:
     @property
     def is_sure(self) -> bool:
         """Whether this node is sure that it owns the partition."""
-        return self.ownership is not None and self.ownership.valid()
+        # Without a lease there is no doubt, and this is asked often.
+        return self._host.lease is None or (self.ownership is not None and self.ownership.valid())
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> int | None:
         """The error code of a heartbeat; None if it needs an event.
@@ -230,7 +231,6 @@ class Partition:
         It needs one if the partition doesn't serve or isn't sure, if the answer rests on records that aren't durable
         yet, if the member is fenced, because that makes a note, or if the coordinator says so.
         """
-        # Without a lease there is no doubt, and this is asked often.
         if self.standing is not ACTIVE or (self._host.lease is not None and not self.is_sure):
             return None
         error = self.coordinator.heartbeat(group_id, member_id, instance_id, generation, self._ms())
@@ -253,12 +253,10 @@ class Partition:
         if self._commits and isinstance(event, OF_OFFSETS):
             self.take_commits()  # they came earlier
         error = None if self.standing is ACTIVE else REFUSALS[self.standing]
-        if self.ownership is not None and not self.ownership.valid():
-            error = ErrorCode.NOT_COORDINATOR
         if error is None and self.trouble.failures and isinstance(event, WRITES) and not self._may_write:
             error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if error is None and isinstance(event, MAKES_GROUPS) and self._has_no_room(group_id):
-            error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if self._host.lease is not None:
+            error = self._refusal_in_a_cluster(group_id, event) or error
         reply = event.request
         assert isinstance(reply, Reply)
         if error is not None:
@@ -283,10 +281,15 @@ class Partition:
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE if unsaid else ErrorCode.NOT_COORDINATOR
             self.answer(event.request, refuse(event, code))
 
-    def _has_no_room(self, group_id: str | None) -> bool:
-        """Whether the store is too full for a new group, and there is no such group yet."""
+    def _refusal_in_a_cluster(self, group_id: str | None, event: RequestEvent) -> ErrorCode | None:
+        """The error while this node isn't sure of the partition, or if the store is too full for a new group."""
+        if self.ownership is not None and not self.is_sure:
+            return ErrorCode.NOT_COORDINATOR
         has_room = self._host.has_room
-        return has_room is not None and not has_room() and group_id not in self.coordinator.groups
+        is_new = self.standing is ACTIVE and group_id not in self.coordinator.groups
+        if has_room is not None and is_new and isinstance(event, MAKES_GROUPS) and not has_room():
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return None
 
     @property
     def _may_write(self) -> bool:
