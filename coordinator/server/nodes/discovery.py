@@ -157,7 +157,9 @@ class Discovery:
 
     def node(self, node_id: int, call: Reached, listener: str) -> Node:
         """A node that lives, with the address of its listener of that name; NO_NODE if it has no such listener."""
-        nodes = self._nodes if self._cluster is None else self._live(self._cluster)
+        if self._cluster is None:
+            return _reached(self._nodes[node_id], call, listener)
+        nodes = self._live(self._cluster)
         return _reached(nodes[node_id], call, listener) if listener in nodes[node_id].addresses else NO_NODE
 
     def _live(self, cluster: Cluster) -> dict[int, NodeAddresses]:
@@ -183,10 +185,12 @@ class Discovery:
         """The id of the node that leads a topic partition; NOBODY if it doesn't live."""
         if topic is self._offsets:
             return self._owner(partition)
-        if topic.name == EVENTS_TOPIC and self._cluster is not None:
+        is_events = topic.name == EVENTS_TOPIC
+        if self._cluster is None:
+            return node_in_turn((0 if is_events else topic.topic_id.int) + partition, self._leading)
+        if is_events:
             return partition if partition in self._live(self._cluster) else NOBODY
-        first = 0 if topic.name == EVENTS_TOPIC else topic.topic_id.int
-        return node_in_turn(first + partition, self._leading if self._cluster is None else self.node_ids)
+        return node_in_turn(topic.topic_id.int + partition, self.node_ids)
 
     def topic(self, name: str) -> Topic | None:
         """A topic by its name."""

@@ -178,15 +178,16 @@ class _Shown:
             leader = self._discovery.leader(topic, index)
             partition = self._partitions.get((index, leader))
             if partition is None:
-                replicas = self._replicas.setdefault(leader, [leader])
+                replicas = self._replicas.get(leader) or self._replicas.setdefault(leader, [leader])
                 partition = self._partitions[index, leader] = MetadataResponse.MetadataResponsePartition(
                     partition_index=index,
                     leader_id=leader,
                     leader_epoch=self._leader_epoch,
                     replica_nodes=replicas,
                     isr_nodes=replicas,
-                    error_code=ErrorCode.LEADER_NOT_AVAILABLE if leader == NOBODY else ErrorCode.NONE,
                 )
+                if leader == NOBODY:
+                    partition.error_code = ErrorCode.LEADER_NOT_AVAILABLE
             partitions.append(partition)
             yield
         return MetadataResponse.MetadataResponseTopic(
