@@ -1,6 +1,6 @@
 """Requests that Kafka 3.9 doesn't know under every right, on Apache Kafka 4.3.1 and on Tenure: the same error codes.
 
-Both servers have the properties file of test_acls.py. A super user has joined a group of the consumer protocol first.
+Both servers have the properties of test_acls.py, and a long session timeout. A super user has joined a group of the consumer protocol first.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from tests.support.tenure import Tenure, wait_until
 
 pytestmark = pytest.mark.oracle
 
+# The member of the group sends no heartbeats. A slow machine takes more than the default, 45 s, for all tests.
+MEMBER_STAYS = "group.consumer.max.session.timeout.ms=3600000\ngroup.consumer.session.timeout.ms=3600000\n"
 BY_REGEX = "by-regex"
 ON_GROUPS = (Operation.READ, Operation.DELETE, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
 NAMES = {Kind.TOPIC: TOPIC, Kind.GROUP: CONSUMERS, Kind.CLUSTER: CLUSTER_NAME}
@@ -47,8 +49,9 @@ SETS: dict[str, list[Acl]] = {
 def servers(kafka_is_here: None) -> Iterator[tuple[Server, Server]]:
     """Kafka and Tenure, each with two topics and a group."""
     with ExitStack() as stack:
-        kafka = stack.enter_context(ApacheKafka(version=VERSION_43, listeners=LISTENERS, properties=PROPERTIES))
-        tenure = stack.enter_context(Tenure({"node.id": "1"}, listeners=LISTENERS, properties=PROPERTIES))
+        properties = PROPERTIES + MEMBER_STAYS
+        kafka = stack.enter_context(ApacheKafka(version=VERSION_43, listeners=LISTENERS, properties=properties))
+        tenure = stack.enter_context(Tenure({"node.id": "1"}, listeners=LISTENERS, properties=properties))
         found = Server(kafka.ports["SASL"], stack), Server(tenure.ports[0], stack)
         for server in found:
             topics = [
