@@ -25,7 +25,7 @@ Runs = dict[str, dict[str, list[dict[str, float]]]]
 Failed = tuple[str, str]
 """Case and server of a failed repetition."""
 
-BEGIN, END = "<!-- the benchmark's table: make bench -->\n", "<!-- end of the table -->\n"
+BEGIN, END = "<!-- the benchmark's table -->\n", "<!-- end of the table -->\n"
 
 PLAIN_WIDTH = 170
 BUSY = 0.2
