@@ -290,8 +290,10 @@ def rejoin(turn: Turn, group: Group, event: JoinGroup) -> None:
 def take_seat(turn: Turn, group: Group, member: Member, event: JoinGroup) -> None:
     """Answer the JoinGroup of a standby that got the seat of a member: it gets the running generation.
 
-    A leader gets the list of members, so that it watches their topics. The coordinator ignores its assignments. The
-    group keeps the metadata of the standby's first join, which owned no partitions: the standby still owns none.
+    A leader gets the list of members, so that it watches their topics, and assigns: the coordinator ignores that. It is
+    not asked to skip the assignment (KIP-814). franz-go would then compare its own assignment with the seat's, and ask
+    for a rebalance if they differ. The group keeps the metadata of the standby's first join, which owned no partitions:
+    the standby still owns none.
     """
     member.called_until_ms = None
     member.joined_by = event.client
@@ -301,8 +303,6 @@ def take_seat(turn: Turn, group: Group, member: Member, event: JoinGroup) -> Non
         # It has the time of a rebalance to sync (KAFKA-12890).
         group.pending_sync.add(member.member_id)
         turn.arm(SYNC, group, turn.now.ms + group.rebalance_timeout_ms)
-        if event.version >= static.SKIP_ASSIGNMENT_SINCE:
-            answer.skip_assignment = group.leader == member.member_id
     turn.answer(event.request, answer)
 
 
