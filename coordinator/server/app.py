@@ -383,9 +383,18 @@ class Server:
         return partial(self.connections.connect, listener)
 
     @property
-    def failing_logs(self) -> int:
-        """How many topic partitions can't be written, by the last try."""
-        return 0 if self.data is None else len(self.data.failing)
+    def trouble(self) -> str:
+        """As Health."""
+        return "the log can't be written any more" if self.failed.is_set() else ""
+
+    @property
+    def not_ready(self) -> str:
+        """As Health."""
+        if not self.loaded.is_set():
+            return "groups are being loaded"
+        failing = 0 if self.data is None else len(self.data.failing)
+        partitions = "topic partition" if failing == 1 else "topic partitions"
+        return f"{failing} {partitions} can't be written, see the log" if failing else ""
 
     def _connections_max(self) -> int:
         """How many connections the process's limit on files allows."""

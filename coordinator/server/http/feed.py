@@ -1,8 +1,9 @@
 """The cluster's newest events in memory, and the subscribers that get further ones.
 
-One thread reads `__rebalance_events` as a consumer does, from the first request that needs events until the server
-stops. It hands the events to the loop, which keeps the newest EVENTS_KEPT. A subscriber that doesn't take its events is
-dropped; it may subscribe again with the id of its last event.
+A source brings the events, on a thread of its own. A server has `TopicSource`: it reads `__rebalance_events` as a
+consumer does, from the first request that needs events until the server stops. An observer has one that makes events
+of another cluster's records (coordinator.observe). The thread hands the events to the loop, which keeps the newest
+(window.py). A subscriber that doesn't take its events is dropped; it may subscribe again with the id of its last event.
 
 An event's id is the topic's id and, for each partition, the offset of the next event that a subscriber with this event
 needs. So an id means the same after a restart of this server, and on every other node.
@@ -17,10 +18,11 @@ import re
 import threading
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from coordinator.client.errors import ClientError
 from coordinator.client.events import EventReader, NoEvents, Placed
+from coordinator.server.http.window import Bounds, Window
 from protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -97,16 +99,67 @@ class Subscriber:
         return self._waiting.popleft() if self._waiting and not self.is_closed else None
 
 
-class Feed:
-    """See the module.
+class News(Protocol):
+    """Takes the events of a source, on the source's thread."""
 
-    ask: opens a client of the cluster. problem: why there are no events, "" if there are. is_read: set when the first
-    read of the topic has ended or failed.
-    """
+    def begin(self, topic: str, reached: dict[int, int], events: list[Placed]) -> None:
+        """Take the newest events of a topic, at the start and after a lost connection.
+
+        topic: its id in 32 hexadecimal digits: offsets are valid for this topic. reached: the offset in each partition
+        behind the last event that was read. events: in the order of time.
+        """
+
+    def put(self, events: list[Placed]) -> None:
+        """Take further events, in the order of time."""
+
+    def miss(self, problem: str) -> None:
+        """Take the reason why no events come for now."""
+
+
+class Source(Protocol):
+    """Where events come from."""
+
+    def follow(self, news: News, stopping: threading.Event) -> None:
+        """Bring events until `stopping` is set; the feed calls this once, on a thread of its own."""
+
+
+class TopicSource:
+    """Reads the topic of events. ask: opens a client of the cluster."""
 
     def __init__(self, ask: Callable[[], Client]) -> None:
         self._ask = ask
-        self._events: deque[FeedEvent] = deque()
+
+    def follow(self, news: News, stopping: threading.Event) -> None:
+        """As Source."""
+        with self._ask() as client:
+            while not stopping.is_set():
+                try:
+                    reader = EventReader(client)
+                    reader.begin_with(EVENTS_KEPT)
+                    events = reader.read_placed()
+                    news.begin(reader.topic_id.hex, reader.reached, events)
+                    while not stopping.is_set():
+                        events = reader.poll_placed(WAIT_MS)
+                        if events:
+                            news.put(events)
+                except NoEvents as error:
+                    news.miss(str(error))
+                    return
+                except (ClientError, ProtocolError) as error:
+                    news.miss(str(error))
+                    stopping.wait(PAUSE_S)
+
+
+class Feed:
+    """See the module.
+
+    bounds: of the events in memory. problem: why there are no events, "" if there are. is_read: set when the first
+    read of the source has ended or failed.
+    """
+
+    def __init__(self, source: Source, bounds: Bounds | None = None) -> None:
+        self._source = source
+        self._events: Window[FeedEvent] = Window(bounds or Bounds(EVENTS_KEPT))
         self._topic = ""
         self._first: dict[int, int] = {}
         """The offset in each partition from which on all events are in memory."""
@@ -121,12 +174,18 @@ class Feed:
 
     async def events(self) -> list[FeedEvent]:
         """The newest events, in the order of time; `problem` says why if there are none."""
-        if self._thread is None:
-            self._loop = asyncio.get_running_loop()
-            self._thread = threading.Thread(target=self._read, name="events", daemon=True)
-            self._thread.start()
+        self.start()
         await self.is_read.wait()
         return list(self._events)
+
+    def start(self) -> None:
+        """Start the source, if it hasn't started."""
+        if self._thread is None:
+            self._loop = asyncio.get_running_loop()
+            self._thread = threading.Thread(
+                target=self._source.follow, args=(self, self._stopping), name="events", daemon=True
+            )
+            self._thread.start()
 
     async def subscribe(self, after: str) -> Subscriber:
         """Subscribe to all further events and, unless `after` is empty, first to those behind that id.
@@ -169,26 +228,19 @@ class Feed:
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join, STOP_WITHIN_S)
 
-    # On the thread.
+    # On the source's thread.
 
-    def _read(self) -> None:
-        with self._ask() as client:
-            while not self._stopping.is_set():
-                try:
-                    reader = EventReader(client)
-                    reader.begin_with(EVENTS_KEPT)
-                    events = reader.read_placed()
-                    self._hop(partial(self._take_anew, reader.topic_id.hex, reader.reached, events))
-                    while not self._stopping.is_set():
-                        events = reader.poll_placed(WAIT_MS)
-                        if events:
-                            self._hop(partial(self._take, events))
-                except NoEvents as error:
-                    self._hop(partial(self._set_problem, str(error)))
-                    return
-                except (ClientError, ProtocolError) as error:
-                    self._hop(partial(self._set_problem, str(error)))
-                    self._stopping.wait(PAUSE_S)
+    def begin(self, topic: str, reached: dict[int, int], events: list[Placed]) -> None:
+        """As News."""
+        self._hop(partial(self._take_anew, topic, reached, events))
+
+    def put(self, events: list[Placed]) -> None:
+        """As News."""
+        self._hop(partial(self._take, events))
+
+    def miss(self, problem: str) -> None:
+        """As News."""
+        self._hop(partial(self._set_problem, problem))
 
     def _hop(self, call: Callable[[], None]) -> None:
         if not self._stopping.is_set():
@@ -201,10 +253,7 @@ class Feed:
         self.is_read.set()
 
     def _take_anew(self, topic: str, reached: dict[int, int], events: list[Placed]) -> None:
-        """Take the newest events of the whole topic, at the start and after a lost connection.
-
-        reached: the offset in each partition behind the last event that was read.
-        """
+        """See News.begin."""
         first = dict(reached)
         for each in events:
             first[each.partition] = min(first[each.partition], each.offset)
@@ -235,10 +284,10 @@ class Feed:
             news.append(FeedEvent(self._id(behind), each))
             behind[each.partition] = min(behind[each.partition], each.offset)
         news.reverse()
-        self._events.extend(news)
-        while len(self._events) > EVENTS_KEPT:
-            gone = self._events.popleft().placed
-            self._first[gone.partition] = max(self._first.get(gone.partition, 0), gone.offset + 1)
+        for kept in news:
+            for gone in self._events.add(kept.event["group"], kept.event["at_ms"], kept):
+                placed = gone.placed
+                self._first[placed.partition] = max(self._first.get(placed.partition, 0), placed.offset + 1)
         self.is_read.set()
         for subscriber in list(self._subscribers):
             subscriber.put(news)

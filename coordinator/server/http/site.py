@@ -29,7 +29,7 @@ from coordinator.client.groups import Group, describe_groups, group_json, list_g
 from coordinator.client.topics import owners_json, partition_owners
 from coordinator.server.http.access import PROBES, RefusedTokens, TokenCheck
 from coordinator.server.http.body import answer_of, pieces_of
-from coordinator.server.http.feed import Feed, FeedEvent, Subscriber
+from coordinator.server.http.feed import Feed, FeedEvent, Subscriber, TopicSource
 from coordinator.server.http.guard import Guard
 from coordinator.server.http.overview import overview
 from coordinator.server.http.web import Web, error
@@ -42,6 +42,7 @@ from protocol.primitives import STRING_SIZE_MAX
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from prometheus_client.core import Metric
     from starlette.requests import Request
 
     from coordinator.client.client import Client
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from coordinator.server.clock import Clock
     from coordinator.server.http.guard import Secure
     from coordinator.server.telemetry.lines import Lines
-    from coordinator.server.telemetry.metrics import Metrics
 
 THREADS_MAX = 4
 """Requests about groups that run at the same time."""
@@ -77,21 +77,29 @@ POLICY = {
 
 
 class Health(Protocol):
-    """The state of a server; see app.Server."""
-
-    loaded: asyncio.Event
-    failed: asyncio.Event
+    """The state of a server, or of an observer."""
 
     @property
-    def failing_logs(self) -> int:
-        """How many topic partitions can't be written, by the last try."""
+    def trouble(self) -> str:
+        """The reason that it needs a restart; empty if it needs none."""
+
+    @property
+    def not_ready(self) -> str:
+        """The reason that it can't do all its work now; empty if it can."""
+
+
+class Measured(Protocol):
+    """The metrics of a server, or of an observer; see telemetry.metrics."""
+
+    async def now(self) -> list[Metric]:
+        """All metrics with their values of this moment."""
 
 
 class Site:
     """The HTTP side of `server`.
 
     config: has limits and host names. ask: opens a client of the cluster. lines: gets uvicorn's log. secure: as of
-    Guard.
+    Guard. feed: brings events; by default it reads the cluster's topic of events.
     """
 
     def __init__(
@@ -99,10 +107,11 @@ class Site:
         config: Config,
         server: Health,
         ask: Callable[[], Client],
-        metrics: Metrics,
+        metrics: Measured,
         lines: Lines,
         clock: Clock,
         secure: Secure | None = None,
+        feed: Feed | None = None,
     ) -> None:
         self._guard = Guard(clock, lines, config.http_max_connections, config.http_idle_timeout_ms, secure)
         self._health = server
@@ -116,7 +125,7 @@ class Site:
             open_paths=PROBES,
         )
         self._web = Web(self._guard, config.http_hosts, lines, [token])
-        self._feed = Feed(ask)
+        self._feed = feed or Feed(TopicSource(ask))
         self._clock = clock
         self._timelines: dict[tuple[str, str], asyncio.Future[list[bytes]]] = {}
         self._limiter = CapacityLimiter(THREADS_MAX)
@@ -147,17 +156,10 @@ class Site:
         ]
 
     async def _healthz(self, _: Request) -> Response:
-        return _state(self._trouble())
+        return _state(self._health.trouble)
 
     async def _readyz(self, _: Request) -> Response:
-        failing = self._health.failing_logs
-        partitions = "topic partition" if failing == 1 else "topic partitions"
-        records = f"{failing} {partitions} can't be written, see the log" if failing else ""
-        return _state(self._trouble() or ("" if self._health.loaded.is_set() else "groups are being loaded") or records)
-
-    def _trouble(self) -> str:
-        """The reason that the server needs a restart; empty if it needs none."""
-        return "the log can't be written any more" if self._health.failed.is_set() else ""
+        return _state(self._health.trouble or self._health.not_ready)
 
     async def _exposition(self, request: Request) -> Response:
         text, content_type = exposition(await self._metrics.now(), request.headers.get("accept", ""))

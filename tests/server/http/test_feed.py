@@ -13,7 +13,7 @@ import pytest
 from coordinator.client.client import Client
 from coordinator.client.events import Placed
 from coordinator.server.http import feed as feeds
-from coordinator.server.http.feed import EVENTS_KEPT, WAITING_MAX, Feed
+from coordinator.server.http.feed import EVENTS_KEPT, WAITING_MAX, Feed, TopicSource
 
 TOPIC = "0" * 31 + "a"
 
@@ -27,7 +27,7 @@ class Fed(Feed):
     """A feed that the test feeds in place of the thread."""
 
     def __init__(self) -> None:
-        super().__init__(partial(Client, "127.0.0.1:1"))
+        super().__init__(TopicSource(partial(Client, "127.0.0.1:1")))
         self._thread = threading.Thread(target=lambda: None)
         self._thread.start()
         self._set_problem("")
@@ -183,7 +183,7 @@ async def test_a_stop_does_not_wait_for_a_cluster_that_does_not_answer(monkeypat
     """A stop doesn't wait for a thread whose cluster doesn't answer; that thread's events reach no subscriber."""
     monkeypatch.setattr(feeds, "STOP_WITHIN_S", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        feed = Feed(partial(Client, f"127.0.0.1:{silent.getsockname()[1]}"))
+        feed = Feed(TopicSource(partial(Client, f"127.0.0.1:{silent.getsockname()[1]}")))
         asked = asyncio.create_task(feed.events())
         connection, _ = await asyncio.to_thread(silent.accept)
         await feed.stop()
