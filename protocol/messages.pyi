@@ -1106,6 +1106,7 @@ class DescribeGroupsResponse(Message):
         member_assignment: bytes
         session_timeout_ms: int
         silent_ms: int
+        standby_ms: int
         def __init__(
             self,
             *,
@@ -1117,6 +1118,7 @@ class DescribeGroupsResponse(Message):
             member_assignment: bytes = ...,
             session_timeout_ms: int = ...,
             silent_ms: int = ...,
+            standby_ms: int = ...,
             unknown_tagged_fields: dict[int, bytes] = ...,
         ) -> None: ...
 

@@ -170,10 +170,10 @@ def member_json(member: Member) -> dict[str, Any]:
 
 
 def _seat_json(member: Member) -> dict[str, Any]:
-    """The part that only a member of such a group has, as JSON."""
+    """The part that only a member of the consumer protocol has, or only a standby, as JSON."""
     seat = member.seat
     if seat is None:
-        return {}
+        return {} if member.standby_ms is None else {"standby_ms": member.standby_ms}
     return {
         "member_epoch": seat.epoch,
         "is_away": seat.epoch == AWAY,
@@ -332,6 +332,7 @@ def group_of(described: DescribeGroupsResponse.DescribedGroup, node: Node) -> Gr
             decode_subscription(described.protocol_type, member.member_metadata),
             session_timeout_ms=_told(member.session_timeout_ms),
             silent_ms=_told(member.silent_ms),
+            standby_ms=_told(member.standby_ms),
         )
         for member in described.members
     ]

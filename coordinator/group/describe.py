@@ -76,13 +76,16 @@ def describe_member(group: Group, member: Member) -> DescribeGroupsResponse.Desc
 def describe_sessions(group: Group, described: DescribeGroupsResponse.DescribedGroup, now_ms: int) -> None:
     """Add to each described member its session timeout, and for how long the coordinator heard nothing of it.
 
-    A member that waits in JoinGroup or SyncGroup is there. After a load, silence counts from the load.
+    A member that waits in JoinGroup or SyncGroup is there. After a load, silence counts from the load. A standby also
+    has the time for which it has waited.
     """
     standbys = (standby.member for standby in group.standbys.values())
     for member, told in zip(chain(group.members.values(), standbys), described.members, strict=True):
         told.session_timeout_ms = member.session_timeout_ms
         waits = member.awaiting_join is not None or member.awaiting_sync is not None
         told.silent_ms = 0 if waits else silent_ms(member, now_ms)
+    for standby, told in zip(group.standbys.values(), described.members[len(group.members) :], strict=True):
+        told.standby_ms = max(now_ms - standby.since_ms, 0)
 
 
 def silent_ms(member: Watched, now_ms: int) -> int:

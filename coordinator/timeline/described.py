@@ -33,6 +33,7 @@ class Member:
     seat: what only members of the consumer protocol have; None for others.
     session_timeout_ms, silent_ms: its session timeout, and how long ago its last request came; None where the server
     doesn't say (Apache Kafka). After a load of the group, silence counts from the load.
+    standby_ms: for how long it has waited for a seat, as a standby (target.group.size); None if it is no standby.
     """
 
     member_id: str
@@ -44,6 +45,7 @@ class Member:
     seat: ConsumerSeat | None = None
     session_timeout_ms: int | None = None
     silent_ms: int | None = None
+    standby_ms: int | None = None
 
     @property
     def topic_partitions(self) -> list[tuple[str, int]]:

@@ -159,10 +159,11 @@ def _mark(kind: str, entry: Entry, rebalances: int = 0) -> Mark:
     return Mark(kind, entry["at_ms"], entry["at_ms"], 1, rebalances, (first,))
 
 
-def lane_json(name: str, lane: Lane) -> dict[str, Any]:
-    """A lane as JSON."""
+def lane_json(name: str, lane: Lane, standby_since_ms: int | None = None) -> dict[str, Any]:
+    """A lane as JSON. standby_since_ms: since when it waits for a seat, Unix time in ms; None if it is no standby."""
     return {
         "name": name,
+        "standby_since_ms": standby_since_ms,
         "spans": [{"from_ms": from_ms, "until_ms": until_ms} for from_ms, until_ms in lane.spans],
         "marks": [mark._asdict() for mark in lane.marks],
     }

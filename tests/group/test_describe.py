@@ -9,6 +9,7 @@ from coordinator.group.notes import GroupDeleted
 from protocol.messages import DescribeGroupsResponse, encode
 from protocol.primitives import STRING_SIZE_MAX
 from schemas.errors import ErrorCode
+from tests.group.classic.standbys import take_seat, with_standby
 from tests.group.harness import INITIAL_DELAY_MS, RANGE, REBALANCE_MS, SESSION_MS, Bench
 
 
@@ -138,6 +139,21 @@ def test_members_show_their_silence() -> None:
     bench.advance(100)
     assert told() == [(SESSION_MS, 200), (SESSION_MS, 200), (SESSION_MS, 0)]
     assert a.member_id
+
+
+def test_standbys_show_for_how_long_they_wait() -> None:
+    """A standby shows since when it waits for a seat; a member doesn't, nor does a standby that got a seat."""
+    bench, (_, b, c) = with_standby("a", "b", "c")
+    bench.advance(700)
+
+    def told() -> list[int]:
+        return [each.standby_ms for each in bench.describe(waiting=True).response.members]
+
+    assert told() == [-1, -1, 700]
+    assert [each.standby_ms for each in bench.describe().response.members] == [-1, -1, -1], "nobody asked"
+    b.leave()
+    take_seat(c)
+    assert told() == [-1, -1]
 
 
 def waiting(bench: Bench) -> DescribeGroupsResponse.GroupWaiting:

@@ -88,7 +88,7 @@ OURS_ALONE = {
     "JoinGroupRequest": {"join_reason"},
     "DescribeGroupsRequest": {"include_waiting"},
     "DescribedGroup": {"waiting", "expects"},
-    "DescribedGroupMember": {"session_timeout_ms", "silent_ms"},
+    "DescribedGroupMember": {"session_timeout_ms", "silent_ms", "standby_ms"},
     "Member": {"session_timeout_ms", "silent_ms"},
     "ConsumerGroupDescribeRequest": {"include_waiting"},
     "DescribeClusterRequest": {"include_failing_logs"},

@@ -156,8 +156,9 @@ def test_lanes_have_an_end() -> None:
 def test_a_lane_as_json() -> None:
     """Every field has a name."""
     lane = Lane([(None, 5)], [Mark("restart", 1, 2, 3, 4, ("words",))])
-    assert lane_json("seat", lane) == {
+    assert lane_json("seat", lane, 7) == {
         "name": "seat",
+        "standby_since_ms": 7,
         "spans": [{"from_ms": None, "until_ms": 5}],
         "marks": [{"kind": "restart", "from_ms": 1, "until_ms": 2, "times": 3, "rebalances": 4, "text": ("words",)}],
     }

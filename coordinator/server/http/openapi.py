@@ -176,6 +176,7 @@ SCHEMAS: dict[str, Schema] = {
             "subscribed_topics": list_of(TEXT),
             "subscribed_regex": or_null(TEXT),
             "member_type": {"enum": ["classic", "consumer"]},
+            "standby_ms": {**NUMBER, "description": "of a standby: for how long it has waited for a seat"},
         },
     ),
     "Timeline": object_of(
@@ -189,6 +190,10 @@ SCHEMAS: dict[str, Schema] = {
     "Lane": object_of(
         {
             "name": {**TEXT, "description": "an instance id, or the member id of a member without one"},
+            "standby_since_ms": {
+                **or_null(UNIX_MS),
+                "description": "since when a standby waits for a seat; null if it is none",
+            },
             "spans": {
                 **list_of(object_of({"from_ms": or_null(UNIX_MS), "until_ms": or_null(UNIX_MS)})),
                 "description": "the times when the seat was taken; null: since before the first event, or still",
@@ -196,7 +201,7 @@ SCHEMAS: dict[str, Schema] = {
             "marks": list_of(
                 object_of(
                     {
-                        "kind": {"enum": ["restart", "takeover", "fencing", "suspect"]},
+                        "kind": {"enum": ["restart", "rejoin", "takeover", "fencing", "suspect"]},
                         "from_ms": UNIX_MS,
                         "until_ms": UNIX_MS,
                         "times": {**NUMBER, "description": "how many restarts or fencings the mark stands for"},

@@ -143,6 +143,7 @@ function draw({entries, runs, lanes}) {
   const end = Date.now();
   $("lanes").hidden = lanes.length === 0;
   $("suspect").hidden = !runs.some((run) => run.finding);
+  $("standby").hidden = lanes.every((lane) => lane.standby_since_ms === null);
   if (lanes.length === 0) return;
   const width = drawnWidth = $("drawing").clientWidth;
   const isNarrow = width < NARROW;
@@ -172,6 +173,12 @@ function draw({entries, runs, lanes}) {
       svg.append(drawn("rect", {
         x: from, y: y + over, width: Math.max(x(span.until_ms ?? end) - from, 2), height: BAR, rx: 3, class: "seat", "data-member": lane.name,
       }, lane.name));
+    }
+    if (lane.standby_since_ms !== null) {
+      const from = Math.max(x(lane.standby_since_ms), left);
+      svg.append(drawn("rect", {
+        x: from, y: y + over, width: Math.max(x(end) - from, 2), height: BAR, rx: 3, class: "standby", "data-member": lane.name,
+      }, `${lane.name} waits for a seat as a standby since ${utc(lane.standby_since_ms)}`));
     }
   });
   for (const entry of rebalances) {

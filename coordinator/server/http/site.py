@@ -35,7 +35,7 @@ from coordinator.server.http.overview import overview
 from coordinator.server.http.web import Web, error
 from coordinator.server.telemetry.metrics import exposition
 from coordinator.timeline.entries import Timeline
-from coordinator.timeline.lanes import lane_json, lanes_of
+from coordinator.timeline.lanes import Lane, lane_json, lanes_of
 from coordinator.timeline.runs import run_json, runs
 from coordinator.timeline.words import RECONCILING, entry_lines, expects_lines, held_up_lines, waiting_lines
 from protocol.primitives import STRING_SIZE_MAX
@@ -218,19 +218,23 @@ class Site:
         """The body of `_group_events`, on a thread."""
         own = [each.event for each in events]
         entries = Timeline(group_id).add_all(own).entries
-        found = runs(group_id, entries, self._clock.wall_ms())
+        now_ms = self._clock.wall_ms()
+        found = runs(group_id, entries, now_ms)
         try:
             members = found_group(client, group_id).members
         except (Refused, Unreachable):
             if not any(event["group"] == group_id for event in own):
                 raise
             members = []
-        seats = [member.group_instance_id or member.member_id for member in members]
+        names = {member.group_instance_id or member.member_id: member.standby_ms for member in members}
+        waits = {name: now_ms - waited_ms for name, waited_ms in names.items() if waited_ms is not None}
+        lanes = lanes_of(entries, found, names.keys() - waits.keys())
+        drawn = sorted(waits.keys() | lanes.keys())
         return {
             "group_id": group_id,
             "timeline": [entry | {"text": list(entry_lines(entry))} for entry in entries],
             "runs": [run_json(run) for run in found],
-            "lanes": [lane_json(name, lane) for name, lane in lanes_of(entries, found, seats).items()],
+            "lanes": [lane_json(name, lanes.get(name, Lane()), waits.get(name)) for name in drawn],
         }
 
     async def _events(self, request: Request) -> Response:

@@ -16,11 +16,12 @@ from jsonschema import Draft202012Validator
 from coordinator.server.http.openapi import PATHS, SCHEMAS, document
 from coordinator.server.http.site import Site
 from coordinator.timeline.entries import Timeline
-from coordinator.timeline.lanes import lane_json, lanes_of
+from coordinator.timeline.lanes import MARKS, lane_json, lanes_of
 from coordinator.timeline.runs import run_json
 from schemas.errors import ErrorCode
 from tests.support.patience import WITHIN_S
 from tests.support.scripted import Member, hang_up, settle
+from tests.support.seats import set_seats
 from tests.support.tenure import Tenure, wait_until
 from tests.timeline.test_runs import NOW_MS, found, replaced
 
@@ -53,6 +54,11 @@ def url() -> Iterator[str]:
             absent.send_join()
             settle(here, absent)
             assert Member(server.port, "waits", "ghost", 9).ask_for_id()
+            set_seats(server.port, "stands", 1)
+            seated, standby = (Member(server.port, "stands", name, 9, instance=name) for name in ("seated", "standby"))
+            settle(seated)
+            standby.send_join()
+            assert standby.receive_join().error_code == ErrorCode.NONE
             here.send_join()
             wait_until(lambda: asked(f"{shown}groups/waits")[1]["waiting"], "a group waits", WITHIN_S)
             wait_until(
@@ -106,8 +112,10 @@ def schema_of(path: str, status: int) -> dict[str, Any]:
         ("/overview", "overview", 200),
         ("/groups/{group_id}", "groups/g%2F1", 200),
         ("/groups/{group_id}", "groups/waits", 200),
+        ("/groups/{group_id}", "groups/stands", 200),
         ("/groups/{group_id}", "groups/none", 404),
         ("/groups/{group_id}/events", "groups/g%2F1/events", 200),
+        ("/groups/{group_id}/events", "groups/stands/events", 200),
         ("/openapi.json", "openapi.json", 200),
     ],
 )
@@ -126,6 +134,22 @@ def test_a_group_that_waits_says_for_whom(url: str) -> None:
     assert [member["client_id"] for member in waiting["members"]] == ["absent"]
     assert [pending["client_id"] for pending in waiting["pending"]] == ["ghost"]
     assert [line.partition(" for ")[0] for line in waiting["text"][1:]] == ["it waits", "it waits"]
+
+
+def test_a_standby_waits_on_its_lane(url: str) -> None:
+    """The lane of a standby has no taken seat, but the time since which it waits for one."""
+    seated, standby = asked(f"{url}groups/stands/events")[1]["lanes"]
+    assert (seated["name"], seated["standby_since_ms"], len(seated["spans"])) == ("seated", None, 1)
+    assert (standby["name"], standby["spans"]) == ("standby", [])
+    assert standby["standby_since_ms"] >= seated["spans"][0]["from_ms"]
+    members = asked(f"{url}groups/stands")[1]["members"]
+    assert ["standby_ms" in member for member in members] == [False, True]
+
+
+def test_every_kind_of_mark_is_described() -> None:
+    """The document has each kind of mark that a lane can have."""
+    kinds = SCHEMAS["Lane"]["properties"]["marks"]["items"]["properties"]["kind"]["enum"]
+    assert set(kinds) == {"restart", "fencing", "suspect", *MARKS.values()}
 
 
 def test_a_takeover_is_not_counted_as_a_restart(url: str) -> None:
