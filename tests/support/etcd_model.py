@@ -50,6 +50,9 @@ TRY_MS = 1_000
 TTL_MIN_S = 2
 """etcd grants no shorter lease with its default election timeout."""
 
+SHORT_MS = (0, 0, 1, 1, 2, 3)
+"""Of steps that take no long time, each as likely as the others."""
+
 ELECTION_MS = 1_000
 LEASES_LOOKED_AT_MS = 500
 WATCH_CUT_MS = 4_000
@@ -125,7 +128,7 @@ class EtcdModel:
         """How long the next step takes, in ms."""
         if self.slow and self.random.random() < self.slow:
             return self.random.randint(10, self.slow_ms)
-        return self.random.choice((0, 0, 1, 1, 2, 3))
+        return SHORT_MS[int(self.random.random() * len(SHORT_MS))]
 
     # Faults.
 
@@ -452,7 +455,7 @@ class ModelPort:
 
     def now_ms(self) -> int:
         """See Port."""
-        return self.etcd.timeline.ms + self.offset_ms
+        return self.process.now_ms() + self.offset_ms
 
     def later(self, delay_ms: int, callback: Callable[[], None]) -> Callable[[], None]:
         """See Port."""

@@ -41,3 +41,20 @@ def test_a_killed_process_gets_nothing_more(*, is_frozen: bool) -> None:
         time.run(20)
     node.kill()
     time.run(1_000)
+
+
+@pytest.mark.parametrize("rate", [0.9, 0.937, 1.0, 1.1])
+def test_timers_count_by_the_clock_of_their_machine(rate: float) -> None:
+    """A timer is due at the first moment at which that clock shows its time; what the network brings isn't."""
+    time = Timeline(1)
+    node = time.process("node", rate)
+    began, began_ms = time.ms, node.now_ms()
+    came: list[int] = []
+    net: list[int] = []
+    due = range(1, 3_000, 7)
+    for ms in due:
+        node.later(ms, lambda: came.append(node.now_ms() - began_ms))
+        node.later(ms, lambda: net.append(time.ms - began), "net")
+    time.run(4_000)
+    assert net == list(due)
+    assert all(ms <= shown <= ms + 1 for ms, shown in zip(due, came, strict=True))

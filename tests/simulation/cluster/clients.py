@@ -42,6 +42,8 @@ REQUEST_MS = 1_500
 """A member gives a request up after that time."""
 JOIN_MS = 4_000
 """Shorter than a session timeout: a member whose JoinGroup got no answer must not expire while it waits."""
+HOST = 2
+"""The machine of all anchors; that of a member has the member's number."""
 ANCHOR_MS = 60_000
 """An anchor waits that long: it has to hear the answers of a node that was frozen."""
 RETRY_MS = 100
@@ -114,7 +116,7 @@ class Member:
             self.world.history.append(Asked(self.group, ask.kind, self.number, node, float(sent), got, error, value))
             self._go_on(body)
 
-        self.world.ask(node, self.group, ask.event, ask.within_ms, done)
+        self.world.ask(self.number, node, self.group, ask.event, ask.within_ms, done)
 
     @property
     def told_generation(self) -> int:
@@ -141,7 +143,7 @@ class Member:
     def _live(self) -> Generator[Ask | Sleep, Any, None]:
         while True:
             if self.coordinator is None:
-                self.coordinator = self.world.find(self.group)
+                self.coordinator = self.world.find(self.group, self.number)
                 if self.coordinator is None:
                     yield Sleep(RETRY_MS)
                     continue
@@ -315,9 +317,11 @@ class Anchor:
             # Its heartbeats keep no session alive that its member wouldn't: the member beats more often. It sends none
             # of the consumer protocol, whose answer could be the one that tells a member its assignment.
             if not isinstance(member, ConsumerMember):
-                self._world.ask(self._node_id, member.group, member.heartbeat(), BEAT_MS, _nothing)
+                self._world.ask(HOST, self._node_id, member.group, member.heartbeat(), BEAT_MS, _nothing)
             sent = float(self._world.time.ms)
-            self._world.ask(self._node_id, member.group, member.fetch(), ANCHOR_MS, partial(self._read, member, sent))
+            self._world.ask(
+                HOST, self._node_id, member.group, member.fetch(), ANCHOR_MS, partial(self._read, member, sent)
+            )
 
     def _read(self, member: Member, sent: float, body: Any) -> None:
         if body is not None and error_of(body) == ErrorCode.NONE:

@@ -1,8 +1,9 @@
 """Schedules: what fails in a simulated cluster, and when. A seed makes one.
 
 A schedule has a few faults in FAULTS_MS of virtual time, which may overlap: nodes that freeze, die or step their wall
-clocks; members of etcd that freeze, die or lose the others; nodes that can't reach some members, or any. Steps may be
-slow. At its end all is whole again.
+clocks; members of etcd that freeze, die or lose the others; nodes that can't reach some members, or any; clients that
+can't reach a node. In every other schedule the nodes' clocks run too fast or too slow. Steps may be slow. At its end
+all is whole again.
 
 House rule: a schedule breaks nothing that a machine or a network can't break.
 """
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 
 from tests.simulation.cluster.nodes import WALL_MS, Node
-from tests.simulation.cluster.world import NODES, World
+from tests.simulation.cluster.world import HOSTS, NODES, World
 from tests.support.etcd_model import EtcdModel, ModelPort, State
 from tests.support.virtual_time import Process
 
@@ -22,6 +23,11 @@ FAULTS_MAX = 8
 LONGEST_MS = 12_000
 """Of most faults. As long as a session timeout here, and much longer than a lease."""
 FULL_MS = 5_000
+CLIENTS_CUT_MS = 3_000
+CLIENTS_PAUSE_MS = 9_000
+"""Nothing keeps the session of a member that can't reach its coordinator. So these cuts are short, and each machine
+has a pause between two of them.
+"""
 LEAVE_MS = 5_000
 """A node that leaves ends after that time at the latest, as the server does."""
 HOUR_MS = 3_600_000
@@ -36,6 +42,7 @@ class Schedule:
         self._random = world.time.random
         self._end_ms = world.time.ms + FAULTS_MS
         self._leaving: list[Node] = []
+        self._clients_cut_ms: dict[int, int] = {}
 
     def play(self) -> None:
         """Let it all happen, then mend everything."""
@@ -54,6 +61,7 @@ class Schedule:
             self._all_members,
             self._cut,
             self._cut_off,
+            self._cut_clients,
             self._compact,
             self._fill_store,
         ]
@@ -182,11 +190,22 @@ class Schedule:
         for index in members:
             self._world.etcd.mend(process, index)
 
+    def _cut_clients(self) -> None:
+        """A machine of clients and a node lose requests, answers or both."""
+        host, node_id = self._random.randrange(HOSTS), self._random.choice(NODES)
+        there, back = self._random.choice(((True, True), (True, False), (False, True)))
+        if self._time.ms - self._clients_cut_ms.get(host, 0) >= CLIENTS_PAUSE_MS:
+            self._clients_cut_ms[host] = self._time.ms
+            self._time.note(f"clients on machine {host} lose node {node_id}: there {there}, back {back}")
+            self._world.cut_clients(host, node_id, there=there, back=back)
+            self._for_a_while(partial(self._world.mend_clients, host, node_id), CLIENTS_CUT_MS)
+
     def _mend(self) -> None:
         self._time.note("all is mended")
         world = self._world
         world.etcd.slow = world.restarts = 0.0
         self._empty_store()
+        world.mend_all_clients()
         for process, member in sorted(world.etcd.cuts, key=lambda cut: (cut[0].name, cut[1].index)):
             world.etcd.mend(process, member.index)
         for index in range(3):

@@ -43,6 +43,14 @@ class ClockThatSleeps(ModelPort):
         return super().now_ms() - self.process.frozen_ms
 
 
+class ClockThatCrawls(ModelPort):
+    """The lease is measured by a clock that loses far more than the lease's margin."""
+
+    def now_ms(self) -> int:
+        """See Port."""
+        return int(super().now_ms() * 0.6)
+
+
 class LostIsDone(ModelPort):
     """A transaction without an answer counts as carried out."""
 
@@ -80,6 +88,7 @@ def _is_record(operation: Put | Delete | Get) -> bool:
 MUTANTS: dict[str, Callable[..., ModelPort]] = {
     "an append without the head chain": NoHeadChain,
     "a lease by a clock that sleeps": ClockThatSleeps,
+    "a lease by a clock that crawls": ClockThatCrawls,
     "a lost answer taken for a yes": LostIsDone,
     "a lost answer waited for": Silent,
     "records that are not written": Forgetful,

@@ -53,20 +53,19 @@ class NodeClock:
 
     def __init__(self, process: Process) -> None:
         self._process = process
-        self._timeline = process.timeline
         self.wall_offset_ms = 0
 
     def ms(self) -> int:
         """As Clock.ms."""
-        return self._timeline.ms
+        return self._process.now_ms()
 
     def wall_ms(self) -> int:
         """As Clock.wall_ms."""
-        return WALL_MS + self._timeline.ms + self.wall_offset_ms
+        return WALL_MS + self._process.now_ms() + self.wall_offset_ms
 
     def call_at(self, at_ms: int, callback: Callable[[], None]) -> Handle:
         """As Clock.call_at."""
-        return _Call(self._process.later(at_ms - self._timeline.ms, callback))
+        return _Call(self._process.later(at_ms - self._process.now_ms(), callback))
 
 
 class _Call:
@@ -208,7 +207,7 @@ class Node:
         if runtime is None:
             return  # nothing listens yet; the client waits in vain
         answer = Answer(self, event, done)
-        self.open[answer] = self.clock.ms()
+        self.open[answer] = self.process.timeline.ms
         event.request = answer
         if isinstance(event, Heartbeat) and self.engine.core.session.valid():
             body = event.body

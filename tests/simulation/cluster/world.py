@@ -4,7 +4,8 @@ What must hold, whatever fails, while the members of a group never leave it:
 
 1. No acknowledged write is lost, a read is never older than what was acknowledged before it, and no write takes effect
    after its node was deposed: each group's commits and reads are linearizable (`linearizable`).
-2. No node says yes once another has claimed the partition: at each yes that leaves, the head in etcd names its sender.
+2. No node says yes once another has claimed the partition: at each yes that leaves, the head in etcd names its sender,
+   and the sender's lease has not lapsed by its own clock.
 3. Heads only grow: a claim raises the epoch, an append the number by one.
 4. No rebalance: members keep the generation and their assignments, and get no error but those after which
    a client looks for its coordinator.
@@ -52,13 +53,18 @@ QUIET_MS = 6_000
 """After the last commit that a group waited for: leases of nodes that were killed end, and partitions go home."""
 ANSWERED_WITHIN_MS = 2_500
 """At the end all is quiet, so no request is older than that."""
+RATES = 0.9, 1.1
+"""Of the clocks of nodes in a schedule with drifting clocks: the margin of a lease is as wide."""
+HOSTS = 3
+"""Clients have machines: one for each number of a member, one for all anchors."""
 
 
 class World:
     """See the module.
 
     session_ms: session timeout of members. restarts: how often a member restarts, as a share of its rounds.
-    history: the requests of clients. wrongs: what the checks found.
+    drifts: whether the clocks of nodes run too fast or too slow. history: the requests of clients.
+    wrongs: what the checks found.
     """
 
     def __init__(
@@ -72,6 +78,11 @@ class World:
         self.time = Timeline(seed, keep_trace=keep_trace)
         self.session_ms = session_ms
         self.restarts = 0.0
+        self.drifts = self.time.random.random() < 0.5
+        # Which machine of clients can't send to which node, and which node's answers don't reach which machine; each
+        # with the requests and answers on their way.
+        self._no_way_to: dict[tuple[int, int], list[Callable[[], None]]] = {}
+        self._no_way_back: dict[tuple[int, int], list[Callable[[], None]]] = {}
         self.history: list[Any] = []
         self.wrongs: list[str] = []
         self.etcd = EtcdModel(self.time)
@@ -97,7 +108,7 @@ class World:
     def start(self, node_id: int) -> None:
         """Start a node that does not run."""
         self.time.note(f"node {node_id} starts")
-        process = self.time.process(f"node {node_id}")
+        process = self.time.process(f"node {node_id}", self.time.random.uniform(*RATES) if self.drifts else 1.0)
         port = self._port(self.etcd, process)
         port.offset_ms = self.time.random.randint(0, 10**9)
         config = config_of(
@@ -120,15 +131,37 @@ class World:
 
     # Clients.
 
-    def find(self, group: str) -> int | None:
-        """FindCoordinator at a random node; None if that node runs no more, is frozen, or knows no owner."""
-        node = self.nodes.get(self.time.random.choice(NODES))
+    def cut_clients(self, host: int, node_id: int, *, there: bool, back: bool) -> None:
+        """Let nothing pass from a machine of clients to a node, back, or neither."""
+        if there:
+            self._no_way_to.setdefault((host, node_id), [])
+        if back:
+            self._no_way_back.setdefault((host, node_id), [])
+
+    def mend_clients(self, host: int, node_id: int) -> None:
+        """Undo it. Requests on their way may arrive now, also if their clients have given them up."""
+        for ways in (self._no_way_to, self._no_way_back):
+            for pass_on in ways.pop((host, node_id), []):
+                if self.time.random.random() < self.etcd.late_share:
+                    self.time.later(self.etcd.delay(), pass_on)
+
+    def mend_all_clients(self) -> None:
+        """Undo all cuts between clients and nodes."""
+        for host, node_id in sorted({*self._no_way_to, *self._no_way_back}):
+            self.mend_clients(host, node_id)
+
+    def find(self, group: str, host: int) -> int | None:
+        """FindCoordinator at a random node; None if that node can't answer, or knows no owner."""
+        node_id = self.time.random.choice(NODES)
+        node = self.nodes.get(node_id)
         if node is None or node.process.is_dead or node.process.is_frozen:
+            return None
+        if (host, node_id) in self._no_way_to or (host, node_id) in self._no_way_back:
             return None
         owner = node.engine.core.members.now.owners[partition_for(group, PARTITIONS)]
         return owner if owner in self.nodes else None
 
-    def ask(self, node_id: int, group: str, event: Any, within_ms: int, done: Callable[[Any], None]) -> None:
+    def ask(self, host: int, node_id: int, group: str, event: Any, within_ms: int, done: Callable[[Any], None]) -> None:
         """Send a request to a node; None if the connection closes, or time is up."""
         node = self.nodes[node_id]
         waits = [True]
@@ -143,13 +176,23 @@ class World:
         node.under_way[lost] = None
 
         def take(body: Any) -> None:
-            self.time.later(self.etcd.delay(), partial(finish, body))
+            way = self._no_way_back.get((host, node_id))
+            if way is None:
+                self.time.later(self.etcd.delay(), partial(finish, body))
+            else:
+                way.append(partial(finish, body))
+
+        def send() -> None:
+            node.process.later(self.etcd.delay(), partial(node.ask, group, event, take), ("connection", host, group))
 
         self.time.later(within_ms, lost)
-        if node.process.is_dead:
+        way = self._no_way_to.get((host, node_id))
+        if way is not None:
+            way.append(send)
+        elif node.process.is_dead:
             self.time.later(1, lost)
         else:
-            node.process.later(self.etcd.delay(), partial(node.ask, group, event, take), ("connection", group))
+            send()
 
     # The rules that hold at each moment.
 
@@ -164,6 +207,8 @@ class World:
         # An etcd that ends leases early (etcd's issue 15247) lets another node in while this one may still answer.
         if owner != str(node.node_id) and not self.etcd.old_leader_revokes:
             self.wrong(f"node {node.node_id} says yes to {type(event).__name__} of {group}; node {owner} has it")
+        if not node.engine.core.session.valid():
+            self.wrong(f"node {node.node_id} says yes to {type(event).__name__} of {group} after its lease")
 
     def _look_at_heads(self) -> None:
         for partition in range(PARTITIONS):
