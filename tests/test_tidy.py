@@ -74,6 +74,10 @@ WITHOUT_TESTS_OF_THEIR_OWN: dict[str, str] = {
     "coordinator/log/topics/partition.py": "plain values",
     "coordinator/server/runtime/replies.py": "interfaces alone",
     "coordinator/timeline/described.py": "plain values",
+    "coordinator/timeline/inference/knowledge.py": "plain values",
+    "coordinator/timeline/inference/seen.py": "the tests of classic.py and observed.py try all of it",
+    "coordinator/timeline/inference/signs.py": "the tests of classic.py try all of it",
+    "coordinator/timeline/inference/told.py": "the tests of observed.py try all of it",
 }
 """Modules that need no tests/.../test_*.py, and the reason."""
 

@@ -39,10 +39,10 @@ from coordinator.audit.audit import (
     write_findings,
 )
 from coordinator.audit.check.limits import Limits
+from coordinator.audit.read.batches import MARKER_KIND
 from coordinator.audit.read.logs import is_committed, look, uncleaned_from
 from coordinator.audit.read.origin import is_tenures
 from coordinator.audit.read.parse import Row
-from coordinator.audit.read.records import MARKER_KIND
 from coordinator.audit.read.tables import SCHEMAS, to_rows
 from coordinator.audit.show.summary import SUMMARY_FILE, write_summary
 from coordinator.audit.words import count_text

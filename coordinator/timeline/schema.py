@@ -48,6 +48,10 @@ SELF, CONFLICT = "self", "conflict"
 """Kinds of a fencing: a client met an earlier request of its own, or two programs have one instance id."""
 
 
+UNKNOWN = "unknown"
+"""The kind of an inferred cause where several kinds fit; `possible` has them (coordinator.timeline.inference)."""
+
+
 class TimedNote(NamedTuple):
     """A note, and when it happened (Unix time in ms). extra: fields that the server adds to the note's."""
 

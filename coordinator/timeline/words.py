@@ -20,7 +20,7 @@ from coordinator.timeline.described import client_text
 from coordinator.timeline.diagnosis import turns
 from coordinator.timeline.folding import folded
 from coordinator.timeline.log_words import AWAITED, TAKEN, reason_of
-from coordinator.timeline.schema import CONSUMER
+from coordinator.timeline.schema import CONSUMER, UNKNOWN
 
 if TYPE_CHECKING:
     from coordinator.timeline.entries import Entry
@@ -69,8 +69,32 @@ def short(name: str) -> str:
     return name if made is None else made[1]
 
 
+POSSIBLE = {
+    CauseKind.MEMBER_JOINED: "a member joined",
+    CauseKind.MEMBER_REJOINED: "a member joined again",
+    CauseKind.LEADER_REJOINED: "the leader joined again",
+    CauseKind.METADATA_CHANGED: "a member joined with other metadata",
+    CauseKind.STATIC_MEMBER_REPLACED: "a static member joined anew before the assignment was known",
+    CauseKind.MEMBER_LEFT: "it left",
+    CauseKind.MEMBER_REMOVED: "an operator removed it",
+    CauseKind.MEMBER_EXPIRED: "its session ended",
+    CauseKind.SUBSCRIPTION_CHANGED: "a member subscribed to other topics",
+    CauseKind.TOPICS_CHANGED: "topics changed",
+    CauseKind.REGEX_RESOLVED: "a regular expression matched other topics",
+    CauseKind.REVOCATION_TIMED_OUT: "it did not give up its partitions in time",
+}
+"""What may have happened, where the log of groups fits several kinds of a cause."""
+
+GONE = frozenset(
+    {CauseKind.MEMBER_LEFT, CauseKind.MEMBER_REMOVED, CauseKind.MEMBER_EXPIRED, CauseKind.REVOCATION_TIMED_OUT}
+)
+"""Kinds of causes after which a member is gone."""
+
+
 def cause_text(cause: dict[str, Any]) -> str:
     """A cause in words, with its members. It says if the server inferred the cause."""
+    if cause["kind"] == UNKNOWN:
+        return _unknown_text(cause)
     kind = CauseKind(cause["kind"])
     text = reason_of(
         Cause(
@@ -88,6 +112,18 @@ def cause_text(cause: dict[str, Any]) -> str:
     ).removesuffix("; client reason: not provided")
     client = f" ({client_text(cause)})" if cause["client_host"] else ""
     return f"{text}{client}" + (" [inferred]" if kind in INFERENCES and cause["source"] != "client" else "")
+
+
+def _unknown_text(cause: dict[str, Any]) -> str:
+    """A cause that the log of groups doesn't tell: what it may have been."""
+    kinds = [CauseKind(kind) for kind in cause["possible"]]
+    maybe = ", or ".join(POSSIBLE[kind] for kind in kinds)
+    client = f" ({client_text(cause)})" if cause["client_host"] else ""
+    who = ", ".join(_who(cause))
+    if who and GONE.issuperset(kinds):
+        return f"member {who} is gone{client}; unknown why: {maybe}"
+    about = f" ({who}{client})" if who else ""
+    return f"unknown: {maybe}{about}" if maybe else f"unknown{about}"
 
 
 def _who(cause: dict[str, Any]) -> Iterator[str]:
@@ -165,10 +201,13 @@ def _taken_text(entry: Entry) -> str:
     old = entry["old_group_instance_id"] or short(entry["old_member_id"])
     lost = client_text({"client_id": entry["old_client_id"], "client_host": entry["old_client_host"]})
     lead = " and leads" if entry["leads"] else ""
+    why = "it is gone" if entry["kind"] == UNKNOWN else TAKEN[CauseKind(entry["kind"])]
+    waited = ""
+    if entry["waited_ms"] is not None:  # the log of groups alone doesn't tell
+        waited = f"; it waited {duration_text(entry['waited_ms'])}, {_several(entry['standbys'], 'standby')} left"
     return (
         f"seat taken: standby {entry['group_instance_id'] or short(entry['member_id'])} ({client_text(entry)}) has the "
-        f"seat of {old} ({lost}){lead}, because {TAKEN[CauseKind(entry['kind'])]}; no rebalance; it waited "
-        f"{duration_text(entry['waited_ms'])}, {_several(entry['standbys'], 'standby')} left"
+        f"seat of {old} ({lost}){lead}, because {why}; no rebalance{waited}"
     )
 
 
@@ -216,9 +255,11 @@ def counter_name(entry: dict[str, Any]) -> str:
 def _rebalance_lines(entry: Entry) -> Iterator[str]:
     after = f" -> {entry['generation']}" if entry["generation"] != entry["generation_before"] else ""
     name = counter_name(entry)
-    yield f"rebalance, {name} {entry['generation_before']}{after}: {cause_text(entry['causes'][0])}"
+    mark = "" if not entry.get("inferred") or entry["causes"][0].get("told") else " [inferred from the log]"
+    yield f"rebalance, {name} {entry['generation_before']}{after}: {cause_text(entry['causes'][0])}{mark}"
+    also = "also" if entry.get("causes_in_order", True) else "also, perhaps first"
     for cause in entry["causes"][1:]:
-        yield f"also: {cause_text(cause)}"
+        yield f"{also}: {cause_text(cause)}"
     if entry.get("further_causes"):
         yield f"and {_several(entry['further_causes'], 'further cause')}"
     if "preparing_ms" not in entry:
@@ -248,6 +289,8 @@ def _rebalance_lines(entry: Entry) -> Iterator[str]:
 
 def _phases_text(entry: Entry) -> str:
     """How long each phase of a rebalance took. A rebalance from Empty is held open and waits for nobody (KIP-134)."""
+    if entry["preparing_ms"] is None:
+        return _assigned_text(entry)
     took = duration_text(entry["preparing_ms"])
     if entry.get("group_type") == CONSUMER:
         if entry["completing_ms"] is None:
@@ -262,6 +305,15 @@ def _phases_text(entry: Entry) -> str:
     joined = f"{took} until the rebalance timeout" if entry["late"] else f"{took} until all had joined"
     assigned = "until all was assigned" if entry["outcome"] == "completed" else "without assignments"
     return f": {delayed if entry['state'] == 'Empty' else joined}, {duration_text(entry['completing_ms'])} {assigned}"
+
+
+def _assigned_text(entry: Entry) -> str:
+    """How long the assignments of a rebalance took, where the log alone tells of it."""
+    taken_ms = entry["completing_ms"]
+    if taken_ms is None or entry["outcome"] != "completed":
+        return ""
+    until = "every member had its part" if entry.get("group_type") == CONSUMER else "all was assigned"
+    return f": {duration_text(taken_ms)} until {until}"
 
 
 def _steps_lines(entry: Entry) -> Iterator[str]:
@@ -334,6 +386,9 @@ def _converted_text(entry: Entry) -> str:
 
 
 def _loaded_text(entry: Entry) -> str:
+    if entry.get("inferred"):
+        name, members = counter_name(entry), _several(entry["members"], "member")
+        return f"the log of the group begins here, in {name} {entry['generation']} with {members}"
     if "former_node" in entry:
         begin = (
             f"node {entry['node']} became the coordinator in place of node {entry['former_node']}: it loaded the group"

@@ -16,8 +16,8 @@ from typing import Any
 import cramjam
 from crc32c import crc32c
 
-from coordinator.audit.read.consumer_records import read_consumer_value
 from coordinator.group.partition import partition_for
+from coordinator.timeline.records.consumer import read_consumer_value
 from protocol.messages import (
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMemberMetadataValue,
@@ -126,6 +126,7 @@ def group_value(
     *,
     leader: str | None = None,
     protocol_type: str = "consumer",
+    protocol: str = "range",
     since_ms: int = START_MS,
     version: int = 3,
 ) -> bytes:
@@ -133,7 +134,7 @@ def group_value(
     value = GroupMetadataValue(
         protocol_type=protocol_type,
         generation=generation,
-        protocol="range" if members else None,
+        protocol=protocol if members else None,
         leader=leader if leader is not None or not members else members[0].member_id,
         current_state_timestamp=since_ms,
         members=list(members),

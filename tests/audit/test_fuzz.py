@@ -30,12 +30,12 @@ from coordinator.audit.audit import FINDINGS_KEPT, AuditResult, Options, audit
 from coordinator.audit.read.columns import read_tables
 from coordinator.audit.read.logs import NO_BATCH_KIND, ROOM_KIND, TORN_TAIL_KIND, plan, read_range
 from coordinator.audit.read.parse import NOT_RECORDS, parse
-from coordinator.audit.read.records import MEMBERS_MAX
 from coordinator.audit.read.tables import SCHEMAS, all_to_arrow, to_rows
 from coordinator.audit.show.page import page
 from coordinator.audit.show.report import print_report
 from coordinator.audit.show.summary import write_summary
 from coordinator.cli.main import make_app
+from coordinator.timeline.records.values import MEMBERS_MAX
 from protocol.messages import GroupMetadataValue, encode
 from protocol.records.batch import HEADER_SIZE, Record, encode_batch
 from protocol.records.codecs import Codec

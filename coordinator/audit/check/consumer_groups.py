@@ -17,7 +17,10 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from coordinator.audit.check.checks import Findings
-from coordinator.audit.read.consumer_records import (
+from coordinator.group.consumer.group import AWAY, MemberState
+from coordinator.group.consumer.invariants import ConsumerRule, LastRecords, broken_rules
+from coordinator.log.topics.list import kafka_id
+from coordinator.timeline.records.consumer import (
     CONSUMER_VERSIONS,
     CURRENT,
     EPOCH,
@@ -26,10 +29,7 @@ from coordinator.audit.read.consumer_records import (
     TARGET_EPOCH,
     read_consumer_value,
 )
-from coordinator.audit.read.records import read_key
-from coordinator.group.consumer.group import AWAY, MemberState
-from coordinator.group.consumer.invariants import ConsumerRule, LastRecords, broken_rules
-from coordinator.log.topics.list import kafka_id
+from coordinator.timeline.records.values import read_key
 from protocol.messages import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupTargetAssignmentMemberValue,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from coordinator.audit.read.records import read_subscription
+from coordinator.timeline.records.values import read_subscription
 from protocol.messages import GroupMetadataValue
 
 Member = GroupMetadataValue.MemberMetadata

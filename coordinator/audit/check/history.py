@@ -38,17 +38,12 @@ from coordinator.audit.check.instances import RESTARTS, RETURNS, Instances
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.check.records import RecordChecks
 from coordinator.audit.check.storms import Storms, within_an_hour
-from coordinator.audit.read.consumer_records import CONSUMER_VERSIONS
 from coordinator.audit.read.events import GroupEvents, Rebalance, RebalanceQueue
 from coordinator.audit.read.parse import Row
-from coordinator.audit.read.records import (
-    GROUP_KIND,
-    NEWER_GROUPS,
-    OFFSET_KIND,
-    read_group,
-)
 from coordinator.timeline.counts import NOUNS, REJOIN, RESTART, TAKEOVER
 from coordinator.timeline.lanes import MARKS, Lane, Mark
+from coordinator.timeline.records.consumer import CONSUMER_VERSIONS
+from coordinator.timeline.records.values import GROUP_KIND, NEWER_GROUPS, OFFSET_KIND, read_group
 from protocol.messages import GroupMetadataValue
 
 CONSUMER = "consumer"

@@ -13,9 +13,9 @@ from typing import Any
 from coordinator.audit.check.checks import Findings
 from coordinator.audit.check.generations import Member, Seen, seat_of, taken
 from coordinator.audit.check.limits import Limits
-from coordinator.audit.read.records import read_assignment, read_subscription
 from coordinator.group.invariants import RecordRule, record_violations
 from coordinator.group.partition import partition_for
+from coordinator.timeline.records.values import read_assignment, read_subscription
 from protocol.consumer import CONSUMER
 from protocol.messages import GroupMetadataValue
 

@@ -1,7 +1,7 @@
 """Reads files into rows of tables.
 
     logs      finds the files of a log and cuts them into byte ranges that can be read separately
-    records   reads batches, keys, values and markers, within limits
+    batches   reads batches and markers, within limits; coordinator.timeline.records reads their records
     origin    finds out whether Tenure or a broker wrote a log
     parse     reads a byte range into rows, one record at a time: the reference for columns
     columns   reads a byte range into columns, many records at a time, with
@@ -9,5 +9,5 @@
     tables    the columns of the tables, and rows as Arrow
     events    reads what the server recorded in `__rebalance_events`
 
-House rule: nothing is judged here. `tenure log` uses logs, parse and records, which import nothing heavy.
+House rule: nothing is judged here. `tenure log` uses logs, parse and batches, which import nothing heavy.
 """

@@ -20,7 +20,7 @@ from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coordinator.audit.read.records import unpack
+from coordinator.audit.read.batches import unpack
 from coordinator.audit.words import count_text, time_text
 from coordinator.log.segments.outside import Log, NoBatch, opened, read_segment
 from coordinator.timeline.counts import RETURN_EVENTS, RETURNS, Rebalances

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from coordinator.audit.read.records import read_batch, read_marker
+from coordinator.audit.read.batches import read_batch, read_marker
 from coordinator.log.segments.damage import Search, is_whole_but_for_its_frame, makes_sense
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.outside import Log, OpenSegment, find_logs, opened

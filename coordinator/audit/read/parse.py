@@ -16,7 +16,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from coordinator.audit.read.consumer_records import CONSUMER_VERSIONS, read_consumer_value
+from coordinator.audit.read.batches import (
+    BAD_CHECKSUM_KIND,
+    MARKER_KIND,
+    UNREADABLE_BATCH_KIND,
+    read_batch,
+    read_marker,
+)
 from coordinator.audit.read.logs import (
     NO_BATCH_KIND,
     OLD_FORMAT_KIND,
@@ -26,20 +32,16 @@ from coordinator.audit.read.logs import (
     Range,
     Window,
 )
-from coordinator.audit.read.records import (
-    BAD_CHECKSUM_KIND,
-    MARKER_KIND,
+from coordinator.timeline.records.consumer import CONSUMER_VERSIONS, read_consumer_value
+from coordinator.timeline.records.values import (
     NEWER_GROUPS,
     OFFSET_KIND,
     RECORD_KINDS,
-    UNREADABLE_BATCH_KIND,
     UNREADABLE_KIND,
     Key,
     assignments,
-    read_batch,
     read_group,
     read_key,
-    read_marker,
     read_offset,
 )
 from protocol.checksum import Buffer

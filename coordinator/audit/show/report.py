@@ -16,10 +16,10 @@ from rich.text import Text
 from coordinator.audit.audit import FINDINGS_KEPT, AuditResult
 from coordinator.audit.check.checks import CHECKS, Finding
 from coordinator.audit.check.history import KINDS, READ, Story
-from coordinator.audit.read.consumer_records import CONSUMER_VERSIONS
 from coordinator.audit.words import count_text, detail_words, printable, size_text, time_text
 from coordinator.timeline.counts import number_text, returns_text, unknown_returns_text
 from coordinator.timeline.diagnosis import Severity
+from coordinator.timeline.records.consumer import CONSUMER_VERSIONS
 
 FINDINGS_MAX = 50
 GROUPS_MAX = 30

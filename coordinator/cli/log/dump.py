@@ -17,14 +17,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coordinator.audit.read.consumer_records import CONSUMER_VERSIONS
-from coordinator.audit.read.records import GROUP_KIND, OFFSET_KIND, UNKNOWN_KIND, unpack
+from coordinator.audit.read.batches import unpack
 from coordinator.cli.exit_codes import warn
 from coordinator.cli.log.decoded import Decoded, Fields, decode_marker, decode_record, is_odd
 from coordinator.cli.log.locks import in_use, write_under_way
 from coordinator.cli.output import MISSING, json_text, printable
 from coordinator.group.records import NEWER_KINDS
 from coordinator.log.segments.outside import Log, NoBatch, OpenSegment, opened, read_segment
+from coordinator.timeline.records.consumer import CONSUMER_VERSIONS
+from coordinator.timeline.records.values import GROUP_KIND, OFFSET_KIND, UNKNOWN_KIND
 from protocol.records.batch import CorruptBatch, Record
 from protocol.records.codecs import Codec
 from protocol.records.walk import Batch

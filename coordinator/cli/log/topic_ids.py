@@ -21,7 +21,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from uuid import UUID
 
-from coordinator.audit.read.consumer_records import CONSUMER_VERSIONS, CURRENT, EPOCH, TARGET
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.replay import Replay
 from coordinator.group.topics import TopicImage, TopicTable, metadata_hash
@@ -30,6 +29,7 @@ from coordinator.log.segments.outside import Log, NoBatch, opened, read_segment
 from coordinator.log.segments.segment import OFFSETS_TOPIC
 from coordinator.log.topics.folders import OWNER_NAME, owner_of
 from coordinator.log.topics.list import Topic, TopicsFile
+from coordinator.timeline.records.consumer import CONSUMER_VERSIONS, CURRENT, EPOCH, TARGET
 from protocol.records.batch import peek_header
 from protocol.records.rewrite import RecordSlice, encode_slices, slice_records
 from protocol.records.walk import decode_records

@@ -33,14 +33,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from coordinator.audit.check.integrity import Integrity
-from coordinator.audit.read.consumer_records import (
-    CONSUMER_VERSIONS,
-    CURRENT,
-    MEMBER,
-    TARGET,
-    TARGET_EPOCH,
-    read_consumer_value,
-)
+from coordinator.audit.read.batches import BAD_CHECKSUM_KIND, UNREADABLE_BATCH_KIND, read_batch, read_marker
 from coordinator.audit.read.logs import (
     NO_BATCH_KIND,
     OLD_FORMAT_KIND,
@@ -53,26 +46,30 @@ from coordinator.audit.read.logs import (
     read_range,
 )
 from coordinator.audit.read.parse import batch_row
-from coordinator.audit.read.records import (
-    BAD_CHECKSUM_KIND,
-    GROUP_KIND,
-    OFFSET_KIND,
-    RECORD_KINDS,
-    UNKNOWN_KIND,
-    UNREADABLE_BATCH_KIND,
-    UNREADABLE_KIND,
-    read_batch,
-    read_group,
-    read_key,
-    read_marker,
-    read_offset,
-)
 from coordinator.cli.log.locks import in_use, write_under_way
 from coordinator.group.consumer.invariants import ConsumerRule, LastRecords, broken_rules
 from coordinator.group.invariants import RecordRule, record_violations
 from coordinator.group.partition import partition_for
 from coordinator.log.meta import noted_partition_count
 from coordinator.log.segments.outside import Log, OpenSegment, opened
+from coordinator.timeline.records.consumer import (
+    CONSUMER_VERSIONS,
+    CURRENT,
+    MEMBER,
+    TARGET,
+    TARGET_EPOCH,
+    read_consumer_value,
+)
+from coordinator.timeline.records.values import (
+    GROUP_KIND,
+    OFFSET_KIND,
+    RECORD_KINDS,
+    UNKNOWN_KIND,
+    UNREADABLE_KIND,
+    read_group,
+    read_key,
+    read_offset,
+)
 from protocol.errors import ProtocolError
 from protocol.records.walk import Batch
 

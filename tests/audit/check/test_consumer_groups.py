@@ -11,9 +11,9 @@ import pytest
 from coordinator.audit.audit import Options, audit
 from coordinator.audit.check.history import History, Story
 from coordinator.audit.check.limits import Limits
-from coordinator.audit.read.consumer_records import CURRENT, read_consumer_value
 from coordinator.audit.read.parse import parse_record
 from coordinator.audit.show.summary import summary
+from coordinator.timeline.records.consumer import CURRENT, read_consumer_value
 from protocol.records.walk import decode_batches
 from tests.audit.histories import checks, story_of
 from tests.audit.scenes import (

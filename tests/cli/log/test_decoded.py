@@ -9,18 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.audit.read.consumer_records import CONSUMER_VERSIONS
+from coordinator.audit.read.batches import MARKER_KIND, read_marker
 from coordinator.audit.read.parse import parse_record
-from coordinator.audit.read.records import (
-    GROUP_KIND,
-    MARKER_KIND,
-    OFFSET_KIND,
-    UNKNOWN_KIND,
-    UNREADABLE_KIND,
-    read_marker,
-)
 from coordinator.cli.log.decoded import Fields, decode_marker, decode_record, is_odd
 from coordinator.group.records import NEWER_KINDS, group_key, group_record, offset_key
+from coordinator.timeline.records.consumer import CONSUMER_VERSIONS
+from coordinator.timeline.records.values import GROUP_KIND, OFFSET_KIND, UNKNOWN_KIND, UNREADABLE_KIND
 from protocol.messages import (
     ConsumerGroupMemberMetadataValue,
     GroupMetadataValue,

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.audit.read.consumer_records import CONSUMER_VERSIONS, name_field, read_consumer_value
-from coordinator.audit.read.records import read_group
 from coordinator.cli.log.command import app
 from coordinator.cli.log.verify import BrokenRule, Rule, Summary, guess_partition_count, verify
 from coordinator.group.invariants import RecordRule, record_violations
 from coordinator.group.records import group_key, group_value, offset_key
 from coordinator.log.segments.outside import find_logs
+from coordinator.timeline.records.consumer import CONSUMER_VERSIONS, name_field, read_consumer_value
+from coordinator.timeline.records.values import read_group
 from protocol.errors import ProtocolError
 from protocol.messages import encode
 from protocol.records.batch import HEADER_SIZE, Record, encode_batch

@@ -14,10 +14,10 @@ from uuid import UUID
 
 import pytest
 
-from coordinator.audit.read.consumer_records import CONSUMER_VERSIONS, read_consumer_value
-from coordinator.audit.read.records import OFFSET_KIND, read_key, read_offset
 from coordinator.group.consumer.invariants import LastRecords, broken_rules
 from coordinator.group.topics import TopicImage, TopicTable, metadata_hash
+from coordinator.timeline.records.consumer import CONSUMER_VERSIONS, read_consumer_value
+from coordinator.timeline.records.values import OFFSET_KIND, read_key, read_offset
 from protocol.records.batch import Record
 from protocol.records.walk import decode_batches
 from tests.group.consumer.play import Play

@@ -1,4 +1,4 @@
-"""The audit reads batches and records, within limits."""
+"""Keys and values are read within limits."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import struct
 
 import pytest
 
-from coordinator.audit.read import records as module
 from coordinator.audit.read.parse import parse_record
-from coordinator.audit.read.records import read_assignment, read_key, read_marker, read_subscription, unpack
-from protocol.records.batch import CorruptBatch, Record, encode_batch, peek_header
+from coordinator.timeline.records import values as module
+from coordinator.timeline.records.values import read_assignment, read_key, read_subscription
+from protocol.records.batch import Record
 from tests.audit.read.test_parse import named
-from tests.audit.scenes import GROUP, START_MS, assignment, group_key, group_value, member, offset_key, subscription
+from tests.audit.scenes import GROUP, assignment, group_key, group_value, member, offset_key, subscription
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3, 4, 99])
@@ -63,34 +63,3 @@ def test_what_takes_much_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> N
 def test_key_is_read_once() -> None:
     """A key that comes again isn't decoded again."""
     assert read_key(offset_key(GROUP)) is read_key(offset_key(GROUP))
-
-
-@pytest.mark.parametrize(("number", "ends"), [(0, False), (1, True)])
-def test_marker_says_how_a_transaction_ended(number: int, ends: bool) -> None:
-    """A marker gives its transaction's end: committed or aborted."""
-    assert read_marker(Record(struct.pack(">hh", 0, number), struct.pack(">hi", 0, 7), START_MS)) == (0, ends, None)
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "reason"),
-    [
-        (b"\0\0\1", b"\0" * 6, "a marker's key of 3 bytes"),
-        (b"\0\0\0\7", b"\0" * 6, "unknown marker 7"),
-        (b"\0\0\0\1", b"\0" * 5, "a marker's value of 5 bytes"),
-        (b"\0\0\0\1", None, "a marker's value of 0 bytes"),
-    ],
-)
-def test_marker_that_can_not_be_read_ends_nothing(key: bytes, value: bytes | None, reason: str) -> None:
-    """A marker that can't be read ends no transaction, and its row has the reason."""
-    marker = read_marker(Record(key, value, START_MS))
-    assert (marker.ends, marker.reason) == (None, reason)
-
-
-def test_batch_of_very_many_records_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch whose header counts more records than the limit isn't unpacked."""
-    data = encode_batch([Record(offset_key(GROUP), None, START_MS)] * 3, 0, 0)
-    monkeypatch.setattr(module, "RECORDS_MAX", 3)
-    assert len(unpack(data, 0, peek_header(data)).records) == 3
-    monkeypatch.setattr(module, "RECORDS_MAX", 2)
-    with pytest.raises(CorruptBatch, match="3 records, 2 allowed"):
-        unpack(data, 0, peek_header(data))

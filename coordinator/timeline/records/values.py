@@ -1,13 +1,12 @@
-"""Reads batches, keys, values and markers, within limits: for the audit, `tenure log verify` and `tenure log dump`.
+"""Reads keys and values of `__consumer_offsets`, within limits: for the inference, the audit and `tenure log`.
 
-The decoders are those of the coordinator: protocol.records for batches, protocol.messages for keys and values, and
-group.records for the versions. Subscriptions and assignments are read only in groups of consumers, as other clients use
-forms of their own.
+The decoders are those of the coordinator: protocol.messages for keys and values, and group.records for the versions.
+Subscriptions and assignments are read only in groups of consumers, as other clients use forms of their own.
 
-A few compressed bytes may unpack to many millions of records, members or partitions. So each count is compared with its
-limit before anything is decoded, and the reason names the limit.
+A few bytes may announce many millions of members or partitions. So each count is compared with its limit before
+anything is decoded, and the reason names the limit.
 
-House rule: bytes raise CorruptBatch and ProtocolError, and nothing else.
+House rule: bytes raise ProtocolError, and nothing else.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from collections.abc import Callable
 from functools import lru_cache, wraps
 from typing import NamedTuple, TypeVar
 
-from coordinator.audit.read.consumer_records import CONSUMER_VERSIONS, read_consumer_key
 from coordinator.group.records import (
     GROUP_KEY_VERSION,
     GROUP_VALUE_VERSIONS,
@@ -25,8 +23,7 @@ from coordinator.group.records import (
     OFFSET_KEY_VERSION,
     OFFSET_VALUE_VERSIONS,
 )
-from coordinator.log.segments.transactions import COMMIT, marker_type
-from protocol.checksum import Buffer
+from coordinator.timeline.records.consumer import CONSUMER_VERSIONS, read_consumer_key
 from protocol.compile import Message
 from protocol.consumer import CONSUMER, decode_versioned
 from protocol.errors import ProtocolError
@@ -41,14 +38,9 @@ from protocol.messages import (
     decode_from,
 )
 from protocol.primitives import decode_uvarint
-from protocol.records.batch import CorruptBatch, Header, Record, check_crc, peek_header
-from protocol.records.walk import Batch, decode_records
 
-UNREADABLE_BATCH_KIND = "unreadable_batch"
-BAD_CHECKSUM_KIND = "bad_checksum"
 OFFSET_KIND = "offset_commit"
 GROUP_KIND = "group_metadata"
-MARKER_KIND = "transaction_marker"
 UNKNOWN_KIND = "unknown"
 UNREADABLE_KIND = "unreadable"
 
@@ -61,8 +53,6 @@ NEWER_GROUPS = {
 }
 """Kind of the record of a group of a newer protocol -> its group type in Kafka (KIP-848, KIP-932, KIP-1071)."""
 
-RECORDS_MAX = 250_000
-"""Records of a batch at most: no message.max.bytes in use has room for more."""
 MEMBERS_MAX = 250_000
 PARTITIONS_MAX = 1_000_000
 """Members of a group, and assigned topic partitions, in one record at most.
@@ -80,7 +70,6 @@ CACHED_SIZE_MAX = 1_000
 _MEMBER_SIZE_MIN = 15
 """Bytes of a member in any version, at least."""
 _PARTITION_SIZE = 4
-_MARKER_VALUE_SIZE = 6
 
 _int16 = struct.Struct(">h")
 _int32 = struct.Struct(">i")
@@ -107,53 +96,11 @@ class Key(NamedTuple):
     name: str | None = None
 
 
-class Marker(NamedTuple):
-    """The end of a transaction. version: of its key (Kafka: ControlRecordType).
-
-    ends: whether the transaction was committed; None if that can't be read, and `reason` says why.
-    """
-
-    version: int | None
-    ends: bool | None
-    reason: str | None = None
-
-
 class Subscription(NamedTuple):
     """A consumer's subscription: its topics, and the topics of which it owns partitions when it joins (KIP-429)."""
 
     topics: tuple[str, ...] = ()
     owned_topics: tuple[str, ...] = ()
-
-
-class BatchRead(NamedTuple):
-    """A batch. batch: None if its records can't be read or trusted; then `kind` and `reason` say why."""
-
-    header: Header
-    batch: Batch | None
-    kind: str | None = None
-    reason: str | None = None
-
-
-def read_batch(data: Buffer, at: int) -> BatchRead:
-    """Read the batch at `at` of `data`; its header makes sense, and all of its bytes are there."""
-    header = peek_header(data, at)
-    try:
-        check_crc(data, at, header)
-    except CorruptBatch as error:
-        return BatchRead(header, None, BAD_CHECKSUM_KIND, error.reason)
-    try:
-        return BatchRead(header, unpack(data, at, header))
-    except CorruptBatch as error:
-        return BatchRead(header, None, UNREADABLE_BATCH_KIND, error.reason)
-
-
-def unpack(data: Buffer, at: int, header: Header) -> Batch:
-    """The records of the batch at `at` of `data`; its CRC was checked. Raises CorruptBatch, also for too many."""
-    if header.record_count > RECORDS_MAX:
-        raise CorruptBatch(at, f"{header.record_count} records, {RECORDS_MAX} allowed")
-    # Of a view, decode_records copies the batch alone: no length in it can reach the bytes behind it.
-    with memoryview(data) as view:
-        return decode_records(view, at, header)
 
 
 def remembering(read: Callable[[bytes], Read]) -> Callable[[bytes], Read]:
@@ -262,21 +209,6 @@ def _member_count(data: bytes, version: int) -> int:
     except (ProtocolError, IndexError, struct.error):
         return 0
     return count
-
-
-def read_marker(record: Record) -> Marker:
-    """Read a record of a control batch."""
-    try:
-        ends = marker_type(record.key)
-    except ValueError as error:
-        return Marker(None, None, str(error))
-    version, number = struct.unpack_from(">hh", record.key)
-    if ends is None:
-        return Marker(version, None, f"unknown marker {number}")
-    size = len(record.value or b"")
-    if size < _MARKER_VALUE_SIZE:
-        return Marker(version, None, f"a marker's value of {size} bytes")
-    return Marker(version, ends == COMMIT)
 
 
 # -- subscriptions and assignments

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from coordinator.audit.read.consumer_records import (
+from coordinator.timeline.records.consumer import (
     CONSUMER_VERSIONS,
     EPOCH,
     VALUE_SIZE_MAX,

@@ -1,0 +1,205 @@
+"""The causes of a classic group's next generation, as far as two records and the commits between them tell.
+
+    a seat that the former record lacks   a member joined
+    a seat that is gone                   it left, was removed, or expired (`_departure`)
+    other topics in a subscription        the member joined with other metadata
+    other protocol                        a static member changed it, or a member's metadata
+    new topic partitions, nothing else    the leader joined again, because topics grew
+    partitions that were held back        cooperative members gave up partitions, and joined again (KIP-429)
+    nothing at all                        the leader joined again, which is the only member that may do so for nothing
+
+If members both came and went, the log doesn't tell which came first, unless nobody stayed: the last member that goes
+empties the group, and that has a record and a generation of its own. So then a join was first.
+
+House rule: see the package: a kind is named only if the records rule out every other one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from coordinator.group.causes import CauseKind
+from coordinator.timeline.inference.seen import Seat, Seen, TopicPartition, returned, topics_of
+from coordinator.timeline.inference.signs import SLACK, Signs
+from coordinator.timeline.inference.told import cause_of, unknown
+
+if TYPE_CHECKING:
+    from coordinator.timeline.inference.knowledge import Live
+    from coordinator.timeline.inference.seen import Member
+
+JOINED, LEFT, REMOVED, EXPIRED, METADATA, PROTOCOL, LEADER, REJOINED, REPLACED = (
+    str(kind.value)
+    for kind in (
+        CauseKind.MEMBER_JOINED, CauseKind.MEMBER_LEFT, CauseKind.MEMBER_REMOVED, CauseKind.MEMBER_EXPIRED,
+        CauseKind.METADATA_CHANGED, CauseKind.PROTOCOL_CHANGED, CauseKind.LEADER_REJOINED, CauseKind.MEMBER_REJOINED,
+        CauseKind.STATIC_MEMBER_REPLACED,
+    )
+)  # fmt: skip
+
+EAGER = frozenset({"range", "roundrobin", "sticky"})
+"""Assignors whose members give up everything before they join: nothing in their metadata makes one join again."""
+
+TOPICS_MAX = 20
+"""Most topics that a cause names."""
+
+
+class Causes(NamedTuple):
+    """The causes of a generation. in_order: whether the first one is known to have started the rebalance."""
+
+    causes: list[dict[str, Any]]
+    in_order: bool = True
+
+
+class Classic:
+    """What is known of a classic group beside its last record."""
+
+    def __init__(self) -> None:
+        self.last: Seen | None = None
+        self.signs = Signs()
+        self.live: Live | None = None
+        self._revokers: tuple[Seat, ...] = ()
+        self._held_back: set[TopicPartition] = set()
+
+    def take(self, seen: Seen) -> None:
+        """The record becomes the last one."""
+        before = self.last
+        is_new = before is None or before.value.generation != seen.value.generation
+        if before is not None and is_new:
+            lost = [(place, seat) for place, seat in before.owners.items() if seat in seen.seats]
+            lost = [(place, seat) for place, seat in lost if seen.owners.get(place) != seat]
+            self._held_back = {place for place, _ in lost if place not in seen.owners}
+            self._revokers = tuple(dict.fromkeys(seat for place, seat in lost if place in self._held_back))
+        self.signs.begin(seen, is_new=is_new)
+        if before is not None and not is_new:
+            self.signs.returned((Seat(name, is_static=True) for name in returned(before, seen)), seen.ts)
+        if is_new:
+            self.live = None
+        self.last = seen
+
+    def causes(self, seen: Seen) -> Causes:
+        """The causes of the generation of `seen`, which follows the last record."""
+        before = self.last
+        assert before is not None
+        joined = [member for seat, member in seen.seats.items() if seat not in before.seats]
+        gone = {seat: member for seat, member in before.seats.items() if seat not in seen.seats}
+        stayed = {seat: member for seat, member in seen.seats.items() if seat in before.seats}
+        came = [cause_of(JOINED, member=member) for member in joined]
+        went = [self._departure(seat, member, stayed, seen) for seat, member in gone.items()]
+        changed = _changes(before, seen, stayed)
+        if not (came or went or changed):
+            return Causes([self._again(before, seen)])
+        if came and went:
+            if not stayed:
+                return Causes([*came, *went], in_order=(len(came) == 1 and len(went) == 0) or True)
+            return self._by_live(came, went, changed)
+        return Causes([*came, *went, *changed], in_order=len({each["kind"] for each in (*came, *went, *changed)}) == 1)
+
+    def _by_live(self, came: list[Any], went: list[Any], changed: list[Any]) -> Causes:
+        """The order of members that came and went, if somebody saw the group while it prepared."""
+        live = self.live
+        if live is None:
+            return Causes([*went, *came, *changed], in_order=False)
+        here = [cause for cause in came if live.member_ids & set(cause["member_ids"])]
+        still = [cause for cause in went if live.member_ids & set(cause["member_ids"])]
+        if here and len(still) == len(went):
+            return Causes([*here, *went, *(cause for cause in came if cause not in here), *changed])
+        if not here and len(still) < len(went):
+            return Causes([*(cause for cause in went if cause not in still), *still, *came, *changed])
+        return Causes([*went, *came, *changed], in_order=False)
+
+    def _departure(self, seat: Seat, member: Member, stayed: Mapping[Seat, Member], seen: Seen) -> dict[str, Any]:
+        """Why a member is gone.
+
+        It has not expired if it gave a sign of life less than its session timeout before the join phase ended, and was
+        not dropped as too late to join if that was less than its rebalance timeout before. It has expired, if it used
+        to commit all the time, and fell silent for as long as a session takes: either until it was gone, as the last
+        one, or while another member went on committing, so that no rebalance was under way.
+        """
+        sign = self.signs.of[seat]
+        session_ms = member.session_timeout
+        limit_ms = session_ms - session_ms // SLACK if sign.is_weak else session_ms
+        if member.rebalance_timeout > 0:
+            limit_ms = min(limit_ms, member.rebalance_timeout)
+        went = REMOVED if seat.is_static else LEFT
+        if seen.joined_ms - sign.last_ms < limit_ms:
+            return cause_of(went, member=member)
+        is_last = not seen.seats
+        others_ms = self.signs.latest(stayed)
+        if sign.is_steady(session_ms) and (is_last or others_ms >= sign.last_ms + session_ms):
+            return cause_of(EXPIRED, member=member)
+        return unknown((went, EXPIRED), member)
+
+    def _again(self, before: Seen, seen: Seen) -> dict[str, Any]:
+        """The cause of a generation with the same members and subscriptions."""
+        back = returned(before, seen)
+        if back:
+            name = next(iter(back))
+            return unknown((REPLACED, LEADER, REJOINED), seen.seats[Seat(name, is_static=True)])
+        leader = before.leader
+        led_by = None if leader is None else seen.seats.get(leader)
+        if len(seen.seats) == 1:
+            return cause_of(LEADER, member=led_by) | self._topics(before, seen)
+        filled = [place for place in seen.owners if place in self._held_back]
+        if filled and self._revokers:
+            return self._gave_up(seen, leader)
+        topics = self._topics(before, seen)
+        if seen.value.protocol in EAGER:
+            return cause_of(LEADER, member=led_by) | topics
+        return unknown((LEADER, REJOINED), None) | topics
+
+    def _gave_up(self, seen: Seen, leader: Seat | None) -> dict[str, Any]:
+        """Members gave up partitions in the last generation, and joined again so that others get them."""
+        members = [seen.seats[seat] for seat in self._revokers if seat in seen.seats]
+        kinds = {LEADER if seat == leader else REJOINED for seat in self._revokers}
+        if len(members) == 1:
+            return cause_of(kinds.pop(), member=members[0])
+        return unknown([kind for kind in (LEADER, REJOINED) if kind in kinds], None, [m.member_id for m in members])
+
+    def _topics(self, before: Seen, seen: Seen) -> dict[str, Any]:
+        """The topics that grew, came or went, as fields of a cause."""
+        had, have = _counts(before, self._held_back), _counts(seen, ())
+        changes = [
+            {"topic": topic, "change": "grown" if had.get(topic) else "created"}
+            for topic, number in have.items()
+            if number > had.get(topic, 0)
+        ]
+        changes += [{"topic": topic, "change": "deleted"} for topic in had if topic not in have]
+        if not changes:
+            return {}
+        further = len(changes) - TOPICS_MAX
+        return {"topics": changes[:TOPICS_MAX]} | ({"further_topics": further} if further > 0 else {})
+
+
+def _counts(seen: Seen, more: set[TopicPartition] | tuple[()]) -> dict[str, int]:
+    """How many partitions of each topic have a member."""
+    counts: dict[str, int] = {}
+    for topic, _ in seen.owners.keys() | set(more):
+        counts[topic] = counts.get(topic, 0) + 1
+    return counts
+
+
+def _changes(before: Seen, seen: Seen, stayed: Mapping[Seat, Member]) -> list[dict[str, Any]]:
+    """The causes that subscriptions and the protocol tell."""
+    if not before.value.members or not seen.value.members:
+        return []
+    found = []
+    for seat, member in stayed.items():
+        was, now = topics_of(before.seats[seat]), topics_of(member)
+        if was is not None and now is not None and was != now:
+            topics = [{"topic": topic, "change": "added"} for topic in sorted(now - was)]
+            topics += [{"topic": topic, "change": "removed"} for topic in sorted(was - now)]
+            found.append(cause_of(METADATA, member=member) | {"topics": topics[:TOPICS_MAX]})
+    if before.value.protocol != seen.value.protocol and not found:
+        back = returned(before, seen)
+        if back:
+            name = next(iter(back))
+            found.append(cause_of(PROTOCOL, member=seen.seats[Seat(name, is_static=True)]))
+        elif len(stayed) == len(seen.seats) == len(before.seats):
+            found.append(cause_of(METADATA))
+    return found
+
+
+def kinds_of(causes: list[dict[str, Any]]) -> list[str]:
+    """The kinds that these causes may have, each once."""
+    return list(dict.fromkeys(kind for each in causes for kind in each.get("possible") or [each["kind"]]))

@@ -1,0 +1,233 @@
+"""Follows all groups of one partition of `__consumer_offsets`, record by record.
+
+A generation that left no record shows as a jump. If every record since the group's last one was seen, the coordinator
+wrote none for it: the next rebalance began before its assignments came (outcome "superseded"). If compaction may have
+removed records meanwhile, nobody knows.
+
+House rule: memory holds each group's last record and the last commits of its members; no history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
+
+from coordinator.group import notes
+from coordinator.group.state import State
+from coordinator.timeline.inference.classic import Causes, Classic, kinds_of
+from coordinator.timeline.inference.knowledge import Live, Told
+from coordinator.timeline.inference.seen import Seat, Seen, returned, taken, topics_of
+from coordinator.timeline.inference.told import cause_of, ended, event, superseded, unknown
+from coordinator.timeline.records.values import GROUP_KIND, OFFSET_KIND, read_group, read_key
+from protocol.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from coordinator.timeline.schema import RebalanceEvent
+
+TOLD_MAX = 1_000
+"""Told causes that wait for their record, the newest ones."""
+
+DELETED_MAX = 10_000
+"""Deleted groups that are remembered: what comes after is the beginning of a new group."""
+
+SUPERSEDED_MAX = 100
+"""Most generations without a record that have an event each, at one jump."""
+
+
+class Batch(NamedTuple):
+    """The batch that a record is in. epoch: of the partition's leader that wrote it."""
+
+    base_offset: int
+    epoch: int = -1
+    is_transactional: bool = False
+
+
+NO_BATCH = Batch(-1)
+
+
+class _Group:
+    """What is known of a group. since: the offset of its last record."""
+
+    __slots__ = ("classic", "epoch", "since")
+
+    def __init__(self) -> None:
+        self.classic = Classic()
+        self.since = -1
+        self.epoch = -1
+
+
+class Observed:
+    """See the package. topic_names: topic id -> name, looked up when a record is taken."""
+
+    def __init__(self, topic_names: Mapping[UUID, str] | None = None) -> None:
+        self.topic_names = {} if topic_names is None else topic_names
+        self.unreadable = 0
+        self._groups: dict[str, _Group] = {}
+        self._next = 0
+        self._gap = -1
+        self._told: dict[tuple[str, int], Told] = {}
+        self._deleted: dict[str, int] = {}
+
+    @property
+    def groups(self) -> list[str]:
+        """The ids of the groups whose records were seen and that were not deleted."""
+        return list(self._groups)
+
+    def passed(self, offset: int) -> None:
+        """The log has something at this offset that is no record of a group, such as a transaction's marker."""
+        if offset != self._next:
+            self._gap = offset
+        self._next = offset + 1
+
+    def begin_at(self, offset: int) -> None:
+        """The reader begins here, or lost what was before."""
+        if offset:
+            self._gap = max(offset, self._gap)
+        self._next = offset
+
+    def told(self, cause: Told) -> None:
+        """A cause that somebody knows; it must come before the record of the generation that follows."""
+        self._told[cause.group, cause.generation_before] = cause
+        if len(self._told) > TOLD_MAX:
+            del self._told[next(iter(self._told))]
+
+    def described(self, group_id: str, at_ms: int, state: str, member_ids: frozenset[str]) -> None:
+        """The group as it is described at a time. The first look while it prepares shows who was there first."""
+        group = self._groups.get(group_id)
+        if group is not None and state == State.PREPARING_REBALANCE.value and group.classic.live is None:
+            group.classic.live = Live(at_ms, member_ids)
+
+    def add(
+        self, offset: int, at_ms: int, key: bytes, value: bytes | None, batch: Batch = NO_BATCH
+    ) -> list[RebalanceEvent]:
+        """Take the next record or tombstone; the events that it tells."""
+        self.passed(offset)
+        read = read_key(key)
+        if read.kind == OFFSET_KIND:
+            assert read.group_id is not None
+            group = self._groups.get(read.group_id)
+            if group is not None and value is not None:
+                assert read.topic is not None
+                assert read.topic_partition is not None
+                group.classic.signs.committed(read.topic, read.topic_partition, at_ms, is_weak=batch.is_transactional)
+            return []
+        if read.kind == GROUP_KIND:
+            assert read.group_id is not None
+            return self._classic(offset, at_ms, read.group_id, value, batch)
+        return []
+
+    def end_batch(self) -> list[RebalanceEvent]:
+        """The batch is over: the events of groups of the consumer protocol."""
+        return []
+
+    def _classic(
+        self, offset: int, at_ms: int, group_id: str, data: bytes | None, batch: Batch
+    ) -> list[RebalanceEvent]:
+        if data is None:
+            group = self._groups.pop(group_id, None)
+            if group is None or group.classic.last is None:
+                return []
+            generation = group.classic.last.value.generation
+            self._deleted[group_id] = offset
+            if len(self._deleted) > DELETED_MAX:
+                del self._deleted[next(iter(self._deleted))]
+            return [event(at_ms, notes.GroupDeleted(group_id, generation, 0)) | {"offsets": None}]
+        try:
+            value = read_group(data)[1]
+        except ProtocolError:
+            self.unreadable += 1
+            return []
+        group = self._groups.setdefault(group_id, _Group())
+        seen = Seen(offset, at_ms, at_ms, value)
+        before, is_whole = group.classic.last, self._gap <= group.since
+        if before is None or seen.value.generation < before.value.generation:
+            events = self._first(group_id, seen)
+        elif seen.value.generation == before.value.generation:
+            events = self._same(group_id, group, before, seen, batch)
+        else:
+            events = self._next_generation(group_id, group, before, seen, is_whole=is_whole)
+        group.classic.take(seen)
+        group.since, group.epoch = offset, batch.epoch
+        return events
+
+    def _first(self, group_id: str, seen: Seen) -> list[RebalanceEvent]:
+        """The first record of a group: a new group, or the place where the log begins."""
+        generation, members = seen.value.generation, len(seen.value.members)
+        is_new = self._gap <= self._deleted.pop(group_id, -1)
+        if not members and not generation:
+            return []
+        if generation == 1 or (is_new and members):
+            causes = [cause_of("member_joined", member=member) for member in seen.value.members]
+            return self._rebalances(group_id, None, seen, 0, Causes(causes or [unknown(())]), is_whole=True)
+        state = State.STABLE if members else State.EMPTY
+        return [event(seen.ts, notes.GroupLoaded(group_id, generation, state.value, members))]
+
+    def _same(self, group_id: str, group: _Group, before: Seen, seen: Seen, batch: Batch) -> list[RebalanceEvent]:
+        """A record of the same generation: static members are back, or a standby took a seat."""
+        events = []
+        for name, member_id in returned(before, seen).items():
+            seat = Seat(name, is_static=True)
+            old, new = before.seats[seat], seen.seats[seat]
+            is_loaded = batch.epoch > group.epoch >= 0 and not group.classic.signs.of[seat].times
+            events.append(
+                event(
+                    seen.ts,
+                    notes.MemberReplaced(
+                        group_id, seen.value.generation, member_id, old.member_id, name, State.STABLE.value,
+                        new.client_id, new.client_host, rebalances=False,
+                        subscription_changed=topics_of(old) != topics_of(new), after_load=is_loaded,
+                    ),
+                )
+            )  # fmt: skip
+        swapped = taken(before, seen)
+        if swapped is not None:
+            new, old = seen.seats[swapped[0]], before.seats[swapped[1]]
+            taking = notes.SeatTaken(
+                group_id, seen.value.generation, new.member_id, new.group_instance_id, new.client_id, new.client_host,
+                old.member_id, old.group_instance_id, old.client_id, old.client_host, "unknown", 0,
+                leads=seen.value.leader == new.member_id, standbys=0,
+            )  # fmt: skip
+            events.append(event(seen.ts, taking) | {"waited_ms": None, "standbys": None})
+        return events
+
+    def _next_generation(
+        self, group_id: str, group: _Group, before: Seen, seen: Seen, *, is_whole: bool
+    ) -> list[RebalanceEvent]:
+        causes = group.classic.causes(seen)
+        return self._rebalances(group_id, before, seen, before.value.generation, causes, is_whole=is_whole)
+
+    def _rebalances(
+        self, group_id: str, before: Seen | None, seen: Seen, former: int, causes: Causes, *, is_whole: bool
+    ) -> list[RebalanceEvent]:
+        """The rebalances from one record to the next: those without a record, then the one that has it."""
+        generation = seen.value.generation
+        missing = generation - former - 1 if is_whole else 0
+        kinds = kinds_of(causes.causes)
+        events = []
+        for lost in range(former, former + missing)[-SUPERSEDED_MAX:]:
+            is_sure = len(kinds) == 1 and len(causes.causes) > missing
+            cause = cause_of(kinds[0]) if is_sure else unknown(kinds if len(kinds) > 1 else ())
+            cause = self._known(group_id, lost, [cause])[0]
+            events.append(superseded(group_id, before, max(seen.joined_ms, 0), lost, cause))
+        known, in_order = self._known(group_id, generation - 1, causes.causes), causes.in_order
+        if known is not causes.causes:
+            in_order = True
+        elif generation - former > 1 and len(kinds) > 1:
+            in_order = False
+        last = ended(group_id, before, seen, former + missing, known, in_order=in_order)
+        if generation - former - 1 > missing:
+            last["generations_unseen"] = generation - former - 1
+        return [*events, last]
+
+    def _known(self, group_id: str, generation_before: int, causes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The causes with a told one in front, if there is one."""
+        told = self._told.pop((group_id, generation_before), None)
+        if told is None:
+            return causes
+        first = told.cause(causes)
+        return [first, *(each for each in causes if each["kind"] != "unknown" and not _is_same(each, first))]
+
+
+def _is_same(cause: dict[str, Any], other: dict[str, Any]) -> bool:
+    return bool(cause["member_ids"] == other["member_ids"])
