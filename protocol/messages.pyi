@@ -1081,6 +1081,7 @@ class DescribeGroupsResponse(Message):
         authorized_operations: int
         waiting: DescribeGroupsResponse.GroupWaiting
         expects: DescribeGroupsResponse.GroupExpects
+        target_size: int
         def __init__(
             self,
             *,
@@ -1094,6 +1095,7 @@ class DescribeGroupsResponse(Message):
             authorized_operations: int = ...,
             waiting: DescribeGroupsResponse.GroupWaiting = ...,
             expects: DescribeGroupsResponse.GroupExpects = ...,
+            target_size: int = ...,
             unknown_tagged_fields: dict[int, bytes] = ...,
         ) -> None: ...
 

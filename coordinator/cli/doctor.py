@@ -50,6 +50,7 @@ from coordinator.timeline.diagnosis import (
 )
 from coordinator.timeline.entries import Timeline
 from coordinator.timeline.folding import newest
+from coordinator.timeline.seat_diagnosis import seat_findings
 from coordinator.timeline.words import time_text
 from schemas.errors import ErrorCode
 
@@ -141,7 +142,7 @@ def _examine(
     found = [
         finding
         for name in wanted
-        for find in (findings, consumer_findings)
+        for find in (findings, consumer_findings, seat_findings)
         for finding in find(name, entries[name], groups[name], counts, now_ms)
     ]
     about_nodes = cluster_findings(partition_owners(client).nobody, entries, now_ms)

@@ -22,6 +22,7 @@ from coordinator.client.client import Client
 from coordinator.client.errors import Refused
 from coordinator.client.groups import DEAD, describe_groups, is_unknown
 from coordinator.group.consumer.group import AWAY
+from coordinator.timeline.described import seated
 
 __all__ = ["app"]
 
@@ -37,7 +38,9 @@ def wait_command(
     ] = None,
     members: Annotated[
         int | None,
-        typer.Option("--members", metavar="N", min=0, help="So many members, without those that are away."),
+        typer.Option(
+            "--members", metavar="N", min=0, help="So many members, without standbys and those that are away."
+        ),
     ] = None,
     restarted: Annotated[
         str | None,
@@ -74,7 +77,7 @@ def wait_command(
 
 
 def _look(client: Client, group_id: str) -> tuple[str, dict[str, str]]:
-    """A group's state, and the members that are there: member ids by instance id, or by themselves.
+    """A group's state, and the members with a seat that are there: member ids by instance id, or by themselves.
 
     A group that isn't there is Dead, as for Kafka.
     """
@@ -83,7 +86,7 @@ def _look(client: Client, group_id: str) -> tuple[str, dict[str, str]]:
         return DEAD, {}
     if isinstance(group, Refused):
         raise group
-    there = [member for member in group.members if member.seat is None or member.seat.epoch != AWAY]
+    there = [member for member in seated(group.members) if member.seat is None or member.seat.epoch != AWAY]
     return group.state, {member.group_instance_id or member.member_id: member.member_id for member in there}
 
 

@@ -72,6 +72,7 @@ class Group:
     waiting: None if the group waits for nobody, or if its server is not Tenure and doesn't say.
     consumer: what only groups of the consumer protocol have.
     expects: None if nobody is missing that the group expects, and no join is held.
+    target_size: how many seats it has; 0 for any number.
     """
 
     group_id: str
@@ -83,6 +84,7 @@ class Group:
     waiting: Waiting | None = None
     consumer: ConsumerState | None = None
     expects: Expects | None = None
+    target_size: int = 0
 
 
 def listed_json(group: ListedGroup) -> dict[str, Any]:
@@ -112,6 +114,7 @@ def group_json(group: Group) -> dict[str, Any]:
             "waiting": waiting_json(group.waiting),
         }
         | expects_json(group.expects)
+        | ({"target_size": group.target_size} if group.target_size else {})
         | consumer_json(group.consumer)
     )
 
@@ -346,6 +349,7 @@ def group_of(described: DescribeGroupsResponse.DescribedGroup, node: Node) -> Gr
         members,
         _waiting(described.waiting, members),
         expects=_expects(described.expects),
+        target_size=described.target_size,
     )
 
 

@@ -25,7 +25,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from coordinator.group import describe, leaving, notes, offsets
-from coordinator.group.classic import expected
+from coordinator.group.classic import expected, seats
 from coordinator.group.classic import join as joins
 from coordinator.group.classic.rules import CLASSIC
 from coordinator.group.consumer import describe as consumer_describe
@@ -354,6 +354,7 @@ class Coordinator:
             if event.waiting:
                 describe.describe_sessions(group, body, turn.now.ms)
                 body.expects = expected.describe(turn, group)
+                body.target_size = seats.target_size(turn, group.group_id) if seats.has_seats(group) else 0
                 if group.course is not None:
                     body.waiting = describe.describe_waiting(group, group.course)
         else:

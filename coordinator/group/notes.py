@@ -278,9 +278,9 @@ class RebalanceHeld(Note):
 
 
 class HoldEnded(Note):
-    """All expected members are there, or the wait for them is over: `joins` held joins come in.
+    """No expected member is missing any more, or the wait for them is over: `joins` held joins come in.
 
-    missing, missing_count: as in RebalanceHeld; 0 if all are there.
+    missing, missing_count: as in RebalanceHeld; 0 if nobody is missing.
     """
 
     joins: int

@@ -5,7 +5,7 @@ House rule: plain values. `coordinator.client` asks for the description.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -46,6 +46,11 @@ class Member:
     session_timeout_ms: int | None = None
     silent_ms: int | None = None
     standby_ms: int | None = None
+
+    @property
+    def is_standby(self) -> bool:
+        """Whether it waits for a seat (docs/seats.md)."""
+        return self.standby_ms is not None
 
     @property
     def topic_partitions(self) -> list[tuple[str, int]]:
@@ -151,8 +156,17 @@ class DescribedGroup(Protocol):
         """The members that it expects and that are missing; None if none are."""
 
     @property
+    def target_size(self) -> int:
+        """How many seats it has (target.group.size); 0 for any number, or if its server doesn't say."""
+
+    @property
     def consumer(self) -> ConsumerState | None:
         """The part that only groups of the consumer protocol have; None for others."""
+
+
+def seated(members: Iterable[Member]) -> list[Member]:
+    """The members that have seats: all but the standbys."""
+    return [member for member in members if not member.is_standby]
 
 
 def client_text(client: Mapping[str, Any]) -> str:

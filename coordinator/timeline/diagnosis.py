@@ -210,7 +210,7 @@ class TimedCause(NamedTuple):
     said: Mapping[str, Any]
 
 
-def _causes(rebalance: Entry) -> Iterator[TimedCause]:
+def causes_of(rebalance: Entry) -> Iterator[TimedCause]:
     """The causes of a rebalance. All came while the group prepared."""
     earliest_ms = rebalance["at_ms"]
     end_ms = earliest_ms + rebalance.get("preparing_ms", 0)
@@ -493,7 +493,7 @@ class Absences(NamedTuple):
 def absences(entries: Iterable[Entry]) -> Absences:
     """The static members that expired; a member that left or was removed since then is not gone."""
     late, gone = found = Absences([], {})
-    for cause in (cause for entry in entries if entry["type"] == "rebalance" for cause in _causes(entry)):
+    for cause in (cause for entry in entries if entry["type"] == "rebalance" for cause in causes_of(entry)):
         kind, instance_id = cause.said["kind"], cause.said["group_instance_id"]
         if instance_id is None:
             continue
@@ -512,6 +512,8 @@ def _absences(group_id: str, entries: Iterable[Entry], group: DescribedGroup | N
     yield from _late(group_id, [pair for pair in late if pair[1].said["reason"].startswith(RAN_ON)], ran_on=True)
     yield from _late(group_id, [pair for pair in late if not pair[1].said["reason"].startswith(RAN_ON)], ran_on=False)
     present = {member.group_instance_id for member in group.members} if group is not None else set()
+    if group is not None and group.expects is not None:  # seat_diagnosis has a finding about them
+        present |= set(group.expects.missing)
     never = sorted(
         name for name, cause in gone.items() if name not in present and now_ms - cause.latest_ms >= GONE_MIN_MS
     )
@@ -572,7 +574,7 @@ def _returns(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[F
     slow = last_ms = 0
     for place, rebalance in enumerate(rebalances):
         came: Counter[str] = Counter()
-        for cause in _causes(rebalance):
+        for cause in causes_of(rebalance):
             said = cause.said
             if said["group_instance_id"] is not None:
                 continue

@@ -19,6 +19,9 @@ as it is.
     loaded           group_loaded: the coordinator read the group from its log, at its start, because a write failed, or
                      because another node became the coordinator: then it has `node` and `former_node`
     converted        group_converted: the group changed its protocol, with its members
+    held             rebalance_held: joins wait for expected members. `outcome` is arrived, timed_out (still_missing has
+                     names), interrupted (the coordinator started anew, or the group went), or null while they wait;
+                     missing and until_wall_ms are null if no record tells how the wait began
     seat_taken       seat_taken: a standby has the seat of a member that is gone, without a rebalance
     gap              events_dropped
     deleted          group_deleted
@@ -54,6 +57,7 @@ class Timeline:
         self._open: Entry | None = None
         self._pending: dict[str, Entry] = {}
         self._replaced: dict[str, Entry] = {}
+        self._held: Entry | None = None
 
     def add_all(self, events: Iterable[RebalanceEvent]) -> Timeline:
         """Add events in the order of time: this group's, and gaps. Others are skipped."""
@@ -100,6 +104,7 @@ class Timeline:
             self._open = None
         while self._pending:
             self._pending.popitem()[1]["outcome"] = "forgotten"
+        self._end_hold(event, "interrupted")
         is_moved = self._node is not None and self._node != event.get("node")
         self._enter("loaded", event, **({"node": event["node"], "former_node": self._node} if is_moved else {}))
 
@@ -178,13 +183,35 @@ class Timeline:
         if entry is not None:
             entry["outcome"] = "left" if event["left"] else "lapsed"
 
+    def _rebalance_held(self, event: RebalanceEvent) -> None:
+        self._end_hold(event, "interrupted")
+        self._held = self._enter("held", event, outcome=None)
+
+    def _hold_ended(self, event: RebalanceEvent) -> None:
+        if self._held is None:
+            began = {"missing": None, "missing_count": None, "until_wall_ms": None}
+            self._held = self._enter("held", event, **began, outcome=None)
+        self._held |= {
+            "joins": event["joins"],
+            "still_missing": event["missing"],
+            "still_missing_count": event["missing_count"],
+        }
+        self._end_hold(event, "timed_out" if event["missing_count"] else "arrived")
+
+    def _end_hold(self, event: RebalanceEvent, outcome: str) -> None:
+        entry, self._held = self._held, None
+        if entry is not None:
+            entry |= {"outcome": outcome, "ended_ms": event["at_ms"]}
+
     def _seat_taken(self, event: RebalanceEvent) -> None:
         self._enter("seat_taken", event)
 
     def _group_converted(self, event: RebalanceEvent) -> None:
+        self._end_hold(event, "interrupted")
         self._enter("converted", event)
 
     def _group_deleted(self, event: RebalanceEvent) -> None:
+        self._end_hold(event, "interrupted")
         self._enter("deleted", event)
         self._open = None
 

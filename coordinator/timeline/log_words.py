@@ -172,7 +172,7 @@ def _held_text(note: notes.RebalanceHeld, _: str) -> str:
 
 def _hold_ended_text(note: notes.HoldEnded, _: str) -> str:
     if not note.missing_count:
-        return f"Group {note.group} lets {note.joins} held members in: all expected members are there"
+        return f"Group {note.group} lets {note.joins} held members in: no expected member is missing"
     missing = _missing_text(note.missing, note.missing_count)
     return f"Group {note.group} lets {note.joins} held members in and waits no longer; missing: {missing}"
 

@@ -2,7 +2,8 @@
 
 A restart of a static member moves nothing if the group is Stable, and the program is back within its session timeout
 (KIP-345). `verdict` asks for more. No other member may be away or missing, because a deployment that goes on after one
-broken seat breaks the next one. The session timeout has to be longer than restarts of the last days took.
+broken seat breaks the next one. For the same reason all seats have to be taken (target.group.size); standbys are no
+members, but one that is away counts. The session timeout has to be longer than restarts of the last days took.
 
 A member is away if its last request is older than `absent_ms`, or if it said so (consumer protocol). A restart takes as
 long as the old member id was silent. The restart of a member that expired and came back took too long. It counts until
@@ -19,7 +20,7 @@ from typing import NamedTuple
 
 from coordinator.group.consumer.group import AWAY
 from coordinator.timeline.counts import RESTART
-from coordinator.timeline.described import DescribedGroup, Member
+from coordinator.timeline.described import DescribedGroup, Member, seated
 from coordinator.timeline.diagnosis import NAMED_MAX, absences
 from coordinator.timeline.entries import Entry
 from coordinator.timeline.words import duration_text, time_text
@@ -57,7 +58,10 @@ def verdict(group: DescribedGroup, entries: Sequence[Entry] | None, wanted: Want
     if against is not None:
         return Verdict(False, against, untold)
     seats = _seats(group, wanted.instance_id)
-    reason = f"group {group.group_id} is {STABLE}, {_count(len(group.members))}"
+    standbys = len(group.members) - len(seated(group.members))
+    reason = f"group {group.group_id} is {STABLE}, {_count(len(group.members) - standbys)}"
+    if standbys:
+        reason += f" and {standbys} {'standby' if standbys == 1 else 'standbys'}"
     if seats and all(member.session_timeout_ms is not None for member in seats):
         shortest_ms = min(member.session_timeout_ms or 0 for member in seats)
         reason += f", {wanted.instance_id or 'each'} may be away for {duration_text(shortest_ms)}"
@@ -88,7 +92,8 @@ def _seats(group: DescribedGroup, instance_id: str | None) -> list[Member]:
     return [
         member
         for member in group.members
-        if member.group_instance_id is not None and instance_id in {None, member.group_instance_id}
+        if member.group_instance_id is not None
+        and (member.group_instance_id == instance_id or (instance_id is None and not member.is_standby))
     ]
 
 
@@ -96,6 +101,7 @@ def _reasons_against(group: DescribedGroup, entries: Sequence[Entry] | None, wan
     yield from _not_stable(group)
     yield from _others_away(group, wanted)
     yield from _missing(group)
+    yield from _seats_free(group)
     yield from _too_few(group, wanted)
     yield from _too_slow(group, entries, wanted)
 
@@ -129,9 +135,17 @@ def _missing(group: DescribedGroup) -> Iterator[str]:
         yield f"{', '.join(missing[:NAMED_MAX])} {is_or_are} expected and missing"
 
 
+def _seats_free(group: DescribedGroup) -> Iterator[str]:
+    """The group has more seats than members, so a member and all standbys are gone."""
+    taken = len(seated(group.members))
+    if taken < group.target_size:
+        yield f"only {taken} of the {group.target_size} seats of group {group.group_id} are taken"
+
+
 def _too_few(group: DescribedGroup, wanted: Wanted) -> Iterator[str]:
-    if wanted.members not in {None, len(group.members)}:
-        yield f"group {group.group_id} has {_count(len(group.members))}, not {wanted.members}"
+    members = len(seated(group.members))
+    if wanted.members not in {None, members}:
+        yield f"group {group.group_id} has {_count(members)}, not {wanted.members}"
 
 
 def _too_slow(group: DescribedGroup, entries: Sequence[Entry] | None, wanted: Wanted) -> Iterator[str]:

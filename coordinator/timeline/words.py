@@ -181,6 +181,8 @@ def entry_lines(entry: Entry) -> Iterator[str]:
             ends["forgotten"] = "it was forgotten, unused, when the coordinator started anew"
             end = ends.get(entry["outcome"], f"not used yet, lapses {time_text(entry['lapses_ms'])}")
             yield f"member id given out: {short(entry['member_id'])} ({client_text(entry)}); {end}"
+        case "held":
+            yield _held_text(entry)
         case "seat_taken":
             yield _taken_text(entry)
         case "gap":
@@ -194,6 +196,31 @@ def entry_lines(entry: Entry) -> Iterator[str]:
         case "deleted":
             client = entry.get("client")  # null where the group expired
             yield "the group was deleted" + (f" by {client_text(client)}" if client else "")
+
+
+def _held_text(entry: Entry) -> str:
+    """Joins that waited for expected members."""
+    is_begun = entry["missing"] is not None
+    whom = f"{_several(entry['missing_count'], 'expected member')} ({_named(entry, 'missing')})" if is_begun else ""
+    if entry["outcome"] is None:
+        return f"joins are held for {whom} until {time_text(entry['until_wall_ms'])} at the latest"
+    took = f"after {duration_text(entry['ended_ms'] - entry['at_ms'])} " if is_begun else ""
+    begin = f"joins were held for {whom or 'expected members'}"
+    if entry["outcome"] == "interrupted":
+        return f"{begin}; their end is not told: {took}the coordinator started anew, or the group went"
+    come = f"{begin}; {took}{_several(entry['joins'], 'join')} came in"
+    if entry["outcome"] == "arrived":
+        return f"{come}, and no expected member is missing"
+    return (
+        f"{come} without {_several(entry['still_missing_count'], 'expected member')} ({_named(entry, 'still_missing')})"
+    )
+
+
+def _named(entry: Entry, names: str) -> str:
+    """The first of the members in a field of an entry; the field with `_count` counts all."""
+    shown = entry[names][:AWAITED_SHOWN]
+    further = entry[f"{names}_count"] - len(shown)
+    return ", ".join(shown) + (f" and {further} more" if further else "")
 
 
 def _taken_text(entry: Entry) -> str:

@@ -29,7 +29,7 @@ from tests.support.heartbeats import AWAY, Beating
 from tests.support.heartbeats import settle as settle_heartbeats
 from tests.support.patience import WITHIN_S
 from tests.support.scripted import BESIDE, STAYS_MS, Member, hang_up, settle
-from tests.support.seats import set_seats
+from tests.support.seats import set_of_group, set_seats
 from tests.support.tenure import Tenure, wait_until
 
 SILENT_MS, LATE_MS, PENDING_MS = 5_000, 4_000, 10_000
@@ -481,6 +481,29 @@ def test_a_standby_that_takes_a_seat_has_a_line(server: Tenure) -> None:
     assert "seat taken: standby c" in run(server, "explain", group).out
     assert len(rebalances(server, group, 1)) == 1
     assert a.heartbeat() == ErrorCode.NONE
+
+
+def test_a_hold_is_told_while_it_lasts_and_when_it_is_over(server: Tenure) -> None:
+    """Explain names the missing member, then how many joins came in; one rebalance follows."""
+    group = fresh_group()
+    set_of_group(server.port, group, "expected.instance.ids", "first,second")
+    first = Member(server.port, group, "first", 5, instance="first")
+    first.send_join()
+
+    def hold() -> dict[str, Any] | None:
+        ran = run(server, "explain", group, "--output", "json")
+        told = ran.json["timeline"] if ran.code == 0 else []
+        return next((each for each in told if each["type"] == "held"), None)
+
+    held = wait_until(hold, "a hold", WITHIN_S)
+    assert (held["missing"], held["outcome"]) == (["second"], None)
+    assert "joins are held for 1 expected member (second) until " in run(server, "explain", group).out
+    second = Member(server.port, group, "second", 5, instance="second")
+    second.send_join()
+    settle(first, second)
+    rebalances(server, group, 1)
+    held = wait_until(hold, "a hold", WITHIN_S)
+    assert (held["outcome"], held["joins"], held["still_missing"]) == ("arrived", 2, [])
 
 
 def test_every_cause_has_its_test() -> None:

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.cli.groups import app as groups_app
+from coordinator.cli.main import make_app
 from coordinator.cli.ready import app
-from tests.cli.conftest import MakeGroup, Run
+from coordinator.cli.wait import app as wait_app
+from tests.cli.conftest import MakeGroup, Run, at, run_app
 from tests.support.patience import WITHIN_S
-from tests.support.tenure import wait_until
+from tests.support.scripted import Member, hang_up, settle
+from tests.support.seats import set_seats
+from tests.support.tenure import Tenure, wait_until
 
+READY_WITH_STANDBY = (
+    "ready: group g is Stable, 2 members and 1 standby, each may be away for 1 min 0 s, no restart is known\n"
+)
 UNTOLD = "doesn't tell which members are silent, session timeouts, how long restarts took: looked at the rest"
 
 
@@ -26,6 +34,35 @@ def test_a_seat_is_safe_until_another_one_is_away(run: Run, make_group: MakeGrou
     )
     assert (ran.code, ran.err) == (1, "")
     assert ran.out.startswith("not ready: b (silent for ")
+
+
+def test_standbys_are_no_members() -> None:
+    """Neither `ready` nor `wait` counts a standby; the doctor and the description tell it apart."""
+    with Tenure({"group.initial.rebalance.delay.ms": "500"}) as server:
+        set_seats(server.port, "g", 2)
+        a, b = (Member(server.port, "g", name, 9, instance=name) for name in "ab")
+        settle(a, b)
+        spare = Member(server.port, "g", "spare", 9, instance="spare")
+        where = at(server.bootstrap)
+        ran = run_app(make_app("doctor"), "doctor", "g", *where)
+        assert (ran.code, "no standby is left" in ran.out) == (0, True)
+        spare.send_join()
+        assert spare.receive_join().error_code == 0
+        assert run_app(wait_app, "wait", "g", "--members", "2", *where).code == 0
+        ran = run_app(app, "ready", "g", "--members", "2", *where)
+        assert (ran.code, ran.out) == (0, READY_WITH_STANDBY)
+        (described,) = run_app(groups_app, "describe", "g", "--members", "--output", "json", *where).json
+        assert described["target_size"] == 2
+        assert [each["member_id"] for each in described["members"] if "standby_ms" in each] == [spare.member_id]
+        assert run_app(make_app("doctor"), "doctor", "g", *where).out == "1 group looked at: nothing found\n"
+        set_seats(server.port, "g", 4)
+        wait_until(lambda: True if a.heartbeat() else None, "a rebalance", WITHIN_S)
+        settle(a, b, spare)
+        ran = run_app(app, "ready", "g", *where)
+        assert (ran.code, ran.out) == (1, "not ready: only 3 of the 4 seats of group g are taken\n")
+        ran = run_app(make_app("doctor"), "doctor", "g", *where)
+        assert (ran.code, "g: warning: 3 of 4 seats" in ran.out) == (1, True)
+        hang_up()
 
 
 @pytest.mark.oracle

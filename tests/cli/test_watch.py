@@ -232,9 +232,19 @@ def test_what_else_happens_has_a_line() -> None:
     """Other events have a line each; a gap has no group."""
     taken = event("pending_expired", 2_000, member_id="m", left=False)
     gap = event("events_dropped", 3_000, events=2, first_ms=0, last_ms=1) | {"group": None}
-    assert lines_of(taken, taken | {"left": True}, gap) == [
+    held = event("rebalance_held", 2_001, missing=["w"], missing_count=1, until_wall_ms=9_000)
+    let_in = event("hold_ended", 2_002, joins=3, missing=[], missing_count=0)
+    assert lines_of(taken, taken | {"left": True}, held, let_in, gap) == [
         "[g] 1970-01-01 00:00:02.000Z  member id m is taken back unused",
         "[g] 1970-01-01 00:00:02.000Z  member id m is given back",
+        (
+            "[g] 1970-01-01 00:00:02.001Z  joins are held for 1 expected member (w) until 1970-01-01 00:00:09.000Z at "
+            "the latest"
+        ),
+        (
+            "[g] 1970-01-01 00:00:02.002Z  joins were held for expected members; 3 joins came in, and no expected "
+            "member is missing"
+        ),
         (
             "1970-01-01 00:00:03.000Z  gap: 2 events could not be kept between 1970-01-01 00:00:00.000Z and "
             "1970-01-01 00:00:00.001Z"

@@ -87,7 +87,7 @@ WITHOUT_KIO = {
 OURS_ALONE = {
     "JoinGroupRequest": {"join_reason"},
     "DescribeGroupsRequest": {"include_waiting"},
-    "DescribedGroup": {"waiting", "expects"},
+    "DescribedGroup": {"waiting", "expects", "target_size"},
     "DescribedGroupMember": {"session_timeout_ms", "silent_ms", "standby_ms"},
     "Member": {"session_timeout_ms", "silent_ms"},
     "ConsumerGroupDescribeRequest": {"include_waiting"},

@@ -1,4 +1,4 @@
-"""Sets how many seats a group has, as kafka-configs does."""
+"""Sets how many seats a group has, and other settings of a group, as kafka-configs does."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ SET = 0
 
 def set_seats(port: int, group: str, size: int) -> None:
     """Set target.group.size of a group."""
-    config = IncrementalAlterConfigsRequest.AlterableConfig(
-        name="target.group.size", config_operation=SET, value=str(size)
-    )
+    set_of_group(port, group, "target.group.size", str(size))
+
+
+def set_of_group(port: int, group: str, name: str, value: str) -> None:
+    """Set a setting of a group."""
+    config = IncrementalAlterConfigsRequest.AlterableConfig(name=name, config_operation=SET, value=value)
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
         resource_type=GROUP_RESOURCE, resource_name=group, configs=[config]
     )

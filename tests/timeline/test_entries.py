@@ -225,3 +225,36 @@ def test_a_load_after_a_failed_write_ends_what_was_open() -> None:
     timeline = Timeline("g").add_all([started(10, cause("a"))])
     timeline.add(event("group_loaded", 20, generation=before + 1, state="Stable", members=2, write_failed=True))
     assert timeline.entries[0]["outcome"] == "unknown"
+
+
+def held(at_ms: int, *missing: str) -> dict[str, Any]:
+    """The event of joins that wait for expected members."""
+    return event("rebalance_held", at_ms, missing=list(missing), missing_count=len(missing), until_wall_ms=9_000)
+
+
+def hold_ended(at_ms: int, *missing: str) -> dict[str, Any]:
+    """The event of joins that come in, without these members."""
+    return event("hold_ended", at_ms, joins=2, missing=list(missing), missing_count=len(missing))
+
+
+def test_a_hold_is_one_entry_that_its_end_completes() -> None:
+    """The entry names who was missing when it began, who still was when it ended, and how many joins came in."""
+    (open_one,) = Timeline("g").add_all([held(1, "a", "b")]).entries
+    assert (open_one["type"], open_one["outcome"], open_one["missing"]) == ("held", None, ["a", "b"])
+    first, second = Timeline("g").add_all([held(1, "a", "b"), hold_ended(5), held(6, "c"), hold_ended(8, "c")]).entries
+    assert (first["at_ms"], first["ended_ms"], first["outcome"], first["joins"]) == (1, 5, "arrived", 2)
+    assert (second["outcome"], second["still_missing"], second["still_missing_count"]) == ("timed_out", ["c"], 1)
+
+
+@pytest.mark.parametrize("end", ["group_loaded", "group_deleted", "group_converted"])
+def test_a_hold_that_no_record_ends_is_interrupted(end: str) -> None:
+    """The coordinator started anew, or the group went; the next hold is another one."""
+    first, _, other = Timeline("g").add_all([held(1, "a"), event(end, 4), held(6, "b"), held(7, "c")]).entries[:3]
+    assert (first["outcome"], first["ended_ms"]) == ("interrupted", 4)
+    assert other["outcome"] == "interrupted", "another hold began, so a record is missing"
+
+
+def test_an_end_of_a_hold_without_its_beginning() -> None:
+    """The entry has no names of its beginning."""
+    (only,) = Timeline("g").add_all([hold_ended(5, "a")]).entries
+    assert (only["at_ms"], only["missing"], only["until_wall_ms"], only["outcome"]) == (5, None, None, "timed_out")

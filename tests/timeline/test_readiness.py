@@ -122,3 +122,21 @@ def test_what_a_server_does_not_tell() -> None:
         ["which members are silent", "session timeouts", "how long restarts took"],
     )
     assert not judged(bare("a"), events=None, members=2).is_ready
+
+
+def test_standbys_are_no_members() -> None:
+    """The number of members leaves them out, and their session timeouts don't count."""
+    spare = replace(member("s", session_timeout_ms=1), standby_ms=0)
+    found = judged(member("a"), member("b"), spare, members=2)
+    assert found.is_ready
+    assert found.reason.startswith("group g is Stable, 2 members and 1 standby, each may be away for 45.0 s")
+    assert judged(member("a"), spare, members=2).reason == "group g has 1 member, not 2"
+    assert judged(member("a"), replace(spare, silent_ms=ABSENT_MS)).reason == "s (silent for 10.0 s) is away"
+    assert judged(member("a"), spare, instance_id="s").reason.endswith("s may be away for 1 ms, no restart is known")
+
+
+def test_a_seat_that_is_free() -> None:
+    """A group with fewer members than seats is not whole, though nobody is away."""
+    group = replace(group_of(member("a"), member("b")), target_size=3)
+    assert verdict(group, [], Wanted()) == Verdict(False, "only 2 of the 3 seats of group g are taken", [])
+    assert verdict(replace(group, target_size=2), [], Wanted()).is_ready

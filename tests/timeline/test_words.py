@@ -392,3 +392,35 @@ def test_the_missing_members_are_named() -> None:
     assert line == "No expected member is missing; 1 join of members that are not expected held"
     (line,) = expects_lines(held | {"missing": [f"w-{number}" for number in range(30)]})
     assert "further members" in line
+
+
+def test_joins_that_wait_for_expected_members() -> None:
+    """Whom they wait for, until when; how long they waited, and who did not come."""
+    begin: dict[str, Any] = {
+        "type": "rebalance_held",
+        "missing": ["a", "b"],
+        "missing_count": 30,
+        "until_wall_ms": 9_000,
+    }
+    named, anew = "30 expected members (a, b and 28 more)", "the coordinator started anew, or the group went"
+    assert lines_of(begin) == [f"joins are held for {named} until 1970-01-01 00:00:09.000Z at the latest"]
+    common = {"version": 1, "group": "g", "generation": 3, "node": 1}
+    ends: list[dict[str, Any]] = [
+        {"type": "hold_ended", "joins": 4, "missing": [], "missing_count": 0},
+        {"type": "hold_ended", "joins": 1, "missing": ["b"], "missing_count": 1},
+        {"type": "group_deleted", "client": None},
+    ]
+    texts = [
+        next(
+            entry_lines(
+                Timeline("g").add_all([common | begin | {"at_ms": 0}, common | end | {"at_ms": 3_200}]).entries[0]
+            )
+        )
+        for end in ends
+    ]
+    assert texts == [
+        f"joins were held for {named}; after 3.2 s 4 joins came in, and no expected member is missing",
+        f"joins were held for {named}; after 3.2 s 1 join came in without 1 expected member (b)",
+        f"joins were held for {named}; their end is not told: after 3.2 s {anew}",
+    ]
+    assert lines_of(ends[1]) == ["joins were held for expected members; 1 join came in without 1 expected member (b)"]

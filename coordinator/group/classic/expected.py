@@ -193,6 +193,8 @@ def settings_changed(turn: Turn, group: Group) -> list[Held]:
     if own is None:
         going = list(arrivals.held.values())
         arrivals.held.clear()
+        if arrivals.awaited is not None:
+            turn.note(notes.HoldEnded(group.group_id, group.generation, len(going)))
         arrivals.awaited = None
         look_later(turn, group, arrivals)
         group.arrivals = None

@@ -56,6 +56,11 @@ def can_wait(protocol_type: str | None, protocols: list[tuple[str, bytes]]) -> b
     return protocol_type == CONSUMER and all(name != STREAMS for name, _ in protocols)
 
 
+def has_seats(group: Group) -> bool:
+    """Whether the number of seats counts for this group, which has members or had some."""
+    return group.protocol_type == CONSUMER and group.protocol_name != STREAMS
+
+
 def seat_of(group: Group, instance_id: str) -> Standby | None:
     """The standby with this instance id, if there is one."""
     return next((each for each in group.standbys.values() if each.member.group_instance_id == instance_id), None)

@@ -118,6 +118,7 @@ SCHEMAS: dict[str, Schema] = {
         },
         {
             "expects": {**ref("Expects"), "description": "missing if every expected member is there"},
+            "target_size": {**NUMBER, "description": "seats (target.group.size); missing if there may be any number"},
             "group_type": GROUP_TYPE,
             "group_epoch": {**NUMBER, "description": "this and the next are of the consumer protocol"},
             "assignment_epoch": {**NUMBER, "description": "the epoch of the target"},
@@ -293,6 +294,7 @@ SCHEMAS: dict[str, Schema] = {
                 "StaticRestart",
                 "StaticRejoin",
                 "Takeover",
+                "Held",
                 "SeatTaken",
                 "Fencing",
                 "Unreleased",
@@ -365,6 +367,31 @@ SCHEMAS: dict[str, Schema] = {
     "Takeover": {
         **object_of({**ENTRY, "type": just("takeover"), **REPLACED}, CHANGED),
         "description": "a static restart by a second program: the old member id was used again, which is a conflict",
+    },
+    "Held": {
+        **object_of(
+            {
+                **ENTRY,
+                "type": just("held"),
+                "outcome": {
+                    **or_null({"enum": ["arrived", "timed_out", "interrupted"]}),
+                    "description": "null while joins are held",
+                },
+                "missing": {
+                    **or_null(list_of(TEXT)),
+                    "description": "up to 100 instance ids; null, as the two below, if no record tells the beginning",
+                },
+                "missing_count": or_null(NUMBER),
+                "until_wall_ms": or_null(UNIX_MS),
+            },
+            {
+                "ended_ms": UNIX_MS,
+                "joins": {**NUMBER, "description": "how many came in; this and the next two once the hold is over"},
+                "still_missing": list_of(TEXT),
+                "still_missing_count": NUMBER,
+            },
+        ),
+        "description": "joins waited for expected members",
     },
     "SeatTaken": {
         **object_of(

@@ -113,6 +113,7 @@ def test_a_group_that_expects_nobody_any_more_removes_nobody() -> None:
     bench.configure()
     bench.advance(3_000)
     assert join.response.generation_id == 1
+    assert bench.said(HoldEnded) == [HoldEnded(GROUP, 0, 1)]
     bench.assign(peer)
     bench.configure(expected=NAMES)
     bench.configure()

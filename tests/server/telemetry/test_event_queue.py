@@ -385,3 +385,10 @@ def test_a_client_without_a_seat_and_a_change_of_protocol_are_events() -> None:
     assert not bench.written(refused)
     bench.clock.advance(LINGER_MS)
     assert bench.written(refused) == [refused]
+
+
+def test_a_hold_and_its_end_are_events() -> None:
+    """Both are told at once: a hold can last for minutes."""
+    held = notes.RebalanceHeld("g", 2, ("i-2",), 1, 5_000)
+    over = notes.HoldEnded("g", 2, 3)
+    assert Bench().written(held, over) == [held, over]
