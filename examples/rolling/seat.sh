@@ -5,11 +5,21 @@
 #
 # It asks whether it can restart the member now, runs COMMAND, and waits until the new process has the seat. It fails
 # before COMMAND if a restart isn't safe, and afterwards if the member isn't back within TIMEOUT seconds.
+#
+#   count_members GROUP
+#
+# It prints how many members the group has, those that are away among them.
 
 : "${TENURE:=tenure}"
 : "${TENURE_OPTIONS:=--bootstrap-server 127.0.0.1:9092}"
 : "${READY_OPTIONS:=}"
 : "${TIMEOUT:=120}"
+
+count_members() {
+    # shellcheck disable=SC2086 # several options
+    table=$("$TENURE" groups describe "$1" --members $TENURE_OPTIONS) || return
+    printf '%s\n' "$table" | awk -v group="$1" '$1 == group { count++ } END { print count + 0 }'
+}
 
 restart_seat() {
     group=$1 instance=$2 members=$3

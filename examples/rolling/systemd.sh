@@ -3,13 +3,16 @@
 #
 #   systemd.sh GROUP UNIT NUMBER...         for example: systemd.sh workers worker 1 2 3
 #
-# The unit UNIT@.service starts a consumer with the instance id UNIT-%i (worker@.service). Name all instances, because
-# their number is the number of members that the group has to have.
+# The unit UNIT@.service starts a consumer with the instance id UNIT-%i (worker@.service). If the script stopped, mend the
+# fault, then run it again with the units that are left. The group has to keep as many members as it has at the start; at
+# least one for each unit, or MEMBERS.
 set -eu
 . "$(dirname "$0")/seat.sh"
 
 group=$1 unit=$2
 shift 2
+members=${MEMBERS:-$(count_members "$group")}
+[ "$members" -ge "$#" ] || members=$#
 for number in "$@"; do
-    restart_seat "$group" "$unit-$number" "$#" systemctl restart "$unit@$number.service"
+    restart_seat "$group" "$unit-$number" "$members" systemctl restart "$unit@$number.service"
 done

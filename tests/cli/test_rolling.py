@@ -151,6 +151,30 @@ def test_it_stops_after_a_member_that_does_not_come_back(rolled: Rolled) -> None
     assert rolled.pids() == {name: before[name] for name in ("worker-0", "worker-1")}
 
 
+def test_a_second_run_takes_the_units_that_are_left(rolled: Rolled) -> None:
+    """The first run stops at a unit that doesn't start; with the fault mended, the second restarts it and the rest."""
+    mark = rolled.server.mark()
+    ran = rolled.run("systemd.sh", GROUP, "worker", "0", "1", "2", BROKEN="worker-1", TIMEOUT="2")
+    assert ran.returncode == 1
+    rolled.supervise("start", "worker-1")
+    before = rolled.pids()
+    ran = rolled.run("systemd.sh", GROUP, "worker", "1", "2")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    after = rolled.pids()
+    assert {name for name in NAMES if before[name] != after[name]} == {"worker-1", "worker-2"}
+    assert rolled.server.count("rebalance_started", GROUP, since=mark) == 0
+
+
+@pytest.mark.parametrize(("members", "units"), [("", "0 1 2 3"), ("4", "0 1 2")])
+def test_a_group_with_too_few_members_stays_as_it_is(rolled: Rolled, members: str, units: str) -> None:
+    """Three members for four units, or for MEMBERS=4: the script restarts nobody."""
+    before = rolled.pids()
+    ran = rolled.run("systemd.sh", GROUP, "worker", *units.split(), MEMBERS=members)
+    assert ran.returncode == 1
+    assert "4" in ran.stdout
+    assert rolled.pids() == before
+
+
 def test_the_scripts_are_clean() -> None:
     """A shell can read them, and shellcheck finds nothing, where it is installed."""
     scripts = sorted(ROLLING.glob("*.sh"))
