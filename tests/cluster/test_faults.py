@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import base64
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
 
-from tests.cluster.stage import IS_LONG, REAL, Stage
+from tests.cluster.random_faults import play
+from tests.cluster.stage import FEW, IS_LONG, Stage
 from tests.support.cluster_history import OK
 from tests.support.etcd import EtcdError
 from tests.support.patience import WITHIN_S
@@ -28,8 +29,6 @@ FROZEN_S = 8.0
 """Longer than a lease (3 s) and an election of etcd."""
 WITHOUT_QUORUM_S = 30.0 if IS_LONG else 12.0
 """Longer than a session timeout (10 s): no member may expire."""
-FEW = REAL if IS_LONG else REAL[:1]
-"""Clients of a stage that serves one test alone."""
 NOT_AVAILABLE = 15
 
 
@@ -217,67 +216,6 @@ def test_random_faults(stage: Stage, seed: int) -> None:
     """Faults of all kinds, one after the other and on top of each other: 20 s, or 4 minutes for each seed."""
     chance = random.Random(seed)
     until = stage.probe.now() + (240.0 if IS_LONG else 20.0)
-    while stage.probe.now() < until:
-        undo = [chance.choice(FAULTS)(stage, chance)]
-        if chance.random() < 0.3:
-            undo.append(chance.choice(FAULTS)(stage, chance))
-        stage.probe.wait(chance.uniform(0.2, 6.0))
-        for each in undo:
-            each()
-        stage.probe.wait(chance.uniform(0.0, 2.0))
+    play(stage, chance, until)
     stage.check()
     assert any(each.error == OK for each in stage.probe.history)
-
-
-def kill_node(stage: Stage, chance: random.Random) -> Callable[[], object]:
-    """SIGKILL of a node that runs."""
-    node = chance.choice(stage.cluster.nodes)
-    if not node.running:
-        return lambda: None
-    node.kill()
-    return node.start
-
-
-def freeze_node(stage: Stage, chance: random.Random) -> Callable[[], object]:
-    """SIGSTOP of a node that runs."""
-    node = chance.choice(stage.cluster.nodes)
-    if not node.running:
-        return lambda: None
-    node.freeze()
-    return lambda: node.thaw() if node.running else None
-
-
-def stop_node(stage: Stage, chance: random.Random) -> Callable[[], object]:
-    """SIGTERM of a node that runs."""
-    node = chance.choice([each for each in stage.cluster.nodes if each.running])
-    node.thaw()  # another fault may have frozen it
-    node.stop()
-    return node.start
-
-
-def cut_node(stage: Stage, chance: random.Random) -> Callable[[], object]:
-    """No way between a node and etcd."""
-    node = chance.choice(stage.cluster.nodes)
-    node.cut()
-    return node.heal
-
-
-def kill_member(stage: Stage, chance: random.Random) -> Callable[[], object]:
-    """SIGKILL of a member of etcd."""
-    number = chance.randrange(3)
-    if not stage.etcd.members[number].is_running:
-        return lambda: None
-    stage.etcd.members[number].kill()
-    return lambda: stage.etcd.restart(number)
-
-
-def freeze_member(stage: Stage, chance: random.Random) -> Callable[[], object]:
-    """SIGSTOP of a member of etcd."""
-    member = stage.etcd.members[chance.randrange(3)]
-    if not member.is_running:
-        return lambda: None
-    member.freeze()
-    return lambda: member.thaw() if member.is_running else None
-
-
-FAULTS = (kill_node, freeze_node, stop_node, cut_node, kill_member, freeze_member)

@@ -143,8 +143,8 @@ def late_yeses(requests: Sequence[Asked]) -> list[Wrong]:
     found = []
     for place, each in enumerate(yeses):
         got = each.got or 0.0
-        before = _other(yeses[place - 1 :: -1] if place else [], each, got)
-        after = _other(yeses[place + 1 :], each, got)
+        before = _other((yeses[earlier] for earlier in range(place - 1, -1, -1)), each, got)
+        after = _other((yeses[later] for later in range(place + 1, len(yeses))), each, got)
         if before is None or after is None or before.node != after.node:
             continue
         began, ended = before.got or 0.0, after.got or 0.0

@@ -10,6 +10,9 @@ Each member joins with an instance id, then sends a heartbeat every `pause_s`; t
 the next number and reads it back. A member asks its coordinator alone, and looks for another one as clients do: after
 NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, a closed connection, or a second without an answer.
 
+With `restarts`, members also restart: a program that has nothing but its instance id joins again, and keeps the seat.
+The history then has joins, and the generation that each join and heartbeat was told.
+
 `anchor` holds a connection to each group's present coordinator, and keeps asking it, whatever it answers and whoever
 is the coordinator since: this is what finds a frozen node that wakes up and says yes. Its commits go to a topic
 partition of their own.
@@ -23,6 +26,7 @@ import asyncio
 import time
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
+from random import Random
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -140,6 +144,9 @@ class Member:
         if self.generation < 0:
             await self._join(self._link)
             return
+        if self.probe.restarts and self.probe.random.random() < self.probe.restarts:
+            self._start_anew()
+            return
         if not self._go_on(await self._heartbeat(self._link)) or self.number:
             return
         if self._go_on(await self._commit(self._link)):
@@ -174,8 +181,14 @@ class Member:
         self.probe.note(Asked(self.group, kind, self.number, link.node, sent, self.probe.now(), error, value))
         return error, value
 
+    def _start_anew(self) -> None:
+        """A new process has no more than the instance id."""
+        self.member_id, self.generation = "", -1
+        self._forget()
+
     async def _heartbeat(self, link: Link) -> int:
-        return (await self._asked("heartbeat", link, self.heartbeat(), HEARTBEAT))[0]
+        told = self.generation if self.probe.restarts else -1
+        return (await self._asked("heartbeat", link, self.heartbeat(), HEARTBEAT, told))[0]
 
     async def _commit(self, link: Link) -> int:
         self._next += 1
@@ -221,8 +234,16 @@ class Member:
             protocol_type="consumer",
             protocols=[protocol],
         )
-        answer = cast("JoinGroupResponse", await link.ask(request, JOIN, JOIN_WITHIN_S))
-        if not self._go_on(answer.error_code):
+        sent = self.probe.now()
+        asked = Asked(self.group, "join", self.number, link.node, sent, None, None)
+        try:
+            answer = cast("JoinGroupResponse", await link.ask(request, JOIN, JOIN_WITHIN_S))
+        except Lost:
+            self._note_join(asked)
+            raise
+        error, generation = answer.error_code, answer.generation_id
+        self._note_join(asked._replace(got=self.probe.now(), error=error, value=-1 if error else generation))
+        if not self._go_on(error):
             return
         self.member_id = answer.member_id
         shares = (
@@ -242,11 +263,19 @@ class Member:
             group_instance_id=self.instance_id,
             assignments=shares,
         )
+        if self.generations:
+            # A leader that joins again by its member id wants a rebalance. A program that restarts doesn't.
+            self.member_id = ""
         synced = cast("Any", await link.ask(sync, SYNC, JOIN_WITHIN_S))
         if self._go_on(synced.error_code):
+            self.member_id = answer.member_id
             self.generation = answer.generation_id
             self.generations.append(self.generation)
             self.assignments.append(bytes(synced.assignment))
+
+    def _note_join(self, asked: Asked) -> None:
+        if self.probe.restarts:
+            self.probe.note(asked)
 
 
 def outcome(answer: Message, value: int) -> tuple[int, int]:
@@ -271,7 +300,8 @@ def fetch(group: str, partition: int) -> Message:
 class Probe:
     """See the module.
 
-    bootstraps: HOST:PORT of each node; a node's number is its place here. history: all that was asked so far.
+    bootstraps: HOST:PORT of each node; a node's number is its place here. restarts: how often a member restarts, as a
+    share of its rounds. seed: of their chance. history: all that was asked so far.
     """
 
     def __init__(
@@ -283,10 +313,14 @@ class Probe:
         pause_s: float = 0.05,
         session_timeout_ms: int = 10_000,
         name: str = "probe",
+        restarts: float = 0.0,
+        seed: int = 0,
     ) -> None:
         self.ports = [int(each.rpartition(":")[2]) for each in bootstraps]
         self.pause_s = pause_s
         self.session_timeout_ms = session_timeout_ms
+        self.restarts = restarts
+        self.random = Random(seed)
         self.history: list[Asked] = []
         self.members = {
             f"{name}-{group}": [Member(self, f"{name}-{group}", number) for number in range(members)]
@@ -365,11 +399,22 @@ class Probe:
             for group, members in self.members.items()
         }
 
+    def seats(self) -> dict[str, tuple[int, bytes]]:
+        """The generation and the assignment that each member was told last."""
+        return {
+            each.instance_id: (each.generations[-1], each.assignments[-1])
+            for members in self.members.values()
+            for each in members
+        }
+
     def rebalances(self, before: dict[str, tuple[object, ...]]) -> list[str]:
         """The groups whose generation or seats changed since `before`, or that lost a member to a twin."""
         now = self.state()
-        fenced = {group for group, members in self.members.items() if any(each.fenced for each in members)}
-        return sorted({group for group in now if now[group] != before[group]} | fenced)
+        return sorted({group for group in now if now[group] != before[group]} | set(self.fenced()))
+
+    def fenced(self) -> list[str]:
+        """The groups that lost a member to a twin."""
+        return sorted(group for group, members in self.members.items() if any(each.fenced for each in members))
 
     def coordinators(self) -> dict[str, int]:
         """The node that each group's first member asks now; -1 while it looks for one."""
