@@ -9,8 +9,8 @@ House rule: a command prints what it found even if something else is missing; th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import typer
 
@@ -28,14 +28,13 @@ from coordinator.client.client import Client
 from coordinator.client.errors import Refused, error_name
 from coordinator.client.groups import (
     Group,
-    committed_offsets,
     delete_groups,
     describe_groups,
     group_json,
     list_groups,
     listed_json,
 )
-from coordinator.client.topics import TopicPartition, log_end_offsets
+from coordinator.client.lag import OffsetLine, offset_lines
 from coordinator.timeline.described import Member
 from schemas.errors import ErrorCode
 
@@ -116,7 +115,7 @@ def describe_command(
         fail(ExitCode.USAGE, "--offsets, --members and --state exclude each other")
     with cluster(bootstrap_server, timeout, command_config) as client:
         groups, failures = _describe(client, group_ids)
-        lines = {} if members or state else _offset_lines(client, groups)
+        lines = {} if members or state else offset_lines(client, groups)
     if output is Output.JSON:
         print_json([_group_json(group, lines.get(group.group_id)) for group in groups])
     elif groups or not failures:
@@ -189,52 +188,6 @@ def _describe(client: Client, group_ids: Sequence[str] | None) -> tuple[list[Gro
     return groups, failures
 
 
-class _OffsetLine(NamedTuple):
-    """A topic partition of a group.
-
-    member: None if the group only committed offsets for the topic partition. topic: None for a member that has no topic
-    partition.
-    """
-
-    topic: str | None
-    partition: int | None
-    current_offset: int | None
-    log_end_offset: int | None
-    member: Member | None
-
-    @property
-    def lag(self) -> int | None:
-        """Records behind the end; negative if the committed offset is beyond the end, as in Kafka's tool."""
-        if self.current_offset is None or self.log_end_offset is None:
-            return None
-        return self.log_end_offset - self.current_offset
-
-
-def _offset_lines(client: Client, groups: Sequence[Group]) -> dict[str, list[_OffsetLine]]:
-    """Lines by group: assigned topic partitions, others with committed offsets, then members that have none."""
-    committed: dict[str, dict[TopicPartition, int]] = {}
-    for group_id, answer in committed_offsets(client, [group.group_id for group in groups]).items():
-        if isinstance(answer, Refused):
-            raise answer
-        committed[group_id] = answer
-    owners = {
-        group.group_id: {pair: member for member in group.members for pair in member.topic_partitions}
-        for group in groups
-    }
-    known = [pair for group in groups for pair in (*committed[group.group_id], *owners[group.group_id])]
-    ends = log_end_offsets(client, known)
-
-    def lines(group: Group) -> Iterator[_OffsetLine]:
-        offsets, owned = committed[group.group_id], owners[group.group_id]
-        for pair in (*owned, *sorted(offsets.keys() - owned.keys())):
-            yield _OffsetLine(*pair, offsets.get(pair), ends.get(pair), owned.get(pair))
-        for member in group.members:
-            if not member.topic_partitions:
-                yield _OffsetLine(None, None, None, None, member)
-
-    return {group.group_id: list(lines(group)) for group in groups}
-
-
 def _remark(group: Group) -> None:
     """Warn about a state of the group that the table doesn't show."""
     if group.state in REBALANCING:
@@ -243,7 +196,7 @@ def _remark(group: Group) -> None:
         warn(f"group {group.group_id} has no members")
 
 
-def _print_offsets(groups: Sequence[Group], lines: dict[str, list[_OffsetLine]]) -> None:
+def _print_offsets(groups: Sequence[Group], lines: dict[str, list[OffsetLine]]) -> None:
     rows = []
     for group in groups:
         for line in lines[group.group_id]:
@@ -298,7 +251,7 @@ def _print_states(groups: Sequence[Group]) -> None:
     print_table((*STATE_COLUMNS, *(EPOCH_COLUMNS if has_epochs else ()), "#MEMBERS"), rows)
 
 
-def _group_json(group: Group, lines: Sequence[_OffsetLine] | None) -> dict[str, Any]:
+def _group_json(group: Group, lines: Sequence[OffsetLine] | None) -> dict[str, Any]:
     """A group as JSON; with the offsets of its topic partitions unless `lines` is None."""
     value = group_json(group)
     if lines is not None:

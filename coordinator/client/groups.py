@@ -56,12 +56,16 @@ LEAVE_REASON = "removed by an admin"
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
-    """A group in a list. state and group_type are "" if the server is too old to send them."""
+    """A group in a list. state and group_type are "" if the server is too old to send them.
+
+    node_id: of its coordinator; None if there is none.
+    """
 
     group_id: str
     group_type: str
     protocol_type: str
     state: str
+    node_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +200,7 @@ def list_groups(client: Client, states: Sequence[str] = ()) -> list[ListedGroup]
         if response.error_code:
             raise Refused(response.error_code, f"list of groups on {node.address}")
         groups += [
-            ListedGroup(group.group_id, group.group_type, group.protocol_type, group.group_state)
+            ListedGroup(group.group_id, group.group_type, group.protocol_type, group.group_state, node.node_id)
             for group in response.groups
         ]
     return sorted(groups, key=lambda group: group.group_id)

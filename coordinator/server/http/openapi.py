@@ -75,6 +75,17 @@ CHANGED: dict[str, Schema] = {
     },
 }
 
+SUMS: dict[str, Schema] = {
+    "partitions": {**NUMBER, "description": "topic partitions that are assigned or have a committed offset"},
+    "assigned_partitions": NUMBER,
+    "lag": {**or_null(NUMBER), "description": "the sum, of topic partitions where it is known; null if there are none"},
+    "without_end": {
+        **NUMBER,
+        "description": "topic partitions with a committed offset, without a known end of the log",
+    },
+    "beyond_end": {**NUMBER, "description": "those whose committed offset is beyond the end of the log"},
+}
+
 SCHEMAS: dict[str, Schema] = {
     "Error": object_of({"error": TEXT}),
     "ListedGroup": object_of(LISTED),
@@ -100,10 +111,42 @@ SCHEMAS: dict[str, Schema] = {
                 "description": "the first returns of seats since the group was loaded: a restart, or only a rejoin",
             },
             "takeovers": {**NUMBER, "description": "seats that a second program took"},
+            "node_id": {**or_null(NUMBER), "description": "the coordinator's; null of a group that doesn't exist"},
+            "last_event_ms": {**or_null(UNIX_MS), "description": "time of its newest event; null if none is in memory"},
             "state": {
                 **TEXT,
                 "description": "of a group that doesn't exist: deleted if that is its newest event, else unknown",
             },
+        }
+    ),
+    "Findings": object_of(
+        {
+            "at_ms": UNIX_MS,
+            "groups": {**NUMBER, "description": "how many there are"},
+            "looked_at": {**NUMBER, "description": "how many of them were looked at"},
+            "findings": {**list_of(ref("Finding")), "description": "the worst first"},
+            "further_findings": {**NUMBER, "description": "how many are not in the list"},
+        }
+    ),
+    "Lags": object_of(
+        {"group_id": TEXT},
+        {
+            "error": {**TEXT, "description": "why the group has none of the following"},
+            "members": NUMBER,
+            "standbys": NUMBER,
+            "topics": {**NUMBER, "description": "how many are assigned or have a committed offset"},
+            **SUMS,
+        },
+    ),
+    "Lag": object_of({"group_id": TEXT, **SUMS, "topics": list_of(ref("TopicLag"))}),
+    "TopicLag": object_of({"topic": TEXT, **SUMS, "offsets": list_of(ref("Offset"))}),
+    "Offset": object_of(
+        {
+            "partition": NUMBER,
+            "current_offset": {**or_null(NUMBER), "description": "the committed offset"},
+            "log_end_offset": or_null(NUMBER),
+            "lag": {**or_null(NUMBER), "description": "negative if the committed offset is beyond the end"},
+            **{name: or_null(TEXT) for name in SEAT},
         }
     ),
     "Group": object_of(
@@ -184,6 +227,10 @@ SCHEMAS: dict[str, Schema] = {
         {
             "group_id": TEXT,
             "timeline": list_of(ref("Entry")),
+            "findings": {
+                **list_of(ref("Finding")),
+                "description": "of tenure doctor, the worst first; none about a group that doesn't exist",
+            },
             "runs": {**list_of(ref("Run")), "description": "restarts of the timeline to show as one"},
             "lanes": {**list_of(ref("Lane")), "description": "the seats, by name: when each was taken"},
         }
@@ -235,7 +282,7 @@ SCHEMAS: dict[str, Schema] = {
             {
                 "severity": {"enum": ["error", "warning", "notice"]},
                 "kind": TEXT,
-                "group_id": TEXT,
+                "group_id": {**or_null(TEXT), "description": "null if it is about a server or its cluster"},
                 "found": TEXT,
                 "advice": TEXT,
                 "last_at_ms": or_null(UNIX_MS),
@@ -546,6 +593,28 @@ PATHS: dict[str, Schema] = {
             ),
             **REFUSED,
         },
+    ),
+    "/findings": _get(
+        "The findings of tenure doctor about all groups, from the events in memory",
+        {200: json_answer("the worst first; some seconds old at most", ref("Findings")), **REFUSED},
+    ),
+    "/lag": _get(
+        "The topics of one group, with committed offsets and the ends of the logs",
+        {
+            200: json_answer("now, or some seconds ago", ref("Lag")),
+            404: json_answer("no such group", ref("Error")),
+            **REFUSED,
+        },
+        [{"name": "group", "in": "query", "required": True, "schema": TEXT}],
+    ),
+    "/lags": _get(
+        "The sums of lag of some groups",
+        {
+            200: json_answer("by group id", list_of(ref("Lags"))),
+            400: json_answer("too many groups", ref("Error")),
+            **REFUSED,
+        },
+        [{"name": "group", "in": "query", "description": "may be repeated", "schema": list_of(TEXT)}],
     ),
     "/nodes": _get("The nodes of the cluster, and who has what", {200: json_answer("now", ref("Nodes"))} | REFUSED),
     "/groups": _get(

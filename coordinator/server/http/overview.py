@@ -10,12 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coordinator.client.groups import ListedGroup, listed_json
+from coordinator.client.errors import Refused
+from coordinator.client.groups import Group, ListedGroup, describe_groups, listed_json
+from coordinator.client.lag import lag_json, offset_lines
 from coordinator.timeline.counts import REJOIN, RESTART, RETURN_EVENTS, TAKEOVER, Rebalances, counts
 from coordinator.timeline.entries import Timeline
 from coordinator.timeline.runs import runs
 
 if TYPE_CHECKING:
+    from coordinator.client.client import Client
+    from coordinator.client.lag import OffsetLine
     from coordinator.timeline.schema import RebalanceEvent
 
 HOUR_MS = 3_600_000
@@ -40,10 +44,52 @@ class Churn(NamedTuple):
 def overview(listed: Sequence[ListedGroup], events: Sequence[RebalanceEvent], now_ms: int) -> list[dict[str, Any]]:
     """Groups as JSON, existing ones first. events: of all groups, in the order of time. now_ms: Unix time."""
     counted = churn(events, now_ms - HOUR_MS, now_ms)
+    newest_ms = {event["group"]: event["at_ms"] for event in events}
     return [
-        listed_json(group) | counted.get(group.group_id, Churn())._asdict()
+        listed_json(group)
+        | counted.get(group.group_id, Churn())._asdict()
+        | {"node_id": group.node_id, "last_event_ms": newest_ms.get(group.group_id)}
         for group in [*listed, *gone(listed, events)]
     ]
+
+
+def lags(names: Sequence[str], client: Client) -> list[dict[str, Any]]:
+    """The sums of these groups as JSON, in their order: members, topics, topic partitions and lag.
+
+    Of a group that its coordinator doesn't describe, or whose offsets it refuses, only `error` says why.
+    """
+    told: dict[str, dict[str, Any]] = {}
+    groups: list[Group] = []
+    for name, answer in describe_groups(client, names).items():
+        if isinstance(answer, Refused):
+            told[name] = {"group_id": name, "error": str(answer)}
+        else:
+            groups.append(answer)
+    lines_of = _offset_lines(client, groups)
+    for group in groups:
+        lines = lines_of[group.group_id]
+        if isinstance(lines, Refused):
+            told[group.group_id] = {"group_id": group.group_id, "error": str(lines)}
+            continue
+        standbys = sum(member.standby_ms is not None for member in group.members)
+        told[group.group_id] = {
+            "group_id": group.group_id,
+            "members": len(group.members) - standbys,
+            "standbys": standbys,
+            "topics": len({line.topic for line in lines} - {None}),
+            **lag_json(lines),
+        }
+    return [told[name] for name in names]
+
+
+def _offset_lines(client: Client, groups: Sequence[Group]) -> dict[str, list[OffsetLine] | Refused]:
+    """The lines of each group, or why there are none. One group that is refused costs a question for each group."""
+    try:
+        return {**offset_lines(client, groups)}
+    except Refused as refused:
+        if len(groups) == 1:
+            return {groups[0].group_id: refused}
+    return {name: lines for group in groups for name, lines in _offset_lines(client, [group]).items()}
 
 
 def gone(listed: Iterable[ListedGroup], events: Iterable[RebalanceEvent]) -> list[ListedGroup]:

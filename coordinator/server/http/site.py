@@ -10,7 +10,6 @@ House rule: GET only, and no header that lets other sites read.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -26,12 +25,15 @@ from starlette.routing import Route
 
 from coordinator.client.errors import Refused, Unauthenticated, Unreachable
 from coordinator.client.groups import Group, describe_groups, group_json, list_groups, listed_json
-from coordinator.client.topics import owners_json, partition_owners
+from coordinator.client.lag import lag_json, offset_lines, topics_json
+from coordinator.client.topics import owners_json, partition_counts, partition_owners
 from coordinator.server.http.access import PROBES, RefusedTokens, TokenCheck
 from coordinator.server.http.body import answer_of, pieces_of
+from coordinator.server.http.examined import examined, group_findings, topics_of
 from coordinator.server.http.feed import Feed, FeedEvent, Subscriber, TopicSource
 from coordinator.server.http.guard import Guard
-from coordinator.server.http.overview import overview
+from coordinator.server.http.kept import Kept
+from coordinator.server.http.overview import lags, overview
 from coordinator.server.http.web import Web, error
 from coordinator.server.telemetry.metrics import exposition
 from coordinator.timeline.entries import Timeline
@@ -51,6 +53,12 @@ if TYPE_CHECKING:
     from coordinator.server.http.guard import Secure
     from coordinator.server.telemetry.lines import Lines
 
+OVERVIEW_MS, FINDINGS_MS, LAG_MS, LAGS_MS = 1_000, 10_000, 2_000, 5_000
+"""How long an answer about all groups, or about offsets, is good."""
+
+LAGS_MAX = 50
+"""The most groups of one question about lag: a page of the list."""
+
 THREADS_MAX = 4
 """Requests about groups that run at the same time."""
 
@@ -60,10 +68,12 @@ ALIVE_S = 15.0
 GAP = '{"text":"events may be missing between the last that you had and those that follow"}'
 """The message for a subscriber whose id is unknown, or points to events that are not in memory."""
 
+HERE = Path(__file__).parent
+
 PAGE = (
     ("/", "page.html", "text/html; charset=utf-8"),
     ("/page.css", "page.css", "text/css; charset=utf-8"),
-    ("/page.js", "page.js", "text/javascript; charset=utf-8"),
+    *((f"/{path.name}", path.name, "text/javascript; charset=utf-8") for path in sorted(HERE.glob("page*.js"))),
 )
 POLICY = {
     "content-security-policy": (
@@ -127,7 +137,7 @@ class Site:
         self._web = Web(self._guard, config.http_hosts, lines, [token])
         self._feed = feed or Feed(TopicSource(ask))
         self._clock = clock
-        self._timelines: dict[tuple[str, str], asyncio.Future[list[bytes]]] = {}
+        self._kept = Kept(clock)
         self._limiter = CapacityLimiter(THREADS_MAX)
 
     async def start(self, listening: socket.socket) -> None:
@@ -147,6 +157,9 @@ class Site:
             Route("/readyz", self._readyz),
             Route("/metrics", self._exposition),
             Route("/overview", self._overview),
+            Route("/findings", self._findings),
+            Route("/lag", self._lag),
+            Route("/lags", self._lags),
             Route("/nodes", self._nodes),
             Route("/groups", self._groups),
             Route("/groups/{group_id:path}/events", self._group_events),
@@ -197,7 +210,35 @@ class Site:
         def ask(client: Client) -> Any:
             return overview(list_groups(client), [each.event for each in events], self._clock.wall_ms())
 
-        return await self._asked(ask)
+        newest = events[-1].id if events else ""
+        return await self._answered(self._kept.get("overview", newest, OVERVIEW_MS, partial(self._on_thread, ask)))
+
+    async def _findings(self, _: Request) -> Response:
+        """For the page: the findings of `tenure doctor --all`, as far as the events in memory show them."""
+        events = await self._feed.events()
+
+        def ask(client: Client) -> Any:
+            return examined(client, [each.event for each in events], self._clock.wall_ms())
+
+        return await self._answered(self._kept.get("findings", "", FINDINGS_MS, partial(self._on_thread, ask)))
+
+    async def _lag(self, request: Request) -> Response:
+        """The topics of one group, with committed offsets and the ends of the logs."""
+        group_id = request.query_params.get("group", "")
+
+        def ask(client: Client) -> Any:
+            lines = offset_lines(client, [found_group(client, group_id)])[group_id]
+            return {"group_id": group_id, **lag_json(lines), "topics": topics_json(lines)}
+
+        return await self._answered(self._kept.get(("lag", group_id), "", LAG_MS, partial(self._on_thread, ask)))
+
+    async def _lags(self, request: Request) -> Response:
+        """For the page: the sums of some groups."""
+        names = tuple(sorted(set(request.query_params.getlist("group"))))
+        if len(names) > LAGS_MAX:
+            return error(400, f"at most {LAGS_MAX} groups")
+        work = self._kept.get(("lags", names), "", LAGS_MS, partial(self._on_thread, partial(lags, names)))
+        return await self._answered(work)
 
     async def _group_events(self, request: Request) -> Response:
         """The entries in memory, as in `tenure explain --output json`, with their texts, runs and lanes."""
@@ -205,14 +246,10 @@ class Site:
         events = await self._feed.events()
         if self._feed.problem:
             return error(404, self._feed.problem)
-        # Requests that come while a timeline is made share it. It isn't kept: no client can fill the memory with it.
-        key = group_id, events[-1].id if events else ""
-        work = self._timelines.get(key)
-        if work is None:
-            work = asyncio.ensure_future(self._on_thread(partial(self._timeline, group_id, events)))
-            self._timelines[key] = work
-            work.add_done_callback(lambda _: self._timelines.pop(key))
-        return await self._answered(asyncio.shield(work))
+        # Requests that come while a timeline is made share it.
+        newest = events[-1].id if events else ""
+        ask = partial(self._timeline, group_id, events)
+        return await self._answered(self._kept.get(("events", group_id), newest, 0, partial(self._on_thread, ask)))
 
     def _timeline(self, group_id: str, events: list[FeedEvent], client: Client) -> Any:
         """The body of `_group_events`, on a thread."""
@@ -220,12 +257,14 @@ class Site:
         entries = Timeline(group_id).add_all(own).entries
         now_ms = self._clock.wall_ms()
         found = runs(group_id, entries, now_ms)
+        group = None
         try:
-            members = found_group(client, group_id).members
+            group = found_group(client, group_id)
         except (Refused, Unreachable):
             if not any(event["group"] == group_id for event in own):
                 raise
-            members = []
+        members = [] if group is None else group.members
+        counts = {} if group is None else partition_counts(client, topics_of([group]))
         names = {member.group_instance_id or member.member_id: member.standby_ms for member in members}
         waits = {name: now_ms - waited_ms for name, waited_ms in names.items() if waited_ms is not None}
         lanes = lanes_of(entries, found, names.keys() - waits.keys())
@@ -233,6 +272,7 @@ class Site:
         return {
             "group_id": group_id,
             "timeline": [entry | {"text": list(entry_lines(entry))} for entry in entries],
+            "findings": [each._asdict() for each in group_findings(group_id, entries, group, counts, now_ms)],
             "runs": [run_json(run) for run in found],
             "lanes": [lane_json(name, lanes.get(name, Lane()), waits.get(name)) for name in drawn],
         }
@@ -309,7 +349,7 @@ async def _openapi(_: Request) -> Response:
 
 
 async def _page(name: str, media_type: str, _: Request) -> Response:
-    content = (Path(__file__).parent / name).read_bytes()
+    content = (HERE / name).read_bytes()
     return Response(content, headers={**POLICY, "content-type": media_type})
 
 

@@ -34,7 +34,7 @@ class Web:
     def __init__(self, server: Server, log: Path) -> None:
         assert server._site is not None
         self.guard = server._site._guard
-        self.timelines = server._site._timelines
+        self.kept = server._site._kept
         self._log = log
         self.port = int(self.lines("http_listening")[0]["url"].rstrip("/").rpartition(":")[2])
 
@@ -344,8 +344,8 @@ async def test_requests_for_one_timeline_share_it(tmp_path: Path, monkeypatch: p
     async with serving(tmp_path, events=True) as web:
         asked = asyncio.gather(*(web.status("localhost", "/groups/g/events") for _ in range(CLIENTS)))
         await web.until(lambda: len(waiting) == CLIENTS and bool(made))
-        assert len(web.timelines) == 1
+        assert len(web.kept) == 1
         all_came.set()
         assert set(await asked) == {404}  # there is no such group, and that is one answer for all of them
         assert made == ["g"]
-        assert not web.timelines
+        assert not web.kept

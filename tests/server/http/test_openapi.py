@@ -8,18 +8,20 @@ import urllib.request
 from collections.abc import Iterator
 from importlib.metadata import version
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from jsonschema import Draft202012Validator
 
 from coordinator.server.http.openapi import PATHS, SCHEMAS, document
-from coordinator.server.http.site import Site
+from coordinator.server.http.site import LAGS_MAX, Site
 from coordinator.timeline.entries import Timeline
 from coordinator.timeline.lanes import MARKS, lane_json, lanes_of
 from coordinator.timeline.runs import run_json
+from protocol.messages import OffsetCommitRequest, OffsetCommitResponse
 from schemas.errors import ErrorCode
 from tests.support.patience import WITHIN_S
+from tests.support.raw import Connection
 from tests.support.scripted import Member, hang_up, settle
 from tests.support.seats import set_seats
 from tests.support.tenure import Tenure, wait_until
@@ -34,7 +36,7 @@ def url() -> Iterator[str]:
 
     Another group waits for a member, and for the client that was given a member id.
     """
-    settings = {"group.initial.rebalance.delay.ms": "0", "tenure.http": "127.0.0.1:0"}
+    settings = {"group.initial.rebalance.delay.ms": "0", "tenure.http": "127.0.0.1:0", "tenure.topics": "t:2"}
     with Tenure(settings) as server:
         (shown,) = [line["url"] for line in server.events("http_listening")]
         try:
@@ -54,6 +56,7 @@ def url() -> Iterator[str]:
             absent.send_join()
             settle(here, absent)
             assert Member(server.port, "waits", "ghost", 9).ask_for_id()
+            commit(server.port, "commits", 0, 7)
             set_seats(server.port, "stands", 1)
             seated, standby = (Member(server.port, "stands", name, 9, instance=name) for name in ("seated", "standby"))
             settle(seated)
@@ -69,6 +72,25 @@ def url() -> Iterator[str]:
             yield shown
         finally:
             hang_up()
+
+
+def commit(port: int, group: str, partition: int, offset: int) -> None:
+    """Commit an offset of topic t, as a program that is no member."""
+    request = OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=-1,
+        topics=[
+            OffsetCommitRequest.OffsetCommitRequestTopic(
+                name="t",
+                partitions=[
+                    OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
+                ],
+            )
+        ],
+    )
+    with Connection(port) as connection:
+        answer = cast("OffsetCommitResponse", connection.ask(request, 8))
+    assert not answer.topics[0].partitions[0].error_code
 
 
 def asked(url: str) -> tuple[int, Any]:
@@ -109,6 +131,11 @@ def schema_of(path: str, status: int) -> dict[str, Any]:
     [
         ("/nodes", "nodes", 200),
         ("/groups", "groups", 200),
+        ("/findings", "findings", 200),
+        ("/lag", "lag?group=commits", 200),
+        ("/lag", "lag?group=none", 404),
+        ("/lags", "lags?group=commits&group=stands&group=none", 200),
+        ("/lags", "lags?" + "&".join(f"group={number}" for number in range(LAGS_MAX + 1)), 400),
         ("/overview", "overview", 200),
         ("/groups/{group_id}", "groups/g%2F1", 200),
         ("/groups/{group_id}", "groups/waits", 200),
@@ -134,6 +161,27 @@ def test_a_group_that_waits_says_for_whom(url: str) -> None:
     assert [member["client_id"] for member in waiting["members"]] == ["absent"]
     assert [pending["client_id"] for pending in waiting["pending"]] == ["ghost"]
     assert [line.partition(" for ")[0] for line in waiting["text"][1:]] == ["it waits", "it waits"]
+
+
+def test_lag_is_told_where_it_is_known(url: str) -> None:
+    """The server has no record of topic t, so an offset of 7 is beyond the end, and no lag."""
+    _, found = asked(f"{url}lag?group=commits")
+    assert (found["lag"], found["beyond_end"], found["without_end"], found["partitions"]) == (None, 1, 0, 1)
+    (topic,) = found["topics"]
+    assert topic["offsets"][0]["log_end_offset"] == 0
+    commits, nobody, stands = asked(f"{url}lags?group=commits&group=stands&group=none")[1]
+    assert (commits["members"], commits["topics"], commits["lag"]) == (0, 1, None)
+    assert (nobody["group_id"], list(nobody)) == ("none", ["group_id", "error"])
+    assert (stands["members"], stands["standbys"], stands["topics"]) == (1, 1, 1)
+
+
+def test_an_overview_names_coordinators_and_newest_events(url: str) -> None:
+    """A group has its coordinator's node, and the time of its newest event if one is in memory."""
+    by_name = {group["group_id"]: group for group in asked(f"{url}overview")[1]}
+    assert {group["node_id"] for group in by_name.values()} == {1}
+    newest = asked(f"{url}groups/stands/events")[1]["timeline"][-1]
+    assert by_name["stands"]["last_event_ms"] >= newest["at_ms"]
+    assert by_name["commits"]["last_event_ms"] is None
 
 
 def test_a_standby_waits_on_its_lane(url: str) -> None:
@@ -173,7 +221,7 @@ def test_every_kind_of_entry_is_described() -> None:
     drawn = [lane_json(name, lane) for name, lane in lanes_of(timeline_entries, [], ["m-1"]).items()]
     assert drawn
     check(
-        {"group_id": "g", "timeline": entries, "runs": shown, "lanes": drawn},
+        {"group_id": "g", "timeline": entries, "findings": [], "runs": shown, "lanes": drawn},
         schema_of("/groups/{group_id}/events", 200),
     )
 

@@ -5,9 +5,14 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
+from coordinator.client.client import Client
 from coordinator.client.groups import ListedGroup
-from coordinator.server.http.overview import HOUR_MS, Churn, churn, gone, overview
+from coordinator.server.http.overview import HOUR_MS, Churn, churn, gone, lags, overview
 from coordinator.timeline.entries import Timeline
+from protocol.messages import DescribeGroupsResponse, OffsetFetchResponse
+from schemas.errors import ErrorCode
+from tests.client.scripted import Scripted
+from tests.support.patience import WITHIN_S
 from tests.timeline.test_runs import NOW_MS, replaced
 
 CAUSE: dict[str, Any] = {"member_ids": []}
@@ -53,6 +58,33 @@ def test_restarts_that_no_healthy_member_makes_are_counted_by_themselves() -> No
     listed = [ListedGroup("g", "classic", "consumer", "Stable")]
     group, _ = overview(listed, events, NOW_MS)
     assert (group["group_id"], group["static_restarts"], group["suspect_restarts"]) == ("g", 1, 20)
+
+
+def test_one_group_whose_offsets_are_refused_costs_the_others_nothing() -> None:
+    """Its error is in its place, and all others have their sums."""
+
+    def committed(request: Any) -> OffsetFetchResponse:
+        return OffsetFetchResponse(
+            groups=[
+                OffsetFetchResponse.OffsetFetchResponseGroup(
+                    group_id=each.group_id, error_code=int(each.group_id == "b") * ErrorCode.GROUP_AUTHORIZATION_FAILED
+                )
+                for each in request.groups
+            ]
+        )
+
+    def described(request: Any) -> DescribeGroupsResponse:
+        groups = [DescribeGroupsResponse.DescribedGroup(group_id=name, group_state="Empty") for name in request.groups]
+        return DescribeGroupsResponse(groups=groups)
+
+    with (
+        Scripted({"DescribeGroups": [described], "OffsetFetch": [committed]}) as server,
+        Client(server.bootstrap, WITHIN_S) as client,
+    ):
+        a, b, c = lags(["a", "b", "c"], client)
+    assert [each["group_id"] for each in (a, b, c)] == ["a", "b", "c"]
+    assert "GROUP_AUTHORIZATION_FAILED" in b["error"]
+    assert (a["members"], a["partitions"], a["lag"]) == (c["members"], c["partitions"], c["lag"]) == (0, 0, None)
 
 
 def test_a_group_that_is_not_listed_stays_while_there_are_events_of_it() -> None:

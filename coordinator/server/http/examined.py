@@ -1,0 +1,113 @@
+"""The findings of `tenure doctor` about all groups, from the events in memory and the groups as they are now.
+
+To describe a group costs its coordinator work, so at most EXAMINED_MAX groups are looked at: first those that are not
+at rest, then those with the newest events. The answer says how many there are.
+
+House rule: coordinator.timeline decides what is a finding; this module only asks for what it looks at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from coordinator.client.groups import Group, ListedGroup, describe_groups, list_groups
+from coordinator.client.topics import failing_logs, partition_counts, partition_owners
+from coordinator.timeline.cluster_diagnosis import cluster_findings
+from coordinator.timeline.consumer_diagnosis import consumer_findings
+from coordinator.timeline.diagnosis import DROPPED, Finding, findings, log_findings, worst_first
+from coordinator.timeline.entries import Entry, Timeline
+
+if TYPE_CHECKING:
+    from coordinator.client.client import Client
+    from coordinator.timeline.schema import RebalanceEvent
+
+EXAMINED_MAX = 500
+"""The most groups that are looked at, with their timelines."""
+
+DESCRIBED_AT_ONCE = 100
+"""The groups of one request: its answer keeps a server's loop busy for a few milliseconds."""
+
+FINDINGS_MAX = 500
+"""The most findings in an answer, the worst first."""
+
+DESCRIBED = frozenset({"", "classic", "consumer"})
+"""Types of groups that can be described; a server older than KIP-848 sends ""."""
+
+AT_REST = frozenset({"", "Stable", "Empty"})
+
+
+def examined(client: Client, events: Sequence[RebalanceEvent], now_ms: int) -> dict[str, Any]:
+    """The findings about all groups and their servers, as JSON. events: in the order of time. now_ms: Unix time."""
+    listed = [group for group in list_groups(client) if group.group_type.lower() in DESCRIBED]
+    names = _worth_a_look(listed, events)[:EXAMINED_MAX]
+    entries = timelines(names, events)
+    groups = _described(client, names)
+    counts = partition_counts(client, topics_of(groups.values()))
+    found = [
+        *log_findings(*failing_logs(client), now_ms),
+        *cluster_findings(partition_owners(client).nobody, entries, now_ms),
+        *(
+            finding
+            for name in names
+            for finding in group_findings(name, entries[name], groups.get(name), counts, now_ms)
+        ),
+    ]
+    told = worst_first(_once(found))
+    return {
+        "at_ms": now_ms,
+        "groups": len(listed),
+        "looked_at": len(names),
+        "findings": [finding._asdict() for finding in told[:FINDINGS_MAX]],
+        "further_findings": max(len(told) - FINDINGS_MAX, 0),
+    }
+
+
+def group_findings(
+    group_id: str, entries: Sequence[Entry], group: Group | None, counts: Mapping[str, int], now_ms: int
+) -> list[Finding]:
+    """The findings about one group, the worst first; none about a group that doesn't exist."""
+    if group is None:
+        return []
+    found = (find(group_id, entries, group, counts, now_ms) for find in (findings, consumer_findings))
+    return worst_first(finding for some in found for finding in some)
+
+
+def topics_of(groups: Iterable[Group]) -> set[str]:
+    """The topics that members of these groups subscribe to."""
+    return {topic for group in groups for member in group.members for topic in member.subscription or ()}
+
+
+def timelines(names: Sequence[str], events: Sequence[RebalanceEvent]) -> dict[str, list[Entry]]:
+    """The entries of these groups, by group. Events of no group, such as gaps, belong to each of them."""
+    made = {name: Timeline(name) for name in names}
+    for event in events:
+        if event["group"] is None:
+            for timeline in made.values():
+                timeline.add(event)
+        elif event["group"] in made:
+            made[event["group"]].add(event)
+    return {name: timeline.entries for name, timeline in made.items()}
+
+
+def _worth_a_look(listed: Sequence[ListedGroup], events: Sequence[RebalanceEvent]) -> list[str]:
+    """The ids of the groups: those that are not at rest first, then those with the newest events."""
+    newest = {event["group"]: place for place, event in enumerate(events)}
+    ordered = sorted(listed, key=lambda group: (group.state in AT_REST, -newest.get(group.group_id, -1)))
+    return [group.group_id for group in ordered]
+
+
+def _described(client: Client, names: Sequence[str]) -> dict[str, Group]:
+    """The groups that there are, as their coordinators describe them."""
+    groups: dict[str, Group] = {}
+    for begin in range(0, len(names), DESCRIBED_AT_ONCE):
+        answers = describe_groups(client, names[begin : begin + DESCRIBED_AT_ONCE])
+        groups |= {name: answer for name, answer in answers.items() if isinstance(answer, Group)}
+    return groups
+
+
+def _once(found: Sequence[Finding]) -> list[Finding]:
+    """Findings without repetition: events that were dropped may be of any group, so they are one finding, of none."""
+    dropped = [finding for finding in found if finding.kind == DROPPED]
+    others = [finding for finding in found if finding.kind != DROPPED]
+    return [*others, *(finding._replace(group_id=None) for finding in dropped[:1])]

@@ -1,0 +1,108 @@
+"""The findings about all groups: which groups are looked at, and what is said of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from coordinator.client.client import Client
+from coordinator.client.groups import Group, describe_groups
+from coordinator.server.http import examined as module
+from coordinator.server.http.examined import examined, group_findings, timelines
+from protocol.messages import DescribeClusterResponse, DescribeGroupsResponse, ListGroupsResponse
+from schemas.errors import ErrorCode
+from tests.client.scripted import Scripted
+from tests.support.patience import WITHIN_S
+from tests.timeline.test_runs import NOW_MS, replaced
+
+Described = DescribeGroupsResponse.DescribedGroup
+
+
+def described(request: Any) -> DescribeGroupsResponse:
+    """Return each group as Stable and empty of members; `gone` is not there."""
+    return DescribeGroupsResponse(
+        groups=[
+            Described(group_id=name, error_code=ErrorCode.GROUP_ID_NOT_FOUND)
+            if name == "gone"
+            else Described(group_id=name, group_state="Stable", protocol_type="consumer", members=[])
+            for name in request.groups
+        ]
+    )
+
+
+def listed(*states: tuple[str, str]) -> ListGroupsResponse:
+    """Return an answer with these groups, each with its state; `share` is of another type."""
+    groups = [
+        ListGroupsResponse.ListedGroup(group_id=name, group_state=state, group_type="share" if name == "share" else "")
+        for name, state in states
+    ]
+    return ListGroupsResponse(groups=groups)
+
+
+def ask(groups: ListGroupsResponse, events: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what is found about these groups, with these events."""
+    with (
+        Scripted(ANSWERS | {"ListGroups": [groups]}) as server,
+        Client(server.bootstrap, WITHIN_S) as client,
+    ):
+        return examined(client, events, NOW_MS)
+
+
+ANSWERS: dict[str, list[Any]] = {"DescribeGroups": [described], "DescribeCluster": [DescribeClusterResponse()]}
+
+
+def loop(group: str, before_ms: int = 0) -> list[dict[str, Any]]:
+    """Return events of a static member that restarts in a loop."""
+    return [replaced(NOW_MS - before_ms - 1_000 * number) | {"group": group} for number in range(20, 0, -1)]
+
+
+def test_the_worst_comes_first_and_every_group_that_can_be_described_is_looked_at() -> None:
+    """A loop that goes on comes before one that is over; a group that went meanwhile, and a share group, have none."""
+    events = [*loop("over", 3_600_000), *loop("gone"), *loop("goes-on"), *loop("share")]
+    states = [(name, "Stable") for name in ("gone", "goes-on", "over", "quiet", "share")]
+    found = ask(listed(*states), events)
+    assert (found["groups"], found["looked_at"], found["further_findings"]) == (4, 4, 0)
+    loops = [each for each in found["findings"] if each["kind"] == "restarts_in_a_loop"]
+    assert [(each["severity"], each["group_id"]) for each in loops] == [("warning", "goes-on"), ("notice", "over")]
+    assert all(each["advice"] for each in loops)
+
+
+def test_groups_that_are_not_at_rest_are_looked_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then come those with the newest events; the answer says how many there are."""
+    monkeypatch.setattr(module, "EXAMINED_MAX", 3)
+    asked: list[str] = []
+
+    def note(client: Client, names: Any) -> Any:
+        asked.extend(names)
+        return describe_groups(client, names)
+
+    monkeypatch.setattr(module, "describe_groups", note)
+    groups = listed(("a", "Stable"), ("b", "Stable"), ("c", "PreparingRebalance"), ("d", "Empty"))
+    found = ask(groups, [replaced(NOW_MS - 2_000) | {"group": "b"}, replaced(NOW_MS) | {"group": "d"}])
+    assert (found["groups"], found["looked_at"]) == (4, 3)
+    assert asked == ["c", "d", "b"]
+
+
+def test_findings_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer has the worst ones, and says how many it leaves out."""
+    monkeypatch.setattr(module, "FINDINGS_MAX", 1)
+    found = ask(listed(("a", "Stable"), ("b", "Stable")), [*loop("a", 3_600_000), *loop("b")])
+    assert ([each["group_id"] for each in found["findings"]], found["further_findings"]) == (["b"], 1)
+
+
+def test_events_that_were_dropped_are_one_finding_of_no_group() -> None:
+    """They may be of any group, so each timeline has them, and the list has them once."""
+    gap: dict[str, Any] = {"version": 1, "type": "events_dropped", "group": None, "node": 1, "at_ms": NOW_MS - 10}
+    gap |= {"events": 3, "first_ms": NOW_MS - 20, "last_ms": NOW_MS - 10}
+    assert [len(entries) for entries in timelines(["a", "b"], [gap]).values()] == [1, 1]
+    found = ask(listed(("a", "Stable"), ("b", "Stable")), [gap])
+    assert [(each["kind"], each["group_id"]) for each in found["findings"]] == [("events_dropped", None)]
+
+
+def test_nothing_is_found_about_a_group_that_is_not_there() -> None:
+    """A member that never came back isn't missed in a group that was deleted."""
+    entries = timelines(["g"], loop("g"))["g"]
+    group = Group("g", "Stable", "consumer", "range", None, [])  # type: ignore[arg-type] # nobody asks its coordinator
+    assert group_findings("g", entries, None, {}, NOW_MS) == []
+    assert [each.kind for each in group_findings("g", entries, group, {}, NOW_MS)] == ["restarts_in_a_loop"]
