@@ -3,8 +3,8 @@
 The doctor reads the events that the server kept (coordinator.client.events), and describes the groups as they are now.
 It also asks each server which of its logs fail, and whether nodes have all partitions (coordinator.client.topics); a
 finding about them has no group id.
-A cluster such as Apache Kafka keeps no events: there the doctor only describes the groups. Each finding has a severity.
-The exit code is 1 if there is an error or a warning; notices don't change it. JSON is a list of objects with
+A cluster such as Apache Kafka keeps no events: there they are inferred from `__consumer_offsets`. Each finding has a
+severity. The exit code is 1 if there is an error or a warning; notices don't change it. JSON is a list of objects with
 `severity`, `kind`, `group_id`, `found`, `advice`, `last_at_ms` and `times`, the worst first.
 
 House rule: coordinator.timeline.diagnosis decides what is a finding and how bad it is.
@@ -24,13 +24,13 @@ from coordinator.cli.cluster import (
     Timeout,
     cluster,
 )
-from coordinator.cli.exit_codes import ExitCode, fail, warn
+from coordinator.cli.exit_codes import ExitCode, fail
+from coordinator.cli.explain import reader_of
 from coordinator.cli.groups import DESCRIBED
 from coordinator.cli.options import OutputForm, Since, whole_number
 from coordinator.cli.output import Output, counted, print_json, printable
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
-from coordinator.client.events import EventReader, NoEvents, absent_line
 from coordinator.client.groups import Group, describe_groups, list_groups
 from coordinator.client.newest import read_timelines
 from coordinator.client.topics import failing_logs, partition_counts, partition_owners
@@ -48,7 +48,6 @@ from coordinator.timeline.diagnosis import (
     log_findings,
     worst_first,
 )
-from coordinator.timeline.entries import Timeline
 from coordinator.timeline.folding import newest
 from coordinator.timeline.seat_diagnosis import seat_findings
 from coordinator.timeline.words import time_text
@@ -85,7 +84,7 @@ def command(
         fail(ExitCode.USAGE, "name a group, `tenure doctor GROUP`, or look at all of them, `tenure doctor --all`")
     with cluster(bootstrap_server, timeout, command_config) as client:
         wanted = [group_id] if group_id is not None else _all(client)
-        found, without = _examine(client, wanted, group_id, since, last)
+        found = _examine(client, wanted, group_id, since, last)
     if output is Output.JSON:
         print_json([finding._asdict() for finding in found])
     else:
@@ -101,8 +100,6 @@ def command(
         for line in together.values():
             print(printable(line))
         print(_summary(len(wanted), found))
-    if without is not None:
-        warn(f"{without}; looked at the groups as they are now")
     raise typer.Exit(ExitCode.FINDINGS if any(finding.severity.is_problem for finding in found) else ExitCode.DONE)
 
 
@@ -112,21 +109,13 @@ def _all(client: Client) -> list[str]:
 
 def _examine(
     client: Client, wanted: list[str], group_id: str | None, since_ms: int | None, last: int | None
-) -> tuple[list[Finding], NoEvents | None]:
-    """The findings about the wanted groups, and the NoEvents error if the cluster keeps no events.
+) -> list[Finding]:
+    """The findings about the wanted groups.
 
     group_id: the group that the command line names, None for all groups.
     """
-    without = None
-    try:
-        reader = EventReader(client, group_id)
-        if reader.absent:
-            warn(absent_line(reader.absent))
-        if since_ms is not None:
-            reader.begin_at(time.time_ns() // 1_000_000 - since_ms)
-        timelines = read_timelines(reader, wanted, last)
-    except NoEvents as error:
-        timelines, without = {name: Timeline(name) for name in wanted}, error
+    reader = reader_of(client, group_id, None if since_ms is None else time.time_ns() // 1_000_000 - since_ms)
+    timelines = read_timelines(reader, wanted, last)
     groups: dict[str, Group | None] = {}
     for name, answer in describe_groups(client, wanted).items():
         if isinstance(answer, Refused) and answer.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
@@ -134,8 +123,7 @@ def _examine(
         groups[name] = None if isinstance(answer, Refused) else answer
     entries = {name: newest(timeline.entries, last) for name, timeline in timelines.items()}
     if group_id is not None and groups[group_id] is None and all(each["type"] == "gap" for each in entries[group_id]):
-        told = ", and no events of one" if without is None else ""
-        fail(ExitCode.NOT_FOUND, f"no such group{told}: {group_id}")
+        fail(ExitCode.NOT_FOUND, f"no such group, and no events of one: {group_id}")
     members = [member for group in groups.values() if group is not None for member in group.members]
     counts = partition_counts(client, {topic for member in members for topic in member.subscription or ()})
     now_ms = time.time_ns() // 1_000_000
@@ -146,7 +134,7 @@ def _examine(
         for finding in find(name, entries[name], groups[name], counts, now_ms)
     ]
     about_nodes = cluster_findings(partition_owners(client).nobody, entries, now_ms)
-    return worst_first([*log_findings(*failing_logs(client), now_ms), *about_nodes, *found]), without
+    return worst_first([*log_findings(*failing_logs(client), now_ms), *about_nodes, *found])
 
 
 def _whose(finding: Finding) -> str:

@@ -5,7 +5,10 @@ Without --since it reads the whole topic, with --since only later events. If a r
 has only its end. The last line says whether the group waits now, and for which members. JSON is an object: `group_id`,
 `state` (as the server describes the group, null if there is none), `since_ms` (of --since, Unix time in ms, null
 without), `timeline` (coordinator.timeline.entries), `waiting` (coordinator.client.groups, null if the group waits for
-nobody) and `passed_over` (the number of records that could not be read).
+nobody), `passed_over` (the number of records that could not be read) and `inferred`.
+
+A cluster such as Apache Kafka keeps no events. There the timeline is inferred from `__consumer_offsets`
+(coordinator.client.offsets_log); a line on standard error says so, and `inferred` is true.
 
 With --last it reads the topic backwards from its end, as far as the entries need (coordinator.client.newest). Restarts
 that share one line count as one entry; JSON has each of them.
@@ -32,9 +35,11 @@ from coordinator.cli.options import OutputForm, Since, whole_number
 from coordinator.cli.output import Output, counted, print_json, printable
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
-from coordinator.client.events import EventReader, NoEvents, absent_line
+from coordinator.client.events import absent_line
 from coordinator.client.groups import Group, consumer_json, describe_groups, expects_json, waiting_json
 from coordinator.client.newest import read_timelines
+from coordinator.client.offsets_log import LIMITS, GroupReader, OffsetsReader
+from coordinator.client.offsets_log import reader_of as any_reader_of
 from coordinator.timeline.folding import newest
 from coordinator.timeline.words import RECONCILING, expects_lines, folded_lines, held_up_lines, time_text, waiting_lines
 from schemas.errors import ErrorCode
@@ -79,6 +84,7 @@ def command(
                 "timeline": entries,
                 "waiting": waiting,
                 "passed_over": reader.passed_over,
+                "inferred": isinstance(reader, OffsetsReader),
             }
             | expects
             | consumer
@@ -98,17 +104,16 @@ def command(
         print(f"{counted(reader.passed_over, 'record')} could not be read")
 
 
-def reader_of(client: Client, group_id: str | None = None, since_ms: int | None = None) -> EventReader:
-    """A reader of the cluster's events; a cluster that keeps none ends the command.
+def reader_of(client: Client, group_id: str | None = None, since_ms: int | None = None) -> GroupReader:
+    """A reader of the cluster's events. If it keeps none, a line says so, and they are inferred from the groups' log.
 
     group_id: only the events of this group. since_ms: only from this time on.
     """
-    try:
-        reader = EventReader(client, group_id)
-    except NoEvents as error:
-        fail(ExitCode.REFUSED, str(error))
+    reader = any_reader_of(client, group_id)
+    if isinstance(reader, OffsetsReader):
+        warn(LIMITS)
     if reader.absent:
-        warn(absent_line(reader.absent))
+        warn(absent_line(reader.absent, reader.topic))
     if since_ms is not None:
         reader.begin_at(since_ms)
     return reader

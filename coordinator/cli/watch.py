@@ -9,6 +9,9 @@ Watch runs until Ctrl-C; that is its ordinary end. While a server is away watch 
 that the server is away, as soon as the connection ends, and once that it is back; watch then reads the events that it
 missed.
 
+On a cluster that keeps no events, such as Apache Kafka, they are inferred from `__consumer_offsets`: a rebalance shows
+when its assignments are written.
+
 House rule: if something isn't known, the command says so.
 """
 
@@ -33,7 +36,8 @@ from coordinator.cli.options import OutputForm, seconds
 from coordinator.cli.output import Output, counted, json_text, printable
 from coordinator.client.client import Client
 from coordinator.client.errors import ClientError, Unauthenticated
-from coordinator.client.events import EventReader, NoEvents, absent_line
+from coordinator.client.events import NoEvents, absent_line
+from coordinator.client.offsets_log import GroupReader
 from coordinator.timeline.counts import RETURNS
 from coordinator.timeline.entries import Entry, Timeline
 from coordinator.timeline.schema import RebalanceEvent
@@ -98,7 +102,7 @@ def command(
             fail(ExitCode.REFUSED, str(error))
 
 
-def follow(client: Client, reader: EventReader) -> Iterator[list[RebalanceEvent]]:
+def follow(client: Client, reader: GroupReader) -> Iterator[list[RebalanceEvent]]:
     """Yield events as they come, without end; warn when the server is away, and when it is back."""
     client.try_once()
     wait_ms = min(WAIT_MS, int(client.timeout * 1000 / 2))
@@ -120,7 +124,7 @@ def follow(client: Client, reader: EventReader) -> Iterator[list[RebalanceEvent]
             raise problem  # a server that is back wouldn't cure it
         now = time_text(time.time_ns() // 1_000_000)
         if reader.absent not in {absent, ()}:
-            warn(f"{now} {absent_line(reader.absent)}")
+            warn(f"{now} {absent_line(reader.absent, reader.topic)}")
         absent = reader.absent
         if problem is not None and former is None:
             warn(f"{now} the server is away, trying again until Ctrl-C: {problem}")
@@ -173,7 +177,7 @@ class EventLines:
             case "rebalance_stuck":
                 text = "nobody has rejoined within the rebalance timeout, the group waits on"
                 yield Block(at_ms, [f"{prefix}{at}  {text}"])
-            case "rebalance_ended":
+            case "rebalance_ended" if not event.get("inferred"):
                 generation, causes = self._begun.pop(group, (event["generation_before"], 0))
                 yield from _ended(prefix, event, causes if generation == event["generation_before"] else 0)
             case "pending_expired":

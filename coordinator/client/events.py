@@ -93,6 +93,9 @@ class EventReader:
     passed_over: records that could not be read. absent: partitions whose node isn't there.
     """
 
+    topic = EVENTS_TOPIC
+    """The topic that it reads."""
+
     def __init__(self, client: Client, group_id: str | None = None) -> None:
         self._client = client
         self._keys = None if group_id is None else {group_id.encode(errors="replace"), b""}
@@ -188,7 +191,7 @@ class EventReader:
             while reached != self._next[partition]:
                 reached = self._next[partition]
                 events += self._decoded(partition, self._fetch(partition, 0))
-        return _in_order(events)
+        return in_order(events)
 
     def read_back(self) -> Iterator[tuple[list[RebalanceEvent], int]]:
         """Yield the newest events in the order of time, then more and more of them, at last all that `read` returns.
@@ -219,7 +222,7 @@ class EventReader:
                 begins[partition] = begin
             is_all = all(begins[partition] <= first for partition, first in firsts.items())
             since_ms = max((began_ms[each] for each, first in firsts.items() if begins[each] > first), default=0)
-            events = _in_order(chain.from_iterable(found.values()))
+            events = in_order(chain.from_iterable(found.values()))
             yield [each.event for each in events if is_all or each.event["at_ms"] > since_ms], since_ms
             newest *= BACK_GROWTH
         self._next = ends
@@ -265,7 +268,7 @@ class EventReader:
                 problem = error
             else:
                 events += self._decoded(partition, fetched)
-        return _in_order(events), problem
+        return in_order(events), problem
 
     def _fetch(self, partition: int, wait_ms: int, most: int = FETCH_BYTES) -> list[tuple[int, Record]]:
         """The records of one Fetch with their offsets; if the offset doesn't move, it is the end of the partition."""
@@ -335,11 +338,12 @@ class EventReader:
         return events
 
 
-def absent_line(absent: Iterable[int]) -> str:
+def absent_line(absent: Iterable[int], topic: str = EVENTS_TOPIC) -> str:
     """A line about partitions whose node isn't there."""
     names = ", ".join(map(str, absent))
-    return f"no node has {EVENTS_TOPIC}-{names} now: events there, if there are any, are not shown"
+    return f"no node has {topic}-{names} now: events there, if there are any, are not shown"
 
 
-def _in_order(events: Iterable[Placed]) -> list[Placed]:
+def in_order(events: Iterable[Placed]) -> list[Placed]:
+    """Events in the order of their times."""
     return sorted(events, key=lambda each: int(each.event["at_ms"]))

@@ -16,11 +16,11 @@ from coordinator.timeline.entries import Timeline
 from coordinator.timeline.folding import whole
 
 if TYPE_CHECKING:
-    from coordinator.client.events import EventReader
+    from coordinator.client.offsets_log import GroupReader
     from coordinator.timeline.schema import RebalanceEvent
 
 
-def read_timelines(reader: EventReader, group_ids: Iterable[str], last: int | None = None) -> dict[str, Timeline]:
+def read_timelines(reader: GroupReader, group_ids: Iterable[str], last: int | None = None) -> dict[str, Timeline]:
     """The timelines of these groups, from the reader's position on.
 
     last: the caller needs only so many of the newest entries of each group, and a fold counts as one (folding.newest

@@ -213,7 +213,7 @@ class TimedCause(NamedTuple):
 def causes_of(rebalance: Entry) -> Iterator[TimedCause]:
     """The causes of a rebalance. All came while the group prepared."""
     earliest_ms = rebalance["at_ms"]
-    end_ms = earliest_ms + rebalance.get("preparing_ms", 0)
+    end_ms = earliest_ms + (rebalance.get("preparing_ms") or 0)  # null where the log of groups alone tells
     times = rebalance["causes_at_ms"]
     for place, (cause, at_ms) in enumerate(zip(rebalance["causes"], times, strict=True)):
         if at_ms is not None:

@@ -18,6 +18,7 @@ import pytest
 
 from coordinator.cli.main import make_app
 from coordinator.client.client import Client
+from coordinator.client.offsets_log import LIMITS
 from coordinator.client.topics import LATEST, create_topic
 from coordinator.group.causes import CauseKind
 from coordinator.timeline.schema import EVENTS_TOPIC
@@ -708,12 +709,19 @@ def test_a_group_that_nobody_knows(server: Tenure) -> None:
 
 
 def test_a_server_without_events() -> None:
-    """Explain and watch end with one line, as on Apache Kafka; the doctor still describes the groups."""
-    with Tenure({"tenure.events.enable": "false"}) as own:
-        for arguments in (["explain", "g"], ["watch"]):
-            ran = run(own, *arguments)
-            assert (ran.code, ran.out) == (4, "")
-            assert ran.err.startswith("tenure: this cluster has no topic __rebalance_events: only Tenure keeps")
+    """The timeline is inferred from the groups' log, as on Apache Kafka; a line says what that doesn't tell."""
+    with Tenure({"tenure.events.enable": "false", "group.initial.rebalance.delay.ms": "0"}) as own:
+        assert run(own, "explain", "g").code == 3
+        formed(own, "g", "a")
+        ran = run(own, "explain", "g")
+        assert (ran.code, ran.err) == (0, f"tenure: {LIMITS}\n")
+        first, second, third = ran.out.splitlines()
+        assert "rebalance, generation 0 -> 1: new member " in first
+        assert first.endswith(" [inferred from the log]")
+        assert second.startswith("    completed: ")
+        assert third.startswith("    members 0 -> 1")
+        told = run(own, "explain", "g", "--output", "json").json
+        assert (told["inferred"], told["timeline"][0]["preparing_ms"]) == (True, None)
 
 
 def test_what_happened_since(server: Tenure) -> None:

@@ -1,0 +1,286 @@
+"""The reader of the groups' log follows it wherever it goes, and makes events of it."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from coordinator.client.client import Client
+from coordinator.client.errors import Refused, Unreachable
+from coordinator.client.events import EventReader
+from coordinator.client.offsets_log import OffsetsReader, TopicNames, reader_of
+from coordinator.client.topics import LATEST
+from protocol.messages import (
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from protocol.records.codecs import Codec
+from schemas.errors import ErrorCode
+from tests.audit.scenes import GROUP, Scene, compressed, group_on, member
+
+A, B = {"orders": [0]}, {"orders": [1]}
+OTHER = group_on(1)
+
+
+class Cluster(Client):
+    """Kafka with two nodes, whose groups' log is made of scenes; node 1 leads all unless `leaders` says otherwise.
+
+    firsts: first offsets. errors: the next error of a partition. away: nodes that don't answer. fetched: partitions by
+    request, with their nodes. denied: topics that the user may not see. topic_errors: of named topics.
+    """
+
+    def __init__(self, *scenes: Scene) -> None:
+        super().__init__("127.0.0.1:1")
+        self.scenes = list(scenes)
+        self.leaders: dict[int, int] = {}
+        self.firsts: dict[int, int] = {}
+        self.errors: dict[int, ErrorCode] = {}
+        self.away: set[int] = set()
+        self.fetched: list[tuple[int, list[int]]] = []
+        self.denied: set[str] = set()
+        self.topic_id = UUID(int=7)
+        self.per_fetch = 100
+
+    def request(self, message: Any, node: Any = None, *, at_least: int = 0) -> Any:
+        """Answer as Kafka would."""
+        if isinstance(message, MetadataRequest):
+            return self._metadata(message)
+        if isinstance(message, ListOffsetsRequest):
+            (asked,) = message.topics[0].partitions
+            at = asked.partition_index
+            offset = self.scenes[at].next_offset if asked.timestamp == LATEST else self.firsts.get(at, 0)
+            answer = ListOffsetsResponse.ListOffsetsPartitionResponse(offset=offset)
+            return ListOffsetsResponse(topics=[ListOffsetsResponse.ListOffsetsTopicResponse(partitions=[answer])])
+        assert isinstance(message, FetchRequest)
+        assert message.topics[0].topic_id == self.topic_id
+        self.fetched.append((node.node_id, [each.partition for each in message.topics[0].partitions]))
+        if node.node_id in self.away:
+            raise Unreachable("127.0.0.1:1: Connection refused")
+        answers = [self._fetched(each, node.node_id) for each in message.topics[0].partitions]
+        return FetchResponse(responses=[FetchResponse.FetchableTopicResponse(partitions=answers)])
+
+    def _fetched(self, asked: Any, node_id: int) -> Any:
+        answer = FetchResponse.PartitionData(partition_index=asked.partition)
+        scene = self.scenes[asked.partition]
+        if asked.partition in self.errors:
+            answer.error_code = self.errors.pop(asked.partition)
+        elif self.leaders.get(asked.partition, 1) != node_id:
+            answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        elif not self.firsts.get(asked.partition, 0) <= asked.fetch_offset <= scene.next_offset:
+            answer.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+        else:
+            # Each batch of these scenes has one record.
+            new = scene.batches[asked.fetch_offset - scene.base_offset :]
+            answer.records = b"".join(new[: self.per_fetch])
+        return answer
+
+    def _metadata(self, message: MetadataRequest) -> MetadataResponse:
+        brokers = [MetadataResponse.MetadataResponseBroker(node_id=node, host="127.0.0.1", port=1) for node in (1, 2)]
+        topics = []
+        for asked in message.topics or ():
+            topic = MetadataResponse.MetadataResponseTopic(name=asked.name, error_code=ErrorCode.NONE)
+            if asked.name in self.denied:
+                topic.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif asked.name != "__consumer_offsets" or not self.scenes:
+                topic.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                topic.topic_id = self.topic_id
+                topic.partitions = [
+                    MetadataResponse.MetadataResponsePartition(partition_index=at, leader_id=self.leaders.get(at, 1))
+                    for at in range(len(self.scenes))
+                ]
+            topics.append(topic)
+        if message.topics is None:
+            topics = [MetadataResponse.MetadataResponseTopic(name="orders", topic_id=UUID(int=9))]
+        return MetadataResponse(brokers=brokers, topics=topics)
+
+
+def formed(group_id: str = GROUP) -> Scene:
+    """A group that one member made."""
+    return Scene().group([member("a", A)], 1, group_id)
+
+
+def grown(scene: Scene, group_id: str = GROUP) -> Scene:
+    """A second member came."""
+    return scene.group([member("a", A), member("b", B)], 2, group_id)
+
+
+def told(events: list[dict[str, Any]]) -> list[tuple[str, int]]:
+    """Groups and generations."""
+    return [(event["group"], event["generation"]) for event in events]
+
+
+def soon(reader: OffsetsReader) -> OffsetsReader:
+    """Let the reader look for leaders at its next poll."""
+    reader._found_s = 0.0
+    return reader
+
+
+def test_all_partitions_are_read_in_order_of_time() -> None:
+    """One Fetch asks a leader for all its partitions; what comes later is polled."""
+    cluster = Cluster(formed(), Scene().tick(500).group([member("x", A)], 1, OTHER))
+    cluster.leaders[1] = 2
+    grown(cluster.scenes[0])
+    cluster.per_fetch = 1
+    reader = OffsetsReader(cluster)
+    assert told(reader.read()) == [(GROUP, 1), (OTHER, 1), (GROUP, 2)]
+    assert cluster.fetched[:2] == [(1, [0]), (2, [1])]
+    assert reader.read() == reader.poll(0) == []
+    grown(cluster.scenes[1], OTHER)
+    assert told(reader.poll(0)) == [(OTHER, 2)]
+    assert reader.reached == {0: 2, 1: 2}
+
+
+def test_a_group_needs_one_partition() -> None:
+    """Records of other groups there are passed over without being read."""
+    scene = formed()
+    scene.group([member("z", A)], 1, group_on(0, "else"))
+    cluster = Cluster(scene, formed(OTHER), formed(), formed())
+    reader = OffsetsReader(cluster, GROUP)
+    assert told(reader.read()) == [(GROUP, 1)]
+    assert {tuple(asked) for _, asked in cluster.fetched} == {(0,)}
+    observed = reader.observed_of(GROUP)
+    assert observed is not None
+    assert observed.groups == [GROUP]
+
+
+def test_what_is_skipped_is_read_all_the_same() -> None:
+    """A record tells something only beside the one before it."""
+    cluster = Cluster(formed())
+    reader = OffsetsReader(cluster)
+    reader.begin_with(0)
+    grown(cluster.scenes[0])
+    (event,) = reader.poll(0)
+    assert event["generation_before"] == 1
+    again = OffsetsReader(cluster)
+    again.begin_with(1)
+    assert told(again.poll(0)) == [(GROUP, 2)]
+    late = OffsetsReader(cluster)
+    late.begin_at(event["at_ms"])
+    assert list(late.read_back()) == [([event], 0)]
+
+
+def test_a_leader_that_moved_is_found() -> None:
+    """The poll that hears of it tells nothing, and the next one goes on where the reader was."""
+    cluster = Cluster(formed())
+    reader = OffsetsReader(cluster)
+    assert len(reader.read()) == 1
+    cluster.leaders[0] = 2
+    grown(cluster.scenes[0])
+    assert reader.poll(0) == []
+    assert told(reader.poll(0)) == [(GROUP, 2)]
+
+
+def test_a_node_that_is_away_stops_no_other() -> None:
+    """Its error comes with the events of the others; later all is read."""
+    cluster = Cluster(formed(), formed(OTHER))
+    cluster.leaders[1] = 2
+    cluster.away = {1}
+    reader = OffsetsReader(cluster)
+    events, problem = reader.poll_each(0)
+    assert (told(events), isinstance(problem, Unreachable)) == ([(OTHER, 1)], True)
+    with pytest.raises(Unreachable):
+        reader.poll(0)
+    cluster.away = set()
+    assert told(reader.poll(0)) == [(GROUP, 1)]
+
+
+def test_records_that_are_gone_are_a_gap() -> None:
+    """The log begins later: the reader goes on there, and makes no rebalance of what it didn't see."""
+    cluster = Cluster(formed())
+    reader = OffsetsReader(cluster)
+    reader.read()
+    cluster.scenes[0] = Scene(base_offset=50).group([member("a", A)], 7)
+    cluster.firsts[0] = 50
+    assert reader.poll(0) == []
+    (event,) = reader.poll(0)
+    assert (event["generation"], event["generations_unseen"]) == (7, 5)
+
+
+def test_a_log_that_was_cut_is_followed_from_its_end() -> None:
+    """An unclean election: the next offset is behind the end."""
+    cluster = Cluster(grown(formed()))
+    reader = OffsetsReader(cluster)
+    reader.read()
+    cluster.scenes[0] = formed()
+    assert reader.poll(0) == []
+    assert reader.reached == {0: 1}
+    grown(cluster.scenes[0])
+    assert told(reader.poll(0)) == [] or reader.reached == {0: 2}
+
+
+def test_partitions_and_topics_come() -> None:
+    """A cluster without groups has no groups' log; a topic that was made anew is read anew."""
+    cluster = Cluster()
+    reader = OffsetsReader(cluster)
+    assert reader.read() == reader.poll(0) == []
+    cluster.scenes.append(formed())
+    assert told(soon(reader).poll(0)) == [(GROUP, 1)]
+    cluster.scenes.append(formed(OTHER))
+    assert told(soon(reader).poll(0)) == [(OTHER, 1)]
+    cluster.topic_id, cluster.scenes[:] = UUID(int=8), [formed()]
+    assert told(soon(reader).poll(0)) == [(GROUP, 1)]
+
+
+def test_a_partition_without_a_leader_is_absent() -> None:
+    """It is read once it has one."""
+    cluster = Cluster(formed(), formed(OTHER))
+    cluster.leaders[0] = -1
+    reader = OffsetsReader(cluster)
+    assert (reader.absent, told(reader.read())) == ((0,), [(OTHER, 1)])
+    cluster.leaders[0] = 1
+    assert (told(soon(reader).poll(0)), reader.absent) == ([(GROUP, 1)], ())
+
+
+def test_markers_and_compressed_batches() -> None:
+    """The marker of an aborted transaction is no record and no gap."""
+    scene = formed().transacted(5, 9).end_transaction(9, committed=False).group([member("a", A)], 2)
+    scene.batches[-1] = compressed(scene.batches[-1], Codec.ZSTD)
+    assert told(OffsetsReader(Cluster(scene)).read()) == [(GROUP, 1), (GROUP, 2)]
+
+
+def test_a_damaged_batch_is_counted_and_passed() -> None:
+    """Its header says where the next one begins."""
+    scene = grown(formed()).group([member("a", A)], 3)
+    scene.batches[1] = scene.batches[1][:-1] + bytes([scene.batches[1][-1] ^ 1])
+    reader = OffsetsReader(Cluster(scene))
+    assert told(reader.read()) == [(GROUP, 1), (GROUP, 3)]
+    assert reader.passed_over == 1
+
+
+def test_an_error_of_a_partition_is_told() -> None:
+    """An error that no other leader would cure."""
+    cluster = Cluster(formed())
+    reader = OffsetsReader(cluster)
+    cluster.errors[0] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    with pytest.raises(Refused, match="TOPIC_AUTHORIZATION_FAILED"):
+        reader.read()
+
+
+def test_a_reader_of_any_cluster() -> None:
+    """Kafka has no topic of events, or hides it; who may read neither is told of the first refusal."""
+    cluster = Cluster(formed())
+    assert isinstance(reader_of(cluster), OffsetsReader)
+    cluster.denied = {"__rebalance_events"}
+    assert isinstance(reader_of(cluster), OffsetsReader)
+    cluster.denied.add("__consumer_offsets")
+    with pytest.raises(Refused, match="__rebalance_events"):
+        reader_of(cluster)
+    assert not issubclass(EventReader, OffsetsReader)
+
+
+def test_names_of_topics_are_asked_for_once_in_a_while() -> None:
+    """An unknown id makes the reader ask, but not each time."""
+    cluster = Cluster()
+    names = TopicNames(cluster)
+    assert UUID(int=9) in names
+    assert names[UUID(int=9)] == "orders"
+    assert UUID(int=1) not in names
+    assert list(names) == [UUID(int=9)]
+    assert len(names) == 1
