@@ -1,10 +1,10 @@
 """Chaos for docker-compose.yml: it restarts the consumers and kills the coordinator, one after the other.
 
-It talks to the Docker engine through the engine's socket, and touches only containers of its own compose project. Each
-round ends every consumer once, by turns with SIGTERM and with SIGKILL, starts it again, and waits until the member has
-its seat back. After the first consumer it kills the coordinator with SIGKILL. It kills the coordinator again while the
-last consumer is stopped, and starts that consumer before the coordinator. At the end it waits longer than a session
-timeout, so that the coordinator expires members that are gone.
+It talks to the Docker engine through the engine's socket (engine.py). Each round ends every consumer once, by turns
+with SIGTERM and with SIGKILL, starts it again, and waits until the member has its seat back. After the first consumer
+it kills the coordinator with SIGKILL. It kills the coordinator again while the last consumer is stopped, and starts
+that consumer before the coordinator. At the end it waits longer than a session timeout, so that the coordinator expires
+members that are gone.
 
 COMMAND_CONFIG names a client properties file, for a coordinator that asks for TLS and a login.
 
@@ -15,15 +15,12 @@ House rule: it does harm and waits. The coordinator's log and the audit say whet
 
 from __future__ import annotations
 
-import json
 import os
-import socket
 import sys
 import time
-from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
+
+from engine import Engine, say
 
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused, Unreachable
@@ -32,43 +29,10 @@ from coordinator.client.properties import Properties, read_file
 from coordinator.client.security import Security
 
 COORDINATOR = "coordinator"
-DOCKER_SOCKET = "/var/run/docker.sock"
-ENGINE_TIMEOUT_S = 60.0
 SESSIONS_WAITED = 1.2
 """How long the end waits, in session timeouts."""
 WHOLE_WITHIN_S = 60.0
 POLL_S = 0.2
-
-
-class Engine:
-    """The Docker engine, through its HTTP interface."""
-
-    def call(self, method: str, path: str) -> Any:
-        """Return the answer, decoded from JSON. Raises RuntimeError if the engine refuses."""
-        connection = HTTPConnection("docker", timeout=ENGINE_TIMEOUT_S)
-        connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            connection.sock.connect(DOCKER_SOCKET)
-            connection.request(method, path)
-            response = connection.getresponse()
-            body = response.read()
-        finally:
-            connection.close()
-        if response.status >= 400:
-            raise RuntimeError(f"{method} {path}: {response.status} {body.decode(errors='replace').strip()}")
-        return json.loads(body) if body else None
-
-    def services(self) -> dict[str, str]:
-        """The containers of this project: service -> id."""
-        this = self.call("GET", f"/containers/{socket.gethostname()}/json")["Config"]["Labels"]
-        labels = [f"com.docker.compose.project={this['com.docker.compose.project']}", "com.docker.compose.oneoff=False"]
-        found = self.call("GET", f"/containers/json?all=1&filters={quote(json.dumps({'label': labels}))}")
-        return {each["Labels"]["com.docker.compose.service"]: each["Id"] for each in found}
-
-
-def say(did: str, **fields: Any) -> None:
-    """Print one line."""
-    print(json.dumps({"did": did, **fields}), flush=True)
 
 
 class Chaos:
@@ -81,8 +45,7 @@ class Chaos:
         self._security = Security(read_file(Path(config)) if config else Properties())
         self._group_id = os.environ["GROUP_ID"]
         self._session_timeout_s = int(os.environ["SESSION_TIMEOUT_MS"]) / 1_000
-        self._services = self._engine.services()
-        self._consumers = sorted(name for name in self._services if name.startswith("consumer"))
+        self._consumers = sorted(name for name in self._engine.services if name.startswith("consumer"))
 
     def run(self, rounds: int) -> None:
         """Run all rounds, then wait for a session timeout."""
@@ -91,32 +54,22 @@ class Chaos:
         for _ in range(rounds):
             for number, consumer in enumerate(self._consumers):
                 by = "SIGTERM" if number % 2 == 0 else "SIGKILL"
-                self._end(consumer, by)
+                self._engine.end(consumer, by)
                 if consumer == self._consumers[-1]:
-                    self._end(COORDINATOR, "SIGKILL")
-                    self._start(consumer)
-                    self._start(COORDINATOR)
+                    self._engine.end(COORDINATOR, "SIGKILL")
+                    self._engine.start(consumer)
+                    self._engine.start(COORDINATOR)
                     say("restarted", service=COORDINATOR, by="SIGKILL")
                 else:
-                    self._start(consumer)
+                    self._engine.start(consumer)
                 seats = self._wait_until_whole({consumer: seats[consumer]})
                 say("restarted", service=consumer, by=by)
                 if number == 0:
-                    self._end(COORDINATOR, "SIGKILL")
-                    self._start(COORDINATOR)
+                    self._engine.end(COORDINATOR, "SIGKILL")
+                    self._engine.start(COORDINATOR)
                     say("restarted", service=COORDINATOR, by="SIGKILL")
         time.sleep(SESSIONS_WAITED * self._session_timeout_s)
         say("done", seats=self._wait_until_whole({}))
-
-    def _end(self, service: str, by: str) -> None:
-        """End a container so that the engine doesn't start it again by itself."""
-        if by == "SIGTERM":
-            self._engine.call("POST", f"/containers/{self._services[service]}/stop")
-        else:
-            self._engine.call("POST", f"/containers/{self._services[service]}/kill?signal={by}")
-
-    def _start(self, service: str) -> None:
-        self._engine.call("POST", f"/containers/{self._services[service]}/start")
 
     def _wait_until_whole(self, former: dict[str, str]) -> dict[str, str]:
         """Member ids by seat, once the group is stable, has every consumer, and has none of `former`."""

@@ -40,8 +40,8 @@ def reporter(event: str) -> Callable[[Consumer, list[TopicPartition]], None]:
     return lambda _consumer, partitions: say(event, partitions=sorted(each.partition for each in partitions))
 
 
-def main() -> None:
-    """Consume until SIGTERM."""
+def stopper() -> Callable[[], bool]:
+    """Return a function that says whether SIGTERM came."""
     stopping = False
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
@@ -49,6 +49,11 @@ def main() -> None:
         stopping = True
 
     signal.signal(signal.SIGTERM, stop)
+    return lambda: stopping
+
+
+def join(**more: Any) -> Consumer:
+    """Return a consumer that has subscribed. more: settings of the client."""
     settings = os.environ.get("CLIENT_SETTINGS")
     consumer = Consumer(
         {
@@ -60,9 +65,12 @@ def main() -> None:
             "auto.offset.reset": "earliest",
             "auto.commit.interval.ms": 1_000,
             "reconnect.backoff.max.ms": 500,
+            # A coordinator that is frozen or cut off closes no connection: look for another one after this time.
+            "socket.timeout.ms": 5_000,
             "log_level": 0,
             "error_cb": complain,
             **(json.loads(Path(settings).read_bytes()) if settings else {}),
+            **more,
         }
     )
     consumer.subscribe(
@@ -71,7 +79,14 @@ def main() -> None:
         on_revoke=reporter("revoked"),
         on_lost=reporter("lost"),
     )
-    while not stopping:
+    return consumer
+
+
+def main() -> None:
+    """Consume until SIGTERM."""
+    is_over = stopper()
+    consumer = join()
+    while not is_over():
         message = consumer.poll(POLL_S)
         if message is None:
             continue

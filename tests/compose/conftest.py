@@ -11,7 +11,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.compose.project import BASE_IMAGE, Project, Story, audit, docker, image, image_size, live_through
+from tests.compose.project import (
+    BASE_IMAGE,
+    ClusterStory,
+    Project,
+    Story,
+    audit,
+    docker,
+    image,
+    image_size,
+    live_through,
+    live_through_cluster,
+)
 
 SIZES: list[str] = []
 """Lines about the images, for the end of the run."""
@@ -62,12 +73,24 @@ def story(project: Project) -> Iterator[Story]:
 @pytest.fixture(scope="session")
 def secure_story(project: Project) -> Iterator[Story]:
     """Yield the story with TLS, users and ACLs: up, chaos, down. The images are those of `project`."""
-    secure = Project(secure=True)
+    secure = Project("secure")
     try:
         secure.compose("up", "--detach")
         yield live_through(secure)
     finally:
         secure.compose("down", "--volumes", "--timeout", "2", "--remove-orphans", check=False)
+
+
+@pytest.fixture(scope="session")
+def cluster_story(project: Project) -> Iterator[ClusterStory]:
+    """Yield the story of three nodes on etcd: up, chaos, down. All images but etcd's are those of `project`."""
+    cluster = Project("cluster")
+    try:
+        cluster.build("etcd-1")
+        cluster.compose("up", "--detach")
+        yield live_through_cluster(cluster)
+    finally:
+        cluster.compose("down", "--volumes", "--timeout", "2", "--remove-orphans", check=False)
 
 
 @pytest.fixture(params=["story", "secure_story"])

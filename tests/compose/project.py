@@ -20,6 +20,7 @@ from tests.support.tenure import wait_until
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "docker" / "docker-compose.yml"
 SECURE = ROOT / "docker" / "docker-compose.secure.yml"
+CLUSTER = ROOT / "docker" / "docker-compose.cluster.yml"
 MADE = "/secrets/made"
 """The folder of a service's secrets, in its container."""
 
@@ -27,6 +28,7 @@ BASE_IMAGE = os.environ.get("BASE_IMAGE", "python:3.11-slim-bookworm")
 TAG = "test"
 GROUP = "workers"
 CONSUMERS = ("consumer-1", "consumer-2", "consumer-3")
+NODES = ("node-0", "node-1", "node-2")
 
 BUILT_WITHIN_S = 600.0
 DONE_WITHIN_S = 240.0
@@ -74,16 +76,17 @@ def json_lines(text: str) -> list[JsonLine]:
 class Project:
     """A compose project of this run.
 
-    secure: with TLS, users and ACLs.
+    kind: "plain"; "secure" with TLS, users and ACLs; "cluster" of three nodes on etcd.
     """
 
-    def __init__(self, *, secure: bool = False) -> None:
-        self.name = f"tenure-test-{os.getpid()}{'-secure' if secure else ''}"
-        files = [f"--file={file}" for file in ((FILE, SECURE) if secure else (FILE,))]
+    def __init__(self, kind: str = "plain") -> None:
+        self.name = f"tenure-test-{os.getpid()}-{kind}"
+        files = [f"--file={file}" for file in {"plain": (FILE,), "secure": (FILE, SECURE), "cluster": (CLUSTER,)}[kind]]
         plugin = run("docker", "compose", "version", check=False).returncode == 0
         self._command = [*(["docker", "compose"] if plugin else ["docker-compose"]), "-p", self.name, *files]
         at = ("--bootstrap-server", "coordinator:9093", "--command-config", f"{MADE}/admin.properties")
-        self._as_admin = at if secure else ()
+        self._as_admin = at if kind == "secure" else ()
+        self._server = NODES[0] if kind == "cluster" else "coordinator"
         self._builder = ThreadPoolExecutor()
         self._builds: list[Future[None]] = []
 
@@ -118,7 +121,7 @@ class Project:
     def seats(self) -> dict[str, str] | None:
         """Return member ids by instance id, once the group is stable and every consumer is in it."""
         asked = ("tenure", "groups", "describe", GROUP, "--members", "--output", "json", *self._as_admin)
-        found = self.compose("exec", "-T", "coordinator", *asked, check=False)
+        found = self.compose("exec", "-T", self._server, *asked, check=False)
         if found.returncode != 0:
             return None
         (group,) = json.loads(found.stdout)
@@ -163,6 +166,34 @@ def live_through(project: Project) -> Story:
     wait_until(lambda: set(acknowledged) <= set(consumed()), "what was acknowledged is consumed", WHOLE_WITHIN_S)
     events = project.output("coordinator")
     return Story(project, health, events[:mark], events[mark:], harm, acknowledged, consumed())
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStory:
+    """The facts of one run of the cluster.
+
+    before, after: the log lines of all nodes until the first harm, and from then on. harm: chaos's lines. told: the
+    lines of each consumer, in order.
+    """
+
+    before: list[JsonLine]
+    after: list[JsonLine]
+    harm: list[JsonLine]
+    told: dict[str, list[JsonLine]]
+
+
+def live_through_cluster(project: Project) -> ClusterStory:
+    """Run everything from a complete group to the end of chaos; the project is up."""
+    wait_until(project.seats, "three consumers share the topic", WHOLE_WITHIN_S)
+    marks = {node: len(project.output(node)) for node in NODES}
+    harm = json_lines(project.compose("run", "--rm", "chaos").stdout)
+    events = {node: project.output(node) for node in NODES}
+    return ClusterStory(
+        [line for node, mark in marks.items() for line in events[node][:mark]],
+        [line for node, mark in marks.items() for line in events[node][mark:]],
+        harm,
+        {consumer: project.output(consumer) for consumer in CONSUMERS},
+    )
 
 
 def audit(story: Story) -> Story:
