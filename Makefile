@@ -147,6 +147,8 @@ bench-audit: .venv/.spark ## the audit's cost, beside Kafka's own tool (a log of
 nightly: .venv/.audit ## the long rounds of every randomised test, 20 minutes of faults of a cluster, and test-suites (hours)
 	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m 'not (oracle or compose or spark or toolchain or dist)' $(ARGS)
 	$(BIN)/python -m tests.cluster.long_history --minutes 20 --seed $$(date +%j)
+	@# Of the clients that need more than Python, those whose rounds are long; without their tools they are left out.
+	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m toolchain tests/interop/test_takeover.py
 
 .PHONY: fuzz
 fuzz: .venv/.audit ## damaged requests of every API, and large ones up to 100 MB, to a real server

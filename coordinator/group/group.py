@@ -76,7 +76,7 @@ class Member:
     protocols: (name, metadata) in the member's order of preference.
     assignment: for the group's generation; empty until the leader's assignments come.
     is_new: has not completed a first join yet; its timer then limits the wait itself.
-    called_until_ms: until when a standby that got this seat may join to take it; None for other members.
+    called_until_ms: until when a standby that got this seat may join and sync to take it; None for other members.
     beat: the last heartbeat that got NONE (heartbeat.remember). None after anything that may change the answer: the
     group rebalances or is Dead, or another member id has the seat.
     deadline_ms: when its session ends without another heartbeat, on the clock of `Now.ms`.

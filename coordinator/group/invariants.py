@@ -152,11 +152,15 @@ def _standbys(group: Group) -> list[str]:
             found.append(f"the standby {key} holds a seat")
         if group.state is not DEAD and member.awaiting_join is None and member.timer_at_ms == NEVER:
             found.append(f"nothing would ever expire the standby {key}")
-    found += [
-        f"{key} is called and waits"
-        for key, member in group.members.items()
-        if member.called_until_ms is not None and member.awaiting_join is not None
-    ]
+    for key, member in group.members.items():
+        if member.called_until_ms is None:
+            continue
+        if member.awaiting_join is not None or member.awaiting_sync is not None:
+            found.append(f"{key} is called and waits")
+        if key in group.pending_sync:
+            found.append(f"{key} is called and has to sync by the time of the others as well")
+        if group.state is not DEAD and member.timer_at_ms > member.called_until_ms:
+            found.append(f"{key} would lose its seat late")
     return found
 
 

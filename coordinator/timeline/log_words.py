@@ -49,6 +49,7 @@ TAKEN = {
     CauseKind.MEMBER_EXPIRED: "its session ended",
     CauseKind.MEMBER_LEFT: "it left",
     CauseKind.MEMBER_REMOVED: "an operator removed it",
+    CauseKind.SYNC_TIMED_OUT: "it did not sync in time",
 }
 """Why a member's seat went to a standby."""
 

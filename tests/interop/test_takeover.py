@@ -1,28 +1,49 @@
-"""The test kills a member, and a standby reads on, with unmodified clients. The others have no callback.
+"""The tests kill members, and standbys read on, with unmodified clients. The others have no callback.
+
+`make nightly` plays 50 rounds with each client of ROUNDS_OF, other runs a few: every fifth with a crash of the
+coordinator, every fifth in a rebalance.
 
 House rule: conftest.py's. Apache Kafka has no standbys, so these run on Tenure alone.
 """
 
 from __future__ import annotations
 
+import os
+import random
+
 import pytest
 
 from tests.interop.brokers import TenureBroker, create_topic
 from tests.interop.client import Ability
-from tests.interop.clients import clients_that
+from tests.interop.clients import clients_named, clients_that
 from tests.interop.fleet import Fleet
-from tests.interop.takeover import RECORDS, commit_first, kill_and_watch, start_standby
+from tests.interop.takeover import (
+    RECORDS,
+    SETTINGS,
+    TOPIC,
+    Rounds,
+    commit_first,
+    kill_and_watch,
+    leader_of,
+    start_standby,
+)
 from tests.interop.worker import Record
 from tests.support.seats import set_seats
+from tests.support.tenure import Tenure
 
 PARTITION_COUNT = 6
 MEMBERS = 3
 SESSION_MS = 6_000
+ROUNDS_OF = ("aiokafka", "confluent-kafka", "franz-go", "kafka-clients-4")
+ROUNDS = 50 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 5
 
 
 @pytest.mark.interop
+@pytest.mark.parametrize("leads", [False, True], ids=["follower", "leader"])
 @pytest.mark.parametrize("client", clients_that(Ability.COMMIT), indirect=True)
-def test_a_standby_takes_the_seat_of_a_killed_member(tenure_server: TenureBroker, client: str, group: str) -> None:
+def test_a_standby_takes_the_seat_of_a_killed_member(
+    tenure_server: TenureBroker, client: str, group: str, *, leads: bool
+) -> None:
     """It reads on from the committed offsets, in the same generation. The others count no callback."""
     create_topic(tenure_server.bootstrap, topic := f"topic-{group}", PARTITION_COUNT)
     with Fleet(tenure_server.bootstrap, topic, PARTITION_COUNT) as fleet:
@@ -32,7 +53,8 @@ def test_a_standby_takes_the_seat_of_a_killed_member(tenure_server: TenureBroker
         generation = fleet.wait_until_shared(members)
         fleet.produce(members[0], [Record(str(n).encode(), b"value") for n in range(RECORDS)])
         standby = start_standby(fleet, tenure, client, group, SESSION_MS)
-        lost = members[1]
+        leader = leader_of(tenure, group)
+        lost = next(member for member in members if (member.membership.member_id == leader) is leads)
         fleet.wait(
             "each partition is read",
             lambda: (
@@ -46,3 +68,25 @@ def test_a_standby_takes_the_seat_of_a_killed_member(tenure_server: TenureBroker
         assert set(takeover.first.values()) == {1}
         assert standby.membership.generation == generation
         assert fleet.double_ownerships() == []
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("client", clients_named(*ROUNDS_OF), indirect=True)
+def test_random_members_are_lost_at_random_moments(client: str) -> None:
+    """A standby has the seat each time, also after a crash of the coordinator: no callback of another, no rebalance.
+
+    In a rebalance the free seat goes to a standby too. That is one rebalance, or two if the leader was assigning.
+    """
+    with Tenure(SETTINGS) as tenure:
+        create_topic(tenure.bootstrap, TOPIC, MEMBERS + 1)
+        with Fleet(tenure.bootstrap, TOPIC, MEMBERS + 1) as fleet:
+            rounds = Rounds(fleet, TenureBroker(tenure), client, MEMBERS, SESSION_MS // 2, random.Random(ROUNDS))
+            for number in range(ROUNDS):
+                if number % 5 == 2:
+                    one = rounds.lose_one_in_a_rebalance()
+                    assert one.rebalances in (1, 2)
+                else:
+                    one = rounds.lose_one(crash=number % 5 == 4)
+                    assert (one.callbacks, one.rebalances) == (0, 0)
+                assert set(one.first.values()) == {1}
+            assert fleet.double_ownerships() == []

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
 from coordinator.group import records
+from coordinator.group.classic import seats
 from coordinator.group.classic.seats import STANDBY_GENERATION
+from coordinator.group.notes import SeatTaken
 from coordinator.group.state import State
 from protocol.consumer import NO_PARTITIONS
 from schemas.errors import ErrorCode
@@ -106,20 +108,31 @@ class Seats(Simulation):
 
     @rule(group=st.sampled_from(GROUPS), which=st.integers(0, 3))
     def one_is_silent(self, group: str, which: int) -> None:
-        """Members but one, and standbys, send heartbeats until its session ends: a standby may take its seat."""
+        """Members but one, and standbys, send heartbeats until its session ends. If a standby fits, it has the seat."""
         live = self.world.coordinator.groups.get(group)
         if live is None or live.state not in SETTLED or which >= len(live.members):
             return
         silent = list(live.members)[which]
         for _ in range(0, live.members[silent].session_timeout_ms + HEARTBEAT_MS, HEARTBEAT_MS):
+            taken = len(self.world.said(SeatTaken))
+            can_pass_on = (
+                live.state is State.STABLE
+                and silent in live.members
+                and 0 < len(live.members) <= live.target_size
+                and seats.choose(live, live.members[silent]) is not None
+            )
             self.world.advance(HEARTBEAT_MS)
             live = self.world.coordinator.groups.get(group)
+            assert live is not None or not can_pass_on
             if live is None:
                 return
+            if can_pass_on and silent not in live.members:
+                assert len(self.world.said(SeatTaken)) > taken
             for member_id in [each for each in live.members if each != silent]:
                 self.world.heartbeat(group=group, member=member_id, generation=live.generation)
             for member_id in list(live.standbys):
                 self.world.heartbeat(group=group, member=member_id, generation=STANDBY_GENERATION)
+        assert silent not in live.members
 
 
 TestSeats = Seats.TestCase

@@ -51,6 +51,9 @@ def session(turn: Turn, group: Group, member_id: str) -> None:
             standby.expire(turn, group, found.member)
         return
     member.timer_at_ms = NEVER
+    if member.called_until_ms is not None:
+        # Heartbeats alone may not keep the seat from the next standby for ever.
+        member.deadline_ms = min(member.deadline_ms, member.called_until_ms)
     if turn.now.ms < member.deadline_ms:
         turn.watch(group, member)
     elif member.is_new or (member.awaiting_join is None and member.awaiting_sync is None):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
-from coordinator.group.classic.seats import STANDBY_GENERATION, seat_of
+from coordinator.group.classic.seats import STANDBY_GENERATION, is_called, seat_of
 from coordinator.group.state import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE, STABLE
 from schemas.errors import ErrorCode
 
@@ -55,14 +55,11 @@ def no_member(group: Group, member_id: str, instance_id: str | None, generation:
 
 def called(group: Group, member: Member, generation: int, now_ms: int) -> int:
     """The error code of a heartbeat with another generation: a standby that got a seat has to join again."""
-    if member.called_until_ms is not None:
-        # Heartbeats alone may not keep the seat from the next standby for ever.
-        member.deadline_ms = min(now_ms + member.session_timeout_ms, member.called_until_ms)
-        return REBALANCE_IN_PROGRESS
-    if generation == STANDBY_GENERATION and group.target_size:
-        # It got the seat before the coordinator crashed.
-        return REBALANCE_IN_PROGRESS
-    return ErrorCode.ILLEGAL_GENERATION
+    if not is_called(group, member, generation, now_ms):
+        return ErrorCode.ILLEGAL_GENERATION
+    # The session timer ends this if the standby only sends heartbeats (`Member.called_until_ms`).
+    member.deadline_ms = now_ms + member.session_timeout_ms
+    return REBALANCE_IN_PROGRESS
 
 
 def beat(turn: Turn, group: Group, event: Heartbeat) -> int:

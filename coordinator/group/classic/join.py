@@ -30,7 +30,7 @@ from coordinator.group.classic import course, expected, rebalance, seats, standb
 from coordinator.group.classic.joining import protocols_of, rebalance_timeout_of, update
 from coordinator.group.classic.reasons import by_join, join_reason_of, rejoined, says_why, wants_other
 from coordinator.group.course import Pending
-from coordinator.group.effects import PENDING, SYNC
+from coordinator.group.effects import PENDING
 from coordinator.group.group import Group, Member, Waiting
 from coordinator.group.state import DEAD, EMPTY, PREPARING_REBALANCE, STABLE
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn, join_error
@@ -295,15 +295,10 @@ def take_seat(turn: Turn, group: Group, member: Member, event: JoinGroup) -> Non
     for a rebalance if they differ. The group keeps the metadata of the standby's first join, which owned no partitions:
     the standby still owns none.
     """
-    member.called_until_ms = None
+    assert member.called_until_ms is not None
     member.joined_by = event.client
     turn.renew_sessions(group, [member])
-    answer = rebalance.join_answer(group, member)
-    if group.state is STABLE:
-        # It has the time of a rebalance to sync (KAFKA-12890).
-        group.pending_sync.add(member.member_id)
-        turn.arm(SYNC, group, turn.now.ms + group.rebalance_timeout_ms)
-    turn.answer(event.request, answer)
+    turn.answer(event.request, rebalance.join_answer(group, member))
 
 
 def update_and_wait(turn: Turn, group: Group, member: Member, event: JoinGroup, kind: CauseKind | None) -> None:

@@ -205,6 +205,9 @@ def start_generation(turn: Turn, group: Group) -> None:
         member.is_new = False
     turn.renew_sessions(group, group.members.values())
     group.pending_sync.update(group.members)
+    # A standby that has to join first has a time of its own for both.
+    called = [key for key, member in group.members.items() if member.called_until_ms is not None]
+    group.pending_sync.difference_update(called)
     opened.until_ms = until_ms = turn.now.ms + group.rebalance_timeout_ms
     turn.arm(SYNC, group, until_ms)
 

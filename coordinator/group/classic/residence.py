@@ -41,7 +41,7 @@ def resume(turn: Turn, group: Group) -> None:
         # A new member may wait for its generation for longer than its session timeout.
         turn.expect(group, member, max(member.deadline_ms - now_ms, member.session_timeout_ms))
         if member.called_until_ms is not None:
-            member.called_until_ms = seats.called_until_ms(turn, member)
+            member.called_until_ms = seats.called_until_ms(member, now_ms)
     for waiting in group.standbys.values():
         member = waiting.member
         turn.expect(group, member, max(member.deadline_ms - now_ms, member.session_timeout_ms))

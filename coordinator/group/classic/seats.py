@@ -9,7 +9,8 @@ leave it out. So a rebalance of the others doesn't touch it, and Kafka can read 
     settle      a rebalance completes: standbys fill the seats that are free; with too many members, the last ones
                 become standbys.
 
-A standby that got a seat without a JoinGroup of its own is *called* until it joins (`Member.called_until_ms`).
+A standby that got a seat without a JoinGroup of its own is *called* until it has joined and synced. It has the time of
+a rebalance for that (`Member.called_until_ms`). Then it expires, and the next standby has the seat.
 
 House rule: a standby never delays a rebalance of the others.
 """
@@ -232,12 +233,24 @@ def seat(turn: Turn, group: Group, standby: Standby) -> None:
     waiting, member.awaiting_join = member.awaiting_join, None
     group.add(member, waiting)
     if waiting is None:
-        member.called_until_ms = called_until_ms(turn, member)
+        member.called_until_ms = called_until_ms(member, turn.now.ms)
 
 
-def called_until_ms(turn: Turn, member: Member) -> int:
-    """Until when a standby that gets a seat now may join."""
-    return turn.now.ms + max(member.rebalance_timeout_ms, member.session_timeout_ms)
+def called_until_ms(member: Member, now_ms: int) -> int:
+    """Until when a standby that gets a seat now may join and sync."""
+    return now_ms + max(member.rebalance_timeout_ms, member.session_timeout_ms)
+
+
+def is_called(group: Group, member: Member, generation: int, now_ms: int) -> bool:
+    """Whether a request with this generation, which is not the group's, has to be answered with "join again".
+
+    The log doesn't say that a member was a standby. After a crash of the coordinator the generation of its request
+    does: then it is called once more.
+    """
+    is_standbys = generation == STANDBY_GENERATION and group.target_size > 0
+    if is_standbys and member.called_until_ms is None and member.joined_by is None:
+        member.called_until_ms = called_until_ms(member, now_ms)
+    return is_standbys or member.called_until_ms is not None
 
 
 # A rebalance completes.

@@ -36,7 +36,10 @@ def sync(turn: Turn, group: Group, event: SyncGroup) -> None:
     member = group.members[event.body.member_id]
     if group.state is PREPARING_REBALANCE:
         turn.answer(event.request, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
-    elif group.state is COMPLETING_REBALANCE:
+        return
+    # A standby that got a seat has it from now on.
+    member.called_until_ms = None
+    if group.state is COMPLETING_REBALANCE:
         # The client sent the request again: answer the first one, so that it doesn't wait for ever (KAFKA-20938).
         turn.release_sync(member, ErrorCode.NOT_COORDINATOR)
         member.awaiting_sync = new(Waiting, (event.request, event.version))
@@ -62,9 +65,8 @@ def validate(turn: Turn, group: Group, event: SyncGroup) -> ErrorCode:
         return error
     if body.generation_id != group.generation:
         # A standby that got a seat meanwhile has to join again.
-        is_called = group.members[body.member_id].called_until_ms is not None
-        is_standby = body.generation_id == seats.STANDBY_GENERATION and group.target_size
-        return ErrorCode.REBALANCE_IN_PROGRESS if is_called or is_standby else ErrorCode.ILLEGAL_GENERATION
+        is_called = seats.is_called(group, group.members[body.member_id], body.generation_id, turn.now.ms)
+        return ErrorCode.REBALANCE_IN_PROGRESS if is_called else ErrorCode.ILLEGAL_GENERATION
     if body.protocol_type not in (None, group.protocol_type) or body.protocol_name not in (None, group.protocol_name):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     return NONE
@@ -104,14 +106,22 @@ def refuse_assignments(turn: Turn, group: Group) -> None:
 
 
 def time_is_up(turn: Turn, group: Group) -> None:
-    """The sync timer fired: drop the members that joined and did not sync, static or not (KAFKA-12890)."""
+    """The sync timer fired: drop the members that joined and did not sync, static or not (KAFKA-12890).
+
+    A standby may take the seat of such a member. If standbys take all of them, no rebalance starts.
+    """
     assert group.state in (COMPLETING_REBALANCE, STABLE)
     silent = tuple(sorted(group.pending_sync))
     members = [group.members[member_id] for member_id in silent if member_id in group.members]
-    course.opened(group)
-    for member in members:
-        turn.drop(group, member)
     if members:
         dropped = tuple(member.member_id for member in members)
         turn.note(notes.MembersDropped(group.group_id, group.generation, dropped, "did not sync in time"))
+    if group.standbys:
+        members = [each for each in members if not seats.take_over(turn, group, each, CauseKind.SYNC_TIMED_OUT)]
+        silent = tuple(sorted(group.pending_sync))
+        if not silent:
+            return
+    course.opened(group)
+    for member in members:
+        turn.drop(group, member)
     rebalance.prepare(turn, group, by_members(CauseKind.SYNC_TIMED_OUT, silent, members))

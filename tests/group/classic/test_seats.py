@@ -224,3 +224,73 @@ def test_other_protocol_types_have_no_standbys() -> None:
     bench.settle(worker)
     other.enter()
     assert bench.state() == State.PREPARING_REBALANCE.value
+
+
+def test_called_standby_that_joins_and_does_not_sync_loses_the_seat() -> None:
+    """It has one time for both, whatever heartbeats it sends; then the next standby has the seat. No rebalance."""
+    bench, (a, b, c, d) = with_standby("a", "b", "c", "d", rebalance_ms=12_000)
+    b.leave()
+    beats(a, c, d, ms=6_000)
+    c.join()
+    beats(a, c, d, ms=3_000)
+    assert c.heartbeat().error is ErrorCode.NONE
+    beats(a, c, d, ms=3_000)
+    assert c.heartbeat().error is ErrorCode.UNKNOWN_MEMBER_ID
+    take_seat(d)
+    assert (d.assignment, bench.rebalances) == (b"b", 1)
+
+
+def test_called_standby_has_no_say_in_the_time_of_others() -> None:
+    """Its JoinGroup gives a member that has not synced no more time. A standby takes that seat too, at no rebalance."""
+    bench = Bench()
+    bench.seats(3)
+    a, b, silent, c, d = (bench.dynamic(name, rebalance_ms=12_000) for name in ("a", "b", "silent", "c", "d"))
+    for peer in (a, b, silent, c, d):
+        peer.enter()
+    bench.advance(2 * bench.config.group_initial_rebalance_delay_ms)
+    bench.assign(a, b, c, d)
+    beats(a, b, silent, c, d, ms=9_000)
+    b.leave()
+    take_seat(c)
+    beats(a, c, silent, d, ms=3_000)
+    assert silent.heartbeat().error is ErrorCode.UNKNOWN_MEMBER_ID
+    take_seat(d)
+    assert (c.assignment, d.assignment, bench.rebalances) == (b"b", b"silent", 1)
+    assert [note.kind for note in bench.said(SeatTaken)] == ["member_left", "sync_timed_out"]
+
+
+def test_standby_seated_by_a_rebalance_that_never_joins_gives_the_seat_to_the_next() -> None:
+    """The others sync and go on. After its time the next standby has the seat; nobody else notices."""
+    bench, (a, b, c, d) = with_standby("a", "b", "c", "d", rebalance_ms=12_000)
+    a.join(protocols=[("range", subscription("t", "u"))])
+    b.leave()
+    bench.assign(a)
+    assert bench.group().members.keys() == {a.member_id, c.member_id}
+    beats(a, d, ms=12_000)
+    take_seat(d)
+    assert (d.generation, d.assignment, bench.rebalances) == (2, b"c", 2)
+    assert a.heartbeat().error is ErrorCode.NONE
+
+
+def test_crash_after_a_leaders_seat_was_taken_leaves_the_new_leader() -> None:
+    """Its generation tells the next coordinator that it was a standby: it joins with other bytes, and leads."""
+    bench, (a, b, c) = with_standby("a", "b", "c")
+    a.leave()
+    bench.restart()
+    assert c.heartbeat().error is ErrorCode.REBALANCE_IN_PROGRESS
+    c.join(protocols=[("range", b"\x00\x01" + subscription("t")[2:] + bytes(4))])
+    c.sync(assignments={})
+    assert (c.generation, c.assignment, bench.group().leader) == (1, b"a", c.member_id)
+    assert (bench.rebalances, b.heartbeat().error) == (1, ErrorCode.NONE)
+
+
+def test_crash_does_not_give_a_called_standby_endless_time() -> None:
+    """It counts as called once more, from its first heartbeat on."""
+    bench, (a, b, c, d) = with_standby("a", "b", "c", "d", rebalance_ms=12_000)
+    b.leave()
+    bench.restart()
+    d.restart()
+    d.sync()
+    beats(a, c, d, ms=15_000)
+    take_seat(d)
+    assert (d.assignment, bench.rebalances) == (b"b", 1)
