@@ -183,6 +183,7 @@ class ApacheKafka:
     settings: Kafka's names to values; a change takes effect at the next start.
     jvm_flags: replace the flags that suit tests.
     listeners, properties: see the module.
+    loggers: log levels other than INFO, by class; `INFO` of the rest has all that Kafka says of groups by default.
 
     `with ApacheKafka(settings={"group.max.size": "3"}) as kafka:` starts it, stops it and removes its data. After
     `stop` or `kill`, `start` runs it again on the same data and ports.
@@ -196,7 +197,9 @@ class ApacheKafka:
         *,
         listeners: Mapping[str, str] | None = None,
         properties: str = "",
+        loggers: Mapping[str, str] | None = None,
     ) -> None:
+        self.loggers = dict(loggers or {})
         self.jvm_flags = jvm_flags
         self.version = version
         self.folder = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
@@ -319,7 +322,8 @@ class ApacheKafka:
         Most releases need an empty folder with a name for node and cluster, and this does it without a JVM. The
         consumer protocol needs a feature level too (group.version=1), which kafka-storage writes.
         """
-        (self.folder / "log4j.properties").write_text(LOG4J)
+        loggers = "".join(f"log4j.logger.{name}={level}\n" for name, level in self.loggers.items())
+        (self.folder / "log4j.properties").write_text(LOG4J + loggers)
         if self.version == VERSION_43:
             self._format_with_features()
             return

@@ -37,6 +37,7 @@ The modules:
     classic     the causes of a classic group's next generation
     told        makes the events
     knowledge   what others know: told causes, live members
+    broker_lines    told causes from the log of a broker of Apache Kafka
 
 House rule: wrong is worse than unknown. A kind is named only if the records rule out every other one.
 """

@@ -2,7 +2,7 @@
 
     a seat that the former record lacks   a member joined
     a seat that is gone                   it left, was removed, or expired (`_departure`)
-    other topics in a subscription        the member joined with other metadata
+    other topics in a subscription        the member joined with other metadata; the leader just joined again
     other protocol                        a static member changed it, or a member's metadata
     new topic partitions, nothing else    the leader joined again, because topics grew
     partitions that were held back        cooperative members gave up partitions, and joined again (KIP-429)
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.group.causes import CauseKind
 from coordinator.timeline.inference.seen import Seat, Seen, TopicPartition, returned, topics_of
-from coordinator.timeline.inference.signs import SLACK, Signs
+from coordinator.timeline.inference.signs import SLACK, Sign, Signs
 from coordinator.timeline.inference.told import cause_of, unknown
 
 if TYPE_CHECKING:
@@ -109,12 +109,13 @@ class Classic:
         return Causes([*went, *came, *changed], in_order=False)
 
     def _departure(self, seat: Seat, member: Member, stayed: Mapping[Seat, Member], seen: Seen) -> dict[str, Any]:
-        """Why a member is gone.
+        """Why a member is gone, by its last sign of life.
 
-        It has not expired if it gave a sign of life less than its session timeout before the join phase ended, and was
-        not dropped as too late to join if that was less than its rebalance timeout before. It has expired, if it used
-        to commit all the time, and fell silent for as long as a session takes: either until it was gone, as the last
-        one, or while another member went on committing, so that no rebalance was under way.
+        It has not expired if that sign came less than its session timeout before the join phase ended, and was not
+        dropped as too late to join if it came less than its rebalance timeout before.
+
+        If it used to commit all the time, its silence says more (`_by_silence`). When the silence ended, is known if it
+        was the last member, whose end makes the record; else another member's last commit is the earliest moment.
         """
         sign = self.signs.of[seat]
         session_ms = member.session_timeout
@@ -122,20 +123,40 @@ class Classic:
         if member.rebalance_timeout > 0:
             limit_ms = min(limit_ms, member.rebalance_timeout)
         went = REMOVED if seat.is_static else LEFT
-        if seen.joined_ms - sign.last_ms < limit_ms:
+        most_ms = seen.joined_ms - sign.last_ms
+        if most_ms < limit_ms:
             return cause_of(went, member=member)
-        is_last = not seen.seats
-        others_ms = self.signs.latest(stayed)
-        if sign.is_steady(session_ms) and (is_last or others_ms >= sign.last_ms + session_ms):
-            return cause_of(EXPIRED, member=member)
-        return unknown((went, EXPIRED), member)
+        least_ms = most_ms if not seen.seats else self.signs.latest(stayed) - sign.last_ms
+        kind = self._by_silence(sign, member, least_ms, most_ms) if sign.is_steady(session_ms) else None
+        return unknown((went, EXPIRED), member) if kind is None else cause_of(kind, member=member)
+
+    @staticmethod
+    def _by_silence(sign: Sign, member: Member, least_ms: int, most_ms: int) -> str | None:
+        """Why a member is gone that committed all the time, and then was silent for least_ms to most_ms.
+
+        A program that ends or hangs is gone a session timeout after its last commit, or a pause between two commits
+        later. A program that lives, but doesn't poll, is silent for its max.poll.interval.ms (its rebalance timeout):
+        then its client leaves, or, with an instance id, stops its heartbeats and expires a session timeout later.
+        Where both fit, nobody knows.
+        """
+        session_ms, poll_ms = member.session_timeout, member.rebalance_timeout
+        pause_ms = max(2 * sign.longest_ms, session_ms // SLACK)
+        ended = least_ms >= session_ms and least_ms <= session_ms + pause_ms
+        hung_ms = poll_ms if member.group_instance_id is None else poll_ms + session_ms
+        may_hang = poll_ms > 0 and most_ms >= hung_ms - pause_ms
+        if ended and not may_hang:
+            return EXPIRED
+        if may_hang and least_ms > session_ms + pause_ms and most_ms <= hung_ms + pause_ms:
+            return LEFT if member.group_instance_id is None else EXPIRED
+        return None
 
     def _again(self, before: Seen, seen: Seen) -> dict[str, Any]:
         """The cause of a generation with the same members and subscriptions."""
         back = returned(before, seen)
         if back:
             name = next(iter(back))
-            return unknown((REPLACED, LEADER, REJOINED), seen.seats[Seat(name, is_static=True)])
+            # It may have been removed, or have expired, and be back before the rebalance was over.
+            return unknown((REPLACED, LEADER, REJOINED, REMOVED, EXPIRED), seen.seats[Seat(name, is_static=True)])
         leader = before.leader
         led_by = None if leader is None else seen.seats.get(leader)
         if len(seen.seats) == 1:
@@ -189,7 +210,9 @@ def _changes(before: Seen, seen: Seen, stayed: Mapping[Seat, Member]) -> list[di
         if was is not None and now is not None and was != now:
             topics = [{"topic": topic, "change": "added"} for topic in sorted(now - was)]
             topics += [{"topic": topic, "change": "removed"} for topic in sorted(was - now)]
-            found.append(cause_of(METADATA, member=member) | {"topics": topics[:TOPICS_MAX]})
+            # A coordinator asks first whether the member leads.
+            kind = LEADER if seat == before.leader else METADATA
+            found.append(cause_of(kind, member=member) | {"topics": topics[:TOPICS_MAX]})
     if before.value.protocol != seen.value.protocol and not found:
         back = returned(before, seen)
         if back:

@@ -7,14 +7,20 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from coordinator.group.causes import CauseKind
 from coordinator.timeline.inference.told import cause_of
+from coordinator.timeline.schema import UNKNOWN
+
+IN_RECORDS = frozenset({CauseKind.METADATA_CHANGED.value, CauseKind.SUBSCRIPTION_CHANGED.value})
+"""Kinds that the records always show."""
 
 
 class Told(NamedTuple):
     """A cause that somebody knows, such as a line of the broker's log about the begin of a rebalance.
 
-    at_ms: Unix time. generation_before: the generation in which the rebalance began. kind: of the cause. member_id: of
-    the member that caused it, as far as it is known. reason: the client's own.
+    at_ms: Unix time. generation_before: the generation in which the rebalance began. kind: of the cause. member_id,
+    group_instance_id: of the member that caused it, as far as they are known. reason: the client's own. or_kinds: other
+    kinds that what was told may mean as well; the records then say which it is.
     """
 
     at_ms: int
@@ -23,14 +29,42 @@ class Told(NamedTuple):
     kind: str
     member_id: str | None = None
     reason: str = ""
+    group_instance_id: str | None = None
+    or_kinds: tuple[str, ...] = ()
 
     def cause(self, inferred: list[dict[str, Any]]) -> dict[str, Any]:
         """The cause as a JSON object; the names of its client come from an inferred cause about the same member."""
-        same = next((each for each in inferred if self.member_id in each["member_ids"]), None)
-        made = cause_of(self.kind, () if self.member_id is None else (self.member_id,))
+        same = next((each for each in inferred if self._names(each)), None)
+        kinds = self._kinds(inferred)
+        if len(kinds) > 1:
+            made = cause_of(UNKNOWN, _known(self.member_id), possible=kinds)
+            return made | {"reason": self.reason, "told": True}
+        kind = kinds[0]
+        made = cause_of(kind, _known(self.member_id)) | {"group_instance_id": self.group_instance_id}
         if same is not None:
             made |= {name: same[name] for name in ("member_ids", "group_instance_id", "client_id", "client_host")}
-        return made | {"reason": self.reason, "source": "client" if self.reason else "inferred", "told": True}
+            made |= {name: same[name] for name in ("topics", "further_topics") if name in same}
+        return made | {
+            "reason": self.reason, "source": "client" if self.reason else "inferred", "told": True,
+        }  # fmt: skip
+
+    def _kinds(self, inferred: list[dict[str, Any]]) -> list[str]:
+        """The kinds that are left, once the records had their say."""
+        kinds = [self.kind, *self.or_kinds]
+        fits = [each["kind"] for each in inferred if each["kind"] in kinds]
+        if len(kinds) == 1 or fits:
+            return fits[:1] or kinds
+        return [kind for kind in kinds if kind not in IN_RECORDS] or kinds
+
+    def _names(self, cause: dict[str, Any]) -> bool:
+        """Whether a cause is about the member of this one."""
+        if self.member_id is not None and self.member_id in cause["member_ids"]:
+            return True
+        return self.group_instance_id is not None and self.group_instance_id == cause["group_instance_id"]
+
+
+def _known(member_id: str | None) -> tuple[str, ...]:
+    return () if member_id is None else (member_id,)
 
 
 class Live(NamedTuple):

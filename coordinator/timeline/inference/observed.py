@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from coordinator.group import notes
+from coordinator.group.causes import CauseKind
 from coordinator.group.state import State
 from coordinator.timeline.inference.classic import Causes, Classic, kinds_of
 from coordinator.timeline.inference.knowledge import Live, Told
 from coordinator.timeline.inference.seen import Seat, Seen, returned, taken, topics_of
 from coordinator.timeline.inference.told import cause_of, ended, event, superseded, unknown
 from coordinator.timeline.records.values import GROUP_KIND, OFFSET_KIND, read_group, read_key
+from coordinator.timeline.schema import UNKNOWN
 from protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -30,6 +32,9 @@ TOLD_MAX = 1_000
 
 DELETED_MAX = 10_000
 """Deleted groups that are remembered: what comes after is the beginning of a new group."""
+
+FOR_WANT_OF_OTHERS = frozenset({UNKNOWN, CauseKind.LEADER_REJOINED.value, CauseKind.MEMBER_REJOINED.value})
+"""Kinds that are inferred where the records show no other; a told cause takes their place."""
 
 SUPERSEDED_MAX = 100
 """Most generations without a record that have an event each, at one jump."""
@@ -226,7 +231,10 @@ class Observed:
         if told is None:
             return causes
         first = told.cause(causes)
-        return [first, *(each for each in causes if each["kind"] != "unknown" and not _is_same(each, first))]
+        return [
+            first,
+            *(each for each in causes if each["kind"] not in FOR_WANT_OF_OTHERS and not _is_same(each, first)),
+        ]
 
 
 def _is_same(cause: dict[str, Any], other: dict[str, Any]) -> bool:

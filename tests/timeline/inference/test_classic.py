@@ -57,6 +57,32 @@ def test_a_steady_member_that_fell_silent_expired_if_others_went_on() -> None:
     assert last_kinds(scene.group([member("a", A)], 2)) == ["member_expired"]
 
 
+@pytest.mark.parametrize(
+    ("silent_s", "instance_id", "kind"),
+    [
+        (12, None, "member_expired"),
+        (12, "s", "member_expired"),
+        (40, None, GONE),
+        (60, None, "member_left"),
+        (60, "s", "member_removed/member_expired"),
+        (70, "s", "member_expired"),
+        (90, None, GONE),
+    ],
+)
+def test_the_length_of_a_silence_tells_a_hung_program_from_a_dead_one(
+    silent_s: int, instance_id: str | None, kind: str
+) -> None:
+    """A dead one is gone a session (10 s) after its commits.
+
+    One that doesn't poll leaves after its max.poll.interval.ms (60 s); with an instance id it only stops its
+    heartbeats then.
+    """
+    silent = member("s", B, instance_id=instance_id)
+    scene = Scene().group([member("a", A), silent], 1)
+    steady(steady(scene, 1, 4), 0, silent_s)
+    assert last_kinds(scene.group([member("a", A)], 2)) == [kind]
+
+
 def test_a_slow_rebalance_after_a_leave_is_no_expiry() -> None:
     """The other members stopped to commit when it left: they may have waited for a slow one since then."""
     scene = Scene().group([member("a", A), member("b", B)], 1)
@@ -117,13 +143,17 @@ def wants(name: str, parts: dict[str, list[int]], *topics: str) -> Member:
 
 
 def test_another_subscription_is_a_cause() -> None:
-    """The member that changed it is named, and its topics; another form of the same topics is none."""
-    scene = Scene().group([wants("a", A, "orders"), member("b", B)], 1)
-    scene.group([wants("a", A, "orders", "refunds"), member("b", B)], 2)
-    (cause,) = events_of(scene)[-1]["causes"]
-    assert (cause["kind"], cause["member_ids"], cause["topics"]) == (
-        "metadata_changed", ["a"], [{"topic": "refunds", "change": "added"}],
-    )  # fmt: skip
+    """The member that changed it is named, and its topics; another form of the same topics is none.
+
+    A coordinator asks first whether the member leads: a leader that joins again needs no change.
+    """
+    for name, kind in (("a", "leader_rejoined"), ("b", "metadata_changed")):
+        scene = Scene().group([wants("a", A, "orders"), wants("b", B, "orders")], 1)
+        scene.group([wants(each, A, "orders", *(["refunds"] if each == name else [])) for each in ("a", "b")], 2)
+        (cause,) = events_of(scene)[-1]["causes"]
+        assert (cause["kind"], cause["member_ids"], cause["topics"]) == (
+            kind, [name], [{"topic": "refunds", "change": "added"}],
+        )  # fmt: skip
     other = member("a", A)
     other.subscription = subscription(["orders"], 3)
     assert last_kinds(Scene().group([member("a", A)], 1).group([other], 2)) == ["leader_rejoined"]
@@ -177,6 +207,9 @@ def test_nothing_changed() -> None:
 
 
 def test_a_return_in_a_new_generation_is_unknown() -> None:
-    """In a Stable group it would have a record of its own; so it came while the group rebalanced."""
+    """In a Stable group it would have a record of its own; so it came while the group rebalanced.
+
+    Perhaps it was away for so long that it was gone, and that was the cause.
+    """
     scene = Scene().group([static("s", 1, A), member("b", B)], 1).group([static("s", 2, A), member("b", B)], 2)
-    assert last_kinds(scene) == ["static_member_replaced/leader_rejoined/member_rejoined"]
+    assert last_kinds(scene) == ["static_member_replaced/leader_rejoined/member_rejoined/member_removed/member_expired"]
