@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.config import HELD, REFUSED
-from coordinator.group.classic.expected import HOLD_MAX_MS
+from coordinator.group.classic.expected import HOLD_MAX_MS, HOLD_MIN_MS, NAMED_MAX
 from coordinator.group.client import Client
 from coordinator.group.notes import HoldEnded, MemberNotExpected, RebalanceHeld
 from coordinator.group.state import State
@@ -160,6 +160,104 @@ def test_a_client_is_asked_to_come_again_when_its_rebalance_timeout_is_over() ->
     assert [join.response.generation_id for join in (again, last, late)] == [1] * 3
 
 
+@pytest.mark.parametrize(("rebalance_ms", "held_ms"), [(10, HOLD_MIN_MS), (3 * HOLD_MAX_MS, HOLD_MAX_MS)])
+def test_a_join_is_held_for_no_shorter_and_no_longer_than_the_limits(rebalance_ms: int, held_ms: int) -> None:
+    """A client with a tiny rebalance timeout doesn't ask all the time; one with a long one asks before it gives up."""
+    bench = expecting(*NAMES[:2], expected_timeout_ms=10 * HOLD_MAX_MS)
+    held = bench.static(NAMES[0], rebalance_ms=rebalance_ms).join()
+    bench.advance(held_ms - 1)
+    assert held.waits
+    bench.advance(1)
+    assert held.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def test_a_group_holds_so_many_joins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It turns the next one away."""
+    monkeypatch.setattr("coordinator.group.classic.expected.HELD_MAX", 2)
+    bench = expecting(*NAMES)
+    joins = [bench.static(name).join() for name in NAMES[:3]]
+    assert [join.waits for join in joins] == [True, True, False]
+    assert joins[2].error is ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_without_a_timeout_nothing_is_held() -> None:
+    """expected.instance.ids.timeout.ms=0."""
+    bench = expecting(*NAMES[:2], expected_timeout_ms=0)
+    bench.settle(bench.static(NAMES[0]))
+    assert bench.said(RebalanceHeld) == []
+
+
+def given_up(*, expected: tuple[str, ...] = NAMES[:2]) -> tuple[Bench, Peer]:
+    """A group that has given up all expected members but the first."""
+    bench = expecting(*expected)
+    a = bench.static(expected[0])
+    a.join()
+    bench.advance(TIMEOUT_MS)
+    bench.assign(a)
+    return bench, a
+
+
+def test_a_member_that_was_given_up_is_waited_for_after_it_was_there() -> None:
+    """It came late, and left: the next new member waits for it."""
+    bench, a = given_up()
+    b = bench.static(NAMES[1])
+    b.join()
+    settle(bench, a)
+    bench.assign(b)
+    b.leave()
+    settle(bench, a)
+    assert bench.static("x").join().waits
+    assert bench.said(RebalanceHeld)[-1].missing == (NAMES[1],)
+    assert beat(bench, a) == [0]
+
+
+def test_an_empty_group_gives_nobody_up() -> None:
+    """A start after a full stop waits for all."""
+    bench, a = given_up()
+    a.leave()
+    assert a.restart().waits
+    assert [note.missing for note in bench.said(RebalanceHeld)] == [(NAMES[1],)] * 2
+
+
+def test_a_name_that_is_set_again_is_waited_for_again() -> None:
+    """An operator took it off the list in between."""
+    bench, a = given_up()
+    bench.configure(expected=NAMES[:1], expected_timeout_ms=TIMEOUT_MS)
+    bench.configure(expected=NAMES[:2], expected_timeout_ms=TIMEOUT_MS)
+    assert bench.static("x").join().waits
+    assert [note.missing for note in bench.said(RebalanceHeld)] == [(NAMES[1],)] * 2
+    assert beat(bench, a) == [0]
+
+
+def test_other_names_change_whom_a_wait_is_for() -> None:
+    """The wait is for the new names, without those that were given up."""
+    bench, a = given_up()
+    bench.configure(expected=(*NAMES[:2], "new"), expected_timeout_ms=TIMEOUT_MS)
+    assert bench.static("x").join().waits
+    bench.configure(expected=(*NAMES[:2], "newer"), expected_timeout_ms=TIMEOUT_MS)
+    assert beat(bench, a) == [0]
+    bench.static("newer").join()
+    settle(bench, a)
+    assert set(bench.member_ids()) == {a.name, "x", "newer"}
+    assert [note.missing for note in bench.said(RebalanceHeld)] == [(NAMES[1],), ("new",)]
+
+
+def test_joins_that_become_unexpected_are_refused() -> None:
+    """An operator sets `refused` while they are held."""
+    bench = expecting(*NAMES[:2])
+    named, other = bench.static(NAMES[0]).join(), bench.static("x").join()
+    bench.configure(expected=NAMES[:2], expected_timeout_ms=TIMEOUT_MS, unexpected=REFUSED)
+    assert (named.waits, other.error) == (True, ErrorCode.GROUP_MAX_SIZE_REACHED)
+
+
+def test_a_note_names_some_of_many_missing_members() -> None:
+    """A log line stays readable; the count has them all."""
+    bench = expecting(*(f"w-{number:03}" for number in range(NAMED_MAX + 2)))
+    bench.static("w-000").join()
+    (held,) = bench.said(RebalanceHeld)
+    assert (len(held.missing), held.missing[0], held.missing_count) == (NAMED_MAX, "w-001", NAMED_MAX + 1)
+
+
 def test_allowed_members_are_held_with_the_others() -> None:
     """So are dynamic members, in every version. One that asks again with its member id keeps its place."""
     bench = expecting(*NAMES[:2])
@@ -176,20 +274,24 @@ def test_allowed_members_are_held_with_the_others() -> None:
 
 
 def test_others_are_held_until_every_expected_member_is_there() -> None:
-    """Also after the wait for the expected ones is over, and beyond their own rebalance timeout if they ask again."""
+    """Also after the wait for the expected ones is over. They begin no wait, and come in with the last expected one."""
     bench = expecting(*NAMES[:2], unexpected=HELD)
     spare, a = bench.static("spare"), bench.static(NAMES[0])
     waiting = spare.join()
+    assert bench.said(RebalanceHeld) == []
     a.join()
     bench.advance(TIMEOUT_MS)
     bench.assign(a)
+    for _ in range(3):
+        bench.advance(SESSION_MS // 2)
+        assert beat(bench, a) == [0]
     assert waiting.waits
-    bench.advance(REBALANCE_MS - TIMEOUT_MS - 1)
-    beat_until = beat(bench, a)
     b = bench.static(NAMES[1])
     b.join()
+    settle(bench, a)
+    bench.assign(b, spare)
     assert bench.rebalances == 2
-    assert beat_until in ([0], [ErrorCode.UNKNOWN_MEMBER_ID])
+    assert set(bench.member_ids()) == {*NAMES[:2], "spare"}
 
 
 def test_a_standby_is_there() -> None:
@@ -200,9 +302,22 @@ def test_a_standby_is_there() -> None:
     assert [join.response.generation_id for join in joins] == [1, 1, 0]
     bench.assign(a, b)
     assert list(bench.group().standbys) == [c.member_id]
+    assert bench.describe(waiting=True).response.expects.missing == []
     bench.configure(expected=NAMES[:1] + NAMES[2:3], target_size=2)
     assert set(bench.member_ids()) == {NAMES[0], NAMES[2]}
     assert (bench.rebalances, bench.group().generation) == (1, 1)
+
+
+def test_a_standby_whose_name_is_taken_off_goes() -> None:
+    """Nobody else notices."""
+    bench = expecting(*NAMES[:3], target_size=2)
+    a, b, c = (bench.static(name) for name in NAMES[:3])
+    for peer in (a, b, c):
+        peer.join()
+    bench.assign(a, b)
+    bench.configure(expected=NAMES[:2], target_size=2)
+    assert not bench.group().standbys
+    assert (bench.rebalances, beat(bench, a, b)) == (1, [0, 0])
 
 
 def test_a_description_names_the_missing() -> None:
@@ -334,12 +449,10 @@ def test_every_hold_ends(steps: list[tuple[object, ...]]) -> None:
                         peer.sync(assignments={})
             case ("leave", str(name)):
                 bench.leave(members=[("", name)])
+    bench.advance(HOLD_MAX_MS)
     group = bench.coordinator.groups.get(GROUP)
     arrivals = group.arrivals if group is not None else None
-    bench.advance(HOLD_MAX_MS)
-    assert arrivals is None or arrivals.awaited is None
-    assert arrivals is None or not arrivals.held
-    assert not any(call.waits for call in bench.calls.values()) or bench.state() != State.EMPTY.value
+    assert arrivals is None or (arrivals.awaited, arrivals.held) == (None, {})
 
 
 def test_a_client_host_is_noted_with_a_refusal() -> None:
