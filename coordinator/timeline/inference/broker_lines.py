@@ -113,7 +113,10 @@ _REASONS: tuple[tuple[re.Pattern[str], tuple[CauseKind, ...]], ...] = tuple(
             r"Updating metadata for member (?P<member>\S+) during",
             (CauseKind.METADATA_CHANGED, CauseKind.MEMBER_REJOINED),
         ),
-        (r"Leader (?P<member>\S+) re-joining group during", (CauseKind.LEADER_REJOINED,)),
+        (
+            r"Leader (?P<member>\S+) re-joining group during",
+            (CauseKind.LEADER_REJOINED, CauseKind.METADATA_CHANGED),
+        ),
         (r"Member (?P<member>\S+) (?:is )?joining group during", (CauseKind.MEMBER_REJOINED,)),
         (
             (

@@ -2,7 +2,7 @@
 
     a seat that the former record lacks   a member joined
     a seat that is gone                   it left, was removed, or expired (`_departure`)
-    other topics in a subscription        the member joined with other metadata; the leader just joined again
+    other topics in a subscription        the member joined with other metadata
     other protocol                        a static member changed it, or a member's metadata
     new topic partitions, nothing else    the leader joined again, because topics grew
     partitions that were held back        cooperative members gave up partitions, and joined again (KIP-429)
@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coordinator.group.causes import CauseKind
+from coordinator.group.causes import CauseKind, Meaning
 from coordinator.timeline.inference.seen import Seat, Seen, TopicPartition, returned, topics_of
 from coordinator.timeline.inference.signs import SLACK, Sign, Signs
 from coordinator.timeline.inference.told import cause_of, unknown
@@ -36,6 +36,9 @@ JOINED, LEFT, REMOVED, EXPIRED, METADATA, PROTOCOL, LEADER, REJOINED, REPLACED =
         CauseKind.STATIC_MEMBER_REPLACED,
     )
 )  # fmt: skip
+
+RETURNED = (REPLACED, LEADER, REJOINED, REMOVED, EXPIRED)
+"""Kinds that fit a static member with another member id in a new generation."""
 
 EAGER = frozenset({"range", "roundrobin", "sticky"})
 """Assignors whose members give up everything before they join: nothing in their metadata makes one join again."""
@@ -85,10 +88,11 @@ class Classic:
         gone = {seat: member for seat, member in before.seats.items() if seat not in seen.seats}
         stayed = {seat: member for seat, member in seen.seats.items() if seat in before.seats}
         came = [cause_of(JOINED, member=member) for member in joined]
-        went = [self._departure(seat, member, stayed, seen) for seat, member in gone.items()]
+        went = [self._departure(seat, member, stayed, seen, is_alone=len(gone) == 1) for seat, member in gone.items()]
         changed = _changes(before, seen, stayed)
         if not (came or went or changed):
-            return Causes([self._again(before, seen)])
+            again = self._again(before, seen)
+            return Causes(again, in_order=len(again) == 1)
         if came and went:
             if not stayed:
                 return Causes([*came, *went], in_order=(len(came) == 1 and len(went) == 0) or True)
@@ -108,7 +112,9 @@ class Classic:
             return Causes([*(cause for cause in went if cause not in still), *still, *came, *changed])
         return Causes([*went, *came, *changed], in_order=False)
 
-    def _departure(self, seat: Seat, member: Member, stayed: Mapping[Seat, Member], seen: Seen) -> dict[str, Any]:
+    def _departure(
+        self, seat: Seat, member: Member, stayed: Mapping[Seat, Member], seen: Seen, *, is_alone: bool
+    ) -> dict[str, Any]:
         """Why a member is gone, by its last sign of life.
 
         It has not expired if that sign came less than its session timeout before the join phase ended, and was not
@@ -127,6 +133,9 @@ class Classic:
         if most_ms < limit_ms:
             return cause_of(went, member=member)
         least_ms = most_ms if not seen.seats else self.signs.latest(stayed) - sign.last_ms
+        if is_alone and least_ms < session_ms <= most_ms <= session_ms + sign.longest_ms + session_ms // SLACK:
+            # All others had joined, and the join phase ended just when this session did: it was waited for.
+            least_ms = most_ms
         kind = self._by_silence(sign, member, least_ms, most_ms) if sign.is_steady(session_ms) else None
         return unknown((went, EXPIRED), member) if kind is None else cause_of(kind, member=member)
 
@@ -150,32 +159,39 @@ class Classic:
             return LEFT if member.group_instance_id is None else EXPIRED
         return None
 
-    def _again(self, before: Seen, seen: Seen) -> dict[str, Any]:
-        """The cause of a generation with the same members and subscriptions."""
+    def _again(self, before: Seen, seen: Seen) -> list[dict[str, Any]]:
+        """The causes of a generation with the same members and subscriptions."""
         back = returned(before, seen)
         if back:
             name = next(iter(back))
-            # It may have been removed, or have expired, and be back before the rebalance was over.
-            return unknown((REPLACED, LEADER, REJOINED, REMOVED, EXPIRED), seen.seats[Seat(name, is_static=True)])
+            # It may have been removed, or have expired, and be back before the rebalance was over. If a generation left
+            # no record, its return may have begun a rebalance too.
+            is_next = seen.value.generation - before.value.generation == 1
+            kinds = RETURNED if is_next else (*RETURNED, JOINED)
+            return [unknown(kinds, seen.seats[Seat(name, is_static=True)])]
         leader = before.leader
         led_by = None if leader is None else seen.seats.get(leader)
         if len(seen.seats) == 1:
-            return cause_of(LEADER, member=led_by) | self._topics(before, seen)
+            return [cause_of(LEADER, member=led_by) | self._topics(before, seen)]
         filled = [place for place in seen.owners if place in self._held_back]
         if filled and self._revokers:
             return self._gave_up(seen, leader)
         topics = self._topics(before, seen)
         if seen.value.protocol in EAGER:
-            return cause_of(LEADER, member=led_by) | topics
-        return unknown((LEADER, REJOINED), None) | topics
+            return [cause_of(LEADER, member=led_by) | topics]
+        return [unknown((LEADER, REJOINED), None) | topics]
 
-    def _gave_up(self, seen: Seen, leader: Seat | None) -> dict[str, Any]:
-        """Members gave up partitions in the last generation, and joined again so that others get them."""
-        members = [seen.seats[seat] for seat in self._revokers if seat in seen.seats]
-        kinds = {LEADER if seat == leader else REJOINED for seat in self._revokers}
-        if len(members) == 1:
-            return cause_of(kinds.pop(), member=members[0])
-        return unknown([kind for kind in (LEADER, REJOINED) if kind in kinds], None, [m.member_id for m in members])
+    def _gave_up(self, seen: Seen, leader: Seat | None) -> list[dict[str, Any]]:
+        """Members gave up partitions in the last generation, and joined again so that others get them.
+
+        Each has to join again for that, and the first one began the rebalance.
+        """
+        return [
+            cause_of(LEADER if seat == leader else REJOINED, member=seen.seats[seat])
+            | {"meaning": Meaning.PARTITIONS_REVOKED.value}
+            for seat in self._revokers
+            if seat in seen.seats
+        ]
 
     def _topics(self, before: Seen, seen: Seen) -> dict[str, Any]:
         """The topics that grew, came or went, as fields of a cause."""
@@ -210,9 +226,7 @@ def _changes(before: Seen, seen: Seen, stayed: Mapping[Seat, Member]) -> list[di
         if was is not None and now is not None and was != now:
             topics = [{"topic": topic, "change": "added"} for topic in sorted(now - was)]
             topics += [{"topic": topic, "change": "removed"} for topic in sorted(was - now)]
-            # A coordinator asks first whether the member leads.
-            kind = LEADER if seat == before.leader else METADATA
-            found.append(cause_of(kind, member=member) | {"topics": topics[:TOPICS_MAX]})
+            found.append(cause_of(METADATA, member=member) | {"topics": topics[:TOPICS_MAX]})
     if before.value.protocol != seen.value.protocol and not found:
         back = returned(before, seen)
         if back:

@@ -16,7 +16,7 @@ from uuid import UUID
 from coordinator.group import notes
 from coordinator.group.causes import CauseKind
 from coordinator.group.state import State
-from coordinator.timeline.inference.classic import Causes, Classic, kinds_of
+from coordinator.timeline.inference.classic import RETURNED, Causes, Classic, kinds_of
 from coordinator.timeline.inference.knowledge import Live, Told
 from coordinator.timeline.inference.seen import Seat, Seen, returned, taken, topics_of
 from coordinator.timeline.inference.told import cause_of, ended, event, superseded, unknown
@@ -212,9 +212,16 @@ class Observed:
         events = []
         for lost in range(former, former + missing)[-SUPERSEDED_MAX:]:
             is_sure = len(kinds) == 1 and len(causes.causes) > missing
-            cause = cause_of(kinds[0]) if is_sure else unknown(kinds if len(kinds) > 1 else ())
+            # A generation without a record shows nothing of its cause: a leader may have joined again, for one.
+            cause = cause_of(kinds[0]) if is_sure else unknown(())
             cause = self._known(group_id, lost, [cause])[0]
             events.append(superseded(group_id, before, max(seen.joined_ms, 0), lost, cause))
+        if missing and before is not None and (back := returned(before, seen)):
+            # A static member that comes back before the assignments do begins a rebalance. Which of them, nobody knows.
+            again = [unknown((*RETURNED, "member_joined"), seen.seats[Seat(name, is_static=True)]) for name in back]
+            causes = Causes(
+                [*causes.causes, *(each for each in again if not _about(each, causes.causes))], in_order=False
+            )
         known, in_order = self._known(group_id, generation - 1, causes.causes), causes.in_order
         if known is not causes.causes:
             in_order = True
@@ -235,6 +242,11 @@ class Observed:
             first,
             *(each for each in causes if each["kind"] not in FOR_WANT_OF_OTHERS and not _is_same(each, first)),
         ]
+
+
+def _about(cause: dict[str, Any], others: list[dict[str, Any]]) -> bool:
+    """Whether another cause is about the same member."""
+    return any(_is_same(cause, each) for each in others)
 
 
 def _is_same(cause: dict[str, Any], other: dict[str, Any]) -> bool:

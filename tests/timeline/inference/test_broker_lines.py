@@ -73,7 +73,7 @@ def short(causes: list[ToldCause]) -> list[tuple[str, tuple[str, ...], str | Non
         ),
         (
             "Leader m-1 re-joining group during Stable; client reason: cached metadata has changed",
-            ("leader_rejoined", ("m-1",), None, "cached metadata has changed"),
+            ("leader_rejoined/metadata_changed", ("m-1",), None, "cached metadata has changed"),
         ),
         (
             "Updating metadata for static member s1-2 with instance id s1; client reason: not provided",
@@ -282,3 +282,6 @@ def test_the_records_decide_between_the_kinds_of_an_ambiguous_line() -> None:
     assert (cause["kind"], cause["topics"]) == ("metadata_changed", [{"topic": "refunds", "change": "added"}])
     cause = observed(line, Scene().group(pair, 1).group(pair, 2))
     assert (cause["kind"], cause["member_ids"]) == ("member_rejoined", ["b"])
+    line = OLD.format(PREPARING_OLD.format("Leader b re-joining group during Stable; client reason: not provided"))
+    assert observed(line, Scene().group(pair, 1).group(pair, 2))["kind"] == "leader_rejoined"
+    assert observed(line, Scene().group(pair, 1).group(changed, 2))["kind"] == "metadata_changed"

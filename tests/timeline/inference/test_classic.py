@@ -83,6 +83,18 @@ def test_the_length_of_a_silence_tells_a_hung_program_from_a_dead_one(
     assert last_kinds(scene.group([member("a", A)], 2)) == [kind]
 
 
+def test_a_member_that_was_waited_for_until_its_session_ended_expired() -> None:
+    """Another one came meanwhile. The join phase ended just then, so this member was the last one it waited for."""
+    for silent_s, kind in ((11, "member_expired"), (14, GONE)):
+        scene = steady(steady(Scene().group([member("a", A), member("b", B)], 1), 0, 4), 1, 4).tick(
+            silent_s * 1000 - 1000
+        )
+        assert last_kinds(scene.group([member("a", A), member("c", B)], 2)) == [kind, "member_joined"]
+    scene = Scene().group([member("a", A), member("b", B), member("c", C)], 1)
+    scene = steady(steady(steady(scene, 0, 4), 2, 4), 1, 4).tick(10_000)
+    assert last_kinds(scene.group([member("a", A)], 2)) == [GONE, GONE], "two are gone, and one may have left"
+
+
 def test_a_slow_rebalance_after_a_leave_is_no_expiry() -> None:
     """The other members stopped to commit when it left: they may have waited for a slow one since then."""
     scene = Scene().group([member("a", A), member("b", B)], 1)
@@ -143,16 +155,13 @@ def wants(name: str, parts: dict[str, list[int]], *topics: str) -> Member:
 
 
 def test_another_subscription_is_a_cause() -> None:
-    """The member that changed it is named, and its topics; another form of the same topics is none.
-
-    A coordinator asks first whether the member leads: a leader that joins again needs no change.
-    """
-    for name, kind in (("a", "leader_rejoined"), ("b", "metadata_changed")):
+    """The member that changed it is named, and its topics, also a leader; another form of the same topics is none."""
+    for name in ("a", "b"):
         scene = Scene().group([wants("a", A, "orders"), wants("b", B, "orders")], 1)
         scene.group([wants(each, A, "orders", *(["refunds"] if each == name else [])) for each in ("a", "b")], 2)
         (cause,) = events_of(scene)[-1]["causes"]
         assert (cause["kind"], cause["member_ids"], cause["topics"]) == (
-            kind, [name], [{"topic": "refunds", "change": "added"}],
+            "metadata_changed", [name], [{"topic": "refunds", "change": "added"}],
         )  # fmt: skip
     other = member("a", A)
     other.subscription = subscription(["orders"], 3)
@@ -196,6 +205,19 @@ def test_partitions_that_were_held_back_are_no_new_ones(leader: str, kind: str) 
     scene.group([member("a", A), member("b", C), member("c", B)], 3, leader=leader, protocol=COOPERATIVE)
     (cause,) = events_of(scene)[-1]["causes"]
     assert (cause["kind"], cause["member_ids"], "topics" in cause) == (kind, ["a"], False)
+
+
+def test_each_member_that_gave_up_partitions_joined_again() -> None:
+    """Nobody knows which of them was first."""
+    scene = Scene().group([member("a", {"orders": [0, 1]}), member("b", {"orders": [2, 3]})], 1, protocol=COOPERATIVE)
+    scene.group([member("a", A), member("b", C), member("c")], 2, protocol=COOPERATIVE)
+    scene.group([member("a", A), member("b", C), member("c", {"orders": [1, 3]})], 3, protocol=COOPERATIVE)
+    event = events_of(scene)[-1]
+    assert [(cause["kind"], cause["member_ids"], cause["meaning"]) for cause in event["causes"]] == [
+        ("leader_rejoined", ["a"], "partitions_revoked"),
+        ("member_rejoined", ["b"], "partitions_revoked"),
+    ]
+    assert event["causes_in_order"] is False
 
 
 def test_nothing_changed() -> None:

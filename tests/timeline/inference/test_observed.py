@@ -86,6 +86,22 @@ def test_generations_without_a_record_were_superseded() -> None:
     assert told(scene)[1] == ("superseded", 2, ["unknown"])
 
 
+def test_the_cause_of_a_generation_without_a_record_is_unknown_if_members_did_several_things() -> None:
+    """It may be of any kind: a leader that joins again leaves no trace. A static member that is back may be a cause."""
+    scene = Scene().group([static("s", 1, A), member("b", B)], 1).tick(60_000).group([static("s", 2, A)], 3)
+    assert told(scene)[1:] == [
+        ("superseded", 2, ["unknown"]),
+        (
+            "completed",
+            3,
+            [
+                "member_left/member_expired",
+                "static_member_replaced/leader_rejoined/member_rejoined/member_removed/member_expired/member_joined",
+            ],
+        ),
+    ]
+
+
 def test_records_that_compaction_removed_are_no_superseded_ones() -> None:
     """A gap in the offsets hides the reason for a jump; the first record is where the log begins."""
     scene = Scene(base_offset=100).group([member("a", A)], 4)
