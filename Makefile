@@ -101,9 +101,9 @@ test-compose: .venv/.dev ## the images, and restarts and kills in docker-compose
 	$(BIN)/pytest tests/compose $(ARGS)
 
 .PHONY: dist
-dist: .venv/.dev ## build the wheel and the sdist into dist/, and try them in new environments
+dist: .venv/.dev ## build the wheel and the sdist into dist/, try them in new environments; check the examples for Kubernetes
 	$(BIN)/python requirements/dist.py
-	$(BIN)/pytest tests/requirements/test_dist.py $(ARGS)
+	$(BIN)/pytest -m dist tests/requirements $(ARGS)
 
 .PHONY: bench
 bench: .venv/.dev ## measure beside a bare echo and Apache Kafka; without ARGS, docs/performance.md gets the table
@@ -161,7 +161,7 @@ install: .venv/.spark ## make .venv as locked, Spark included, and nothing else
 install-audit: .venv/.audit ## the same without Spark: what `tenure audit` and the tests need
 
 .PHONY: lock
-lock: | .venv/bin/python ## resolve the dependencies again into requirements/*.txt and tests/suites/*.txt (with Python 3.11, the oldest); UPGRADE= adds only
+lock: | .venv/bin/python ## resolve the dependencies again into requirements/*.txt and tests/*/*.txt (with Python 3.11, the oldest); UPGRADE= adds only
 	$(BIN)/python -m venv build/lock
 	build/lock/bin/python -m pip install --quiet 'pip-tools==7.6.2'
 	CUSTOM_COMPILE_COMMAND='make lock' $(COMPILE) --all-build-deps --output-file requirements/run.txt pyproject.toml
@@ -173,8 +173,8 @@ lock: | .venv/bin/python ## resolve the dependencies again into requirements/*.t
 		--constraint requirements/run.txt --constraint requirements/dev.txt --output-file requirements/audit.txt pyproject.toml
 	printf '%s\n' $(SPARK_PINS) | CUSTOM_COMPILE_COMMAND='make lock' $(COMPILE) --extra audit --extra spark \
 		--constraint requirements/dev.txt --constraint requirements/audit.txt --output-file requirements/spark.txt pyproject.toml -
-	for suite in faststream quixstreams; do CUSTOM_COMPILE_COMMAND='make lock' $(COMPILE) \
-		--output-file tests/suites/$$suite.txt tests/suites/$$suite.in || exit 1; done
+	for lock in suites/faststream suites/quixstreams requirements/kubernetes; do CUSTOM_COMPILE_COMMAND='make lock' \
+		$(COMPILE) --output-file tests/$$lock.txt tests/$$lock.in || exit 1; done
 
 # See pyproject.toml; pyspark 4.0.0 is older than pandas 3.
 SPARK_PINS := 'pyspark==4.0.0' 'pandas<3'

@@ -53,6 +53,9 @@ class Cluster(Protocol):
     def owner(self, partition: int) -> int | None:
         """The id of the node that owns a partition; None while no node does."""
 
+    def awaited(self) -> Sequence[int]:
+        """The partitions that this node should own, by the nodes that live, and doesn't own."""
+
     def valid(self) -> bool:
         """Whether this node still takes its ownerships as valid: see `engine.Ownership.valid`. It costs little."""
 

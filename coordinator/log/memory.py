@@ -66,6 +66,11 @@ class MemoryCluster:
         own = self._log.owned.get(partition)
         return None if own is None else own.node_id
 
+    def awaited(self) -> Sequence[int]:
+        """See Cluster."""
+        node_id = self._engine.node_id
+        return [index for index, owner in enumerate(self._log.owners) if owner == node_id != self.owner(index)]
+
     def valid(self) -> bool:
         """See Cluster."""
         return not self._engine.is_lapsed

@@ -44,6 +44,7 @@ from coordinator.server.nodes.topic_data import TopicData
 from coordinator.server.nodes.topic_view import Searches, TopicView
 from coordinator.server.nodes.topics import Topics, changed
 from coordinator.server.runtime.pace import Pace
+from coordinator.server.runtime.partition import Standing
 from coordinator.server.runtime.runtime import Runtime
 from coordinator.server.telemetry.authorizer_lines import AuthorizerLines, access_of
 from coordinator.server.telemetry.event_queue import Events
@@ -392,9 +393,23 @@ class Server:
         """As Health."""
         if not self.loaded.is_set():
             return "groups are being loaded"
+        if self.cluster is not None and (away := self._away_from(self.cluster)):
+            return away
         failing = 0 if self.data is None else len(self.data.failing)
         partitions = "topic partition" if failing == 1 else "topic partitions"
         return f"{failing} {partitions} can't be written, see the log" if failing else ""
+
+    def _away_from(self, cluster: Cluster) -> str:
+        """Why this node doesn't do its part in a cluster; empty if it does."""
+        if not cluster.valid():
+            return "the store doesn't answer in time"
+        if all(node.node_id != self._config.node_id for node in cluster.nodes()):
+            return "this node isn't registered"
+        awaited = set(cluster.awaited())
+        loading = {each.index for each in self.runtime.partitions if each.standing is Standing.LOADING}
+        count = len(awaited | loading)
+        partitions = "partition" if count == 1 else "partitions"
+        return f"{count} {partitions} of groups on the way to this node" if count else ""
 
     def _connections_max(self) -> int:
         """How many connections the process's limit on files allows."""

@@ -99,7 +99,7 @@ class Core:
         self.writer = Writer(keys)
         self._port = port
         self._keys = keys
-        self._node_id = node_id
+        self.node_id = node_id
         self._log = log
         self._held: dict[int, Owned] = {}
         self._acquiring: dict[int, _Claiming] = {}
@@ -201,7 +201,7 @@ class Core:
             return
         txn = Txn(
             [Compare(key, Target.CREATE_REVISION, 0)],
-            [Put(key, str(self._node_id).encode(), lease)],
+            [Put(key, str(self.node_id).encode(), lease)],
             [Get(key)],
         )
         self._sure(txn, partial(self._reserved, partition, lease))
@@ -231,7 +231,7 @@ class Core:
             return
         (found,) = outcome.gets
         before, modified = (NO_HEAD, 0) if found is None else (parse_head(found.value), found.mod_revision)
-        head = Head(before.epoch + 1, 0, f"{self._node_id}/{claim}")
+        head = Head(before.epoch + 1, 0, f"{self.node_id}/{claim}")
         own_key, head_key = self._keys.own(partition), self._keys.head(partition)
         conditions = [
             Compare(own_key, Target.CREATE_REVISION, claim),

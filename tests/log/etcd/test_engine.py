@@ -35,10 +35,14 @@ def etcd() -> Iterator[Etcd]:
 
 
 class Node:
-    """A node as its runtime drives it: it acquires and loads what it should, and releases what it is asked for."""
+    """A node as its runtime drives it: it acquires and loads what it should, and releases what it is asked for.
+
+    keeps: whether it doesn't release anything.
+    """
 
     def __init__(self, etcd: Etcd, cluster: str, node_id: int) -> None:
         self.node_id = node_id
+        self.keeps = False
         self.owns: dict[int, Ownership] = {}
         self.loaded: dict[int, list[Record]] = {}
         self.engine: EtcdEngine = open_engine(
@@ -55,9 +59,14 @@ class Node:
         if owner is None and own is None:
             self.engine.acquire(partition, partial(self._acquired, partition))
         elif own is not None and owner != self.node_id:
-            del self.owns[partition]
-            if epoch == own.epoch:
-                self.engine.release(own, lambda _outcome: None)
+            if epoch != own.epoch:
+                del self.owns[partition]
+            elif not self.keeps:
+                self.release(partition)
+
+    def release(self, partition: int) -> None:
+        """Give a partition up."""
+        self.engine.release(self.owns.pop(partition), lambda _outcome: None)
 
     def _acquired(self, partition: int, outcome: Ownership | EngineError) -> None:
         if not isinstance(outcome, EngineError):
@@ -101,15 +110,34 @@ def test_nodes_share_the_partitions_and_hand_them_over(start: Callable[[int], No
     one = start(1)
     wait_until(lambda: settled(one), "each partition has one owner", WITHIN_S)
     assert append(one.engine, one.owns[5], record(1)) is None
+    assert one.engine.awaited() == []
     epochs = {partition: own.epoch for partition, own in one.owns.items()}
     two = start(2)
     wait_until(lambda: settled(one, two), "each partition has one owner", WITHIN_S)
     assert [node.node_id for node in one.engine.nodes()] == [1, 2]
     assert all(own.epoch == epochs[partition] + 1 for partition, own in two.owns.items())
+    assert [node.engine.awaited() for node in (one, two)] == [[], []]
     one.engine.leave()
     wait_until(lambda: settled(two), "each partition has one owner", WITHIN_S)
     assert not one.owns
     assert [each.value for each in two.loaded[5]] == [record(1).value]
+
+
+def test_a_node_awaits_what_another_one_has_not_handed_over(start: Callable[[int], Node]) -> None:
+    """A node knows which partitions are to come, until it has them."""
+    one = start(1)
+    wait_until(lambda: settled(one), "each partition has one owner", WITHIN_S)
+    one.keeps = True
+    two = start(2)
+    wait_until(lambda: bool(two.engine.awaited()), "partitions are to come", WITHIN_S)
+    awaited = set(two.engine.awaited())
+    assert awaited < set(range(PARTITIONS))
+    one.keeps = False
+    for partition in awaited:
+        one.release(partition)
+    wait_until(lambda: settled(one, two), "each partition has one owner", WITHIN_S)
+    assert set(two.owns) == awaited
+    assert two.engine.awaited() == []
 
 
 def test_a_node_that_dies_is_followed_by_others(start: Callable[[int], Node], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,6 +100,28 @@ async def test_a_handed_over_member_keeps_its_seat() -> None:
             assert await committed(two, "h") == (ErrorCode.NONE, 5)
 
 
+async def test_a_node_is_ready_while_it_does_its_part() -> None:
+    """It isn't without a lease, while a partition is on the way to it, and from the moment when it leaves."""
+    async with AsyncExitStack() as stack:
+        it = await cluster(stack)
+        one, two = (it.nodes[node_id].server for node_id in (1, 2))
+        assert (one.not_ready, two.not_ready) == ("", "")
+        await (await it.nodes[1].peer()).send(commit_request("g", 7), 7)
+        it.log.engines[1].hold = True
+        it.hand_over("g", 2)
+        assert (one.not_ready, two.not_ready) == ("", "1 partition of groups on the way to this node")
+        it.log.engines[1].hold = False
+        it.log.engines[1].flush()
+        await it.served_by(2, "g")
+        assert (one.not_ready, two.not_ready) == ("", "")
+        it.log.engines[1].lapse()
+        assert one.not_ready == "the store doesn't answer in time"
+        it.log.engines[1].come_back()
+        assert one.not_ready == ""
+        it.log.nodes.pop(2)
+        assert two.not_ready == "this node isn't registered"
+
+
 async def test_what_is_under_way_is_answered_before_the_release() -> None:
     """A commit that the disk has not written yet gets its yes, and the new owner knows it; later ones are refused."""
     async with AsyncExitStack() as stack:
