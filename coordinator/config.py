@@ -34,6 +34,9 @@ TOPIC_NAME_MAX = 249
 TOPIC_PARTITIONS_MAX = 10_000
 """Partitions of one topic. Kafka allows as many to one CreateTopics (ReplicationControlManager)."""
 
+STORED_MAX_BYTES = 1_400_000
+"""The most bytes of a record that etcd takes: its requests have 1.5 MiB (its flag --max-request-bytes)."""
+
 NODE_ID_MAX = 999
 """The largest id of a node in a cluster: __rebalance_events has a partition for each id up to the largest."""
 
@@ -285,6 +288,7 @@ class GroupConfig:
     """The settings of the group core. The defaults are Kafka's (GroupCoordinatorConfig).
 
     fixes: tickets whose better rule is switched on, in lower case ("kafka-12759"); see docs/decisions.
+    stored_max_bytes: the most bytes that the store takes of a group's record, packed; 0 if it takes any number.
     """
 
     group_min_session_timeout_ms: int = field(
@@ -461,6 +465,7 @@ class GroupConfig:
         default=1_048_588, metadata=_spec("message.max.bytes", "The largest record batch of the log.", low=0)
     )
     fixes: frozenset[str] = frozenset()
+    stored_max_bytes: int = 0
 
     @property
     def group_settings(self) -> GroupSettings:
@@ -1109,6 +1114,15 @@ class Config:
             high=60_000,
         ),
     )
+    store_quota_bytes: int = field(
+        default=2 * 1024 * 1024 * 1024,
+        metadata=_spec(
+            "tenure.store.quota.bytes",
+            "etcd's flag --quota-backend-bytes: above 60 % of it nodes warn, above 80 % they take no new groups.",
+            low=1,
+            high=INT64_MAX,
+        ),
+    )
     store_ssl_truststore_location: str = field(
         default="",
         metadata=_spec(
@@ -1435,7 +1449,11 @@ def _build(values: Mapping[str, _Value]) -> Config:
             parts[setting.part][setting.attribute] = value
     return Config(
         **own,
-        group=GroupConfig(**parts["group"], fixes=frozenset(fixes)),
+        group=GroupConfig(
+            **parts["group"],
+            fixes=frozenset(fixes),
+            stored_max_bytes=STORED_MAX_BYTES if own.get("store") else 0,
+        ),
         security=ListenerConfig(**parts["security"]),
         overrides=overrides,
         stated=frozenset(values),

@@ -3091,6 +3091,25 @@ class DescribeClusterResponse(Message):
             unknown_tagged_fields: dict[int, bytes] = ...,
         ) -> None: ...
 
+    class StoreHealth(Message):
+        calls: int
+        slow: int
+        lost: int
+        longest_ms: int
+        used: int
+        quota: int
+        def __init__(
+            self,
+            *,
+            calls: int = ...,
+            slow: int = ...,
+            lost: int = ...,
+            longest_ms: int = ...,
+            used: int = ...,
+            quota: int = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
     throttle_time_ms: int
     error_code: int
     error_message: str | None
@@ -3101,6 +3120,7 @@ class DescribeClusterResponse(Message):
     cluster_authorized_operations: int
     failing_logs: list[DescribeClusterResponse.FailingLog]
     failing_log_count: int
+    store: DescribeClusterResponse.StoreHealth
     def __init__(
         self,
         *,
@@ -3114,6 +3134,7 @@ class DescribeClusterResponse(Message):
         cluster_authorized_operations: int = ...,
         failing_logs: list[DescribeClusterResponse.FailingLog] = ...,
         failing_log_count: int = ...,
+        store: DescribeClusterResponse.StoreHealth = ...,
         unknown_tagged_fields: dict[int, bytes] = ...,
     ) -> None: ...
 

@@ -125,6 +125,7 @@ def test_every_setting_can_be_given_in_every_way(name: str) -> None:
         "tenure.request.max.elements": "2000",
         "tenure.offset.fetch.verify": "quorum",
         "tenure.store.lease.ms": "5000",
+        "tenure.store.quota.bytes": "8589934592",
         "tenure.worker.timeout.ms": "2000",
         "queued.max.request.bytes": "200000000",
     }.get(name, "true" if name.startswith("tenure.fix.") else "42")
@@ -170,7 +171,7 @@ def test_numbers_of_addresses(text: str) -> None:
 def test_every_field_is_in_the_table() -> None:
     """Each field of the configuration has a row, except fields that are computed from others."""
     rows = {row.attribute for row in settings().values()}
-    made = {"group", "security", "overrides", "stated", "topic_defaults"}
+    made = {"group", "security", "overrides", "stated", "topic_defaults", "stored_max_bytes"}
     assert {item.name for owner in (Config, GroupConfig, ListenerConfig) for item in fields(owner)} - made == rows
     assert all(row.doc.endswith(".") for row in settings().values())
 

@@ -33,7 +33,7 @@ from coordinator.client.client import Client
 from coordinator.client.errors import Refused
 from coordinator.client.groups import Group, describe_groups, list_groups
 from coordinator.client.newest import read_timelines
-from coordinator.client.topics import failing_logs, partition_counts, partition_owners
+from coordinator.client.topics import node_health, partition_counts, partition_owners
 from coordinator.timeline.cluster_diagnosis import cluster_findings
 from coordinator.timeline.consumer_diagnosis import consumer_findings
 from coordinator.timeline.diagnosis import (
@@ -133,8 +133,10 @@ def _examine(
         for find in (findings, consumer_findings, seat_findings)
         for finding in find(name, entries[name], groups[name], counts, now_ms)
     ]
-    about_nodes = cluster_findings(partition_owners(client).nobody, entries, now_ms)
-    return worst_first([*log_findings(*failing_logs(client), now_ms), *about_nodes, *found])
+    health = node_health(client)
+    away = sorted({*health.away, *reader.absent_nodes})
+    about_nodes = cluster_findings(partition_owners(client).nobody, entries, health.stores, away, now_ms)
+    return worst_first([*log_findings(health.failing, health.failing_count, now_ms), *about_nodes, *found])
 
 
 def _whose(finding: Finding) -> str:

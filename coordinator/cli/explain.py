@@ -66,7 +66,10 @@ def command(
     since_ms = None if since is None else time.time_ns() // 1_000_000 - since
     with cluster(bootstrap_server, timeout, command_config) as client:
         reader = reader_of(client, group_id, since_ms)
+        absent = reader.absent
         timeline = read_timelines(reader, [group_id], last)[group_id]
+        if reader.absent != absent:
+            warn(absent_line(reader.absent, reader.topic, reader.absent_nodes))
         group = described(client, group_id)
     state = None if group is None else group.state
     if state is None and not any(entry["type"] != "gap" for entry in timeline.entries):
@@ -113,7 +116,7 @@ def reader_of(client: Client, group_id: str | None = None, since_ms: int | None 
     if isinstance(reader, OffsetsReader):
         warn(LIMITS)
     if reader.absent:
-        warn(absent_line(reader.absent, reader.topic))
+        warn(absent_line(reader.absent, reader.topic, reader.absent_nodes))
     if since_ms is not None:
         reader.begin_at(since_ms)
     return reader

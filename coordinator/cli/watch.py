@@ -124,7 +124,7 @@ def follow(client: Client, reader: GroupReader) -> Iterator[list[RebalanceEvent]
             raise problem  # a server that is back wouldn't cure it
         now = time_text(time.time_ns() // 1_000_000)
         if reader.absent not in {absent, ()}:
-            warn(f"{now} {absent_line(reader.absent, reader.topic)}")
+            warn(f"{now} {absent_line(reader.absent, reader.topic, reader.absent_nodes)}")
         absent = reader.absent
         if problem is not None and former is None:
             warn(f"{now} the server is away, trying again until Ctrl-C: {problem}")

@@ -2,7 +2,8 @@
 
 The client tries a call until its deadline: again after a lost connection, and again while a coordinator isn't there
 yet, is loading or has moved (error codes 14, 15, 16). Any other answer of a server is final. A server may have carried
-out a lost call: a second DeleteGroups then finds no group. A closed port of this machine ends the tries sooner.
+out a lost call: a second DeleteGroups then finds no group. A closed port of this machine ends the tries sooner, and so
+does a node that the rest of the cluster knows to be gone.
 
 The client calls `on_wait` before each wait and when the wait is over, so that the caller can show it to a person.
 
@@ -51,6 +52,9 @@ COORDINATOR_MOVED = frozenset(
     {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
 )
 """After these errors the client looks the coordinator up and asks again."""
+
+NO_TOPICS = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+"""Asks for the nodes alone."""
 
 Result = TypeVar("Result")
 
@@ -140,6 +144,8 @@ class Client:
                 response = self._send(message, node, deadline, at_least)
             except Unreachable as error:
                 tries.lost = error
+                if node is not None and self._attempts_max > 1 and self._is_gone(node, deadline):
+                    break
                 continue
             if getattr(response, "error_code", ErrorCode.NONE) not in COORDINATOR_MOVED:
                 return response
@@ -150,9 +156,14 @@ class Client:
 
     def nodes(self) -> list[Node]:
         """Every server of the cluster."""
-        request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
-        response: MetadataResponse = self.request(request, at_least=4)
-        return [Node(broker.node_id, Address(broker.host, broker.port)) for broker in response.brokers]
+        return _nodes(self.request(NO_TOPICS, at_least=4))
+
+    def _is_gone(self, node: Node, deadline: Deadline) -> bool:
+        """Whether the rest of the cluster has noticed that a node, which doesn't answer, isn't there."""
+        try:
+            return node not in _nodes(self._send(NO_TOPICS, None, deadline, 4))
+        except Unreachable:
+            return False
 
     def ask_coordinators(
         self,
@@ -305,6 +316,10 @@ def parse_addresses(text: str) -> list[Address]:
             raise ValueError(f"{part.strip()!r} is not HOST:PORT")
         addresses.append(Address(host, int(port)))
     return addresses
+
+
+def _nodes(response: MetadataResponse) -> list[Node]:
+    return [Node(broker.node_id, Address(broker.host, broker.port)) for broker in response.brokers]
 
 
 def _show_nothing(_waits: bool) -> None:  # noqa: FBT001  as on_wait is called

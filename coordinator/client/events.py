@@ -23,14 +23,15 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from uuid import UUID
 
 from coordinator.client.client import Node
 from coordinator.client.connection import Address
-from coordinator.client.errors import ClientError, Refused
+from coordinator.client.errors import ClientError, Refused, Unreachable
 from coordinator.client.topics import CONSUMER_REPLICA, LATEST
 from coordinator.timeline.schema import EVENTS_TOPIC, RebalanceEvent, read_event
 from protocol.messages import FetchRequest, ListOffsetsRequest, MetadataRequest
@@ -66,6 +67,9 @@ BACK_FIRST, BACK_GROWTH = 1_000, 4
 """Records of each partition in the first step back from the end, and the factor by which each step grows."""
 
 
+Answer = TypeVar("Answer")
+
+
 class Placed(NamedTuple):
     """An event with its partition and offset."""
 
@@ -90,7 +94,8 @@ class EventReader:
 
     group_id: only events of this group, and gaps, which may concern any group. The reader fetches other records but
     doesn't decode them.
-    passed_over: records that could not be read. absent: partitions whose node isn't there.
+    passed_over: records that could not be read. absent: partitions whose node isn't there; absent_nodes: the ids of
+    those nodes. A node that goes while the reader reads is passed over too, once the cluster has noticed.
     """
 
     topic = EVENTS_TOPIC
@@ -101,6 +106,7 @@ class EventReader:
         self._keys = None if group_id is None else {group_id.encode(errors="replace"), b""}
         self.passed_over = 0
         self.absent: tuple[int, ...] = ()
+        self.absent_nodes: tuple[int, ...] = ()
         self._topic_id = UUID(int=0)
         self._leaders: dict[int, Node] = {}
         self._next: dict[int, int] = {}
@@ -128,7 +134,13 @@ class EventReader:
         self._leaders = {partition: node for partition, node in leaders.items() if node is not None}
         if not self._leaders:
             raise Refused(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {EVENTS_TOPIC!r}")
-        self.absent = tuple(sorted(leaders.keys() - self._leaders.keys()))
+        # A partition that no node has or had isn't away: ids of nodes may begin at any number.
+        away = {
+            each.partition_index: each.leader_id if each.leader_id >= 0 else each.replica_nodes[0]
+            for each in topic.partitions
+            if each.partition_index not in self._leaders and (each.leader_id >= 0 or each.replica_nodes)
+        }
+        self.absent, self.absent_nodes = tuple(sorted(away)), tuple(sorted(set(away.values())))
         self._next = dict.fromkeys(self._leaders, 0)
         self._found_s = time.monotonic()
 
@@ -148,7 +160,7 @@ class EventReader:
         """Skip records that were written before this time (Unix time in ms)."""
         ends = self._offsets(LATEST)
         for partition, offset in self._offsets(at_ms).items():
-            self._next[partition] = ends[partition] if offset == NONE_SO_LATE else offset
+            self._next[partition] = ends.get(partition, 0) if offset == NONE_SO_LATE else offset
 
     def begin_with(self, newest: int) -> None:
         """Skip all records of each partition but the `newest` last ones."""
@@ -157,7 +169,28 @@ class EventReader:
 
     def _offsets(self, at_ms: int) -> dict[int, int]:
         """By partition, the first offset with that time or a later one; NONE_SO_LATE if there is none."""
-        return {partition: self._offset(partition, at_ms) for partition in self._leaders}
+        found = ((partition, self._of(partition, partial(self._offset, partition, at_ms))) for partition in self._known)
+        return {partition: offset for partition, offset in found if offset is not None}
+
+    @property
+    def _known(self) -> list[int]:
+        """The partitions that have a node, as a list that stays if one goes."""
+        return list(self._leaders)
+
+    def _of(self, partition: int, ask: Callable[[], Answer]) -> Answer | None:
+        """The answer of a partition's node; None if it doesn't answer, and the cluster has noticed that it is gone.
+
+        Raises Unreachable if it is still a node of the cluster.
+        """
+        if partition not in self._leaders:
+            return None
+        try:
+            return ask()
+        except Unreachable:
+            self.find_again()
+            if partition in self._leaders:
+                raise
+            return None
 
     def _offset(self, partition: int, at_ms: int) -> int:
         asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=partition, timestamp=at_ms)
@@ -186,11 +219,11 @@ class EventReader:
     def read_placed(self) -> list[Placed]:
         """All events up to now, each with its partition and offset."""
         events: list[Placed] = []
-        for partition in self._leaders:
+        for partition in self._known:
             reached = -1
-            while reached != self._next[partition]:
+            while reached != self._next.get(partition, reached):
                 reached = self._next[partition]
-                events += self._decoded(partition, self._fetch(partition, 0))
+                events += self._decoded(partition, self._of(partition, partial(self._fetch, partition, 0)) or ())
         return in_order(events)
 
     def read_back(self) -> Iterator[tuple[list[RebalanceEvent], int]]:
@@ -200,7 +233,7 @@ class EventReader:
         none of the older ones.
         """
         firsts = {partition: max(first, self._next[partition]) for partition, first in self._offsets(EARLIEST).items()}
-        ends = self._offsets(LATEST)
+        ends = {partition: end for partition, end in self._offsets(LATEST).items() if partition in firsts}
         begins = dict(ends)
         found: dict[int, list[Placed]] = {partition: [] for partition in begins}
         began_ms = dict.fromkeys(begins, sys.maxsize)
@@ -210,7 +243,11 @@ class EventReader:
         while not is_all:
             for partition, end in ends.items():
                 begin = max(end - newest, firsts[partition])
-                records = list(self._between(partition, begin, begins[partition], record_bytes[partition]))
+                span = begin, begins[partition], record_bytes[partition]
+                records = self._of(partition, partial(self._between, partition, *span))
+                if records is None:  # no more of it
+                    begins[partition] = firsts[partition]
+                    continue
                 if records:
                     size = sum(len(record.key) + len(record.value or b"") for _, record in records)
                     record_bytes[partition] = size // len(records) + RECORD_OVERHEAD_BYTES
@@ -220,21 +257,23 @@ class EventReader:
                 times_ms = (record.timestamp_ms for _, record in records if record.key)
                 began_ms[partition] = next(times_ms, began_ms[partition])
                 begins[partition] = begin
-            is_all = all(begins[partition] <= first for partition, first in firsts.items())
-            since_ms = max((began_ms[each] for each, first in firsts.items() if begins[each] > first), default=0)
+            is_all = all(begin <= firsts[partition] for partition, begin in begins.items())
+            since_ms = max((began_ms[each] for each, begin in begins.items() if begin > firsts[each]), default=0)
             events = in_order(chain.from_iterable(found.values()))
             yield [each.event for each in events if is_all or each.event["at_ms"] > since_ms], since_ms
             newest *= BACK_GROWTH
-        self._next = ends
+        self._next = {partition: ends.get(partition, at) for partition, at in self._next.items()}
 
-    def _between(self, partition: int, begin: int, end: int, record_bytes: int) -> Iterator[tuple[int, Record]]:
+    def _between(self, partition: int, begin: int, end: int, record_bytes: int) -> list[tuple[int, Record]]:
         """The records from one offset to another; `record_bytes`, their size on average, keeps the Fetch small."""
         self._next[partition] = begin
+        records: list[tuple[int, Record]] = []
         reached = -1
         while reached != self._next[partition] < end:
             reached = self._next[partition]
             most = min(max((end - reached) * record_bytes, FETCH_MIN_BYTES), FETCH_BYTES)
-            yield from (each for each in self._fetch(partition, 0, most) if each[0] < end)
+            records += (each for each in self._fetch(partition, 0, most) if each[0] < end)
+        return records
 
     def poll(self, wait_ms: int) -> list[RebalanceEvent]:
         """The next events, in the order of time; none if none arrive within about that time.
@@ -338,9 +377,12 @@ class EventReader:
         return events
 
 
-def absent_line(absent: Iterable[int], topic: str = EVENTS_TOPIC) -> str:
-    """A line about partitions whose node isn't there."""
+def absent_line(absent: Iterable[int], topic: str = EVENTS_TOPIC, nodes: Sequence[int] = ()) -> str:
+    """A line about partitions whose nodes aren't there."""
     names = ", ".join(map(str, absent))
+    if nodes:
+        who = f"node {nodes[0]} is" if len(nodes) == 1 else f"nodes {', '.join(map(str, nodes))} are"
+        return f"{who} away: events in {topic}-{names}, if there are any, are not shown"
     return f"no node has {topic}-{names} now: events there, if there are any, are not shown"
 
 

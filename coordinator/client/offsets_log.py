@@ -163,6 +163,7 @@ class OffsetsReader:
         self._since_ms = 0
         self._held: list[Placed] = []
         self.absent: tuple[int, ...] = ()
+        self.absent_nodes: tuple[int, ...] = ()
         self.records = 0
         self._corrupt = 0
         self.find_again()

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.client.client import Client, Node
 from coordinator.client.connection import Address
-from coordinator.client.errors import Refused
-from coordinator.timeline.described import FailingLog
+from coordinator.client.errors import Refused, Unreachable
+from coordinator.timeline.described import FailingLog, StoreHealth
 from protocol.messages import CreateTopicsRequest, DescribeClusterRequest, ListOffsetsRequest, MetadataRequest
 
 if TYPE_CHECKING:
@@ -70,21 +70,40 @@ def log_end_offsets(client: Client, topic_partitions: Iterable[TopicPartition]) 
     return ends
 
 
-def failing_logs(client: Client) -> tuple[list[FailingLog], int]:
-    """The logs that the cluster's servers can't write or read, some of each server, and how many there are of all.
+class NodeHealth(NamedTuple):
+    """What the nodes of a cluster say about their logs and their shared store; only Tenure says it.
 
-    Only Tenure tells them: of another server they are unknown.
+    failing, failing_count: the logs that they can't write or read, some of each node, and how many there are of all.
+    stores: how the store of each node does, by the node's id. away: the ids of nodes that don't answer, and have gone.
     """
-    named: list[FailingLog] = []
-    count = 0
+
+    failing: list[FailingLog]
+    failing_count: int
+    stores: dict[int, StoreHealth]
+    away: list[int]
+
+
+def node_health(client: Client) -> NodeHealth:
+    """Ask each node. Raises Unreachable if one doesn't answer that is still a node of the cluster."""
+    health = NodeHealth([], 0, {}, [])
     for node in client.nodes():
         try:
             response: DescribeClusterResponse = client.request(DescribeClusterRequest(include_failing_logs=True), node)
         except Refused:
             continue  # Kafka before 2.8 doesn't know DescribeCluster
-        named += [FailingLog(each.name, each.since_ms, each.reason) for each in response.failing_logs]
-        count += response.failing_log_count
-    return named, count
+        except Unreachable:
+            if node in client.nodes():
+                raise
+            health.away.append(node.node_id)
+            continue
+        health.failing.extend(FailingLog(each.name, each.since_ms, each.reason) for each in response.failing_logs)
+        health = health._replace(failing_count=health.failing_count + response.failing_log_count)
+        told = response.store
+        if told.calls >= 0:
+            health.stores[node.node_id] = StoreHealth(
+                told.calls, told.slow, told.lost, told.longest_ms, told.used, told.quota
+            )
+    return health
 
 
 class Owners(NamedTuple):

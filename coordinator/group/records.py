@@ -30,6 +30,7 @@ from protocol.messages import (
     writer,
 )
 from protocol.records.batch import Record
+from protocol.records.packing import packed
 from protocol.speed import new
 
 GROUP_KEY_VERSION = 2
@@ -219,6 +220,11 @@ def batch_size(records: Iterable[Record]) -> int:
     for key, value, _ in records:
         size += RECORD_OVERHEAD + len(key) + len(value or b"")
     return size
+
+
+def stored_size(record: Record) -> int:
+    """The bytes that a record takes in a store that packs large values."""
+    return RECORD_OVERHEAD + len(record.key) + len(packed(record.value or b""))
 
 
 def decode_group(group_id: str, value: bytes) -> Group:

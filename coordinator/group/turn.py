@@ -176,9 +176,11 @@ class Turn:
         Returns False and writes nothing if the record would be larger than a batch may be (KAFKA-19760).
         """
         record = records.group_record(group, since_ms, self.now.wall_ms)
-        size = records.batch_size([record])
-        if size > self.config.message_max_bytes:
-            self.note(notes.GroupTooLarge(group.group_id, group.generation, size, self.config.message_max_bytes))
+        size, limit = records.batch_size([record]), self.config.message_max_bytes
+        if size <= limit and 0 < self.config.stored_max_bytes < size:
+            size, limit = records.stored_size(record), self.config.stored_max_bytes
+        if size > limit:
+            self.note(notes.GroupTooLarge(group.group_id, group.generation, size, limit))
             return False
         self.append(record)
         return True

@@ -24,13 +24,22 @@ class NodeAddresses(NamedTuple):
     addresses: Mapping[str, tuple[str, int]]
 
 
+class RecentCalls(NamedTuple):
+    """Calls to the shared store in the last minute: how many, the slow ones, those without an answer, the longest."""
+
+    calls: int = 0
+    slow: int = 0
+    lost: int = 0
+    longest_ms: int = 0
+
+
 class StoreNumbers(NamedTuple):
     """The numbers of the shared store, as this node sees it; times in ms, sizes in bytes.
 
     lease_age_ms: since the store last kept this node's lease. lapses: how often that was too long ago. calls: made, by
     name; lost: those of them without an answer. seconds: until answers came. used, size, quota: of the store's file:
     what is in use, all of it, and the most that it may have; the first two are 0 until the store told them. alarms: of
-    the store.
+    the store. recent: the calls of the last minute.
     """
 
     lease_age_ms: int
@@ -42,6 +51,7 @@ class StoreNumbers(NamedTuple):
     size: int
     quota: int
     alarms: Sequence[str]
+    recent: RecentCalls = RecentCalls()
 
 
 class Cluster(Protocol):

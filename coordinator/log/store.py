@@ -228,6 +228,7 @@ def open_cluster(
             config.store_lease_ms,
             lambda: kafka_id(fresh_id()),
             lambda name, fields: report(name, **fields),
+            quota=config.store_quota_bytes,
         )
         # Only now: a node that etcd refuses leaves no mark.
         _, _, _, notices = read_folder(replace(config, topics=()), fresh_id)

@@ -520,8 +520,9 @@ class Server:
 
     async def stop(self) -> None:
         """Stop: see the module."""
+        left = 0
         if self._store is not None and self._store.cluster is not None:
-            await self._leave(self._store.cluster)
+            left = await self._leave(self._store.cluster)
         self._close_sockets()
         if self._site is not None:
             await self._site.stop()
@@ -554,18 +555,25 @@ class Server:
         if not await at_most(empty, STOP_WITHIN_S):
             self.connections.abort()
         await self._close()
-        if not self.failed.is_set() and not self.hanging:
+        if left:
+            report(self._lines, "hand_over_unfinished", partitions=left)
+        elif not self.failed.is_set() and not self.hanging:
             self._lines.info("server_stopped", "Stopped in order: all that was acknowledged is durable")
 
-    async def _leave(self, cluster: Cluster) -> None:
-        """Hand all partitions over to other nodes, and go on serving until then."""
+    async def _leave(self, cluster: Cluster) -> int:
+        """Hand all partitions over to other nodes, and go on serving until then.
+
+        Returns how many are not handed over in time; 0 if there is no other node.
+        """
         if len(cluster.nodes()) < 2:
             cluster.leave()
-            return
+            return 0
         left = asyncio.Event()
         self.runtime.when_left(left.set)
         cluster.leave()
-        await at_most(left, LEAVE_WITHIN_S)
+        if await at_most(left, LEAVE_WITHIN_S):
+            return 0
+        return sum(partition.ownership is not None for partition in self.runtime.partitions)
 
     def _close_sockets(self) -> None:
         """Take no more connections."""

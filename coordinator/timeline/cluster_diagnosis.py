@@ -1,4 +1,4 @@
-"""Findings about the nodes of a cluster: partitions that nobody has, and groups that go from node to node.
+"""Findings about the nodes of a cluster: nodes that are away or flap, partitions that nobody has, a slow or full store.
 
 They are about no group alone, so each has no group id. `diagnosis` says what a finding is.
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from coordinator.timeline.described import StoreHealth
 from coordinator.timeline.diagnosis import NAMED_MAX, OVER, OVER_MS, Finding, Severity
 from coordinator.timeline.entries import Entry
 
@@ -16,12 +17,86 @@ MOVES_MIN, MOVES_MS = 5, 10 * 60_000
 """Five moves of a group within ten minutes. A rolling restart makes two: the node stops, and comes back."""
 
 
+SLOW_SHARE = 0.05
+"""So many calls of a minute may take longer than 100 ms: a member of etcd that starts or is compacted is slow for a
+moment.
+"""
+SLOW_MIN = 5
+"""Fewer slow or lost calls than this say nothing: a node makes a call each second, and more only with work."""
+WARNED_SHARE, FULL_SHARE = 0.6, 0.8
+"""As in log.etcd.housekeeping: a node logs a warning, and takes no new groups."""
+
+
 def cluster_findings(
-    ownerless: Sequence[int], entries: Mapping[str, Sequence[Entry]], now_ms: int
+    ownerless: Sequence[int],
+    entries: Mapping[str, Sequence[Entry]],
+    stores: Mapping[int, StoreHealth],
+    away: Sequence[int],
+    now_ms: int,
 ) -> Iterator[Finding]:
-    """ownerless: partitions of `__consumer_offsets` without a node. entries: by group. now_ms: Unix time."""
+    """Findings about the nodes.
+
+    ownerless: partitions of `__consumer_offsets` without a node. entries: by group. stores: as each node sees the
+    store, by its id. away: the ids of nodes that are not there. now_ms: Unix time.
+    """
+    yield from _away(away)
     yield from _ownerless(ownerless)
+    yield from _slow(stores)
+    yield from _full(stores)
     yield from _moves(entries, now_ms)
+
+
+def _away(away: Sequence[int]) -> Iterator[Finding]:
+    if away:
+        is_one = len(away) == 1
+        names = ", ".join(map(str, sorted(away)[:NAMED_MAX]))
+        yield Finding(
+            Severity.WARNING,
+            "nodes_away",
+            None,
+            f"{'node' if is_one else 'nodes'} {names} {'is' if is_one else 'are'} away; other nodes have the groups",
+            "start what is away again, or see in its log why it ended; its events are not shown meanwhile",
+        )
+
+
+def _slow(stores: Mapping[int, StoreHealth]) -> Iterator[Finding]:
+    """Nodes whose calls to the store were slow in the last minute: one finding, with the slowest node."""
+    slow = {node_id: each for node_id, each in stores.items() if _is_slow(each)}
+    if not slow:
+        return
+    node_id, worst = max(slow.items(), key=lambda item: (item[1].slow + item[1].lost, item[0]))
+    others = [other for other in sorted(slow) if other != node_id]
+    also = f"; so did nodes {', '.join(map(str, others[:NAMED_MAX]))}" if others else ""
+    yield Finding(
+        Severity.WARNING,
+        "store_slow",
+        None,
+        f"etcd is slow: in the last minute {worst.slow} of {worst.calls} calls of node {node_id} took longer than "
+        f"100 ms, up to {worst.longest_ms} ms, and {worst.lost} had no answer{also}",
+        "see etcd's own metrics (etcd_disk_wal_fsync_duration_seconds) and its machine: mostly its disk is slow or "
+        "shared. A node whose lease is not renewed within tenure.store.lease.ms loses its groups",
+    )
+
+
+def _is_slow(store: StoreHealth) -> bool:
+    bad = max(store.slow, store.lost)
+    return bad >= SLOW_MIN and bad > SLOW_SHARE * store.calls
+
+
+def _full(stores: Mapping[int, StoreHealth]) -> Iterator[Finding]:
+    """The store fills. All nodes see the same one."""
+    fullest = max(stores.values(), key=lambda each: each.used / each.quota, default=None)
+    if fullest is None or fullest.used < WARNED_SHARE * fullest.quota:
+        return
+    is_full = fullest.used >= FULL_SHARE * fullest.quota
+    yield Finding(
+        Severity.ERROR if is_full else Severity.WARNING,
+        "store_full",
+        None,
+        f"etcd has {fullest.used} of {fullest.quota} bytes in use (tenure.store.quota.bytes)"
+        + (": new groups are refused" if is_full else ""),
+        "delete groups that nobody needs, or raise etcd's --quota-backend-bytes and tenure.store.quota.bytes together",
+    )
 
 
 def _ownerless(partitions: Sequence[int]) -> Iterator[Finding]:

@@ -132,6 +132,21 @@ class FailingLog(NamedTuple):
     reason: str
 
 
+class StoreHealth(NamedTuple):
+    """How the store that the nodes of a cluster share does, as a node sees it.
+
+    calls, slow, lost, longest_ms: in the last minute: calls, those above 100 ms, those without an answer, the longest
+    answer. used, quota: bytes of the store in use (0: not known yet), and the most that it may have.
+    """
+
+    calls: int
+    slow: int
+    lost: int
+    longest_ms: int
+    used: int
+    quota: int
+
+
 class DescribedGroup(Protocol):
     """A group with its members. waiting: None where it waits for nobody, or its server doesn't say."""
 

@@ -42,4 +42,11 @@ failing_logs                   []FailingLog             0+  ignorable tag=10000 
     since_ms                   int64                    0+                       # Unix time
     reason                     string                   0+
 failing_log_count              int32                    0+  ignorable tag=10001
+store                          StoreHealth              0+  ignorable tag=10002
+    calls                      int32                    0+  default=-1           # in a minute; -1: no such store
+    slow                       int32                    0+
+    lost                       int32                    0+                       # without an answer
+    longest_ms                 int64                    0+
+    used                       int64                    0+                       # bytes
+    quota                      int64                    0+                       # bytes
 """

@@ -12,7 +12,7 @@ import pytest
 from coordinator.client import events
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused, Unreachable
-from coordinator.client.events import EARLIEST, NONE_SO_LATE, EventReader, NoEvents
+from coordinator.client.events import EARLIEST, NONE_SO_LATE, EventReader, NoEvents, absent_line
 from coordinator.client.topics import LATEST
 from protocol.messages import (
     FetchRequest,
@@ -31,7 +31,8 @@ class Cluster(Client):
     """A cluster of one node. Each partition has, for each Fetch, the bytes and the offset behind them.
 
     is_generous: a Fetch returns as much as it may. fetched: bytes so far. away: partitions whose leader doesn't answer.
-    absent: partitions that have no leader.
+    absent: partitions that have no leader. nobodys: partitions that no node has had either. is_noticed: whether the
+    cluster has noticed that the leader of partitions is away.
     """
 
     def __init__(self, *partitions: list[tuple[int, bytes]], start: int = 0) -> None:
@@ -45,17 +46,22 @@ class Cluster(Client):
         self.fetched = 0
         self.away: set[int] = set()
         self.absent: set[int] = set()
+        self.nobodys: set[int] = set()
+        self.is_noticed = False
 
     def request(self, message: Any, node: Any = None, *, at_least: int = 0) -> Any:
         """Answer as a server would."""
         if isinstance(message, MetadataRequest):
+            absent = self.absent | self.nobodys | (self.away if self.is_noticed else set())
             topic = MetadataResponse.MetadataResponseTopic(
                 error_code=self.error,
                 name="__rebalance_events",
                 topic_id=self.topic_id,
                 partitions=[
                     MetadataResponse.MetadataResponsePartition(
-                        partition_index=index, leader_id=-1 if index in self.absent else self.leader
+                        partition_index=index,
+                        leader_id=-1 if index in absent else self.leader,
+                        replica_nodes=[] if index in self.nobodys else [index + 10],
                     )
                     for index in range(len(self.partitions))
                 ],
@@ -262,6 +268,32 @@ def test_a_node_that_is_absent_hides_nothing_of_the_others(monkeypatch: pytest.M
     assert times(reader.poll(0)) == []
     cluster.absent.clear()
     assert times(reader.poll(0)) == [3]
+
+
+def test_a_node_that_goes_while_the_reader_reads() -> None:
+    """Its events are left out, and it is named; but a node that the cluster still has is an error."""
+    for read in (EventReader.read, lambda reader: [*reader.read_back()][-1][0]):
+        cluster = Cluster([records(0, event(1))], [records(0, event(2))])
+        reader = EventReader(cluster)
+        cluster.away.add(1)
+        with pytest.raises(Unreachable):
+            read(reader)
+        cluster.away.clear()
+        reader = EventReader(cluster)
+        cluster.away.add(1)
+        cluster.is_noticed = True
+        assert times(read(reader)) == [1]
+        assert absent_line(reader.absent, reader.topic, reader.absent_nodes) == (
+            "node 11 is away: events in __rebalance_events-1, if there are any, are not shown"
+        )  # fmt: skip
+
+
+def test_a_partition_that_no_node_has_had_is_not_absent() -> None:
+    """Ids of nodes may begin at 11; then nobody misses what the nodes 0 to 10 would have."""
+    cluster = Cluster([records(0, event(1))], [records(0, event(2))], [records(0, event(3))])
+    cluster.nobodys, cluster.absent = {0}, {2}
+    reader = EventReader(cluster)
+    assert (reader.absent, reader.absent_nodes, times(reader.read())) == ((2,), (12,), [2])
 
 
 def test_a_reader_that_finds_the_topic_again_goes_on_where_it_was() -> None:

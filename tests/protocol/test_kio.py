@@ -92,7 +92,7 @@ OURS_ALONE = {
     "Member": {"session_timeout_ms", "silent_ms"},
     "ConsumerGroupDescribeRequest": {"include_waiting"},
     "DescribeClusterRequest": {"include_failing_logs"},
-    "DescribeClusterResponse": {"failing_logs", "failing_log_count"},
+    "DescribeClusterResponse": {"failing_logs", "failing_log_count", "store"},
 }
 """Fields that are ours alone: Kafka's definitions don't have them."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from coordinator.timeline.cluster_diagnosis import MOVES_MIN, MOVES_MS, cluster_findings
+from coordinator.timeline.described import StoreHealth
 from coordinator.timeline.diagnosis import NAMED_MAX, OVER_MS, Finding, Severity
 from coordinator.timeline.entries import Entry
 
@@ -20,8 +21,46 @@ def flapping(times: int, every_ms: int = 10_000, end_ms: int = NOW_MS) -> list[E
 
 
 def found(entries: dict[str, list[Entry]], *ownerless: int) -> list[Finding]:
-    """The findings."""
-    return list(cluster_findings(ownerless, entries, NOW_MS))
+    """The findings about partitions and groups."""
+    return list(cluster_findings(ownerless, entries, {}, (), NOW_MS))
+
+
+def found_of(stores: dict[int, StoreHealth], *away: int) -> list[Finding]:
+    """The findings about nodes and their store."""
+    return list(cluster_findings((), {}, stores, away, NOW_MS))
+
+
+def store(calls: int = 100, slow: int = 0, lost: int = 0, used: int = 0) -> StoreHealth:
+    """The store of a node."""
+    return StoreHealth(calls, slow, lost, 750, used, 1_000)
+
+
+def test_nodes_that_are_away() -> None:
+    """A warning that names them."""
+    (finding,) = found_of({}, 12, 3)
+    assert (finding.kind, finding.severity) == ("nodes_away", "warning")
+    assert finding.found == "nodes 3, 12 are away; other nodes have the groups"
+    assert found_of({}, 3)[0].found == "node 3 is away; other nodes have the groups"
+
+
+def test_a_slow_store() -> None:
+    """One finding, with the numbers of the slowest node; a few slow calls are none."""
+    (finding,) = found_of({1: store(), 2: store(slow=6), 3: store(slow=30), 4: store(calls=6, lost=5)})
+    assert (finding.kind, finding.severity, finding.group_id) == ("store_slow", "warning", None)
+    assert finding.found == (
+        "etcd is slow: in the last minute 30 of 100 calls of node 3 took longer than 100 ms, up to 750 ms, and 0 had "
+        "no answer; so did nodes 2, 4"
+    )
+    assert not found_of({1: store(slow=5), 2: store(calls=10, slow=4), 3: store(calls=200, lost=10)})
+
+
+def test_a_store_that_fills() -> None:
+    """A warning from 60 % on, an error from 80 % on, when nodes take no new groups."""
+    assert not found_of({1: store(used=599)})
+    assert [(each.kind, each.severity) for each in found_of({1: store(used=600)})] == [("store_full", "warning")]
+    (finding,) = found_of({1: store(used=0), 2: store(used=800)})
+    assert finding.severity == "error"
+    assert finding.found == "etcd has 800 of 1000 bytes in use (tenure.store.quota.bytes): new groups are refused"
 
 
 def test_partitions_that_no_node_has() -> None:

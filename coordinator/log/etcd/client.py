@@ -54,6 +54,7 @@ from coordinator.log.etcd.port import (
     Txn,
     TxnResult,
 )
+from coordinator.log.etcd.recent import Recent
 from coordinator.log.segments.counts import Histogram
 
 TRY_S = 1.0
@@ -136,12 +137,16 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 
 
 class Calls:
-    """Counts of the calls. made: by what was asked. lost: tries without an answer. seconds: until an answer came."""
+    """Counts of the calls. made: by what was asked. lost: tries without an answer. seconds: until an answer came.
+
+    recent: those of the last minute.
+    """
 
     def __init__(self) -> None:
         self.made: Counter[str] = Counter()
         self.lost = 0
         self.seconds = Histogram(SECONDS)
+        self.recent = Recent()
 
 
 class Client:
@@ -307,13 +312,15 @@ class Client:
         try:
             answer = call.result()
         except (grpc.RpcError, grpc.FutureCancelledError) as error:
-            self._failed(index, error, done)
+            self._failed(index, error, done, monotonic() - began)
         else:
-            self.calls.seconds.add(monotonic() - began)
+            now = monotonic()
+            self.calls.seconds.add(now - began)
+            self.calls.recent.add(now, now - began)
             done(result(answer))
 
-    def _failed(self, index: int, error: Exception, done: Done[Any]) -> None:
-        """A try failed: say how, and go to the next member if this one may be the reason."""
+    def _failed(self, index: int, error: Exception, done: Done[Any], took_s: float) -> None:
+        """A try failed after so long: say how, and go to the next member if this one may be the reason."""
         code = error.code() if isinstance(error, grpc.RpcError) else None
         if code is grpc.StatusCode.UNAUTHENTICATED or (
             self._access.user and code is grpc.StatusCode.INVALID_ARGUMENT and "user name is empty" in _text(error)
@@ -326,6 +333,7 @@ class Client:
             return
         self._leave(index)
         self.calls.lost += 1
+        self.calls.recent.add(monotonic(), took_s, lost=True)
         done(Lost(_text(error)))
 
     def _leave(self, index: int) -> None:

@@ -50,8 +50,9 @@ from coordinator.log.etcd.port import (
     TxnResult,
 )
 from coordinator.log.etcd.session import Session
-from coordinator.log.etcd.writer import Owned, Writer, unpacked
+from coordinator.log.etcd.writer import Owned, Writer
 from protocol.records.batch import Record
+from protocol.records.packing import unpacked
 
 GIVE_UP_MS = 5_000
 """How long an append is sent again. Then its clients get an error; Kafka gives up a commit after the same time

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from queue import SimpleQueue
 from threading import Event
+from time import monotonic
 from typing import NamedTuple
 
 from coordinator.log.cluster import NodeAddresses, StoreNumbers
@@ -240,6 +241,7 @@ class EtcdEngine:
             store.size,
             store.quota,
             store.alarms,
+            calls.recent.read(monotonic()),
         )
 
     def has_room(self) -> bool:

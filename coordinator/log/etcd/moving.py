@@ -51,7 +51,7 @@ from coordinator.log.etcd.port import (
     TxnResult,
 )
 from coordinator.log.etcd.shared import Shared, StateHead, parse_state_head
-from coordinator.log.etcd.writer import packed, unpacked
+from protocol.records.packing import packed, unpacked
 
 EPOCHS = 1_000_000
 """A restore raises epochs and sequence numbers by so many: more than a cluster counts between two snapshots."""

@@ -25,27 +25,24 @@ House rule: pure. The caller sends, measures time, and tells.
 
 from __future__ import annotations
 
-import zlib
 from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from coordinator.config import STORED_MAX_BYTES
 from coordinator.log.engine import Appended, Fenced, Unavailable
 from coordinator.log.etcd.keys import NO_HEAD, Head, Keys, parse_head
 from coordinator.log.etcd.port import Compare, Delete, Get, Put, Target, Txn, TxnResult
 from coordinator.log.etcd.session import Session
 from protocol.records.batch import Record
+from protocol.records.packing import packed
 
 OPERATIONS_MAX = 1_024
 """Records in a transaction. etcd takes 4,096, and holds up all others while it writes them."""
 BYTES_MAX = 1_000_000
 """Keys and values of a transaction. etcd takes requests of 1.5 MiB (its flag --max-request-bytes)."""
-ATOMIC_OPERATIONS_MAX, ATOMIC_BYTES_MAX = 4_096, 1_400_000
+ATOMIC_OPERATIONS_MAX, ATOMIC_BYTES_MAX = 4_096, STORED_MAX_BYTES
 """The most that a batch may have that can't be divided: all that etcd takes in one request."""
-PACKED_FROM = 512 * 1024
-"""A value of so many bytes is packed."""
-PACKED = b"z"
-"""The first byte of a packed value; all of Kafka's begin with the high byte of a version, 0."""
 PARTITIONS_MAX = 64
 """Partitions in a transaction. Conditions and the largest nested transaction share etcd's 128 operations."""
 OVERHEAD = 64
@@ -274,16 +271,6 @@ class Writer:
         prefix = self._keys.log(part.own.partition)
         for key, value in part.records.items():
             yield Delete(prefix + key) if value is None else Put(prefix + key, packed(value))
-
-
-def packed(value: bytes) -> bytes:
-    """A value as etcd gets it: compressed from PACKED_FROM on, to fit more into a request."""
-    return value if len(value) < PACKED_FROM else PACKED + zlib.compress(value, 1)
-
-
-def unpacked(stored: bytes) -> bytes:
-    """The value that was stored."""
-    return zlib.decompress(stored[1:]) if stored.startswith(PACKED) else stored
 
 
 def _size(batch: list[Record]) -> int:

@@ -12,11 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from coordinator.client.groups import Group, ListedGroup, describe_groups, list_groups
-from coordinator.client.topics import failing_logs, partition_counts, partition_owners
+from coordinator.client.topics import node_health, partition_counts, partition_owners
 from coordinator.timeline.cluster_diagnosis import cluster_findings
 from coordinator.timeline.consumer_diagnosis import consumer_findings
 from coordinator.timeline.diagnosis import DROPPED, Finding, findings, log_findings, worst_first
 from coordinator.timeline.entries import Entry, Timeline
+from coordinator.timeline.seat_diagnosis import seat_findings
 
 if TYPE_CHECKING:
     from coordinator.client.client import Client
@@ -44,9 +45,10 @@ def examined(client: Client, events: Sequence[RebalanceEvent], now_ms: int) -> d
     entries = timelines(names, events)
     groups = _described(client, names)
     counts = partition_counts(client, topics_of(groups.values()))
+    health = node_health(client)
     found = [
-        *log_findings(*failing_logs(client), now_ms),
-        *cluster_findings(partition_owners(client).nobody, entries, now_ms),
+        *log_findings(health.failing, health.failing_count, now_ms),
+        *cluster_findings(partition_owners(client).nobody, entries, health.stores, health.away, now_ms),
         *(
             finding
             for name in names
@@ -69,7 +71,7 @@ def group_findings(
     """The findings about one group, the worst first; none about a group that doesn't exist."""
     if group is None:
         return []
-    found = (find(group_id, entries, group, counts, now_ms) for find in (findings, consumer_findings))
+    found = (find(group_id, entries, group, counts, now_ms) for find in (findings, consumer_findings, seat_findings))
     return worst_first(finding for some in found for finding in some)
 
 

@@ -30,7 +30,7 @@ from coordinator.timeline.schema import EVENTS_TOPIC
 
 if TYPE_CHECKING:
     from coordinator.config import Config
-    from coordinator.log.cluster import Cluster
+    from coordinator.log.cluster import Cluster, StoreNumbers
     from coordinator.log.store import Owners
     from coordinator.server.nodes.topics import Topics
 
@@ -104,6 +104,8 @@ class Discovery:
         # The nodes of a cluster as last seen, and the same by their ids.
         self._seen: Sequence[NodeAddresses] | None = None
         self._seen_live: dict[int, NodeAddresses] = {}
+        # The ids of all nodes that lived since this one started.
+        self._known: set[int] = set()
         self._present = node_ids if present is None else present
         self._leading = node_ids if leading is None else leading
         self._nodes = {node.node_id: node for node in nodes}
@@ -128,6 +130,10 @@ class Discovery:
     def keeps_records(self) -> bool:
         """Whether users' topics have records: in a cluster they have none, because nothing would replicate them."""
         return self._cluster is None
+
+    def store_numbers(self) -> StoreNumbers | None:
+        """The numbers of the store that the nodes of a cluster share; None without a cluster."""
+        return None if self._cluster is None else self._cluster.numbers()
 
     @property
     def node_ids(self) -> Sequence[int]:
@@ -168,6 +174,7 @@ class Discovery:
         if nodes is not self._seen:  # Metadata asks for each partition of each topic
             live = self._nodes | {node.node_id: node for node in nodes}
             self._seen, self._seen_live = nodes, dict(sorted(live.items()))
+            self._known.update(live)
         return self._seen_live
 
     def _owner(self, partition: int) -> int:
@@ -191,6 +198,16 @@ class Discovery:
         if is_events:
             return partition if partition in self._live(self._cluster) else NOBODY
         return node_in_turn(topic.topic_id.int + partition, self.node_ids)
+
+    def replicas(self, topic: Topic, partition: int) -> list[int]:
+        """The ids of the nodes that have a topic partition, living or not; the partition has no leader.
+
+        A cluster has a partition of `__rebalance_events` for each number up to the highest id. If the nodes are 11 to
+        13, nobody has those of 0 to 10. A node with an id between those of others may be away since this one started.
+        """
+        if self._cluster is None or topic.name != EVENTS_TOPIC:
+            return []
+        return [partition] if partition in self._known or min(self._known) < partition else []
 
     def topic(self, name: str) -> Topic | None:
         """A topic by its name."""

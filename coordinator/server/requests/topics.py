@@ -24,6 +24,7 @@ from coordinator.server.requests.rights import CLUSTER, CREATE, DESCRIBE, TOPIC,
 from coordinator.server.requests.texts import short
 from coordinator.server.runtime.partition import Standing
 from coordinator.server.wire.call import count
+from coordinator.timeline.schema import EVENTS_TOPIC
 from protocol.messages import (
     CreatePartitionsResponse,
     CreateTopicsRequest,
@@ -177,8 +178,10 @@ class _Shown:
         for index in range(topic.partition_count):
             leader = self._discovery.leader(topic, index)
             partition = self._partitions.get((index, leader))
-            if partition is None:
+            if partition is None or (leader == NOBODY and topic.name == EVENTS_TOPIC):
                 replicas = self._replicas.get(leader) or self._replicas.setdefault(leader, [leader])
+                if leader == NOBODY:
+                    replicas = self._discovery.replicas(topic, index)
                 partition = self._partitions[index, leader] = MetadataResponse.MetadataResponsePartition(
                     partition_index=index,
                     leader_id=leader,
@@ -262,6 +265,11 @@ def describe_cluster(services: Services, call: Call, request: DescribeClusterReq
             DescribeClusterResponse.FailingLog(name=name, since_ms=since_ms, reason=short(reason))
             for name, (since_ms, reason) in sorted(failing.items())[:FAILING_MAX]
         ]
+        numbers = services.discovery.store_numbers()
+        if numbers is not None:
+            health = DescribeClusterResponse.StoreHealth(used=numbers.used, quota=numbers.quota)
+            health.calls, health.slow, health.lost, health.longest_ms = numbers.recent
+            body.store = health
     call.answer(body)
 
 

@@ -73,6 +73,13 @@ REPORTS = {
             f"{said['partitions']} partitions"
         ),
     ),
+    "hand_over_unfinished": Report(
+        Level.WARN,
+        lambda _, said: (
+            f"Stopped before {said['partitions']} partitions were handed over. All that was acknowledged is durable; "
+            "other nodes take them over as soon as they can"
+        ),
+    ),
     "node_id_taken": Report(
         Level.ERROR,
         lambda _, said: f"Another process is node {said['node']} of this cluster: give each node an id of its own",

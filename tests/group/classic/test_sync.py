@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
 
 from coordinator.group.causes import CauseKind
 from coordinator.group.notes import GroupTooLarge, MembersDropped, RebalanceCompleted, RebalanceStarted
+from protocol.records.packing import PACKED_FROM
 from schemas.errors import ErrorCode
 from tests.group.harness import INITIAL_DELAY_MS, REBALANCE_MS, Bench, Peer
 
@@ -90,6 +92,22 @@ def test_assignments_that_do_not_fit_a_record() -> None:
         peer.join()
     for peer in (leader, follower):
         assert peer.sync(assignments={}).error is ErrorCode.NONE
+    assert bench.state() == "Stable"
+
+
+def test_assignments_that_the_store_of_a_cluster_does_not_take() -> None:
+    """A store packs large records: one that fits then is written, another is too large, as above."""
+    room = 100_000
+    bench, leader, follower = joined(message_max_bytes=10_000_000, stored_max_bytes=room)
+    follower.sync()
+    noise = Random(7).randbytes(PACKED_FROM)
+    assert leader.sync(assignments={leader.member_id: noise}).error is ErrorCode.UNKNOWN_SERVER_ERROR
+    (note,) = bench.said(GroupTooLarge)
+    assert (note.limit, note.size > PACKED_FROM) == (room, True)
+    for peer in (follower, leader):
+        peer.join()
+    follower.sync()
+    assert leader.sync(assignments={leader.member_id: bytes(2 * PACKED_FROM)}).error is ErrorCode.NONE
     assert bench.state() == "Stable"
 
 

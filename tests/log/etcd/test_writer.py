@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from coordinator.log.engine import EngineError, Fenced, Unavailable
 from coordinator.log.etcd.keys import Head, Keys, parse_head
 from coordinator.log.etcd.port import Get, KeyValue, Put, Txn, TxnResult
-from coordinator.log.etcd.writer import OPERATIONS_MAX, PARTITIONS_MAX, Owned, Writer, packed, unpacked
+from coordinator.log.etcd.writer import OPERATIONS_MAX, PARTITIONS_MAX, Owned, Writer
 from protocol.records.batch import Record
+from protocol.records.packing import packed, unpacked
 from tests.log.calls import record
 
 KEYS = Keys("c")

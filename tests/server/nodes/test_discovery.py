@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -12,6 +13,7 @@ from coordinator.config import configs_of_workers
 from coordinator.group.client import Client
 from coordinator.group.partition import partition_for
 from coordinator.log.cluster import NodeAddresses
+from coordinator.log.engine import NOBODY
 from coordinator.log.segments.segment import OFFSETS_TOPIC
 from coordinator.log.store import node_in_turn
 from coordinator.log.topics.list import Topic
@@ -184,6 +186,38 @@ def test_the_topic_of_events_has_a_partition_for_each_node() -> None:
     grown = Discovery(config_of("tenure.events.enable=true"), "cluster", topics, nodes, lambda _: 1, 3).events
     assert grown is not None
     assert grown.partition_count == 3
+
+
+class Living:
+    """The nodes of a cluster that live, by id."""
+
+    def __init__(self, *node_ids: int) -> None:
+        self.living = [NodeAddresses(node_id, {}) for node_id in node_ids]
+
+    def nodes(self) -> list[NodeAddresses]:
+        """As log.cluster.Cluster."""
+        return self.living
+
+
+def test_events_of_nodes_that_are_away_have_a_place() -> None:
+    """Their partitions have no leader, but a replica; those of ids that no node has have neither."""
+    cluster: Any = Living(11, 13, 14)
+    discovery = Discovery(
+        config_of("tenure.events.enable=true"),
+        "cluster",
+        Topics({}, lambda _, __: None),
+        [NodeAddresses(11, {})],
+        lambda _: 11,
+        cluster=cluster,
+    )
+    topic = discovery.events
+    assert topic is not None
+    assert topic.partition_count == 15
+    cluster.living = cluster.living[:2]
+    without = [each for each, leader in enumerate(discovery.leaders(topic)) if leader == NOBODY]
+    assert without == [*range(11), 12, 14]
+    assert [each for each in without if discovery.replicas(topic, each) == [each]] == [12, 14]
+    assert [each for each in without if discovery.replicas(topic, each) == []] == [*range(11)]
 
 
 def test_events_have_limits() -> None:

@@ -1,0 +1,88 @@
+"""What the doctor and explain say of a cluster of real nodes whose ids begin above 0; and a stop in trouble."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from coordinator.cli.main import make_app
+from coordinator.client.client import Client
+from coordinator.client.topics import node_health, partition_owners
+from coordinator.group.partition import partition_for
+from protocol.messages import OffsetCommitRequest
+from tests.cli.conftest import Ran, run_app
+from tests.support.etcd import Etcd
+from tests.support.patience import WITHIN_S
+from tests.support.scripted import Member, hang_up, settle
+from tests.support.tenure_cluster import ClusterNode, TenureCluster
+
+pytestmark = pytest.mark.etcd
+
+
+@pytest.fixture
+def cluster() -> Iterator[TenureCluster]:
+    """Two nodes on one member of etcd; their ids are 1 and 2."""
+    settings: dict[str, str | int] = {"tenure.store.quota.bytes": 10**9, "tenure.topics": "t:1"}
+    with Etcd(members=1) as etcd, TenureCluster(etcd, nodes=2, settings=settings) as running:
+        yield running
+        hang_up()
+
+
+def asked(node: ClusterNode, *command: str) -> Ran:
+    """Run a command against one node."""
+    arguments = [*command, "--bootstrap-server", node.bootstrap, "--timeout", str(WITHIN_S)]
+    return run_app(make_app(command[0]), *arguments)
+
+
+def group_of(node: ClusterNode) -> str:
+    """A group that this node coordinates."""
+    with Client(node.bootstrap, WITHIN_S) as client:
+        owned = partition_owners(client).nodes
+    mine = next(partitions for each, partitions in owned.items() if each.node_id == node.number)
+    return next(name for name in map(str, range(1_000)) if partition_for(name, 50) in mine)
+
+
+def test_a_node_that_was_killed_just_now(cluster: TenureCluster) -> None:
+    """The doctor waits until the cluster has noticed, and names the node; explain does too.
+
+    Before that nobody is away: no node has the id 0, so nobody misses its events.
+    """
+    alive, other = cluster.nodes
+    with Client(alive.bootstrap, WITHIN_S) as client:
+        stores, owned = node_health(client).stores, partition_owners(client).nodes
+    assert {node.node_id: len(partitions) > 0 for node, partitions in owned.items()} == {1: True, 2: True}
+    assert sorted(stores) == [1, 2]
+    assert all(each.calls > 0 and each.quota == 10**9 for each in stores.values())
+    group = group_of(alive)
+    member = Member(alive.port, group, "m", 9)
+    settle(member)
+    ran = asked(alive, "explain", group)
+    assert (ran.code, ran.err) == (0, "")
+    ran = asked(alive, "doctor", group)
+    assert ("away" in ran.out, ran.err) == (False, ""), "etcd may be slow here"
+    other.kill()
+    ran = asked(alive, "doctor", group)
+    assert (ran.code, "the cluster: warning: node 2 is away" in ran.out) == (1, True), ran
+    ran = asked(alive, "explain", group)
+    assert (ran.code, ran.err) == (
+        0, "tenure: node 2 is away: events in __rebalance_events-2, if there are any, are not shown\n"
+    )  # fmt: skip
+
+
+def test_a_stop_that_can_hand_nothing_over(cluster: TenureCluster) -> None:
+    """etcd is frozen in the middle of a commit, so the hand-over doesn't end in time: the last line says that."""
+    node = cluster.nodes[0]
+    member = Member(node.port, group_of(node), "m", 9)
+    settle(member)
+    cluster.etcd.members[0].freeze()
+    offset = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=[offset])
+    commit = OffsetCommitRequest(group_id=member.group, member_id=member.member_id, topics=[topic])
+    commit.generation_id_or_member_epoch = member.generation
+    member.connection.send(commit, 7)
+    node.stop()
+    cluster.etcd.members[0].thaw()
+    assert not node.events("server_stopped")
+    (line,) = node.events("hand_over_unfinished")
+    assert line["partitions"] == 1

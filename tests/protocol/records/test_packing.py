@@ -1,0 +1,14 @@
+"""Large values are packed, and come back as they were."""
+
+from __future__ import annotations
+
+from protocol.records.packing import PACKED, PACKED_FROM, packed, unpacked
+
+
+def test_large_values_are_packed() -> None:
+    """Smaller ones stay as they are; each comes back."""
+    small, large = bytes(PACKED_FROM - 1), bytes(PACKED_FROM)
+    assert packed(small) == small
+    assert packed(large).startswith(PACKED)
+    assert len(packed(large)) < PACKED_FROM // 100
+    assert [unpacked(packed(each)) for each in (small, large, b"")] == [small, large, b""]
