@@ -26,6 +26,7 @@ COMMANDS = {
     "explain": "coordinator.cli.explain",
     "watch": "coordinator.cli.watch",
     "doctor": "coordinator.cli.doctor",
+    "observe": "coordinator.cli.observe",
     "log": "coordinator.cli.log.command",
     "store": "coordinator.cli.store",
     "audit": "coordinator.cli.audit",

@@ -132,11 +132,12 @@ class TopicNames(Mapping[UUID, str]):
 
 @dataclass
 class _Partition:
-    """A partition: its leader, the next offset to read, what was made of it so far."""
+    """A partition: its leader, the next offset to read, the end as its leader said, what was made of it so far."""
 
     observed: Observed
     leader: Node | None = None
     next: int = 0
+    end: int = 0
     problem: ClientError | None = None
     events: list[Placed] = field(default_factory=list)
 
@@ -182,6 +183,11 @@ class OffsetsReader:
     def reached(self) -> dict[int, int]:
         """By partition, the offset of the next record to read."""
         return {number: each.next for number, each in self._partitions.items()}
+
+    @property
+    def behind(self) -> int:
+        """How many offsets there are still to read, as far as the leaders have said."""
+        return sum(max(each.end - each.next, 0) for each in list(self._partitions.values()))
 
     def observed_of(self, group_id: str) -> Observed | None:
         """The inference that follows a group; None while the cluster has no groups' log, or another reader reads it."""
@@ -293,6 +299,7 @@ class OffsetsReader:
                 elif answer.error_code:
                     problem = Refused(answer.error_code, f"{GROUPS_TOPIC}-{answer.partition_index}")
                 else:
+                    self._partitions[answer.partition_index].end = answer.high_watermark
                     events += self._take(answer.partition_index, answer.records or b"")
         if moved:
             self._found_s = 0.0  # look for the leaders at the next poll

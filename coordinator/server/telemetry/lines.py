@@ -44,11 +44,14 @@ class Level(HashedById):
 class Lines:
     """Writes log lines to a stream.
 
-    log_format: "text" or "json". node_id: the node that writes; None for the supervisor of several workers. has_fields:
-    whether lines are JSON objects with fields; in text, the words say everything.
+    log_format: "text" or "json". node_id: the node that writes; None for a process that is no node: `who`, by default
+    the supervisor of several workers. has_fields: whether lines are JSON objects with fields; in text, the words say
+    everything.
     """
 
-    def __init__(self, stream: TextIO, log_format: str, node_id: int | None, clock: Times) -> None:
+    def __init__(
+        self, stream: TextIO, log_format: str, node_id: int | None, clock: Times, who: str = "Supervisor"
+    ) -> None:
         self._stream = stream
         self._dumps: Callable[[object], str] | None = None
         if log_format == "json":
@@ -56,7 +59,8 @@ class Lines:
 
             self._dumps = dumps
         self.has_fields = self._dumps is not None
-        who = "Supervisor" if node_id is None else f"GroupCoordinator {node_id}"
+        if node_id is not None:
+            who = f"GroupCoordinator {node_id}"
         self._heads = {level: f" {level.name} [{who}]: " for level in Level}
         self._node = {} if node_id is None else {"node": node_id}
         self._clock = clock

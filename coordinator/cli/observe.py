@@ -1,0 +1,77 @@
+"""`tenure observe`: tells what happens to the groups of any Kafka cluster, and serves the page of a server about them.
+
+When HTTP accepts requests it prints one line on standard output: `ready observes=HOST:PORT[,...] http=HOST:PORT`. Log
+lines go to standard error. It runs until SIGTERM or SIGINT; that is its ordinary end. A cluster that is away doesn't
+end it: a line says so.
+
+Settings of HTTP (tenure.http.*) and of log lines come from `--set` and from the environment, as for `tenure serve`.
+
+House rule: this module knows nothing of groups.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from coordinator.cli.cluster import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    BootstrapServer,
+    CommandConfig,
+    Timeout,
+    read_command_config,
+)
+from coordinator.cli.exit_codes import ExitCode, fail
+from coordinator.client.client import TIMEOUT, Cluster, parse_addresses
+from coordinator.config import ConfigError, load
+from coordinator.observe.observer import CannotListen, Observer, Options, observe
+
+DEFAULT_HTTP = "127.0.0.1:8080"
+
+
+def command(
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+    http: Annotated[
+        str,
+        typer.Option("--http", metavar="HOST:PORT", help='Where to show the page, JSON and metrics; "" for nowhere.'),
+    ] = DEFAULT_HTTP,
+    events: Annotated[
+        str,
+        typer.Option(
+            "--events",
+            metavar="FILE|topic",
+            help="Write each event into a file, a JSON object a line; or into the cluster's topic __rebalance_events.",
+        ),
+    ] = "",
+    sets: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A setting tenure.http.* or tenure.log.format."),
+    ] = None,
+    timeout: Timeout = None,
+) -> None:
+    """Show why the groups of a cluster rebalance, until Ctrl-C: read from the cluster's own log of groups."""
+    security = None if command_config is None else read_command_config(command_config)
+    try:
+        parse_addresses(bootstrap_server)
+    except ValueError as error:
+        fail(ExitCode.USAGE, f"--bootstrap-server: {error}")
+    seconds = timeout or (security and security.timeout_s) or TIMEOUT
+    where = Cluster(bootstrap_server, security)
+    try:
+        config, warnings = load(flags={"tenure.http": ("--http", http)}, sets=sets or [], environment=os.environ)
+        options = Options(where, seconds, config, events)
+        observe(options, warnings, lambda observer: print(ready_line(bootstrap_server, observer), flush=True))
+    except ConfigError as error:
+        name, _, problem = str(error).partition(": ")
+        fail(ExitCode.USAGE, f"--http: {problem}" if name == "tenure.http" else str(error))
+    except CannotListen as error:
+        fail(ExitCode.USAGE, f"--http: {error}")
+
+
+def ready_line(bootstrap_server: str, observer: Observer) -> str:
+    """The line that scripts and tests wait for."""
+    at = "" if observer.address is None else f" http={observer.address}"
+    return f"ready observes={bootstrap_server}{at}"

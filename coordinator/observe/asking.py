@@ -1,0 +1,240 @@
+"""Clients of the observed cluster that share connections, answers, and a budget of requests.
+
+    asking = Asking(Cluster("127.0.0.1:9092"), Budget(20, 40))
+    with asking.open() as client:
+        list_groups(client)
+
+Each request of the page, and each look at the state of groups, opens a client here. A client costs nothing: its
+requests go over one connection for each node, one after the other, and the answer to an equal request counts for
+FRESH_S. So ten open pages cost the cluster as much as one. All requests together take their turn from one budget; a
+request that would have to wait beyond its deadline fails with Unreachable, as if the cluster hadn't answered.
+
+House rule: only requests that read (READING) leave this module.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from coordinator.client.client import TIMEOUT, Client
+from coordinator.client.connection import NEWEST, Address, Connection, Deadline
+from coordinator.client.errors import Unreachable
+from protocol.header import encode_request
+from protocol.messages import (
+    ConsumerGroupDescribeRequest,
+    DescribeClusterRequest,
+    DescribeGroupsRequest,
+    FindCoordinatorRequest,
+    ListGroupsRequest,
+    ListOffsetsRequest,
+    Message,
+    MetadataRequest,
+    OffsetFetchRequest,
+)
+
+if TYPE_CHECKING:
+    from coordinator.client.client import Cluster
+
+READING = (
+    ConsumerGroupDescribeRequest,
+    DescribeClusterRequest,
+    DescribeGroupsRequest,
+    FindCoordinatorRequest,
+    ListGroupsRequest,
+    ListOffsetsRequest,
+    MetadataRequest,
+    OffsetFetchRequest,
+)
+
+REQUESTS_PER_S, REQUESTS_AT_ONCE = 20, 40
+"""The budget of an observer: requests to the whole cluster in a second on average, and at most at once. A broker takes
+some thousand such requests a second. Fetches of the log don't count: there is one at a time for each node."""
+
+FRESH_S = 2.0
+"""How long an answer counts."""
+
+KEPT_MAX = 1_000
+"""Most answers in memory; all of them go when there are more."""
+
+CLIENT_ID = "tenure-observe"
+
+
+class Budget:
+    """So many requests a second on average, and so many at once after a pause. For any thread."""
+
+    def __init__(
+        self,
+        per_s: float = REQUESTS_PER_S,
+        at_once: int = REQUESTS_AT_ONCE,
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._interval = 1 / per_s
+        self._at_once = at_once
+        self._clock = clock
+        self._pause = pause
+        self._lock = Lock()
+        self._next = clock() - at_once * self._interval
+        """When the next request would go if none may go at once."""
+
+    @property
+    def share_left(self) -> float:
+        """The part of `at_once` that is left: 1.0 if nobody asked for a while, 0 or less if requests wait."""
+        with self._lock:
+            return min((self._clock() - self._next) / (self._at_once * self._interval), 1.0)
+
+    def take(self, within_s: float) -> None:
+        """Wait until a request may go. Raises Unreachable if that is too late."""
+        with self._lock:
+            now = self._clock()
+            self._next = max(self._next, now - self._at_once * self._interval)
+            wait = self._next + self._interval - now
+            if wait > within_s:
+                raise Unreachable("too many requests to the observed cluster at a time")
+            self._next += self._interval
+        if wait > 0:
+            self._pause(wait)
+
+
+class Asking:
+    """See the module. where: the observed cluster. timeout: seconds that a call may take.
+
+    count: requests that were sent.
+    """
+
+    def __init__(
+        self,
+        where: Cluster,
+        budget: Budget,
+        timeout: float = TIMEOUT,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._where = where
+        self._timeout = timeout
+        self.budget = budget
+        self._clock = clock
+        self._lock = Lock()
+        self._nodes: dict[Address, _Node] = {}
+        self._answers: dict[tuple[Address, bytes], tuple[float, Any]] = {}
+        self.count = 0
+
+    def open(self, *, anew: bool = False) -> Client:
+        """A client, for one thread. anew: it takes no answer to an earlier request."""
+        return Client(
+            self._where.bootstrap,
+            self._timeout,
+            client_id=CLIENT_ID,
+            security=self._where.security,
+            connect=partial(self._connect, anew=anew),
+        )
+
+    def close(self) -> None:
+        """Close all connections."""
+        with self._lock:
+            nodes = list(self._nodes.values())
+        for node in nodes:
+            node.drop()
+
+    def _connect(self, address: Address, client_id: str, deadline: Deadline, *, anew: bool) -> _Shared:
+        with self._lock:
+            node = self._nodes.get(address)
+            if node is None:
+                begin = partial(Connection, address, client_id, security=self._where.security)
+                node = self._nodes[address] = _Node(address, begin, self)
+        node.connect(deadline)
+        return _Shared(node, anew=anew)
+
+    # For `_Node`.
+
+    def known(self, address: Address, asked: bytes) -> Any:
+        """A fresh answer to an equal request; None if there is none."""
+        with self._lock:
+            at, answer = self._answers.get((address, asked), (0.0, None))
+            return answer if answer is not None and self._clock() - at < FRESH_S else None
+
+    def keep(self, address: Address, asked: bytes, answer: Any) -> None:
+        """Keep an answer for equal requests."""
+        with self._lock:
+            self.count += 1
+            now = self._clock()
+            if len(self._answers) >= KEPT_MAX:
+                self._answers.clear()
+            for key in [key for key, (at, _) in self._answers.items() if now - at >= FRESH_S]:
+                del self._answers[key]
+            self._answers[address, asked] = now, answer
+
+
+class _Shared:
+    """A node, for one client; see coordinator.client.connection.Asking."""
+
+    def __init__(self, node: _Node, *, anew: bool) -> None:
+        self.version = node.version
+        self.request = partial(node.request, anew=anew)
+
+    def close(self) -> None:
+        """See Connection. The connection serves other clients."""
+
+
+class _Node:
+    """A node, for the clients of all threads."""
+
+    def __init__(self, address: Address, begin: Callable[[Deadline], Connection], asking: Asking) -> None:
+        self._address = address
+        self._begin = begin
+        self._asking = asking
+        self._lock = Lock()
+        self._connection: Connection | None = None
+
+    def connect(self, deadline: Deadline) -> None:
+        """Connect, if there is no connection."""
+        self._acquire(deadline)
+        try:
+            if self._connection is None:
+                self._connection = self._begin(deadline)
+        finally:
+            self._lock.release()
+
+    def version(self, request_class: type[Message], at_least: int = 0, at_most: int = NEWEST) -> int:
+        """See Connection."""
+        connection = self._connection
+        if connection is None:
+            raise Unreachable(f"{self._address} closed the connection")
+        return connection.version(request_class, at_least, at_most)
+
+    def request(self, message: Message, version: int, deadline: Deadline, *, anew: bool) -> Any:
+        """See Connection."""
+        assert isinstance(message, READING), f"an observer doesn't send {message.NAME}"
+        asked = encode_request(message, version, 0, CLIENT_ID)
+        self._acquire(deadline)
+        try:
+            answer = None if anew else self._asking.known(self._address, asked)
+            if answer is None:
+                self._asking.budget.take(deadline.left)
+                answer = self._send(message, version, deadline)
+                self._asking.keep(self._address, asked, answer)
+            return answer
+        finally:
+            self._lock.release()
+
+    def drop(self) -> None:
+        """Close the connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _send(self, message: Message, version: int, deadline: Deadline) -> Any:
+        if self._connection is None:
+            raise Unreachable(f"{self._address} closed the connection")
+        try:
+            return self._connection.request(message, version, deadline)
+        except BaseException:
+            self.drop()
+            raise
+
+    def _acquire(self, deadline: Deadline) -> None:
+        if not self._lock.acquire(timeout=max(deadline.left, 0)):
+            raise Unreachable(f"{self._address} did not answer in time")

@@ -1,0 +1,109 @@
+"""Follows a log file of a broker, line by line, also when it is rotated.
+
+    log = BrokerLog(Path("logs/server.log"))
+    for line in log.lines():       # those that came since the last call
+        ...
+
+The first call returns the newest BACK_BYTES of the file. log4j renames a full file (server.log.2026-11-27-16) and
+begins a new one under its name; then the rest of the old one comes first. If a file is cut to nothing and written anew
+(as logrotate's copytruncate does), it is read from its start; what was written just before the cut may be lost. A file
+that isn't there yet is waited for.
+
+House rule: a call reads READ_BYTES at most, so that a large file delays nobody.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, BinaryIO
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BACK_BYTES = 16 * 1024 * 1024
+"""How much of a file the first call goes back: some 100,000 lines."""
+
+READ_BYTES = 4 * 1024 * 1024
+"""Most bytes that a call reads."""
+
+LINE_MAX = 64 * 1024
+"""A longer line is cut here; lines about groups are far shorter."""
+
+
+class BrokerLog:
+    """See the module. problem: why the file can't be read; "" if it can."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: BinaryIO | None = None
+        self._begun = b""
+        """The beginning of a line whose end isn't written yet."""
+        self._is_first = True
+        self.problem = ""
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the file has more than was read."""
+        return self._file is not None and self._file.tell() < os.fstat(self._file.fileno()).st_size
+
+    def lines(self) -> list[str]:
+        """The next whole lines."""
+        try:
+            data = self._read()
+        except OSError as error:
+            self.problem = f"{self._path}: {error.strerror or error}"
+            self.close()
+            return []
+        self.problem = ""
+        *whole, self._begun = (self._begun + data).split(b"\n")
+        self._begun = self._begun[:LINE_MAX]
+        return [line[:LINE_MAX].decode(errors="replace").rstrip("\r") for line in whole]
+
+    def close(self) -> None:
+        """Close the file; the next call opens it again, from its start."""
+        file, self._file = self._file, None
+        self._begun = b""
+        if file is not None:
+            file.close()
+
+    def _read(self) -> bytes:
+        if self._file is None:
+            self._open()
+        assert self._file is not None
+        size = os.fstat(self._file.fileno()).st_size
+        if size < self._file.tell():  # it was cut
+            self._file.seek(0)
+            self._begun = b""
+        data = self._file.read(READ_BYTES)
+        if not data and self._is_renamed():
+            # The old file has its last lines by now: nobody writes to it after it got another name.
+            rest = self._file.read(READ_BYTES)
+            if rest:
+                return rest
+            begun = self._begun
+            self.close()
+            self._open()
+            self._begun = b""
+            return begun + b"\n" if begun else b""
+        return data
+
+    def _open(self) -> None:
+        # Unbuffered: a buffer would keep bytes of a file that is cut meanwhile.
+        self._file = self._path.open("rb", buffering=0)
+        assert self._file is not None
+        if self._is_first:
+            size = os.fstat(self._file.fileno()).st_size
+            if size > BACK_BYTES:
+                self._file.seek(size - BACK_BYTES)
+                self._file.readline()
+        self._is_first = False
+
+    def _is_renamed(self) -> bool:
+        """Whether another file has the name now."""
+        assert self._file is not None
+        try:
+            there = self._path.stat()
+        except FileNotFoundError:  # between the rename and the new file
+            return False
+        mine = os.fstat(self._file.fileno())
+        return (there.st_dev, there.st_ino) != (mine.st_dev, mine.st_ino)

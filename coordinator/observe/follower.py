@@ -1,0 +1,187 @@
+"""Follows the groups' log of the observed cluster, and joins what else is known, on one thread.
+
+Each turn takes new lines of the broker's log and new looks at live state, then reads records. So a line about the begin
+of a rebalance is known before the record of its end, as brokers write the line first. Events go to the page's feed, and
+to `takers`, in the order of time within each turn.
+
+An event's place for the feed is its number since the start: after a restart of the observer the log is read anew, and
+what was inferred may be less, because compaction went on. So an id of an earlier run gets all events in memory.
+
+A cluster that is away, brokers that restart, leaders that move: one line says that no answer comes, and one that the
+cluster is back. The reader goes on where it was.
+
+House rule: nothing here infers.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol
+from uuid import uuid4
+
+from coordinator.client.errors import ClientError, Unauthenticated
+from coordinator.client.events import Placed, absent_line
+from coordinator.client.offsets_log import OffsetsReader
+from coordinator.observe.begun import Begun
+from protocol.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from coordinator.client.client import Cluster
+    from coordinator.observe.live import Look
+    from coordinator.server.http.feed import News
+    from coordinator.server.telemetry.lines import Lines
+    from coordinator.timeline.inference.knowledge import Told
+    from coordinator.timeline.schema import RebalanceEvent
+
+TURN_S = 0.2
+"""The least time of a turn: each costs the cluster a Fetch for each node. An event is on the page this much later."""
+
+WAIT_MS = 500
+"""How long a Fetch waits for records."""
+
+BEGIN_S = 5.0
+"""After this time of reading the history, the page shows what there is so far."""
+
+PAUSE_S = 1.0
+"""The pause before the next try to reach a cluster that doesn't answer."""
+
+LOOKS_MAX = 10_000
+"""Looks that wait for the follower; older ones go."""
+
+Taker = Callable[["list[RebalanceEvent]"], None]
+"""Gets the events of a turn."""
+
+
+class Hearing(Protocol):
+    """Other knowledge of causes: a broker's log."""
+
+    def heard(self) -> Iterable[Told]:
+        """The causes that were told since the last call."""
+
+
+class Follower:
+    """See the module; a source of the feed.
+
+    takers: get all events. newcomers: get events that happen after the history was read. changed: called with the
+    groups that have news.
+
+    reader: reads the log; None until the cluster has answered. is_caught_up: set once the history is read. is_away:
+    whether the cluster doesn't answer.
+    """
+
+    def __init__(
+        self,
+        where: Cluster,
+        timeout: float,
+        lines: Lines,
+        *,
+        hearing: Sequence[Hearing] = (),
+        takers: Sequence[Taker] = (),
+        newcomers: Sequence[Taker] = (),
+        changed: Callable[[Iterable[str]], None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._where = where
+        self._timeout = timeout
+        self._lines = lines
+        self._hearing = hearing
+        self._takers = takers
+        self._newcomers = newcomers
+        self._changed = changed
+        self._clock = clock
+        self._looks: deque[Look] = deque(maxlen=LOOKS_MAX)
+        self._begun = Begun()
+        self._history: list[RebalanceEvent] | None = []
+        """The events of the history, until the feed has got them."""
+        self._count = 0
+        self._id = uuid4().hex
+        self._absent: tuple[int, ...] = ()
+        self.reader: OffsetsReader | None = None
+        self.is_caught_up = threading.Event()
+        self.is_away = False
+
+    def see(self, looks: Iterable[Look]) -> None:
+        """Take looks at groups. For any thread."""
+        self._looks.extend(looks)
+
+    def follow(self, news: News, stopping: threading.Event) -> None:
+        """As Source."""
+        began_s = self._clock()
+        with self._where.client(self._timeout) as client:
+            client.try_once()
+            while not stopping.is_set():
+                turn_s = self._clock()
+                try:
+                    if self.reader is None:
+                        self.reader = OffsetsReader(client)
+                    events, problem = self._turn(self.reader)
+                except (ClientError, ProtocolError) as error:
+                    events, problem = [], error
+                self._give(events, news, is_over=self._clock() - began_s >= BEGIN_S)
+                self._say(problem)
+                if problem is not None:
+                    stopping.wait(PAUSE_S)
+                else:
+                    stopping.wait(max(TURN_S - (self._clock() - turn_s), 0.0))
+
+    def _turn(self, reader: OffsetsReader) -> tuple[list[RebalanceEvent], Exception | None]:
+        for each in self._hearing:
+            for told in each.heard():
+                observed = reader.observed_of(told.group)
+                if observed is not None:
+                    observed.told(told)
+        looks = [self._looks.popleft() for _ in range(len(self._looks))]
+        for look in filter(self._begun.is_current, looks):
+            observed = reader.observed_of(look.group.group_id)
+            if observed is not None:
+                members = frozenset(member.member_id for member in look.group.members)
+                observed.described(look.group.group_id, look.at_ms, look.group.state, members)
+        events, problem = reader.poll_each(WAIT_MS if self.is_caught_up.is_set() else 0)
+        self._begun.add(events, self._clock())
+        self._changed(dict.fromkeys(event["group"] for event in events))
+        if self.is_caught_up.is_set():
+            return [*events, *self._begun.begins(looks)], problem
+        if problem is None and not reader.behind:
+            self.is_caught_up.set()
+        return events, problem
+
+    def _give(self, events: list[RebalanceEvent], news: News, *, is_over: bool) -> None:
+        """Hand events on. is_over: the feed can wait no longer for the history."""
+        for take in self._takers:
+            take(events)
+        if self._history is not None:
+            self._history += events
+            if self.is_caught_up.is_set() or is_over:
+                placed = self._placed(sorted(self._history, key=lambda event: int(event["at_ms"])))
+                self._history = None
+                news.begin(self._id, {0: self._count}, placed)
+            return
+        if events:
+            if self.is_caught_up.is_set():
+                for take in self._newcomers:
+                    take(events)
+            news.put(self._placed(events))
+
+    def _placed(self, events: Iterable[RebalanceEvent]) -> list[Placed]:
+        placed = []
+        for event in events:
+            placed.append(Placed(0, self._count, event))
+            self._count += 1
+        return placed
+
+    def _say(self, problem: Exception | None) -> None:
+        """Say once that the cluster is away, and once that it is back."""
+        if problem is not None and not self.is_away:
+            text = str(problem)
+            why = "refuses the observer" if isinstance(problem, Unauthenticated) else "is away"
+            self._lines.warn("cluster_away", f"The cluster {why}, trying again: {text}", reason=text)
+        elif problem is None and self.is_away:
+            self._lines.info("cluster_back", "The cluster is back")
+        self.is_away = problem is not None
+        absent = () if self.reader is None else self.reader.absent
+        if absent not in {self._absent, ()}:
+            self._lines.warn("partitions_without_node", absent_line(absent, OffsetsReader.topic), partitions=absent)
+        self._absent = absent

@@ -1,0 +1,163 @@
+"""Asks the observed cluster for the state of its groups, at a moderate pace.
+
+Every LOOK_S: which groups are in a rebalance (ListGroups with states, one small answer for each node), then
+descriptions of at most DESCRIBED_AT_ONCE groups. First those of which the log has news, then those in a rebalance, then
+all others in turn, as long as at least half of the budget is left for the page. Every LIST_S: the list of all groups.
+
+A cluster that doesn't answer is asked again at the next look; the follower says that it is away.
+
+House rule: nothing here makes events; the follower gets what was seen, with the time at which the question was sent.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from coordinator.client.client import COORDINATOR_MOVED
+from coordinator.client.errors import ClientError, Refused
+from coordinator.client.groups import Group, ListedGroup, describe_groups, list_groups
+from protocol.errors import ProtocolError
+from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.client.client import Client
+    from coordinator.observe.asking import Asking
+    from coordinator.server.telemetry.lines import Lines
+
+LOOK_S = 1.0
+LIST_S = 30.0
+
+DESCRIBED_AT_ONCE = 50
+"""Groups in a look. So 10,000 quiet groups have their turn within some minutes."""
+
+SHARE_KEPT = 0.5
+"""The part of the budget that quiet groups leave for the page."""
+
+REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
+"""The states of groups in a rebalance, as Kafka names them."""
+
+
+class Look(NamedTuple):
+    """A group as it was described. sent_s: when it was asked, on a clock that never jumps; at_ms: in Unix time."""
+
+    sent_s: float
+    at_ms: int
+    group: Group
+
+
+class Live:
+    """See the module. take: gets what was seen, on the thread of `run`."""
+
+    def __init__(
+        self,
+        asking: Asking,
+        lines: Lines,
+        take: Callable[[list[Look]], None],
+        clock: Callable[[], float] = time.monotonic,
+        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._asking = asking
+        self._lines = lines
+        self._take = take
+        self._clock = clock
+        self._wall_ms = wall_ms
+        self._lock = threading.Lock()
+        self._news: dict[str, None] = {}
+        self._turn: deque[str] = deque()
+        self._listed_s: float | None = None
+        self._filters = True
+        self._said = ""
+        self.listed: dict[str, ListedGroup] = {}
+        self.members: dict[str, int] = {}
+        """By group, how many members it had when it was described last."""
+
+    @property
+    def states(self) -> Counter[tuple[str, str]]:
+        """How many groups have which type and state; the type is empty if the cluster doesn't say."""
+        return Counter((group.group_type.lower(), group.state) for group in self.listed.values())
+
+    def changed(self, group_ids: Iterable[str]) -> None:
+        """The log has news of these groups. For any thread."""
+        with self._lock:
+            self._news |= dict.fromkeys(group_ids)
+
+    def run(self, stopping: threading.Event) -> None:
+        """Look until `stopping` is set."""
+        with self._asking.open(anew=True) as client:
+            while not stopping.is_set():
+                began = self._clock()
+                try:
+                    self.look(client)
+                    self._said = ""
+                except (Refused, ProtocolError) as error:
+                    self._say(str(error))
+                except ClientError:
+                    pass
+                stopping.wait(max(LOOK_S - (self._clock() - began), LOOK_S / 10))
+
+    def look(self, client: Client) -> None:
+        """Look once. Raises ClientError."""
+        if self._listed_s is None or self._clock() - self._listed_s >= LIST_S:
+            self._list(client)
+        self._describe(client, self._rebalancing(client))
+
+    def _list(self, client: Client) -> None:
+        self.listed = {group.group_id: group for group in list_groups(client)}
+        self._listed_s = self._clock()
+        self._turn = deque(each for each in self._turn if each in self.listed)
+        self._turn.extend(self.listed.keys() - set(self._turn))
+        self.members = {group_id: count for group_id, count in self.members.items() if group_id in self.listed}
+
+    def _rebalancing(self, client: Client) -> list[str]:
+        """The groups in a rebalance. A cluster before Kafka 2.6 names them in the list of all groups only."""
+        if self._filters:
+            try:
+                found = list_groups(client, REBALANCING)
+            except Refused as refused:
+                if refused.error_code != ErrorCode.UNSUPPORTED_VERSION:
+                    raise
+                self._filters = False
+            else:
+                self.listed |= {group.group_id: group for group in found}
+                return [group.group_id for group in found]
+        return [group.group_id for group in self.listed.values() if group.state in REBALANCING]
+
+    def _describe(self, client: Client, rebalancing: Iterable[str]) -> None:
+        with self._lock:
+            wanted = dict.fromkeys(islice(self._news, DESCRIBED_AT_ONCE))
+            for group_id in wanted:
+                del self._news[group_id]
+        wanted |= dict.fromkeys(islice(rebalancing, DESCRIBED_AT_ONCE - len(wanted)))
+        if self._asking.budget.share_left >= SHARE_KEPT:
+            for _ in range(min(DESCRIBED_AT_ONCE - len(wanted), len(self._turn))):
+                wanted[self._turn[0]] = None
+                self._turn.rotate(-1)
+        if not wanted:
+            return
+        sent_s, at_ms = self._clock(), self._wall_ms()
+        try:
+            found = describe_groups(client, wanted)
+        except ClientError:
+            self.changed(wanted)
+            raise
+        self.changed(
+            group_id
+            for group_id, answer in found.items()
+            if isinstance(answer, Refused) and answer.error_code in COORDINATOR_MOVED
+        )
+        groups = [group for group in found.values() if isinstance(group, Group)]
+        for group in groups:
+            self.members[group.group_id] = len(group.members)
+            kind = "classic" if group.consumer is None else "consumer"
+            self.listed[group.group_id] = ListedGroup(group.group_id, kind, group.protocol_type, group.state)
+        self._take([Look(sent_s, at_ms, group) for group in groups])
+
+    def _say(self, problem: str) -> None:
+        if problem != self._said:
+            self._said = problem
+            self._lines.warn("state_unknown", f"The cluster doesn't describe its groups: {problem}", reason=problem)

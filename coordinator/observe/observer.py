@@ -1,0 +1,208 @@
+"""The observer, put together: follower, live state, the page, the file or topic of events.
+
+    observe(Options(...), ready)        # until SIGTERM or SIGINT
+
+Threads: the follower's (the feed's thread), that of live state, that of published events, and up to four for requests
+of the page. The event loop serves HTTP and nothing else.
+
+The observer starts although the cluster is away, or has no groups yet. A user or password that the cluster refuses
+doesn't end it either: an administrator may correct it.
+
+House rule: clock and signals enter here, and nowhere below.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import uvloop
+
+from coordinator.client.connection import Address
+from coordinator.config import HTTP
+from coordinator.observe.asking import Asking, Budget
+from coordinator.observe.broker_log import BrokerLog
+from coordinator.observe.counts import Counts, ObserverMetrics, Progress
+from coordinator.observe.follower import Follower
+from coordinator.observe.live import Live
+from coordinator.observe.published import Published, target_of
+from coordinator.server.clock import LoopClock
+from coordinator.server.http.feed import Feed
+from coordinator.server.http.site import Site
+from coordinator.server.http.window import Bounds
+from coordinator.server.telemetry.lines import Lines
+from coordinator.server.wire.listener import bind
+
+if TYPE_CHECKING:
+    import socket
+    from pathlib import Path
+
+    from coordinator.client.client import Cluster
+    from coordinator.config import Config
+    from coordinator.timeline.inference.knowledge import Told
+
+BOUNDS = Bounds(total=50_000, of_group=1_000, age_ms=7 * 86_400_000)
+"""The events in memory: 100 MB at most, and as old as those that a server keeps (tenure.events.retention.ms)."""
+
+STOP_WITHIN_S = 2.0
+"""How long a stop waits for events that are being written, and for each thread."""
+
+
+class Options(NamedTuple):
+    """What to observe, and where to show it.
+
+    where: the cluster. timeout: seconds that a call to it may take. config: settings of HTTP and of log lines. events:
+    where events are written, "" for nowhere (see published.target_of). broker_logs: files of the brokers' logs.
+    """
+
+    where: Cluster
+    timeout: float
+    config: Config
+    events: str = ""
+    broker_logs: tuple[Path, ...] = ()
+
+
+class CannotListen(Exception):
+    """The address for HTTP can't be taken; the text says why."""
+
+
+class Heard:
+    """The causes that a broker's log tells; see follower.Hearing."""
+
+    def __init__(self, path: Path, tell: Callable[[str], Told | None], lines: Lines) -> None:
+        self._log = BrokerLog(path)
+        self._tell = tell
+        self._lines = lines
+        self._said = ""
+
+    def heard(self) -> Iterator[Told]:
+        """As Hearing."""
+        while True:
+            for line in self._log.lines():
+                told = self._tell(line)
+                if told is not None:
+                    yield told
+            if not self._log.is_behind:
+                break
+        if self._log.problem not in {self._said, ""}:
+            text = f"The broker's log can't be read, trying again: {self._log.problem}"
+            self._lines.warn("broker_log_unreadable", text, reason=self._log.problem)
+        self._said = self._log.problem
+
+
+class Observer:
+    """See the module. follower, live: the parts, for tests. address: of HTTP, once it has started."""
+
+    def __init__(self, options: Options, lines: Lines, clock: LoopClock) -> None:
+        config = options.config
+        self._asking = Asking(options.where, Budget(), options.timeout)
+        self._published = None
+        if options.events:
+            target = target_of(options.events, options.where, options.timeout)
+            self._published = Published(target, lines)
+        counts = Counts()
+        self.live = Live(self._asking, lines, lambda looks: self.follower.see(looks))  # noqa: PLW0108 - the follower comes below
+        self.follower = Follower(
+            options.where,
+            options.timeout,
+            lines,
+            takers=[] if self._published is None else [self._published.put],
+            newcomers=[counts.take],
+            changed=self.live.changed,
+        )
+        self._stopping = threading.Event()
+        self._looking = threading.Thread(target=self.live.run, args=(self._stopping,), name="live", daemon=True)
+        self._feed = Feed(self.follower, BOUNDS)
+        self._lines = lines
+        self._site: Site | None = None
+        self.address: Address | None = None
+        if config.http:
+            metrics = ObserverMetrics(counts, self.live, self._progress)
+            self._site = Site(config, self, self._asking.open, metrics, lines, clock, feed=self._feed)
+
+    @property
+    def trouble(self) -> str:
+        """As Health: nothing needs a restart."""
+        return ""
+
+    @property
+    def not_ready(self) -> str:
+        """As Health."""
+        if self.follower.is_away:
+            return "the cluster is away"
+        return "" if self.follower.is_caught_up.is_set() else "the log of groups is being read"
+
+    async def start(self, listening: socket.socket | None) -> None:
+        """Begin to observe, and to serve at this socket."""
+        if self._published is not None:
+            self._published.start()
+        self._feed.start()
+        self._looking.start()
+        if self._site is not None and listening is not None:
+            await self._site.start(listening)
+            self.address = Address(*listening.getsockname()[:2])
+            url = f"http://{self.address}/"
+            self._lines.info("http_listening", f"HTTP: {url}", url=url)
+
+    async def stop(self) -> None:
+        """Write what waits, finish the answers under way, and stop."""
+        self._stopping.set()
+        if self._site is not None:
+            await self._site.stop()
+        else:
+            await self._feed.stop()
+        if self._published is not None:
+            await asyncio.to_thread(self._published.stop, STOP_WITHIN_S)
+        await asyncio.to_thread(self._looking.join, STOP_WITHIN_S)
+        self._asking.close()
+
+    def _progress(self) -> Progress:
+        reader = self.follower.reader
+        return Progress(
+            records=0 if reader is None else reader.records,
+            unreadable=0 if reader is None else reader.passed_over,
+            behind=0 if reader is None else reader.behind,
+            requests=self._asking.count,
+            lost=0 if self._published is None else self._published.lost,
+            is_away=self.follower.is_away,
+        )
+
+
+def observe(options: Options, warnings: Iterable[str], on_ready: Callable[[Observer], None]) -> None:
+    """Observe until SIGTERM or SIGINT. Raises CannotListen.
+
+    on_ready: called when HTTP accepts requests.
+    """
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_observe(options, warnings, on_ready))
+
+
+async def _observe(options: Options, warnings: Iterable[str], on_ready: Callable[[Observer], None]) -> None:
+    loop = asyncio.get_running_loop()
+    clock = LoopClock(loop)
+    lines = Lines(sys.stderr, options.config.log_format, None, clock, "Observer")
+    for warning in warnings:
+        lines.warn("settings_unused", warning)
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    observer = Observer(options, lines, clock)
+    await observer.start(_listening(options.config))
+    on_ready(observer)
+    await ended.wait()
+    await observer.stop()
+
+
+def _listening(config: Config) -> socket.socket | None:
+    """A socket for HTTP; None without `--http`."""
+    if not config.http:
+        return None
+    assert config.http[0].name == HTTP
+    try:
+        return bind(config.http[0])
+    except OSError as error:
+        raise CannotListen(f"{config.http[0].address}: {error.strerror or error}") from None

@@ -1,0 +1,304 @@
+"""Writes the observer's events to a file, as JSON lines, or to a topic, in the form of `__rebalance_events`.
+
+A thread writes, so that a slow disk or cluster doesn't hold up the follower. At most QUEUED_MAX events wait; further
+ones are lost, and an event `events_dropped` then says how many, as a server does.
+
+After a start the follower reads the log from its beginning again. The newest TAIL_EVENTS events of the file or topic
+say what is there already: nothing that is older than all of them is written, and nothing that is one of them.
+
+The topic is `__rebalance_events`, where `tenure explain`, `watch` and `doctor` look for events. Those of all groups are
+in partition 0, each with its group as the key. A missing topic is created.
+
+House rule: to the observed cluster nothing is written but this topic.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections import deque
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from coordinator.client.client import Node
+from coordinator.client.connection import Address
+from coordinator.client.errors import ClientError, Refused
+from coordinator.client.events import EventReader, NoEvents
+from coordinator.timeline.schema import EVENTS_TOPIC, VERSION, read_event
+from protocol.errors import ProtocolError
+from protocol.messages import CreateTopicsRequest, MetadataRequest, ProduceRequest
+from protocol.records.batch import Record, encode_batch
+from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.client.client import Client, Cluster
+    from coordinator.server.telemetry.lines import Lines
+    from coordinator.timeline.schema import RebalanceEvent
+    from protocol.messages import CreateTopicsResponse, MetadataResponse, ProduceResponse
+
+QUEUED_MAX = 20_000
+"""Events that wait: 20 to 40 MB."""
+
+WRITTEN_AT_ONCE = 200
+"""Events in a batch; most have 1 to 2 kB, and a batch of 1 MB is the most that a topic takes by default."""
+
+BATCH_BYTES = 512 * 1024
+"""A batch takes no further event above this size."""
+
+TAIL_EVENTS = 2_000
+TAIL_BYTES = 4 * 1024 * 1024
+"""The part of the end of a topic, and of a file, that tells what is there."""
+
+PAUSE_S = 2.0
+"""The pause before the next try."""
+
+RETENTION_MS = 7 * 86_400_000
+"""How long a topic that is made here keeps events: as long as a server's (tenure.events.retention.ms)."""
+
+SINCE_BATCHES = 3
+"""The first version of Produce that takes batches in the current format."""
+
+BROKERS_DEFAULT = -1
+"""As a replication factor: that of the cluster's settings (KIP-464)."""
+
+TOPIC = "topic"
+"""In place of a file's name, the topic of events."""
+
+Known = set[tuple[Any, ...]]
+
+
+class Target(Protocol):
+    """A place for events."""
+
+    name: str
+
+    def newest(self) -> list[RebalanceEvent]:
+        """The newest events that are there. Raises OSError, ClientError or ProtocolError, as `write` does."""
+
+    def write(self, events: Sequence[RebalanceEvent]) -> None:
+        """Write events behind the others."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+def text_of(event: RebalanceEvent) -> bytes:
+    """An event as one line of JSON."""
+    return json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def identity(event: RebalanceEvent) -> tuple[Any, ...]:
+    """What two events have in common if they tell the same."""
+    return tuple(event.get(name) for name in ("type", "at_ms", "group", "generation", "member_id"))
+
+
+class FileTarget:
+    """A file with one event in a line. The file is opened for each write, so that it may be rotated."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = str(path)
+        self._path = path
+
+    def newest(self) -> list[RebalanceEvent]:
+        """As Target."""
+        try:
+            with self._path.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(size - TAIL_BYTES, 0))
+                lines = file.read().split(b"\n")
+        except FileNotFoundError:
+            return []
+        return [event for line in lines[-TAIL_EVENTS:] if (event := read_event(line)) is not None]
+
+    def write(self, events: Sequence[RebalanceEvent]) -> None:
+        """As Target."""
+        with self._path.open("ab") as file:
+            file.write(b"".join(text_of(event) + b"\n" for event in events))
+
+    def close(self) -> None:
+        """As Target."""
+
+
+class TopicTarget:
+    """A topic of the observed cluster."""
+
+    def __init__(self, where: Cluster, timeout: float) -> None:
+        self.name = f"topic {EVENTS_TOPIC}"
+        self._client: Client = where.client(timeout)
+        self._leader: Node | None = None
+
+    def newest(self) -> list[RebalanceEvent]:
+        """As Target."""
+        try:
+            reader = EventReader(self._client)
+        except NoEvents:
+            return []
+        reader.begin_with(TAIL_EVENTS)
+        return reader.read()
+
+    def write(self, events: Sequence[RebalanceEvent]) -> None:
+        """As Target."""
+        records = [
+            Record((event["group"] or "").encode("utf-8", "replace"), text_of(event), event["at_ms"])
+            for event in events
+        ]
+        if self._leader is None:
+            self._leader = self._find()
+        data = ProduceRequest.PartitionProduceData(index=0, records=encode_batch(records, 0, 0))
+        request = ProduceRequest(
+            acks=-1,
+            timeout_ms=int(self._client.timeout * 1000),
+            topic_data=[ProduceRequest.TopicProduceData(name=EVENTS_TOPIC, partition_data=[data])],
+        )
+        leader, self._leader = self._leader, None
+        response: ProduceResponse = self._client.request(request, leader, at_least=SINCE_BATCHES)
+        answer = response.responses[0].partition_responses[0]
+        if answer.error_code:
+            raise Refused(answer.error_code, f"topic {EVENTS_TOPIC!r}")
+        self._leader = leader
+
+    def close(self) -> None:
+        """As Target."""
+        self._client.close()
+
+    def _find(self) -> Node:
+        """The leader of partition 0; a topic that isn't there is created."""
+        asked = MetadataRequest.MetadataRequestTopic(name=EVENTS_TOPIC)
+        request = MetadataRequest(topics=[asked], allow_auto_topic_creation=False)
+        response: MetadataResponse = self._client.request(request, at_least=4)
+        (topic,) = response.topics
+        if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            self._create()
+        if topic.error_code:
+            raise Refused(topic.error_code, f"topic {EVENTS_TOPIC!r}")
+        leader = next((each.leader_id for each in topic.partitions if each.partition_index == 0), -1)
+        for broker in response.brokers:
+            if broker.node_id == leader:
+                return Node(leader, Address(broker.host, broker.port))
+        raise Refused(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {EVENTS_TOPIC!r}")
+
+    def _create(self) -> None:
+        configs = {"cleanup.policy": "delete", "retention.ms": str(RETENTION_MS)}
+        topic = CreateTopicsRequest.CreatableTopic(
+            name=EVENTS_TOPIC,
+            num_partitions=1,
+            replication_factor=BROKERS_DEFAULT,
+            configs=[
+                CreateTopicsRequest.CreatableTopicConfig(name=name, value=value) for name, value in configs.items()
+            ],
+        )
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=int(self._client.timeout * 1000))
+        response: CreateTopicsResponse = self._client.request(request, at_least=4)
+        for result in response.topics:
+            if result.error_code not in {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}:
+                raise Refused(result.error_code, f"topic {EVENTS_TOPIC!r} can't be created")
+
+
+class Published:
+    """Writes events to a target, on a thread.
+
+    lost: events that could not be written.
+    """
+
+    def __init__(self, target: Target, lines: Lines) -> None:
+        self._target = target
+        self._lines = lines
+        self._waiting: deque[RebalanceEvent] = deque()
+        self._changed = threading.Condition()
+        self._is_stopping = False
+        self._dropped: list[int] = []
+        """How many events were lost since the last gap, and the first and the last time of them."""
+        self._known: Known | None = None
+        self._since_ms = 0
+        self._said = ""
+        self.lost = 0
+        self._thread = threading.Thread(target=self._run, name="published", daemon=True)
+
+    def start(self) -> None:
+        """Start to write."""
+        self._thread.start()
+
+    def put(self, events: Iterable[RebalanceEvent]) -> None:
+        """Have events written. For any thread."""
+        with self._changed:
+            for event in events:
+                if len(self._waiting) < QUEUED_MAX:
+                    self._waiting.append(event)
+                    continue
+                self.lost += 1
+                if not self._dropped:
+                    self._dropped = [0, event["at_ms"], event["at_ms"]]
+                self._dropped[0] += 1
+                self._dropped[2] = event["at_ms"]
+            self._changed.notify()
+
+    def stop(self, within_s: float) -> None:
+        """Write what waits, if that is possible in time, and stop."""
+        with self._changed:
+            self._is_stopping = True
+            self._changed.notify()
+        self._thread.join(within_s)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._dropped or self._is_stopping)
+                if not self._waiting and not self._dropped:
+                    break
+            try:
+                self._write()
+            except (ClientError, ProtocolError, OSError) as error:
+                self._say(error)
+                with self._changed:
+                    if self._is_stopping or self._changed.wait_for(lambda: self._is_stopping, PAUSE_S):
+                        break
+            else:
+                self._say(None)
+        self._target.close()
+
+    def _write(self) -> None:
+        """Write the next events. Raises the target's errors; then they are still the next."""
+        if self._known is None:
+            there = self._target.newest()
+            self._known = {identity(event) for event in there}
+            self._since_ms = min((event["at_ms"] for event in there), default=0)
+        with self._changed:
+            taken = self._next()
+        fresh = [event for event in taken if event["at_ms"] >= self._since_ms and identity(event) not in self._known]
+        if fresh:
+            self._target.write(fresh)
+        with self._changed:
+            for _ in taken:
+                self._waiting.popleft()
+            gap, self._dropped = (self._dropped, []) if not self._waiting else ([], self._dropped)
+        if gap:
+            events, first_ms, last_ms = gap
+            told = {"version": VERSION, "type": "events_dropped", "at_ms": last_ms, "group": None}
+            self.put([told | {"events": events, "first_ms": first_ms, "last_ms": last_ms, "inferred": True}])
+
+    def _next(self) -> list[RebalanceEvent]:
+        taken: list[RebalanceEvent] = []
+        size = 0
+        for event in self._waiting:
+            size += len(text_of(event))
+            if taken and (len(taken) == WRITTEN_AT_ONCE or size > BATCH_BYTES):
+                break
+            taken.append(event)
+        return taken
+
+    def _say(self, problem: Exception | None) -> None:
+        text = "" if problem is None else str(problem)
+        if text and not self._said:
+            self._lines.warn(
+                "events_not_written", f"Events can't be written to {self._target.name}: {text}", reason=text
+            )
+        elif self._said and not text:
+            self._lines.info("events_written", f"Events are written to {self._target.name} again")
+        self._said = text
+
+
+def target_of(text: str, where: Cluster, timeout: float) -> Target:
+    """The target of `--events`: TOPIC, or the name of a file."""
+    return TopicTarget(where, timeout) if text == TOPIC else FileTarget(Path(text))

@@ -1,0 +1,39 @@
+"""`tenure observe` refuses wrong options in one line; tests/observe has what it does."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from coordinator.testing.tenure import Tenure
+from tests.observe.test_observer import SETTINGS, observing
+from tests.support.tenure import tenure_command
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("--http", "nowhere"), "--http: "),
+        (("--http", "0.0.0.0:0"), "--http: "),
+        (("--bootstrap-server", "kafka"), "--bootstrap-server: 'kafka' is not HOST:PORT"),
+        (("--command-config", "absent.properties"), "--command-config: "),
+    ],
+)
+def test_wrong_usage_is_one_line(arguments: tuple[str, ...], text: str) -> None:
+    """A wrong option ends the command with one line that names it."""
+    ran = subprocess.run([*tenure_command(), "observe", *arguments], capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert ran.stderr.removeprefix("tenure: ").startswith(text)
+    assert ran.stderr.count("\n") == 1
+
+
+def test_a_taken_port_is_one_line(tmp_path: Path) -> None:
+    """An address that is in use ends the command with one line."""
+    with Tenure(settings=SETTINGS) as cluster, observing(cluster.bootstrap_servers, tmp_path) as observer:
+        command = [*tenure_command(), "observe", "--http", observer.url.removeprefix("http://")]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert "--http: " in ran.stderr
+    assert "in use" in ran.stderr

@@ -1,0 +1,79 @@
+"""Begins of rebalances come from looks at live state, once each, and never from a look that is older than the log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coordinator.client.client import Node
+from coordinator.client.connection import Address
+from coordinator.client.groups import Group
+from coordinator.observe.begun import Begun
+from coordinator.observe.live import Look
+from coordinator.timeline.entries import Timeline
+
+NODE = Node(1, Address("127.0.0.1", 9092))
+
+
+def look(state: str, sent_s: float) -> Look:
+    """A look at group `g` in this state."""
+    return Look(sent_s, int(sent_s * 1_000), Group("g", state, "consumer", "", NODE, []))
+
+
+def ended(generation: int, at_ms: int) -> dict[str, Any]:
+    """The end of a rebalance, as the inference makes it."""
+    causes = [{"kind": "member_joined", "member_ids": ["m"]}]
+    return {
+        "version": 1, "type": "rebalance_ended", "at_ms": at_ms, "group": "g", "generation": generation,
+        "generation_before": generation - 1, "began_ms": at_ms, "causes": causes, "outcome": "completed",
+    }  # fmt: skip
+
+
+def test_a_rebalance_begins_once_and_its_end_tells_the_cause() -> None:
+    """A group that is seen preparing has one open entry; its end takes over."""
+    begun = Begun()
+    begun.add([ended(4, 1_000)], 1.0)
+    assert begun.begins([look("Stable", 2.0)]) == []
+    (began,) = begun.begins([look("PreparingRebalance", 3.0)])
+    assert (began["type"], began["at_ms"], began["generation"], began["state"]) == (
+        "rebalance_started", 3_000, 4, "Stable",
+    )  # fmt: skip
+    assert began["cause"]["kind"] == "unknown"
+    assert begun.begins([look("CompletingRebalance", 4.0)]) == []
+    begun.add([ended(5, 4_500)], 5.0)
+    timeline = Timeline("g").add_all([ended(4, 1_000), began, ended(5, 4_500)])
+    assert [(entry["generation"], entry["cause"]["kind"]) for entry in timeline.entries] == [
+        (4, "member_joined"), (5, "member_joined"),
+    ]  # fmt: skip
+    (again,) = begun.begins([look("PreparingRebalance", 6.0)])
+    assert again["generation"] == 5
+
+
+def test_a_look_older_than_the_log_begins_nothing() -> None:
+    """A look whose answer was on the way while the end was read is no begin of the next rebalance."""
+    begun = Begun()
+    begun.add([ended(4, 1_000)], 1.0)
+    late = look("PreparingRebalance", 2.0)
+    begun.add([ended(5, 2_100)], 2.2)
+    assert not begun.is_current(late)
+    assert begun.begins([late]) == []
+
+
+def test_a_rebalance_without_an_end_was_lost_by_its_coordinator() -> None:
+    """A group that is stable again, without a record, was read anew: the open entry is over."""
+    begun = Begun()
+    begun.add([ended(4, 1_000)], 1.0)
+    (began,) = begun.begins([look("PreparingRebalance", 2.0)])
+    (loaded,) = begun.begins([look("Stable", 3.0)])
+    assert (loaded["type"], loaded["generation"]) == ("group_loaded", 4)
+    entries = Timeline("g").add_all([ended(4, 1_000), began, loaded]).entries
+    assert [(entry["type"], entry.get("outcome")) for entry in entries] == [
+        ("rebalance", "completed"), ("rebalance", "interrupted"), ("loaded", None),
+    ]  # fmt: skip
+
+
+def test_a_deleted_group_is_forgotten() -> None:
+    """A group of the same name begins anew."""
+    begun = Begun()
+    begun.add([ended(4, 1_000), {"type": "group_deleted", "group": "g", "generation": 4, "at_ms": 2_000}], 1.0)
+    (began,) = begun.begins([look("PreparingRebalance", 2.0)])
+    assert (began["generation"], began["state"]) == (0, "Empty")

@@ -1,0 +1,54 @@
+"""The metrics of an observer have the names of a server's, and a bound on series."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coordinator.observe.counts import Counts
+from coordinator.server.telemetry.measures import GROUPS_MAX
+from coordinator.server.telemetry.metrics import exposition
+
+
+def ended(group: str, generation: int, kind: str = "member_joined") -> dict[str, Any]:
+    """The end of a rebalance."""
+    cause = {"kind": kind, "source": "inferred"}
+    return {
+        "type": "rebalance_ended",
+        "group": group,
+        "generation": generation,
+        "causes": [cause],
+        "outcome": "completed",
+    }
+
+
+def text_of(counts: Counts) -> str:
+    """The text of a scrape."""
+    return exposition(list(counts.families()), "")[0].decode()
+
+
+def test_causes_outcomes_and_returns_count() -> None:
+    """A rebalance counts with its first cause; a return with whether it rebalanced, unless it came behind a load."""
+    counts = Counts()
+    counts.take([ended("a", 1), ended("a", 2, "unknown"), ended("b", 1)])
+    back = {"type": "member_replaced", "group": "a", "generation": 2, "rebalances": False}
+    counts.take([back, back | {"after_load": True}])
+    text = text_of(counts)
+    for line in (
+        'tenure_rebalances_total{cause="member_joined",source="inferred"} 2.0',
+        'tenure_rebalances_total{cause="unknown",source="inferred"} 1.0',
+        'tenure_rebalances_ended_total{outcome="completed"} 3.0',
+        'tenure_static_restarts_total{rebalances="false"} 1.0',
+        'tenure_group_rebalances_total{group="a"} 2.0',
+        'tenure_group_generation{group="a"} 2.0',
+    ):
+        assert line in text.splitlines()
+
+
+def test_series_are_bounded_and_given_back() -> None:
+    """The first groups have series of their own, all others share one; a deleted group makes room."""
+    counts = Counts()
+    counts.take([ended(f"g{number}", 1) for number in range(GROUPS_MAX + 5)])
+    assert len(counts.by_group) == GROUPS_MAX + 1
+    assert counts.by_group[""] == 5
+    counts.take([{"type": "group_deleted", "group": "g0", "generation": 1}, ended("late", 1)])
+    assert "late" in counts.by_group

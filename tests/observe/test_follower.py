@@ -1,0 +1,97 @@
+"""The follower hands on the history first and in order, then news; only news count."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+from coordinator.client.client import Cluster
+from coordinator.client.events import Placed
+from coordinator.observe.follower import Follower
+from coordinator.testing.tenure import Tenure
+from coordinator.timeline.inference.knowledge import Told
+from tests.observe.conftest import Written
+from tests.observe.test_observer import SETTINGS
+from tests.support.patience import WITHIN_S
+from tests.support.tenure import wait_until
+
+
+class Taken:
+    """The feed's side: what came, and by which call."""
+
+    def __init__(self) -> None:
+        self.begun: list[list[Placed]] = []
+        self.news: list[Placed] = []
+
+    def begin(self, topic: str, reached: dict[int, int], events: list[Placed]) -> None:
+        """As News."""
+        assert len(topic) == 32
+        assert reached == {0: len(events)}
+        self.begun.append(events)
+
+    def put(self, events: list[Placed]) -> None:
+        """As News."""
+        self.news += events
+
+    def miss(self, problem: str) -> None:
+        """As News."""
+        raise AssertionError(problem)
+
+
+class TellsAll:
+    """Told causes for the first generations of some groups."""
+
+    def __init__(self, *groups: str) -> None:
+        self._told = [Told(1, group, 0, "member_rejoined") for group in groups]
+
+    def heard(self) -> list[Told]:
+        """As Hearing."""
+        told, self._told = self._told, []
+        return told
+
+
+def settle(cluster: Tenure, group: str) -> None:
+    """Let a group have a first generation."""
+    cluster.group(group).fill(1, topics=["orders"], static=False)
+    cluster.group(group).wait_until_stable(members=1)
+
+
+def test_history_comes_first_and_does_not_count(tmp_path: Path, written: Written) -> None:
+    """Groups of before the start come as one, in the order of time; later ones as news, also to counters."""
+    everything: list[dict[str, Any]] = []
+    counted: list[dict[str, Any]] = []
+    changed: set[str] = set()
+    taken = Taken()
+    stopping = threading.Event()
+    with Tenure(topics={"orders": 6}, settings=SETTINGS, data_dir=tmp_path) as cluster:
+        for number in range(5):
+            settle(cluster, f"old-{number}")
+        follower = Follower(
+            Cluster(cluster.bootstrap_servers),
+            WITHIN_S,
+            written.lines,
+            hearing=[TellsAll("new")],
+            takers=[everything.extend],
+            newcomers=[counted.extend],
+            changed=changed.update,
+        )
+        thread = threading.Thread(target=follower.follow, args=(taken, stopping))
+        thread.start()
+        try:
+            wait_until(lambda: follower.is_caught_up.is_set() and len(taken.begun) == 1, "the history", WITHIN_S)
+            settle(cluster, "new")
+            wait_until(lambda: len(taken.news) == 1, "news", WITHIN_S)
+        finally:
+            stopping.set()
+            thread.join(WITHIN_S)
+    (history,) = taken.begun
+    times = [each.event["at_ms"] for each in history]
+    assert times == sorted(times)
+    assert {each.event["group"] for each in history} == {f"old-{number}" for number in range(5)}
+    assert [each.offset for each in [*history, *taken.news]] == list(range(len(history) + 1))
+    assert [event["group"] for event in counted] == ["new"]
+    assert len(everything) == len(history) + 1
+    assert changed == {"new", *(f"old-{number}" for number in range(5))}
+    assert taken.news[0].event["group"] == "new"
+    assert written.events == []

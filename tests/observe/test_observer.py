@@ -1,0 +1,138 @@
+"""`tenure observe` as a process, beside a server of ours that stands for any cluster: the log, the page, restarts."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from coordinator.testing.tenure import Tenure
+from tests.support.patience import WITHIN_S
+from tests.support.tenure import tenure_command, wait_until
+
+SETTINGS = {"tenure.events.enable": False, "group.initial.rebalance.delay.ms": 0}
+
+
+class Observing:
+    """A running observer. url: of its page."""
+
+    def __init__(self, process: subprocess.Popen[str], log: Path, ready: str) -> None:
+        self.process = process
+        self._log = log
+        self.ready = ready
+        self.url = "http://" + ready.rpartition("http=")[2]
+
+    def get(self, path: str) -> Any:
+        """The answer as JSON."""
+        with urllib.request.urlopen(self.url + path, timeout=WITHIN_S) as answer:
+            return json.load(answer)
+
+    def status(self, path: str) -> int:
+        """The answer's status."""
+        try:
+            with urllib.request.urlopen(self.url + path, timeout=WITHIN_S) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    def entries(self, group: str, count: int) -> list[dict[str, Any]]:
+        """The timeline of a group, once it has so many entries and no open one."""
+
+        def found() -> list[dict[str, Any]] | None:
+            if self.status(f"/groups/{group}/events") != 200:
+                return None
+            timeline: list[dict[str, Any]] = self.get(f"/groups/{group}/events")["timeline"]
+            is_over = len(timeline) >= count and all(each.get("outcome", "") is not None for each in timeline)
+            return timeline if is_over else None
+
+        return wait_until(found, f"{count} entries of {group}", WITHIN_S)
+
+    @property
+    def lines(self) -> list[str]:
+        """The names of its log lines."""
+        return [json.loads(line)["event"] for line in self._log.read_text().splitlines()]
+
+
+@contextmanager
+def observing(bootstrap: str, folder: Path, *arguments: str) -> Iterator[Observing]:
+    """An observer of a cluster, until the block ends."""
+    log = folder / "observer.jsonl"
+    command = [*tenure_command(), "observe", "--bootstrap-server", bootstrap, "--http", "127.0.0.1:0"]
+    with log.open("a") as stream:
+        process = subprocess.Popen(
+            [*command, "--set", "tenure.log.format=json", *arguments], stdout=subprocess.PIPE, stderr=stream, text=True
+        )
+    assert process.stdout is not None
+    with process, process.stdout:
+        try:
+            ready = process.stdout.readline().strip()
+            assert ready, log.read_text()
+            yield Observing(process, log, ready)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(WITHIN_S)
+
+
+def test_the_page_tells_what_the_log_tells(tmp_path: Path) -> None:
+    """Groups, their rebalances with causes, metrics and health come from the cluster's log; SIGTERM ends it well."""
+    file = tmp_path / "events.jsonl"
+    with (
+        Tenure(topics={"orders": 6}, settings=SETTINGS, data_dir=tmp_path / "data") as cluster,
+        observing(cluster.bootstrap_servers, tmp_path, "--events", str(file)) as observer,
+    ):
+        assert re.fullmatch(rf"ready observes={cluster.bootstrap_servers} http=127\.0\.0\.1:\d+", observer.ready)
+        cluster.group("workers").fill(1, topics=["orders"], static=False)
+        cluster.group("workers").wait_until_stable(members=1)
+        first = observer.entries("workers", 1)[0]
+        assert (first["type"], first["cause"]["kind"], first["inferred"]) == ("rebalance", "member_joined", True)
+        listed = wait_until(lambda: observer.get("/groups") or None, "a list of groups", WITHIN_S)
+        assert [group["group_id"] for group in listed] == ["workers"]
+        assert observer.get("/overview")[0]["rebalances"] >= 1
+        assert len(observer.get("/groups/workers")["members"]) == 1
+        assert [observer.status(path) for path in ("/healthz", "/readyz", "/", "/metrics")] == [200] * 4
+        assert observer.status("/groups/nobody/events") == 404
+        wait_until(lambda: file.exists() and file.read_text().count("\n") >= 1, "events", WITHIN_S)
+    assert observer.process.returncode == 0
+    assert observer.lines == ["http_listening"]
+    assert json.loads(file.read_text().splitlines()[0])["type"] == "rebalance_ended"
+
+
+def test_a_cluster_that_is_away_is_said_once(tmp_path: Path) -> None:
+    """A cluster that restarts costs two lines; the observer goes on where it was, and the page shows both lives."""
+    with (
+        Tenure(topics={"orders": 6}, settings=SETTINGS, data_dir=tmp_path / "data") as cluster,
+        observing(cluster.bootstrap_servers, tmp_path) as observer,
+    ):
+        cluster.group("workers").fill(1, topics=["orders"], static=False)
+        cluster.group("workers").wait_until_stable(members=1)
+        before = observer.entries("workers", 1)
+        cluster.kill()
+        wait_until(lambda: "cluster_away" in observer.lines, "a line", WITHIN_S)
+        assert observer.status("/readyz") == 503
+        cluster.start()
+        wait_until(lambda: "cluster_back" in observer.lines, "a line", WITHIN_S)
+        assert observer.status("/readyz") == 200
+        cluster.group("others").fill(1, topics=["orders"], static=False)
+        cluster.group("others").wait_until_stable(members=1)
+        observer.entries("others", 1)
+        assert observer.entries("workers", 1)[: len(before)] == before
+    assert observer.lines == ["http_listening", "cluster_away", "cluster_back"]
+
+
+def test_it_starts_without_a_cluster(tmp_path: Path) -> None:
+    """An observer may be there first; a new cluster without groups is no problem."""
+    with Tenure(settings=SETTINGS, data_dir=tmp_path / "data") as cluster:
+        bootstrap = cluster.bootstrap_servers
+        cluster.stop()
+        with observing(bootstrap, tmp_path) as observer:
+            wait_until(lambda: "cluster_away" in observer.lines, "a line", WITHIN_S)
+            cluster.start()
+            wait_until(lambda: observer.status("/readyz") == 200, "ready", WITHIN_S)
+            assert observer.get("/groups") == []

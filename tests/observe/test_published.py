@@ -1,0 +1,73 @@
+"""Events reach a file once each, over restarts of the observer; what doesn't fit is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator.observe import published
+from coordinator.observe.published import FileTarget, Published
+from tests.observe.conftest import Written
+from tests.support.patience import WITHIN_S
+from tests.support.tenure import wait_until
+
+
+def event(number: int, group: str = "g") -> dict[str, Any]:
+    """An event with that number as its time and generation."""
+    return {"version": 1, "type": "rebalance_ended", "at_ms": number, "group": group, "generation": number}
+
+
+def numbers(path: Path) -> list[int]:
+    """The times of the events in a file."""
+    return [json.loads(line)["at_ms"] for line in path.read_text().splitlines()]
+
+
+def publish(path: Path, written: Written, *events: dict[str, Any]) -> None:
+    """Write events, as one run of an observer."""
+    writing = Published(FileTarget(path), written.lines)
+    writing.put(events)
+    writing.start()
+    writing.stop(WITHIN_S)
+
+
+def test_a_restart_writes_no_event_again(tmp_path: Path, written: Written) -> None:
+    """The next run finds the history anew, and writes only what isn't there; nothing older than the file."""
+    path = tmp_path / "events.jsonl"
+    publish(path, written, event(5), event(6))
+    publish(path, written, event(4), event(5), event(6), event(6, "other"), event(7))
+    assert numbers(path) == [5, 6, 6, 7]
+    assert written.events == []
+
+
+def test_a_file_that_cannot_be_written_is_said_once(
+    tmp_path: Path, written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The events wait until the file can be written; a line says that it can't, and one that it can again."""
+    monkeypatch.setattr(published, "PAUSE_S", 0.01)
+    path = tmp_path / "folder" / "events.jsonl"
+    writing = Published(FileTarget(path), written.lines)
+    writing.start()
+    writing.put([event(1)])
+    wait_until(lambda: len(written.events) == 1, "a line", WITHIN_S)
+    path.parent.mkdir()
+    wait_until(lambda: len(written.events) == 2, "another line", WITHIN_S)
+    writing.stop(WITHIN_S)
+    assert written.events == ["events_not_written", "events_written"]
+    assert numbers(path) == [1]
+
+
+def test_events_that_do_not_fit_are_told(tmp_path: Path, written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above the limit events are lost; an event says how many and when."""
+    monkeypatch.setattr(published, "QUEUED_MAX", 2)
+    path = tmp_path / "events.jsonl"
+    writing = Published(FileTarget(path), written.lines)
+    writing.put(event(number) for number in range(1, 6))
+    writing.start()
+    writing.stop(WITHIN_S)
+    *_, gap = [json.loads(line) for line in path.read_text().splitlines()]
+    assert numbers(path) == [1, 2, 5]
+    assert (gap["type"], gap["events"], gap["first_ms"], gap["last_ms"]) == ("events_dropped", 3, 3, 5)
+    assert writing.lost == 3
