@@ -20,7 +20,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -46,6 +46,7 @@ from coordinator.timeline.words import (
     counter_name,
     duration_text,
     entry_lines,
+    marked_text,
     revoking_text,
     short,
     target_text,
@@ -164,12 +165,13 @@ class EventLines:
         match event["type"]:
             case "rebalance_started":
                 self._begun[group] = event["generation"], 1
-                yield _begins(prefix, at_ms, event["generation"], event["cause"], counter_name(event))
+                cause = marked_text(event["cause"], event)
+                yield _begins(prefix, at_ms, event["generation"], cause, counter_name(event))
             case "rebalance_cause":
                 if group in self._begun:
                     generation, causes = self._begun[group]
                     self._begun[group] = generation, causes + 1
-                yield Block(at_ms, [f"{prefix}{at}  also: {cause_text(event['cause'])}"])
+                yield Block(at_ms, [f"{prefix}{at}  also: {marked_text(event['cause'], event)}"])
             case "target_assigned":
                 yield Block(at_ms, [f"{prefix}{at}  {target_text(event)}"])
             case "member_revoking":
@@ -177,7 +179,7 @@ class EventLines:
             case "rebalance_stuck":
                 text = "nobody has rejoined within the rebalance timeout, the group waits on"
                 yield Block(at_ms, [f"{prefix}{at}  {text}"])
-            case "rebalance_ended" if not event.get("inferred"):
+            case "rebalance_ended" if event["preparing_ms"] is not None:
                 generation, causes = self._begun.pop(group, (event["generation_before"], 0))
                 yield from _ended(prefix, event, causes if generation == event["generation_before"] else 0)
             case "pending_expired":
@@ -202,8 +204,8 @@ class EventLines:
                 yield f"    the return of {returned_at} was a takeover: the former program still runs"
 
 
-def _begins(prefix: str, at_ms: int, generation: int, cause: dict[str, Any], name: str) -> Block:
-    return Block(at_ms, [f"{prefix}{time_text(at_ms)}  rebalance begins, {name} {generation}: {cause_text(cause)}"])
+def _begins(prefix: str, at_ms: int, generation: int, cause: str, name: str) -> Block:
+    return Block(at_ms, [f"{prefix}{time_text(at_ms)}  rebalance begins, {name} {generation}: {cause}"])
 
 
 def _ended(prefix: str, event: RebalanceEvent, causes_shown: int) -> Iterator[Block]:
@@ -211,7 +213,7 @@ def _ended(prefix: str, event: RebalanceEvent, causes_shown: int) -> Iterator[Bl
     before, after = event["generation_before"], event["generation"]
     name = counter_name(event)
     if not causes_shown:
-        yield _begins(prefix, event["began_ms"], before, event["causes"][0], name)
+        yield _begins(prefix, event["began_ms"], before, marked_text(event["causes"][0], event), name)
     (entry,) = Timeline(event["group"]).add_all([event]).entries
     # The causes have lines of their own.
     _, outcome, *more = entry_lines(entry | {"causes": event["causes"][:1], "further_causes": 0})

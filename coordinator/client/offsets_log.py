@@ -8,7 +8,8 @@
             ...
 
 The reader is no member of a group and commits nothing. It asks for Metadata, ListOffsets and Fetch: on a server with
-ACLs it needs Read and Describe on the topic `__consumer_offsets`. coordinator.timeline.inference makes the events. A
+ACLs it needs Read and Describe on the topic `__consumer_offsets`. DescribeConfigs on groups is welcome: it says the
+session timeouts of groups of the consumer protocol. coordinator.timeline.inference makes the events. A
 record is compared with the one before it, so the reader always reads a partition from its start, and `begin_at` only
 leaves events out. For one group it reads one partition.
 
@@ -47,7 +48,7 @@ from coordinator.client.events import (
 from coordinator.client.topics import CONSUMER_REPLICA, GROUPS_TOPIC, LATEST
 from coordinator.group.partition import partition_for
 from coordinator.timeline.inference.observed import Batch, Observed
-from protocol.messages import FetchRequest, ListOffsetsRequest, MetadataRequest
+from protocol.messages import DescribeConfigsRequest, FetchRequest, ListOffsetsRequest, MetadataRequest
 from protocol.records.batch import CorruptBatch, check_crc, peek_header
 from protocol.records.walk import decode_records
 from schemas.errors import ErrorCode
@@ -55,7 +56,7 @@ from schemas.errors import ErrorCode
 if TYPE_CHECKING:
     from coordinator.client.client import Client
     from coordinator.timeline.schema import RebalanceEvent
-    from protocol.messages import FetchResponse, ListOffsetsResponse, MetadataResponse
+    from protocol.messages import DescribeConfigsResponse, FetchResponse, ListOffsetsResponse, MetadataResponse
 
 FETCH_BYTES, PARTITION_BYTES = 16 * 1024 * 1024, 1024 * 1024
 """The most bytes of a Fetch, and of one partition in it."""
@@ -76,6 +77,15 @@ MOVED = frozenset(
 
 NAMES_S = 5.0
 """How often the names of topics are asked for at most, when an id is unknown."""
+
+LOOKUPS_MAX = 1_000
+"""Groups of the consumer protocol whose session timeout is asked for, each with a request."""
+
+GROUP_RESOURCE = 32
+"""The resource type of a group (KIP-1043)."""
+
+SESSION_TIMEOUT = "consumer.session.timeout.ms"
+"""The setting of a group."""
 
 LIMITS = (
     "this cluster keeps no events of groups: what follows is inferred from its __consumer_offsets, "
@@ -130,6 +140,44 @@ class TopicNames(Mapping[UUID, str]):
         return len(self._names)
 
 
+class SessionTimeouts(Mapping[str, int]):
+    """The session timeouts of groups of the consumer protocol in ms, by group id: a setting of each group.
+
+    The first LOOKUPS_MAX groups that are asked for have one, unless the server refuses or knows no such setting.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._known: dict[str, int] = {}
+        self._left = LOOKUPS_MAX
+
+    def __getitem__(self, group_id: str) -> int:
+        """The session timeout of a group; KeyError where it is unknown."""
+        if group_id not in self._known and self._left:
+            self._left -= 1
+            resource = DescribeConfigsRequest.DescribeConfigsResource(
+                resource_type=GROUP_RESOURCE, resource_name=group_id, configuration_keys=[SESSION_TIMEOUT]
+            )
+            try:
+                response: DescribeConfigsResponse = self._client.request(DescribeConfigsRequest(resources=[resource]))
+            except ClientError:
+                self._left = 0
+                raise KeyError(group_id) from None
+            for result in response.results:
+                if result.error_code:
+                    self._left = 0
+                for config in result.configs:
+                    if config.name == SESSION_TIMEOUT and config.value is not None:
+                        self._known[group_id] = int(config.value)
+        return self._known[group_id]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
 @dataclass
 class _Partition:
     """A partition: its leader, the next offset to read, the end as its leader said, what was made of it so far."""
@@ -158,6 +206,7 @@ class OffsetsReader:
         name = (group_id or "").encode(errors="replace")
         self._prefix = None if group_id is None else struct.pack(">h", len(name)) + name
         self._names = TopicNames(client)
+        self._session_timeouts = SessionTimeouts(client)
         self._partitions: dict[int, _Partition] = {}
         self._topic_id = UUID(int=0)
         self._found_s = 0.0
@@ -215,7 +264,9 @@ class OffsetsReader:
         wanted = None if self._group_id is None or not self._count else partition_for(self._group_id, self._count)
         for each in topic.partitions:
             if wanted is None or each.partition_index == wanted:
-                known = self._partitions.setdefault(each.partition_index, _Partition(Observed(self._names)))
+                known = self._partitions.setdefault(
+                    each.partition_index, _Partition(Observed(self._names, self._session_timeouts))
+                )
                 known.leader = nodes.get(each.leader_id)
         self.absent = tuple(sorted(number for number, each in self._partitions.items() if each.leader is None))
 

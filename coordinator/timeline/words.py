@@ -114,6 +114,14 @@ def cause_text(cause: dict[str, Any]) -> str:
     return f"{text}{client}" + (" [inferred]" if kind in INFERENCES and cause["source"] != "client" else "")
 
 
+def marked_text(cause: dict[str, Any], event: dict[str, Any]) -> str:
+    """A cause in words; it says if it is inferred, also from the log. event: an event, or an entry, that has it."""
+    text = cause_text(cause)
+    if not event.get("inferred") or cause.get("told"):
+        return text
+    return f"{text.removesuffix(' [inferred]')} [inferred from the log]"
+
+
 def _unknown_text(cause: dict[str, Any]) -> str:
     """A cause that the log of groups doesn't tell: what it may have been."""
     kinds = [CauseKind(kind) for kind in cause["possible"]]
@@ -282,9 +290,9 @@ def counter_name(entry: dict[str, Any]) -> str:
 def _rebalance_lines(entry: Entry) -> Iterator[str]:
     after = f" -> {entry['generation']}" if entry["generation"] != entry["generation_before"] else ""
     name = counter_name(entry)
-    mark = "" if not entry.get("inferred") or entry["causes"][0].get("told") else " [inferred from the log]"
-    yield f"rebalance, {name} {entry['generation_before']}{after}: {cause_text(entry['causes'][0])}{mark}"
-    also = "also" if entry.get("causes_in_order", True) else "also, perhaps first"
+    yield f"rebalance, {name} {entry['generation_before']}{after}: {marked_text(entry['causes'][0], entry)}"
+    is_order_known = entry.get("causes_in_order", True) or len({cause["kind"] for cause in entry["causes"]}) == 1
+    also = "also" if is_order_known else "also, perhaps first"
     for cause in entry["causes"][1:]:
         yield f"{also}: {cause_text(cause)}"
     if entry.get("further_causes"):
@@ -359,7 +367,8 @@ def target_text(target: dict[str, Any]) -> str:
         for change in target["changes"][:MEMBERS_SHOWN]
     ]
     more = len(target["changes"]) - len(changes) + target["further_changes"]
-    text = f"target by {target['assignor']} for {_several(target['members'], 'member')}"
+    by = f" by {target['assignor']}" if target["assignor"] else ""  # the log of groups may not name it
+    text = f"target{by} for {_several(target['members'], 'member')}"
     if not changes:
         return f"{text}: nothing changes"
     return f"{text}: {', '.join(changes)}" + (f" and {more} more" if more else "")

@@ -10,9 +10,11 @@ import pytest
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused, Unreachable
 from coordinator.client.events import EventReader
-from coordinator.client.offsets_log import OffsetsReader, TopicNames, reader_of
+from coordinator.client.offsets_log import OffsetsReader, SessionTimeouts, TopicNames, reader_of
 from coordinator.client.topics import LATEST
 from protocol.messages import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
     FetchRequest,
     FetchResponse,
     ListOffsetsRequest,
@@ -57,6 +59,18 @@ class Cluster(Client):
             offset = self.scenes[at].next_offset if asked.timestamp == LATEST else self.firsts.get(at, 0)
             answer = ListOffsetsResponse.ListOffsetsPartitionResponse(offset=offset)
             return ListOffsetsResponse(topics=[ListOffsetsResponse.ListOffsetsTopicResponse(partitions=[answer])])
+        if isinstance(message, DescribeConfigsRequest):
+            (wanted,) = message.resources
+            result = DescribeConfigsResponse.DescribeConfigsResult()
+            if wanted.resource_name in self.denied:
+                result.error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+            else:
+                result.configs = [
+                    DescribeConfigsResponse.DescribeConfigsResourceResult(
+                        name="consumer.session.timeout.ms", value="45000"
+                    )
+                ]
+            return DescribeConfigsResponse(results=[result])
         assert isinstance(message, FetchRequest)
         assert message.topics[0].topic_id == self.topic_id
         self.fetched.append((node.node_id, [each.partition for each in message.topics[0].partitions]))
@@ -273,6 +287,17 @@ def test_a_reader_of_any_cluster() -> None:
     with pytest.raises(Refused, match="__rebalance_events"):
         reader_of(cluster)
     assert not issubclass(EventReader, OffsetsReader)
+
+
+def test_session_timeouts_are_asked_for_until_the_server_refuses() -> None:
+    """Each group is asked for once; after a refusal none is."""
+    cluster = Cluster()
+    timeouts = SessionTimeouts(cluster)
+    assert (timeouts["a"], timeouts.get("a"), list(timeouts), len(timeouts)) == (45_000, 45_000, ["a"], 1)
+    cluster.denied = {"b"}
+    assert timeouts.get("b") is None
+    cluster.denied = set()
+    assert timeouts.get("c") is None
 
 
 def test_names_of_topics_are_asked_for_once_in_a_while() -> None:

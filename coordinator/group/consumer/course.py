@@ -143,8 +143,8 @@ def is_asked_for(partitions: Held, revoking: Held) -> bool:
 def waited_for(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
     """The wait for a member is over: it did its part, or it goes. member: as it was."""
     course = group.course
-    if course is None or member.is_at(group.target_epoch):
-        return
+    if course is None or not course.causes or member.is_at(group.target_epoch):
+        return  # without a cause the rebalance begins with this step, and has waited for nobody
     if member.state is UNREVOKED:
         since_ms = group.waits_since.get(member.member_id)
         phase = Phase.REVOKING

@@ -86,6 +86,7 @@ class Classic:
         assert before is not None
         joined = [member for seat, member in seen.seats.items() if seat not in before.seats]
         gone = {seat: member for seat, member in before.seats.items() if seat not in seen.seats}
+        gone = dict(sorted(gone.items(), key=lambda each: self.signs.of[each[0]].last_ms))
         stayed = {seat: member for seat, member in seen.seats.items() if seat in before.seats}
         came = [cause_of(JOINED, member=member) for member in joined]
         went = [self._departure(seat, member, stayed, seen, is_alone=len(gone) == 1) for seat, member in gone.items()]
@@ -97,7 +98,7 @@ class Classic:
             if not stayed:
                 return Causes([*came, *went], in_order=(len(came) == 1 and len(went) == 0) or True)
             return self._by_live(came, went, changed)
-        return Causes([*came, *went, *changed], in_order=len({each["kind"] for each in (*came, *went, *changed)}) == 1)
+        return Causes([*came, *went, *changed], in_order=len(came) + len(went) + len(changed) == 1)
 
     def _by_live(self, came: list[Any], went: list[Any], changed: list[Any]) -> Causes:
         """The order of members that came and went, if somebody saw the group while it prepared."""

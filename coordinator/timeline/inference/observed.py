@@ -17,10 +17,12 @@ from coordinator.group import notes
 from coordinator.group.causes import CauseKind
 from coordinator.group.state import State
 from coordinator.timeline.inference.classic import RETURNED, Causes, Classic, kinds_of
+from coordinator.timeline.inference.consumer import Consumer
 from coordinator.timeline.inference.knowledge import Live, Told
 from coordinator.timeline.inference.seen import Seat, Seen, returned, taken, topics_of
 from coordinator.timeline.inference.told import cause_of, ended, event, superseded, unknown
-from coordinator.timeline.records.values import GROUP_KIND, OFFSET_KIND, read_group, read_key
+from coordinator.timeline.records.consumer import CONSUMER_VERSIONS, EPOCH, read_consumer_value
+from coordinator.timeline.records.values import GROUP_KIND, OFFSET_KIND, Key, read_group, read_key
 from coordinator.timeline.schema import UNKNOWN
 from protocol.errors import ProtocolError
 
@@ -52,27 +54,45 @@ NO_BATCH = Batch(-1)
 
 
 class _Group:
-    """What is known of a group. since: the offset of its last record."""
+    """What is known of a group. since: the offset of its last record. is_new: whether its first record was seen."""
 
-    __slots__ = ("classic", "epoch", "since")
+    __slots__ = ("classic", "consumer", "epoch", "is_new", "since")
 
     def __init__(self) -> None:
         self.classic = Classic()
+        self.consumer: Consumer | None = None
         self.since = -1
+        self.is_new = False
         self.epoch = -1
 
 
-class Observed:
-    """See the package. topic_names: topic id -> name, looked up when a record is taken."""
+class _Ending(NamedTuple):
+    """A group whose tombstone came: its deletion, unless the same batch has it in the other protocol."""
 
-    def __init__(self, topic_names: Mapping[UUID, str] | None = None) -> None:
+    event: RebalanceEvent
+    kind: str
+    members: int
+
+
+class Observed:
+    """See the package. topic_names: topic id -> name, looked up when a record is taken.
+
+    session_timeouts: in ms, of groups of the consumer protocol by their ids, looked up when a group is seen first.
+    """
+
+    def __init__(
+        self, topic_names: Mapping[UUID, str] | None = None, session_timeouts: Mapping[str, int] | None = None
+    ) -> None:
         self.topic_names = {} if topic_names is None else topic_names
+        self._session_timeouts = {} if session_timeouts is None else session_timeouts
         self.unreadable = 0
         self._groups: dict[str, _Group] = {}
         self._next = 0
         self._gap = -1
         self._told: dict[tuple[str, int], Told] = {}
         self._deleted: dict[str, int] = {}
+        self._ending: dict[str, _Ending] = {}
+        self._changed: dict[str, int] = {}
 
     @property
     def groups(self) -> list[str]:
@@ -115,38 +135,107 @@ class Observed:
             if group is not None and value is not None:
                 assert read.topic is not None
                 assert read.topic_partition is not None
-                group.classic.signs.committed(read.topic, read.topic_partition, at_ms, is_weak=batch.is_transactional)
+                if group.consumer is not None:
+                    group.consumer.committed(read.topic, read.topic_partition, at_ms)
+                else:
+                    weak = batch.is_transactional
+                    group.classic.signs.committed(read.topic, read.topic_partition, at_ms, is_weak=weak)
             return []
         if read.kind == GROUP_KIND:
             assert read.group_id is not None
             return self._classic(offset, at_ms, read.group_id, value, batch)
+        if read.kind in CONSUMER_VERSIONS:
+            return self._consumer(offset, at_ms, read, value)
         return []
 
     def end_batch(self) -> list[RebalanceEvent]:
-        """The batch is over: the events of groups of the consumer protocol."""
-        return []
+        """The batch is over: ends of rebalances of the consumer protocol, and groups that are gone."""
+        if not self._changed and not self._ending:
+            return []
+        events = [ending.event for ending in self._ending.values()]
+        self._ending.clear()
+        for group_id, at_ms in self._changed.items():
+            group = self._groups.get(group_id)
+            if group is not None and group.consumer is not None:
+                events += group.consumer.end_batch(at_ms)
+        self._changed.clear()
+        return events
+
+    def _consumer(self, offset: int, at_ms: int, key: Key, data: bytes | None) -> list[RebalanceEvent]:
+        """Take a record or a tombstone of a group of the consumer protocol."""
+        group_id = key.group_id
+        assert group_id is not None
+        version = CONSUMER_VERSIONS[key.kind]
+        group = self._groups.get(group_id)
+        if data is None and (group is None or group.consumer is None):
+            return []
+        if data is None and version == EPOCH:
+            assert group is not None
+            assert group.consumer is not None
+            epoch = group.consumer.records.epoch
+            ends = group.consumer.end_batch(at_ms) if group_id in self._changed else []
+            self._gone(group_id, offset)
+            gone = event(at_ms, notes.GroupDeleted(group_id, epoch, 0)) | {"offsets": None}
+            self._ending[group_id] = _Ending(gone, notes.CONSUMER, 0)
+            return ends
+        try:
+            said = None if data is None else read_consumer_value(data, version)[1]
+        except ProtocolError:
+            self.unreadable += 1
+            return []
+        if group is None:
+            group = self._groups[group_id] = _Group()
+            group.is_new = self._gap <= self._deleted.pop(group_id, -1)
+        events = []
+        if group.consumer is None:
+            group.consumer = Consumer(group_id, self.topic_names, self._session_timeouts.get(group_id))
+            ending = self._ending.pop(group_id, None)
+            if ending is not None and ending.kind == notes.CLASSIC:
+                generation = ending.event["generation"]
+                group.consumer.upgraded(generation)
+                note = notes.GroupConverted(group_id, generation, notes.CONSUMER, ending.members)
+                events.append(event(at_ms, note))
+        events += group.consumer.add(at_ms, version, key.name, said, is_whole=group.is_new)
+        group.since = offset
+        self._changed[group_id] = at_ms
+        return events
+
+    def _gone(self, group_id: str, offset: int) -> None:
+        """A group is deleted; what comes after is the beginning of a new one."""
+        del self._groups[group_id]
+        self._deleted[group_id] = offset
+        if len(self._deleted) > DELETED_MAX:
+            del self._deleted[next(iter(self._deleted))]
 
     def _classic(
         self, offset: int, at_ms: int, group_id: str, data: bytes | None, batch: Batch
     ) -> list[RebalanceEvent]:
         if data is None:
-            group = self._groups.pop(group_id, None)
+            group = self._groups.get(group_id)
             if group is None or group.classic.last is None:
                 return []
-            generation = group.classic.last.value.generation
-            self._deleted[group_id] = offset
-            if len(self._deleted) > DELETED_MAX:
-                del self._deleted[next(iter(self._deleted))]
-            return [event(at_ms, notes.GroupDeleted(group_id, generation, 0)) | {"offsets": None}]
+            value = group.classic.last.value
+            self._gone(group_id, offset)
+            gone = event(at_ms, notes.GroupDeleted(group_id, value.generation, 0))
+            self._ending[group_id] = _Ending(gone | {"offsets": None}, notes.CLASSIC, len(value.members))
+            return []
         try:
             value = read_group(data)[1]
         except ProtocolError:
             self.unreadable += 1
             return []
+        converted = self._ending.pop(group_id, None)
         group = self._groups.setdefault(group_id, _Group())
         seen = Seen(offset, at_ms, at_ms, value)
+        if converted is not None and converted.kind == notes.CONSUMER and value.members:
+            note = notes.GroupConverted(group_id, value.generation, notes.CLASSIC, len(value.members))
+            group.classic.take(seen)
+            group.since, group.epoch = offset, batch.epoch
+            return [event(at_ms, note)]
         before, is_whole = group.classic.last, self._gap <= group.since
-        if before is None or seen.value.generation < before.value.generation:
+        if converted is not None:
+            events = [converted.event, *self._first(group_id, seen)]
+        elif before is None or seen.value.generation < before.value.generation:
             events = self._first(group_id, seen)
         elif seen.value.generation == before.value.generation:
             events = self._same(group_id, group, before, seen, batch)
@@ -225,8 +314,8 @@ class Observed:
         known, in_order = self._known(group_id, generation - 1, causes.causes), causes.in_order
         if known is not causes.causes:
             in_order = True
-        elif generation - former > 1 and len(kinds) > 1:
-            in_order = False
+        elif generation - former > 1:
+            in_order = in_order and len(known) == 1
         last = ended(group_id, before, seen, former + missing, known, in_order=in_order)
         if generation - former - 1 > missing:
             last["generations_unseen"] = generation - former - 1

@@ -15,6 +15,7 @@ from coordinator.timeline.schema import UNKNOWN, RebalanceEvent, TimedNote, reco
 
 if TYPE_CHECKING:
     from coordinator.timeline.inference.seen import Member, Seen
+    from protocol.messages import ConsumerGroupMemberMetadataValue
 
 
 def cause_of(
@@ -41,6 +42,22 @@ def unknown(possible: Sequence[str], member: Member | None = None, member_ids: S
     if len(possible) == 1:
         return cause_of(possible[0], member_ids, member)
     return cause_of(UNKNOWN, member_ids, member, possible)
+
+
+def client_cause(
+    kind: str,
+    name: str | None = None,
+    said: ConsumerGroupMemberMetadataValue | None = None,
+    *,
+    possible: Sequence[str] = (),
+) -> dict[str, Any]:
+    """A cause in a group of the consumer protocol: a member by its id and record."""
+    made = cause_of(kind, () if name is None else (name,), possible=possible)
+    if said is not None:
+        made |= {
+            "group_instance_id": said.instance_id, "client_id": said.client_id, "client_host": said.client_host,
+        }  # fmt: skip
+    return made
 
 
 def event(at_ms: int, note: notes.Note) -> RebalanceEvent:
@@ -81,7 +98,7 @@ def ended(
             snapshots(before), snapshots(seen),
         ),
     )  # fmt: skip
-    return made | _causes(causes, in_order=in_order) | {"preparing_ms": None}
+    return made | causes_fields(causes, in_order=in_order) | {"preparing_ms": None}
 
 
 def superseded(
@@ -98,9 +115,10 @@ def superseded(
             (), (), None, None, None, members, (),
         ),
     )  # fmt: skip
-    return made | _causes([cause], in_order=True) | {"preparing_ms": None}
+    return made | causes_fields([cause], in_order=True) | {"preparing_ms": None}
 
 
-def _causes(causes: list[dict[str, Any]], *, in_order: bool) -> dict[str, Any]:
+def causes_fields(causes: list[dict[str, Any]], *, in_order: bool) -> dict[str, Any]:
+    """The fields of an event about its causes."""
     shown = {"causes": causes[:CAUSES_MAX], "further_causes": max(len(causes) - CAUSES_MAX, 0)}
     return shown if in_order else shown | {"causes_in_order": False}

@@ -1,0 +1,236 @@
+"""The log of a group of the consumer protocol tells what its coordinator told: the same events with the same causes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from coordinator.timeline.entries import Timeline
+from coordinator.timeline.inference.observed import Batch, Observed
+from coordinator.timeline.schema import RebalanceEvent, TimedNote, record_of
+from coordinator.timeline.words import timed_lines
+from tests.group.consumer.play import GROUP, Play, topic_id
+
+SHOWN = frozenset(
+    {
+        "rebalance_started",
+        "rebalance_cause",
+        "rebalance_ended",
+        "target_assigned",
+        "member_revoking",
+        "member_away",
+        "member_replaced",
+        "group_deleted",
+        "group_converted",
+    }
+)
+"""The types of events that a log tells."""
+
+EXACT = (
+    "type", "at_ms", "group", "generation", "group_type", "outcome", "generation_before", "state", "began_ms",
+    "preparing_ms", "completing_ms", "waited_for", "late", "before", "after", "moved", "members_before",
+    "members_after",
+    "member_id", "old_member_id", "group_instance_id", "partitions", "until_ms", "changes", "gained_partitions",
+    "lost_partitions", "away_ms", "kind",
+)  # fmt: skip
+"""Fields that are the same, told or inferred."""
+
+SESSION_MS = 45_000
+
+
+class Watched(Play):
+    """A coordinator whose log is observed. told, inferred: the events so far."""
+
+    def __init__(self, topics: dict[str, int] | None = None, **settings: Any) -> None:
+        self.told: list[RebalanceEvent] = []
+        self.inferred: list[RebalanceEvent] = []
+        self.observed = Observed({topic_id(name): name for name in ("t", "u")}, {GROUP: SESSION_MS})
+        self._offset = 0
+        super().__init__(topics, **settings)
+
+    def handle(self, event: Any) -> Any:
+        """Handle an event, and hand its records, which are one batch, to the observer."""
+        at_ms, records, notes = self.now().wall_ms, len(self.log), len(self.notes)
+        answer = super().handle(event)
+        for note in self.notes[notes:]:
+            told = json.loads(record_of(TimedNote(at_ms, note), 0, at_ms).value or b"")
+            self.told += [told] if told["type"] in SHOWN else []
+        base = self._offset
+        for record in self.log[records:]:
+            self.inferred += self.observed.add(self._offset, at_ms, record.key, record.value, Batch(base))
+            self._offset += 1
+        self.inferred += self.observed.end_batch()
+        return answer
+
+
+def short(event: RebalanceEvent) -> dict[str, Any]:
+    """The fields of an event that must be the same, and its causes by kind and member."""
+    causes = event.get("causes") or ([event["cause"]] if "cause" in event else [])
+    return {name: event.get(name) for name in EXACT} | {
+        "causes": [(each["kind"], each["member_ids"], each["group_instance_id"], each["client_id"]) for each in causes]
+    }
+
+
+def agree(play: Watched) -> list[str]:
+    """Assert that the inferred events are those that were told; their types."""
+    told = [json.dumps(short(event), sort_keys=True) for event in play.told]
+    inferred = [json.dumps(short(event), sort_keys=True) for event in play.inferred]
+    assert sorted(inferred) == sorted(told)
+    assert all(event["inferred"] for event in play.inferred)
+    return [event["type"] for event in play.inferred]
+
+
+def pair() -> Watched:
+    """Two members share a topic; the second one is static."""
+    play = Watched()
+    play.join("m")
+    play.beat("m", 2, {})
+    play.wait(1_000)
+    play.join("n", instance_id="seat")
+    play.wait(500)
+    play.beat("m", 2, {"t": [0, 1, 2, 3]})
+    play.wait(700)
+    play.beat("m", 2, {"t": [0, 1]})
+    play.beat("n", 3, {})
+    return play
+
+
+def test_members_join_and_hand_partitions_over() -> None:
+    """Begin, target, the member that gives up partitions, and the end, with who was waited for and how long."""
+    assert agree(pair()).count("rebalance_ended") == 2
+
+
+def test_a_member_leaves() -> None:
+    """It gave a sign of life lately."""
+    play = pair()
+    play.wait(2_000)
+    play.leave("m")
+    play.beat("n", 3, {"t": [2, 3]})
+    play.beat("n", 4, {"t": [0, 1, 2, 3]})
+    assert "rebalance_ended" in agree(play)
+    assert play.inferred[-1]["causes"][0]["kind"] == "member_left"
+
+
+def test_the_last_member_leaves_and_the_group_is_deleted() -> None:
+    """Nobody is left."""
+    play = Watched()
+    play.join("m")
+    play.wait(100)
+    play.leave("m")
+    assert play.delete() == 0
+    assert agree(play)[-2:] == ["rebalance_ended", "group_deleted"]
+
+
+def test_a_steady_member_expires() -> None:
+    """It committed all the time, and was silent for a session; without commits nobody knows."""
+    play = pair()
+    for _ in range(4):
+        play.wait(4_000)
+        assert play.commit("m", 3) == 0
+        play.beat("m", 3)
+        play.beat("n", 3)
+    for _ in range(12):
+        play.wait(4_500)
+        play.beat("n", 3)
+        play.beat("n", 4)
+    agree(play)
+    assert "member_expired" in {event.get("cause", {}).get("kind") for event in play.inferred}
+
+
+def test_a_silent_member_left_or_expired() -> None:
+    """A member that commits nothing gives no sign."""
+    play = pair()
+    play.wait(10_000)
+    play.beat("m", 3, {"t": [0, 1]})
+    play.beat("n", 3, {"t": [2, 3]})
+    for _ in range(5):
+        play.wait(9_000)
+        play.beat("m", 3)
+        play.beat("n", 3)
+    play.leave("m")
+    cause = next(event["cause"] for event in reversed(play.inferred) if event["type"] == "rebalance_started")
+    assert (cause["kind"], cause["possible"]) == ("unknown", ["member_left", "member_expired"])
+
+
+def test_a_member_that_does_not_give_up_its_partitions_is_removed() -> None:
+    """Its rebalance timeout passed."""
+    play = Watched()
+    play.join("m")
+    play.beat("m", 2, {})
+    play.join("n")
+    play.beat("m", 2, {"t": [0, 1, 2, 3]})
+    for _ in range(6):
+        play.wait(2_000)
+        play.beat("n", 3)
+        play.beat("m", 2)
+    play.beat("n", 4)
+    agree(play)
+    assert "revocation_timed_out" in {event.get("cause", {}).get("kind") for event in play.inferred}
+
+
+def test_a_static_member_goes_away_and_comes_back() -> None:
+    """No rebalance; another subscription makes one."""
+    play = pair()
+    play.beat("n", -2, instance_id="seat")
+    play.wait(3_000)
+    play.join("o", instance_id="seat")
+    agree(play)
+    play.beat("o", -2, instance_id="seat")
+    play.wait(100)
+    play.join("p", ["t", "u"], instance_id="seat")
+    agree(play)
+    assert play.inferred[-1]["type"] in {"rebalance_started", "member_replaced", "rebalance_ended", "target_assigned"}
+
+
+def test_a_static_member_that_stays_away_expires() -> None:
+    """Its seat is free once its session ends."""
+    play = pair()
+    play.beat("n", -2, instance_id="seat")
+    for _ in range(6):
+        play.wait(9_000)
+        play.beat("m", 3)
+        play.beat("m", 4)
+    agree(play)
+    assert "member_expired" in {event.get("cause", {}).get("kind") for event in play.inferred}
+
+
+def test_a_member_subscribes_to_other_topics() -> None:
+    """The topics are named."""
+    play = Watched({"t": 2, "u": 2})
+    play.join("m")
+    play.beat("m", 2, {})
+    play.beat("m", 2, {"t": [0, 1]}, topics=["t", "u"])
+    play.beat("m", 3, {"t": [0, 1]})
+    agree(play)
+    assert play.inferred[-1]["causes"][0]["topics"] == [{"topic": "u", "change": "added"}]
+
+
+def test_topics_grow() -> None:
+    """No member changed, but the hash of the topics did."""
+    play = Watched()
+    play.join("m")
+    play.beat("m", 2, {})
+    play.set_topics(t=6)
+    play.beat("m", 2, {"t": [0, 1, 2, 3]})
+    play.beat("m", 3, {"t": [0, 1, 2, 3]})
+    agree(play)
+    assert play.inferred[-1]["causes"][0]["kind"] == "topics_changed"
+
+
+def test_a_log_that_begins_in_the_middle() -> None:
+    """What compaction removed is not guessed."""
+    play = pair()
+    observed = Observed({topic_id("t"): "t"})
+    events: list[RebalanceEvent] = []
+    for offset, record in enumerate(play.log, 100):
+        events += observed.add(offset, 5, record.key, record.value)
+    events += observed.end_batch()
+    assert events[0]["type"] == "group_loaded"
+
+
+def test_words() -> None:
+    """The timeline says the same as of a told group, and that it is inferred."""
+    play = pair()
+    entries = Timeline(GROUP).add_all(play.inferred).entries
+    line = "rebalance, epoch 1 -> 2: new member m (test at 127.0.0.1) [inferred from the log]"
+    assert timed_lines(entries[0])[0].endswith(line)
