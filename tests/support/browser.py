@@ -28,7 +28,8 @@ _ARGUMENTS = (
     "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage",
     "--force-color-profile=srgb", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--remote-debugging-pipe",
 )  # fmt: skip
-_KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32}
+_KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "Home": 36, "ArrowLeft": 37, "ArrowRight": 39}
+_SIGNS = {"/": 191, "-": 189, "+": 187}
 
 
 def find_browser() -> str | None:
@@ -133,8 +134,8 @@ class Browser:
 
     def press(self, key: str) -> None:
         """Press and release a key."""
-        common = {"key": key, "code": key, "windowsVirtualKeyCode": _KEYS[key]}
-        text = {"text": "\r"} if key == "Enter" else {}
+        common = {"key": key, "code": key, "windowsVirtualKeyCode": (_KEYS | _SIGNS)[key]}
+        text = {"text": "\r"} if key == "Enter" else {"text": key} if key in _SIGNS else {}
         self._call("Input.dispatchKeyEvent", type="keyDown", **common, **text)
         self._call("Input.dispatchKeyEvent", type="keyUp", **common)
 

@@ -560,10 +560,24 @@ STREAM = (
     "before the next one"
 )
 
+ROOMS = {
+    "address": "the address, with the group and the range of time in it",
+    "dom": "elements, words and questions",
+    "group": "one group",
+    "lanes": "the picture of the seats",
+    "list": "all groups",
+    "table": "tables that can be sorted, page by page",
+    "time": "ranges of time and their ticks",
+}
+
 PATHS: dict[str, Schema] = {
     "/": _file("The page", "text/html"),
     "/page.css": _file("The page's style", "text/css"),
     "/page.js": _file("The page's script", "text/javascript"),
+    **{
+        f"/page_{room}.js": _file(f"A module of the page's script: {text}", "text/javascript")
+        for room, text in ROOMS.items()
+    },
     "/openapi.json": _get("This document", {200: json_answer("OpenAPI 3.1", {"type": "object"})}),
     "/healthz": _get(
         "Whether the process works",

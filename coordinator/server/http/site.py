@@ -255,14 +255,14 @@ class Site:
         """The body of `_group_events`, on a thread."""
         own = [each.event for each in events]
         entries = Timeline(group_id).add_all(own).entries
-        now_ms = self._clock.wall_ms()
-        found = runs(group_id, entries, now_ms)
         group = None
         try:
             group = found_group(client, group_id)
         except (Refused, Unreachable):
             if not any(event["group"] == group_id for event in own):
                 raise
+        now_ms = self._clock.wall_ms()
+        found = runs(group_id, entries, now_ms)
         members = [] if group is None else group.members
         counts = {} if group is None else partition_counts(client, topics_of([group]))
         names = {member.group_instance_id or member.member_id: member.standby_ms for member in members}

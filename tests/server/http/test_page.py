@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -21,9 +21,13 @@ from tests.support.heartbeats import Beating
 from tests.support.heartbeats import settle as beating
 from tests.support.patience import WITHIN_S
 from tests.support.scripted import Member, hang_up, settle
+from tests.support.seats import set_seats
 from tests.support.tenure import Tenure, wait_until
 
 SWAPS = 12
+
+LONG_MS = 1_800_000
+"""The session timeout of members that stay for all tests of this module and send no heartbeat."""
 
 TEXT_SIZES = (
     "[...document.querySelectorAll('svg text')]"
@@ -85,7 +89,8 @@ class Group:
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Yield a server on which three static consumers were rolled, and one of two dynamic ones left.
 
-    In another group programs share seats; a third group was deleted.
+    In another group programs share seats; a third group was deleted, a fourth has a standby, and a fifth has committed
+    an offset of which the server has no record.
     """
     settings = {"group.initial.rebalance.delay.ms": 0}
     directory = tmp_path_factory.mktemp("page")
@@ -112,6 +117,15 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         settle(one)
         one.leave()
         admin.delete_consumer_groups(["gone"])["gone"].result()
+        committed = ConsumerGroupTopicPartitions("elsewhere", [TopicPartition("orders", 3, 7)])
+        admin.alter_consumer_group_offsets([committed])["elsewhere"].result()
+        set_seats(server.port, "stands", 1)
+        seated, standby = (
+            Member(server.port, "stands", name, 5, instance=name, session_ms=LONG_MS) for name in ("seated", "standby")
+        )
+        settle(seated)
+        standby.send_join()
+        assert not standby.receive_join().error_code
         wait_until(lambda: '"deleted"' in json.dumps(read(f"{found}overview")), "a group is deleted", WITHIN_S)
         yield found
         rolled.close()
@@ -162,9 +176,25 @@ def shown(browser: Browser, url: str, group: str) -> None:
     browser.requests.clear()
     browser.errors.clear()
     browser.open("about:blank")
-    browser.open(f"{url}#{group}")
-    what = "#entries li" if group else "#groups li"
+    browser.open(f"{url}#group={group}" if group else url)
+    what = "#entries li" if group else "#groups tbody tr"
     wait_until(lambda: browser.evaluate(f"document.querySelectorAll('{what}').length > 0"), what, WITHIN_S)
+
+
+def row(browser: Browser, group: str) -> dict[str, str]:
+    """Return the cells of a group's row in the list, by the name of the column."""
+    cells: dict[str, str] = browser.evaluate(
+        f"""Object.fromEntries([...document.querySelectorAll('#groups tbody tr')]
+        .find((row) => row.cells[0].innerText === {json.dumps(group)})?.querySelectorAll('th, td')
+        .values().map((cell) => [cell.dataset.label, cell.innerText]) ?? [])"""
+    )
+    return cells
+
+
+def said(browser: Browser, selector: str) -> str:
+    """Return the text of an element."""
+    text: str = browser.evaluate(f"document.querySelector('{selector}').innerText")
+    return text
 
 
 def lanes(browser: Browser, kind: str) -> list[str]:
@@ -223,10 +253,11 @@ def test_restarts_that_no_healthy_member_makes_are_one_mark_that_says_so(browser
     assert "in-a-loop restarts in a loop" in found
     counts = "2 rebalances begun, 0 static restarts, 24 suspect restarts"
     assert counts in browser.evaluate("document.querySelector('#summary').innerText")
-    (link,) = [name for name in browser.names("link") if name.startswith("twins")]
-    assert counts in link
+    shown(browser, url, "")
+    assert (row(browser, "twins")["Rebalances"], row(browser, "twins")["Restarts"]) == ("2", "24")
+    assert browser.evaluate("document.querySelector('#groups .suspect').title") == "24 suspect restarts"
     shown(browser, url, "rolled")
-    assert browser.evaluate("document.querySelector('#found').innerText") == ""
+    assert browser.evaluate("document.querySelectorAll('#found .error, #found .warning').length") == 0
     assert not browser.evaluate("document.querySelector('#suspect').checkVisibility()")
 
 
@@ -237,7 +268,8 @@ def test_marks_that_would_touch_are_one_with_their_number(browser: Browser, url:
     mark = "({from_ms: at, until_ms: at, times: 1, kind, text: [kind]})"
     marks = f"[[0, 'a'], [5, 'b'], [10, 'a'], [20, 'a'], [60, 'a']].map(([at, kind]) => {mark})"
     made = browser.evaluate(
-        f"together({marks}, (at) => at).map((mark) => [mark.kind, mark.from_ms, mark.until_ms, mark.times])"
+        f"import('/page_lanes.js').then(({{together}}) => together({marks}, (at) => at)"
+        ".map((mark) => [mark.kind, mark.from_ms, mark.until_ms, mark.times]))"
     )
     assert made == [["a", 0, 20, 3], ["b", 5, 5, 1], ["a", 60, 60, 1]]
 
@@ -245,9 +277,10 @@ def test_marks_that_would_touch_are_one_with_their_number(browser: Browser, url:
 @pytest.mark.browser
 def test_a_group_that_was_deleted_is_listed_with_what_happened(browser: Browser, url: str) -> None:
     """The list has a deleted group as deleted, behind all existing groups, with its events."""
+    shown(browser, url, "")
+    assert browser.evaluate("[...document.querySelectorAll('#groups tbody tr')].at(-1).cells[0].innerText") == "gone"
+    assert (row(browser, "gone")["State"], row(browser, "gone")["Rebalances"]) == ("deleted", "2")
     shown(browser, url, "gone")
-    name = browser.names("link")[-1]
-    assert name.startswith("gone deleted · last hour: 2 rebalances begun")
     assert browser.evaluate("document.querySelector('#summary').innerText").startswith("deleted; 0 members; since ")
 
 
@@ -262,14 +295,21 @@ def test_the_page_loads_nothing_from_elsewhere_and_complains_of_nothing(browser:
 @pytest.mark.browser
 def test_the_page_can_be_used_by_keys_and_by_ear(browser: Browser, url: str) -> None:
     """Groups are links with their state; Enter opens one; the drawing describes itself in words."""
-    shown(browser, url, "rolled")
-    (billing,) = [name for name in browser.names("link") if name.startswith("moved")]
-    assert "Stable" in billing
-    assert "last hour: 3 rebalances begun, 0 static restarts" in billing
-    assert any("3 lanes, 3 rebalances begun, 3 static restarts" in name for name in browser.names("image"))
-    browser.evaluate("document.querySelector('#groups a').focus()")
+    shown(browser, url, "")
+    assert "moved" in browser.names("link")
+    assert [row(browser, "moved")[name] for name in ("State", "Rebalances", "Restarts")] == ["Stable", "3", "0"]
+    browser.evaluate("[...document.querySelectorAll('#groups a')].find((a) => a.innerText === 'moved').focus()")
     browser.press("Enter")
     wait_until(lambda: browser.evaluate("document.title") == "moved · Tenure", "the group is opened", WITHIN_S)
+    assert browser.evaluate("document.activeElement.id") == "group"
+    shown(browser, url, "rolled")
+    assert any("3 lanes, 3 rebalances begun, 3 static restarts" in name for name in browser.names("image"))
+    seats = browser.evaluate("[...document.querySelectorAll('#lanes-table tbody tr')].map((e) => e.textContent)")
+    assert [each[:8] for each in seats] == ["orders-0", "orders-1", "orders-2"]
+    assert all("and nothing moves" in each for each in seats)
+    names = {name for role in ("button", "textbox", "searchbox") for name in browser.names(role)}
+    assert names >= {"Earlier", "Later", "Zoom in", "Zoom out", "from", "to"}
+    assert all(names)
 
 
 @pytest.mark.browser
@@ -282,8 +322,11 @@ def test_times_are_those_of_the_command_line(browser: Browser, url: str) -> None
     assert (
         browser.evaluate("[...document.querySelectorAll('#entries time')].map((each) => each.innerText)") == times[::-1]
     )
-    first = browser.evaluate("document.querySelector('svg text.time').textContent")
-    assert first == times[0][11:19] + "Z"
+    assert browser.evaluate("document.querySelector('#from').value") == times[0]
+    assert all(
+        text.endswith("Z")
+        for text in browser.evaluate("[...document.querySelectorAll('svg .time')].map((e) => e.textContent)")
+    )
     summary = browser.evaluate("document.querySelector('#summary').innerText")
     counts = "3 rebalances begun, 3 static restarts, 0 fencings"
     assert summary == f"Stable; 3 members; since {times[0]}: {counts}"
@@ -294,13 +337,13 @@ def test_times_are_those_of_the_command_line(browser: Browser, url: str) -> None
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_can_be_read_on_a_telephone(browser: Browser, url: str, scheme: str) -> None:
     """On a telephone nothing is wider than the window, no text of the drawing is small, and only the page scrolls."""
-    browser.resize(390, 300, mobile=True)
+    browser.resize(360, 300, mobile=True)
     browser.prefer(scheme)
-    for group in ("rolled", ""):
+    for group in ("rolled", "twins", ""):
         shown(browser, url, group)
-        assert browser.evaluate("document.documentElement.scrollWidth") <= 390
+        assert browser.evaluate("document.documentElement.scrollWidth") <= 360
         assert browser.evaluate(SCROLLERS) == []
-        assert browser.evaluate("document.querySelector('#groups').checkVisibility()") == (not group)
+        assert browser.evaluate("document.querySelector('#all').checkVisibility()") == (not group)
         assert browser.evaluate("document.querySelector('#group').checkVisibility()") == bool(group)
         sizes = browser.evaluate(TEXT_SIZES)
         assert (min(sizes) >= 11) if group else not sizes
@@ -330,13 +373,13 @@ def test_an_address_that_was_typed_wrong_is_a_group_that_is_not_there(browser: B
         WITHIN_S,
     )
     assert browser.evaluate("document.querySelector('#name').innerText") == "100%"
-    assert any(name.startswith("rolled") for name in browser.names("link"))
+    assert "All groups" in browser.names("link")
 
 
 @pytest.mark.browser
 def test_the_page_is_live(browser: Browser, url: str) -> None:
     """An open page shows new events without a reload; hostile names stay text."""
-    shown(browser, url, "rolled")
+    shown(browser, url, "")
     name = "<img src=x onerror=alert(1)>"
     bootstrap = browser.evaluate("fetch('/groups/rolled').then((a) => a.json()).then((g) => g.coordinator)")
     group = Group(f"{bootstrap['host']}:{bootstrap['port']}", name)
@@ -407,10 +450,10 @@ def test_the_page_shows_groups_of_the_consumer_protocol(browser: Browser, url: s
         assert browser.evaluate("document.querySelector('#summary').innerText").startswith(
             "Reconciling, epoch 3; 2 mem"
         )
-        heads = browser.evaluate("[...document.querySelectorAll('#members th')].map((each) => each.innerText)")
+        heads = browser.evaluate("[...document.querySelectorAll('#members thead th')].map((each) => each.innerText)")
         assert heads[-2:] == ["Target", "Epoch"]
         rows = browser.evaluate("[...document.querySelectorAll('#members tr')].map((each) => each.innerText)")
-        assert "orders: 0, 1, 2, 3, 4, 5\torders: " in rows[1]
+        assert "orders: 0-5\torders: " in rows[1]
         beating(one, two)
         wait_until(lambda: not waits_for(), "nobody is waited for", WITHIN_S)
         wait_until(lambda: lanes(browser, "seat") == ["seat-one", "seat-two"], "both have a lane", WITHIN_S)
@@ -423,6 +466,264 @@ def test_the_page_shows_groups_of_the_consumer_protocol(browser: Browser, url: s
         wait_until(is_told, "the page tells why, and who was waited for", WITHIN_S)
     finally:
         hang_up()
+
+
+@pytest.mark.browser
+def test_the_list_begins_with_what_is_wrong(browser: Browser, url: str) -> None:
+    """The doctor's findings have their advice and lead to their groups, which come first in the list."""
+    shown(browser, url, "")
+    wait_until(lambda: "took the seat of in-turns" in said(browser, "#findings"), "the findings are there", WITHIN_S)
+    assert "give each a group.instance.id of its own" in said(browser, "#findings")
+    assert browser.evaluate("document.querySelector('#findings li a').getAttribute('href')") == "#group=twins"
+    assert row(browser, "twins")["Doctor"] == "error"
+    assert browser.evaluate("document.querySelector('#groups tbody tr').cells[0].innerText") == "twins"
+    assert said(browser, "#hour").startswith("Last hour: ")
+    assert "24 suspect restarts" in said(browser, "#hour")
+
+
+@pytest.mark.browser
+def test_the_list_is_searched_sorted_and_filtered_by_keys(browser: Browser, url: str) -> None:
+    """A slash goes to the search; a head sorts, one way and the other; a state filters. The address keeps all of it."""
+    shown(browser, url, "")
+    names = "[...document.querySelectorAll('#groups tbody tr')].map((row) => row.cells[0].innerText)"
+    browser.press("/")
+    browser.type("OLLE")
+    assert browser.evaluate(names) == ["rolled"]
+    browser.evaluate("document.querySelector('#filter').select()")
+    browser.type("no such name")
+    assert browser.evaluate(names) == []
+    assert "no group has such a name" in said(browser, "#groups .pages")
+    browser.evaluate("document.querySelector('#filter').select()")
+    browser.type("o")
+    heads = "[...document.querySelectorAll('#groups thead th')].find((head) => head.innerText.startsWith('Group'))"
+    browser.evaluate(f"{heads}.querySelector('button').focus()")
+    found = []
+    for direction in ("ascending", "descending"):
+        browser.press("Enter")
+        assert browser.evaluate(f"{heads}.getAttribute('aria-sort')") == direction
+        found.append(browser.evaluate(names))
+    assert found[0] == sorted(found[0]) == found[1][::-1]
+    assert {"rolled", "moved", "gone"} <= set(found[0])
+    browser.evaluate("document.querySelector('#states [data-state=deleted]').focus()")
+    browser.press("Enter")
+    assert browser.evaluate(names) == ["gone"]
+    assert browser.evaluate("document.activeElement.getAttribute('aria-pressed')") == "true"
+    assert browser.evaluate("location.hash") == "#search=o&state=deleted&sort=-group"
+    browser.open("about:blank")
+    browser.open(f"{url}#search=o&state=deleted&sort=-group")
+    wait_until(lambda: browser.evaluate(names) == ["gone"], "the address brings it back", WITHIN_S)
+
+
+@pytest.mark.browser
+def test_a_range_of_time_is_in_the_address(browser: Browser, url: str) -> None:
+    """Keys zoom and move; list and picture show what is in the range; a link shows it again; Home shows all."""
+    shown(browser, url, "rolled")
+    entries = read(f"{url}groups/rolled/events")["timeline"]
+    listed = "document.querySelectorAll('#entries li').length"
+    assert browser.evaluate(listed) == len(entries) == 6
+    at_ms = entries[-1]["at_ms"]
+    browser.open("about:blank")
+    browser.open(f"{url}#group=rolled&from={at_ms - 5}&to={at_ms + 5}")
+    wait_until(lambda: browser.evaluate(listed) == 1, "one entry is in the range", WITHIN_S)
+    assert len(lanes(browser, "restart")) == 1
+    assert lanes(browser, "seat") == ["orders-0", "orders-1", "orders-2"]
+    assert said(browser, "#entries-count").startswith("1 of 6 entries")
+    browser.evaluate("document.querySelector('#drawing').focus()")
+    browser.press("-")
+    assert browser.evaluate("location.hash") == f"#group=rolled&from={iso(at_ms - 10)}&to={iso(at_ms + 10)}"
+    browser.press("ArrowRight")
+    assert browser.evaluate("location.hash") == f"#group=rolled&from={iso(at_ms - 5)}&to={iso(at_ms + 15)}"
+    assert said(browser, "#range-said") == "20 ms"
+    browser.press("Home")
+    assert browser.evaluate("location.hash") == "#group=rolled"
+    assert browser.evaluate(listed) == 6
+    assert said(browser, "#range-said") == "all that is in memory"
+
+
+def iso(at_ms: int) -> str:
+    """Return a time as an address has it."""
+    return time_text(at_ms).replace(" ", "T")
+
+
+@pytest.mark.browser
+def test_a_range_can_be_typed(browser: Browser, url: str) -> None:
+    """A time without a zone is UTC; a text that is no time is marked and changes nothing."""
+    shown(browser, url, "rolled")
+    for field, text in (("from", "2026-01-02 03:04"), ("to", "2026-01-02 03:05:00.5")):
+        browser.evaluate(f"document.querySelector('#{field}').select()")
+        browser.type(text)
+        browser.press("Tab")
+    expected = "#group=rolled&from=2026-01-02T03:04:00.000Z&to=2026-01-02T03:05:00.500Z"
+    assert browser.evaluate("location.hash") == expected
+    browser.evaluate("document.querySelector('#to').select()")
+    browser.type("tomorrow")
+    browser.press("Tab")
+    assert browser.evaluate("document.querySelector('#to').getAttribute('aria-invalid')") == "true"
+    assert browser.evaluate("location.hash") == expected
+    assert "Older events are not in memory" in said(browser, "#older")
+
+
+@pytest.mark.browser
+def test_a_link_waits_for_its_group(browser: Browser, url: str) -> None:
+    """A link to a group that isn't there says so, and shows group and range as soon as there are events of them."""
+    port = read(f"{url}groups/rolled")["coordinator"]["port"]
+    browser.open("about:blank")
+    browser.open(f"{url}#group=later&from=2020-01-01&to=2040-01-01")
+    wait_until(lambda: said(browser, "#summary") == "no such group", "it is said", WITHIN_S)
+    assert "as soon as there is one" in said(browser, "#note")
+    one = Member(port, "later", "one", 5)
+    settle(one)
+    wait_until(
+        lambda: browser.evaluate("document.querySelectorAll('#entries li').length") == 1, "it is there", WITHIN_S
+    )
+    assert browser.evaluate("location.hash") == "#group=later&from=2020-01-01&to=2040-01-01"
+    assert browser.evaluate("document.querySelector('#from').value") == "2020-01-01 00:00:00.000Z"
+    assert said(browser, "#note") == ""
+    one.leave()
+
+
+@pytest.mark.browser
+def test_a_short_life_is_readable_after_a_day(browser: Browser, url: str) -> None:
+    """The picture ends soon after the last event, unless the group lives on or lived for longer than it is quiet."""
+    shown(browser, url, "rolled")
+    day = 86_400_000
+
+    def fits(times: list[int], now_ms: int) -> list[int]:
+        ends: list[int] = browser.evaluate(f"import('/page_time.js').then(({{fitting}}) => fitting({times}, {now_ms}))")
+        return ends
+
+    assert fits([0, 30_000], day) == [0, 33_000]
+    assert fits([0, 30_000], 40_000) == [0, 40_000]
+    assert fits([day], 3 * day) == [day, day + 1_000]
+    ticks = browser.evaluate("import('/page_time.js').then(({ticks}) => ticks(0, 33_000, 8))")
+    assert [text for _, text in ticks] == [f"00:00:{second:02}Z" for second in range(0, 35, 5)]
+
+
+@pytest.mark.browser
+def test_a_standby_is_drawn_as_waiting(browser: Browser, url: str) -> None:
+    """A standby has a dashed bar and no taken seat, in the picture, in the table beside it and among the members."""
+    shown(browser, url, "stands")
+    assert lanes(browser, "seat") == ["seated"]
+    assert lanes(browser, "standby") == ["standby"]
+    assert browser.evaluate("document.querySelector('#standby').checkVisibility()")
+    assert "standby for" in said(browser, "#members")
+    cells = "[...document.querySelectorAll('#lanes-table tbody tr')].map((e) => [...e.cells].map((c) => c.textContent))"
+    assert browser.evaluate(cells)[1] == ["standby", "standby", "-", "-"]
+    assert "Standbys\n1" in said(browser, "#facts")
+
+
+@pytest.mark.browser
+def test_lag_is_shown_and_said_to_be_unknown(browser: Browser, url: str) -> None:
+    """A topic whose records are elsewhere has no lag, and the page says why; the partitions are a table."""
+    browser.open("about:blank")
+    browser.open(f"{url}#group=elsewhere")
+    topics = "document.querySelectorAll('#lag > .wide > table > tbody > tr').length"
+    wait_until(lambda: browser.evaluate(topics) == 1, "lag", WITHIN_S)
+    assert "unknown" in said(browser, "#lag")
+    assert "beyond the end of the log" in said(browser, "#lag-note")
+    assert "Lag\nunknown" in said(browser, "#facts")
+    browser.evaluate("document.querySelector('#lag summary').focus()")
+    browser.press("Enter")
+    assert said(browser, "#lag .offsets tbody").split() == ["3", "nobody", "-", "7", "0", "unknown"]
+    shown(browser, url, "")
+    wait_until(lambda: row(browser, "elsewhere")["Lag"] == "unknown", "the list says so too", WITHIN_S)
+
+
+def answered(browser: Browser, path: str, answer: str) -> None:
+    """Let the page get this answer (JavaScript) for a path, in place of the server's."""
+    browser.evaluate(
+        f"{{ const real = window.fetch; window.fetch = (path, more) => path.startsWith({json.dumps(path)})"
+        f" ? (window.asked = [...window.asked ?? [], path], Promise.resolve(new Response(JSON.stringify({answer}))))"
+        " : real(path, more); }"
+    )
+
+
+@pytest.mark.browser
+def test_ten_thousand_groups_are_a_page_of_rows_and_few_questions(browser: Browser, url: str) -> None:
+    """The list draws fifty rows, asks for the lag of these alone, and finds and sorts all groups at once."""
+    shown(browser, url, "rolled")
+    group = (
+        "{group_id: `team.service-${number}`, group_type: 'classic', protocol_type: 'consumer', state: 'Stable',"
+        " rebalances: number, static_restarts: 0, suspect_restarts: 0, static_rejoins: 0, takeovers: 0, node_id: 1,"
+        " last_event_ms: number}"
+    )
+    answered(browser, "/overview", f"Array.from({{length: 10_000}}, (_, number) => ({group}))")
+    answered(browser, "/lags", "[]")
+    browser.evaluate("location.hash = '#sort=-rebalances'")
+    rows = "[...document.querySelectorAll('#groups tbody tr')].map((row) => row.cells[0].innerText)"
+    wait_until(
+        lambda: browser.evaluate(rows) == [f"team.service-{number}" for number in range(9_999, 9_949, -1)],
+        "the first page",
+        WITHIN_S,
+    )
+    assert said(browser, "#groups .pages [role=status]") == "1 to 50 of 10,000"
+    wait_until(lambda: browser.evaluate("asked.some((path) => path.startsWith('/lags'))"), "lags", WITHIN_S)
+    lags = browser.evaluate(
+        "asked.filter((path) => path.startsWith('/lags')).map((path) => path.split('group=').length - 1)"
+    )
+    assert sum(lags) == 50
+    browser.evaluate("[...document.querySelectorAll('#groups button')].find((e) => e.innerText === 'Next').focus()")
+    browser.press("Enter")
+    assert browser.evaluate(rows)[0] == "team.service-9949"
+    took_ms = browser.evaluate(
+        "(() => { const began = performance.now(); const field = document.querySelector('#filter');"
+        " field.value = '-77'; field.dispatchEvent(new Event('input')); return performance.now() - began; })()"
+    )
+    assert browser.evaluate(rows)[0] == "team.service-7799"
+    assert took_ms < WITHIN_S * 1_000
+
+
+@pytest.mark.browser
+def test_many_events_are_few_questions(browser: Browser, url: str) -> None:
+    """A page that shows a group isn't asked for by events of others, and many events of all are few questions."""
+    shown(browser, url, "rolled")
+    browser.requests.clear()
+    port = read(f"{url}groups/rolled")["coordinator"]["port"]
+    one = Member(port, "busy", "one", 5)
+    for _ in range(30):
+        settle(one)
+    shown(browser, url, "")
+    wait_until(lambda: row(browser, "busy").get("Rebalances") == "30", "the list has all", WITHIN_S)
+    browser.requests.clear()
+    for _ in range(30):
+        settle(one)
+    wait_until(lambda: row(browser, "busy").get("Rebalances") == "60", "the list has all", WITHIN_S)
+    assert 0 < sum(each.endswith("/overview") for each in browser.requests) <= 30 / 3
+    one.leave()
+
+
+@pytest.mark.browser
+def test_an_inferred_entry_is_marked(browser: Browser, url: str) -> None:
+    """An observer infers events; the picture and the list mark them, and the page says what the mark means."""
+    shown(browser, url, "rolled")
+    assert not browser.evaluate("document.querySelector('#inferred').checkVisibility()")
+    rebalance = (
+        "{type: 'rebalance', at_ms: 1e12, ended_ms: 1e12 + 500, outcome: 'completed', inferred: true,"
+        " text: ['rebalance, for one of two reasons']}"
+    )
+    lane = "{name: 'm-1', standby_since_ms: null, spans: [{from_ms: 1e12, until_ms: null}], marks: []}"
+    answered(browser, "/groups/seen/events", f"{{timeline: [{rebalance}], runs: [], lanes: [{lane}], findings: []}}")
+    browser.evaluate("location.hash = '#group=seen'")
+    wait_until(lambda: "one of two reasons" in said(browser, "#entries"), "the entry is there", WITHIN_S)
+    assert browser.evaluate("document.querySelectorAll('#entries li.inferred, svg .rebalance.inferred').length") == 2
+    assert "inferred from the log" in said(browser, "#entries-section")
+
+
+@pytest.mark.browser
+def test_nodes_are_shown_where_there_are_several(browser: Browser, url: str) -> None:
+    """The list shows who has which partitions, and those that nobody has; one node alone is no cluster."""
+    shown(browser, url, "")
+    assert not browser.evaluate("document.querySelector('#nodes-section').checkVisibility()")
+    node = "({node_id: id, host: '127.0.0.1', port: 9000 + id, partitions})"
+    nodes = f"[[1, [0, 1, 2, 7]], [2, []]].map(([id, partitions]) => {node})"
+    told = f"{{nodes: {nodes}, partitions_without_node: [3, 4]}}"
+    browser.evaluate(f"import('/page_list.js').then(({{showNodes}}) => showNodes({told}))")
+    found = browser.evaluate("[...document.querySelectorAll('#nodes tr')].map((each) => each.innerText.split('\\t'))")
+    assert [[each[0], *each[3:]] for each in found[1:]] == [
+        ["1", "4", "0-2, 7"],
+        ["2", "0", "none"],
+        ["nobody", "2", "3, 4"],
+    ]
 
 
 def test_the_page_is_served_with_a_policy(url: str) -> None:
@@ -444,5 +745,5 @@ def test_the_files_of_the_page_are_installed() -> None:
     """The package data names the files of the page."""
     root = Path(__file__).parents[3]
     text = (root / "pyproject.toml").read_text()
-    for file in (root / "coordinator" / "server" / "http").glob("page.*"):
+    for file in (root / "coordinator" / "server" / "http").glob("page*.*"):
         assert f'"{file.name}"' in text.split('"coordinator.server.http" = ')[1].splitlines()[0]

@@ -1,0 +1,280 @@
+/* One group: its state, what is wrong and whom it waits for, its seats over time, members, lag, and what happened. */
+
+import {$, Asking, ask, badge, element, findingItem, grouped, named, ranges, several, span, stateBadge, sum, utc} from "./page_dom.js";
+import {chosen, format, here, range} from "./page_address.js";
+import * as lanes from "./page_lanes.js";
+import {lagText, lagTitle} from "./page_list.js";
+import {Table} from "./page_table.js";
+
+const WAITING_MS = 2_000;  // a member that joins a waiting group makes no event, so the page asks again
+const ENTRIES_STEP = 100;
+const AROUND_MS = 1_000;  // a link to an entry shows at least so much on each side of it
+
+const NOTHING = {timeline: [], runs: [], lanes: [], findings: []};
+let past = NOTHING;
+let members = [];
+let entriesMax = ENTRIES_STEP;
+let membersTable = null;
+let lagTable = null;
+let lag = null;
+let trends = new Map();  // by topic: its lag at the last change, and whether it grew
+const opened = new Set();  // topics whose partitions are in view
+let asking = null;
+let lagging = null;
+
+const churn = (rebalances, restarts, rejoins, takeovers) =>
+  `${several(rebalances, "rebalance")} begun, ${several(restarts, "static restart")}` +
+  (rejoins ? `, ${several(rejoins, "rejoin")} after an outage` : "") +
+  (takeovers ? `, ${several(takeovers, "takeover")}` : "");
+const suspects = (number) => number ? `, ${several(number, "suspect restart")}` : "";
+
+/* The numbers of a group's entries, as text. */
+function counted(entries, runs) {
+  const count = (type) => entries.filter((entry) => entry.type === type).length;
+  const suspect = sum(runs.filter((run) => run.finding).map((run) => run.restarts));
+  const numbers = churn(count("rebalance"), count("static_restart") - suspect, count("static_rejoin"), count("takeover"));
+  return `${numbers}${suspects(suspect)}, ${several(count("fencing"), "fencing")}`;
+}
+
+const words = () => $("within").value.toLowerCase().split(/\s+/).filter(Boolean);
+const has = (text) => { const low = text.toLowerCase(); return words().every((word) => low.includes(word)); };
+
+/* Members. */
+
+const seatOf = (member) => member.group_instance_id ?? member.member_id;
+const byTopic = (held) => Object.entries(held ?? {}).map(([topic, parts]) => `${topic}: ${ranges(parts)}`).join("; ");
+const partitions = (member) => sum(Object.values(member.assignment ?? {}).map((each) => each.length));
+const target = (member) => { const is = byTopic(member.assignment), wanted = byTopic(member.target_assignment); return wanted === is ? "the same" : wanted || "none"; };
+
+function memberColumns() {
+  const consumer = members.some((member) => member.member_epoch !== undefined);
+  const stands = (member) => member.is_away ? "away" : member.standby_ms !== undefined ? `standby for ${span(member.standby_ms)}` : member.member_epoch === undefined ? "" : `epoch ${member.member_epoch}`;
+  return [
+    {key: "seat", name: "Instance id", value: (member) => member.group_instance_id ?? "", cell: (member) => member.group_instance_id ?? element("span", {class: "dim", text: "dynamic"})},
+    {key: "member", name: "Member id", long: true, value: (member) => member.member_id},
+    {key: "client", name: "Client", long: true, value: (member) => `${member.client_id} ${member.client_host}`},
+    {key: "count", name: "Partitions", number: true, value: partitions},
+    {key: "assignment", name: "Assignment", long: true, value: (member) => byTopic(member.assignment) || (member.assignment === null ? "unreadable" : "")},
+    ...(consumer ? [{key: "target", name: "Target", long: true, value: target}] : []),
+    ...(consumer || members.some((member) => member.standby_ms !== undefined)
+      ? [{key: "stands", name: "Epoch", value: stands, cell: (member) => member.is_away || member.standby_ms !== undefined ? badge(stands(member), "calm") : stands(member)}] : []),
+  ];
+}
+
+function showMembers() {
+  $("members-section").hidden = members.length === 0;
+  const columns = memberColumns();
+  membersTable ??= new Table($("members"), columns, {name: "members"});
+  membersTable.columns = columns;
+  membersTable.nothing = "no member has such a name, client or topic";
+  membersTable.show(members.filter((member) => has(`${member.group_instance_id ?? ""} ${member.member_id} ${member.client_id} ${member.client_host} ${byTopic(member.assignment)}`)));
+}
+
+/* Lag. */
+
+const TREND = {up: "↑ grows", down: "↓ falls", same: ""};
+
+function follow(topic, now) {
+  const before = trends.get(topic);
+  const went = before === undefined || now === null || before.lag === null || now === before.lag ? before?.went ?? "same" : now > before.lag ? "up" : "down";
+  trends.set(topic, {lag: now, went: now === 0 ? "same" : went});
+  return TREND[trends.get(topic).went];
+}
+
+function lagCell(topic) {
+  const [arrow, ...word] = (topic.trend ?? "").split(" ");
+  return [element("span", {title: lagTitle(topic), text: lagText(topic)}), ...(topic.trend ? [" ", element("span", {class: "dim", title: `it ${word.join(" ")}`, text: arrow}), element("span", {class: "unseen", text: word.join(" ")})] : [])];
+}
+
+function offsetsOf(topic) {
+  const number = (value) => value === null ? "-" : grouped(value);
+  const head = ["Partition", "Member", "Client", "Committed", "End", "Lag"].map((text) => element("th", {scope: "col", text}));
+  const rows = topic.offsets.map((each) => element("tr", {},
+    element("th", {scope: "row", text: String(each.partition)}),
+    element("td", {text: each.group_instance_id ?? each.member_id ?? "nobody"}),
+    element("td", {text: each.client_id === null ? "-" : `${each.client_id} ${each.client_host}`}),
+    element("td", {class: "number", text: number(each.current_offset)}),
+    element("td", {class: "number", text: number(each.log_end_offset)}),
+    element("td", {class: "number", text: each.lag !== null && each.lag < 0 ? "unknown" : number(each.lag)})));
+  const box = element("details", {open: opened.has(topic.topic)}, element("summary", {text: several(topic.offsets.length, "partition")}),
+    element("div", {class: "wide"}, element("table", {class: "offsets"}, element("caption", {class: "unseen", text: `Partitions of ${topic.topic}`}), element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows))));
+  box.addEventListener("toggle", () => box.open ? opened.add(topic.topic) : opened.delete(topic.topic));
+  return box;
+}
+
+function showLag() {
+  $("lag-section").hidden = lag === null || lag.topics.length === 0;
+  if ($("lag-section").hidden) return;
+  lagTable ??= new Table($("lag"), [
+    {key: "topic", name: "Topic", value: (topic) => topic.topic},
+    {key: "lag", name: "Lag", number: true, value: (topic) => topic.lag, cell: lagCell},
+    {key: "assigned", name: "Assigned", number: true, title: "Topic partitions that a member has", value: (topic) => topic.assigned_partitions},
+    {key: "partitions", name: "Offsets", sorts: false, long: true, value: (topic) => topic.offsets.map((each) => `${each.partition}:${each.current_offset ?? ""}/${each.log_end_offset ?? ""}`).join(" "), cell: offsetsOf},
+  ], {name: "topics", sort: "-lag", size: 25});
+  lagTable.nothing = "no topic has such a name";
+  lagTable.show(lag.topics.filter((topic) => has(topic.topic)));
+  $("lag-note").textContent = lagTitle(lag);
+}
+
+async function askLag() {
+  const group = chosen();
+  const told = await ask(`/lag?group=${encodeURIComponent(group)}`).catch(() => null);
+  if (group !== chosen()) return;
+  lag = told;
+  for (const topic of lag?.topics ?? []) topic.trend = follow(topic.topic, topic.lag);
+  showLag();
+  showFacts();
+}
+
+/* What happened. */
+
+/* A function that finds the run of restarts of an entry. The server says what a run is, and what is wrong with it. */
+function runFinder(runs) {
+  const bySeat = Map.groupBy(runs, (run) => run.group_instance_id);
+  return (entry) => entry.type !== "static_restart" ? undefined :
+    bySeat.get(entry.group_instance_id)?.find((run) => run.from_ms <= entry.at_ms && entry.at_ms <= run.until_ms);
+}
+
+/* A run stands in the list at the place of its last restart. */
+function items() {
+  const runOf = runFinder(past.runs);
+  const last = new Map(past.timeline.map((entry) => [runOf(entry), entry]));
+  return past.timeline.flatMap((entry) => {
+    const run = runOf(entry);
+    if (run === undefined) return [{...entry, until_ms: entry.ended_ms ?? entry.at_ms}];
+    return last.get(run) === entry ? [{type: run.finding ? "suspect" : entry.type, at_ms: run.from_ms, until_ms: run.until_ms, text: run.text}] : [];
+  });
+}
+
+function showEntries() {
+  const whole = items();
+  const found = whole.filter((entry) => lanes.inView({from_ms: entry.at_ms, until_ms: entry.until_ms}) && has(entry.text.join("\n")));
+  $("entries-section").hidden = whole.length === 0;
+  $("entries-count").textContent = found.length === whole.length ? whole.length === 1 ? "1 entry" : `${grouped(whole.length)} entries` : `${grouped(found.length)} of ${grouped(whole.length)} entries are in this range and match`;
+  const focused = $("entries").contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+  const newest = found.toReversed();
+  $("entries").replaceChildren(...newest.slice(0, entriesMax).map((entry) => {
+    const [first, ...more] = entry.text;
+    const around = Math.max(AROUND_MS, (entry.until_ms - entry.at_ms) / 2);
+    const href = format({group: chosen(), from: entry.at_ms - around, to: entry.until_ms + around});
+    const at = element("time", {datetime: new Date(entry.at_ms).toISOString(), text: utc(entry.at_ms)});
+    const line = element("p", {}, element("a", {href, title: "Show this time in the picture"}, at), " " + first);
+    return element("li", {class: `${entry.type}${entry.inferred ? " inferred" : ""}`}, line, ...more.map((text) => element("p", {text: text.trim()})));
+  }));
+  if (focused) [...$("entries").querySelectorAll("a")].find((link) => link.getAttribute("href") === focused)?.focus();
+  $("inferred").hidden = !whole.some((entry) => entry.inferred);
+  const left = newest.length - entriesMax;
+  $("more-entries").hidden = left <= 0;
+  $("more-entries").textContent = `Show ${Math.min(left, ENTRIES_STEP)} older`;
+  const named = range();
+  const first = past.timeline[0]?.at_ms;
+  $("older").hidden = !(named && first !== undefined && named.fromMs < first - AROUND_MS);
+}
+
+/* The head. */
+
+/* The epochs of a group of the consumer protocol. */
+function epochs(group) {
+  if (group.group_epoch === undefined) return "";
+  const target = group.assignment_epoch === group.group_epoch ? "" : ` with the target of ${group.assignment_epoch}`;
+  return `, epoch ${group.group_epoch}${target}`;
+}
+
+let facts = null;
+
+function showFacts() {
+  if (facts === null) return $("facts").replaceChildren();
+  const standbys = members.filter((member) => member.standby_ms !== undefined).length;
+  const at = facts.coordinator;
+  const told = [
+    ["State", stateBadge(facts.state)],
+    ["Members", grouped(members.length - standbys)],
+    ...(standbys ? [["Standbys", grouped(standbys)]] : []),
+    ["Topics", lag === null ? "-" : grouped(lag.topics.length)],
+    ["Partitions assigned", grouped(sum(members.map(partitions)))],
+    ["Lag", lag === null ? "-" : element("span", {title: lagTitle(lag), text: lagText(lag)})],
+    ["Assignor", facts.protocol_name || "-"],
+    ["Protocol", facts.group_type ?? "classic"],
+    ...(at ? [["Coordinator", `node ${at.node_id}, ${at.host}:${at.port}`]] : []),
+  ];
+  $("facts").replaceChildren(...told.flatMap(([name, value]) => [element("div", {}, element("dt", {text: name}), element("dd", {}, value))]));
+}
+
+function showFound(findings) {
+  const bad = findings.filter((finding) => finding.severity !== "notice");
+  const notices = findings.filter((finding) => finding.severity === "notice");
+  const isOpen = $("found").querySelector("details")?.open;
+  const list = (found) => element("ul", {}, ...found.map((finding) => findingItem(finding)));
+  $("found").replaceChildren(...(bad.length ? [list(bad)] : []),
+    ...(notices.length ? [element("details", {open: isOpen}, element("summary", {text: several(notices.length, "notice")}), list(notices))] : []));
+}
+
+function showAll(is) {
+  facts = is.members === undefined ? null : is;
+  members = is.members ?? [];
+  showFacts();
+  showFound(past.findings ?? []);
+  lanes.show({entries: past.timeline, runs: past.runs, lanes: past.lanes.filter((lane) => has(lane.name)), counts: counted(past.timeline, past.runs)});
+  showMembers();
+  showEntries();
+  const lines = [...(is.expects?.text ?? []), ...(is.waiting?.text ?? is.held_up_text ?? [])];
+  $("waiting").replaceChildren(...lines.map((text) => element("p", {text})));
+  asking.everyMs = lines.length ? WAITING_MS : 10_000;
+}
+
+async function askGroup() {
+  const group = chosen();
+  const path = "/groups/" + encodeURIComponent(group);
+  const told = await ask(path + "/events").catch((error) => ({...NOTHING, problem: error.message, status: error.status}));
+  const is = await ask(path).catch((error) => ({state: error.message, status: error.status}));
+  if (group !== chosen()) return;
+  past = told;
+  const isGone = is.status === 404 && past.timeline.length > 0;
+  if (isGone) is.state = past.timeline.at(-1).type === "deleted" ? "deleted" : "unknown";
+  const since = past.timeline.length ? `; since ${utc(past.timeline[0].at_ms)}: ${counted(past.timeline, past.runs)}` : "";
+  const summary = is.status !== undefined && !isGone ? is.state : `${is.state}${epochs(is)}; ${several(is.members?.length ?? 0, "member")}${since}`;
+  if ($("summary").textContent !== summary) $("summary").textContent = summary;  // a screen reader reads it when it changes
+  const isThere = is.status === undefined || isGone;
+  $("note").textContent = isThere ? told.problem ?? "" : is.status === 404 ? "This page shows the group as soon as there is one with this name." : "This page asks again.";
+  // A person who follows a link before the data is there sees nothing of another group meanwhile.
+  $("body").hidden = false;
+  showAll(is);
+}
+
+/* A group was chosen: nothing of the last one stays. */
+export function choose() {
+  [past, members, lag, facts, entriesMax] = [NOTHING, [], null, null, ENTRIES_STEP];
+  trends = new Map();
+  opened.clear();
+  lanes.forget();
+  $("name").textContent = named(chosen());
+  $("summary").textContent = "loading";
+  $("note").textContent = "";
+  $("within").value = "";
+  $("waiting").replaceChildren();
+  $("body").hidden = true;
+  for (const table of [membersTable, lagTable]) if (table) table.page = 0;
+  showFacts();
+  showFound([]);
+  showLag();
+}
+
+export function open() {
+  asking = new Asking(askGroup, 10_000);
+  lagging = new Asking(askLag, 5_000, 2_000);
+  lanes.open(showEntries);
+  const within = () => {
+    lanes.show({entries: past.timeline, runs: past.runs, lanes: past.lanes.filter((lane) => has(lane.name)), counts: counted(past.timeline, past.runs)});
+    showMembers();
+    showEntries();
+    showLag();
+  };
+  $("within").addEventListener("input", within);
+  $("more-entries").addEventListener("click", () => { entriesMax += ENTRIES_STEP; showEntries(); });
+  return {
+    start() { asking.start(); lagging.start(); },
+    stop() { asking.stop(); lagging.stop(); },
+    soon() { asking.soon(); },
+    follow() { lanes.follow(); },
+  };
+}

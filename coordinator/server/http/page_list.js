@@ -1,0 +1,206 @@
+/* All groups: how many are in which state, what the doctor finds, the nodes, and a table. The lag of a group is asked for
+   while its row is in view, so that 10,000 groups cost no more than fifty. */
+
+import {$, Asking, ask, badge, element, findingItem, grouped, isBusy, named, ranges, several, span, stateBadge, sum, utc} from "./page_dom.js";
+import {format, here, replace} from "./page_address.js";
+import {Table} from "./page_table.js";
+
+const LAGS_MAX = 50;  // groups of one question
+const QUERY_MAX = 6_000;  // characters of its address
+const ALL_MAX = 200;  // of so many groups the lag of all is asked for, so that they can be sorted by it
+const FIRST_SORT = "-problem";
+const FIRST = 8;  // findings that are in view at once
+
+let groups = [];
+let problems = new Map();  // by group: the worst severity that the doctor finds
+let lags = new Map();
+let table = null;
+let isTold = false;
+
+/* A question about groups can be too long for an address, so it may be several. */
+function questions(names) {
+  const made = [];
+  let now = "";
+  let count = 0;
+  for (const name of names) {
+    const part = `group=${encodeURIComponent(name)}`;
+    if (count === LAGS_MAX || (now && now.length + part.length > QUERY_MAX)) {
+      made.push(now);
+      [now, count] = ["", 0];
+    }
+    now += (now && "&") + part;
+    count += 1;
+  }
+  return now ? [...made, now] : made;
+}
+
+const exists = (group) => !["deleted", "unknown"].includes(group.state);
+
+async function askLags() {
+  const wanted = groups.length <= ALL_MAX ? groups : table.shown;
+  for (const question of questions(wanted.filter(exists).map((group) => group.group_id))) {
+    for (const each of await ask(`/lags?${question}`)) lags.set(each.group_id, each);
+  }
+  table.draw();
+}
+
+const restarts = (group) => group.static_restarts + group.suspect_restarts + group.static_rejoins + group.takeovers;
+const restartText = (group) => [
+  group.static_restarts && several(group.static_restarts, "static restart"),
+  group.suspect_restarts && several(group.suspect_restarts, "suspect restart"),
+  group.static_rejoins && `${several(group.static_rejoins, "rejoin")} after an outage`,
+  group.takeovers && several(group.takeovers, "takeover"),
+].filter(Boolean).join(", ");
+
+const ORDER = {error: 3, warning: 2, notice: 1};
+const KINDS = {error: "bad", warning: "busy", notice: "calm"};
+const of = (group, key) => lags.get(group.group_id)?.[key];
+
+export function lagText(told) {
+  if (told === undefined || told.error !== undefined) return "-";
+  if (told.lag !== null) return grouped(told.lag) + (told.without_end + told.beyond_end ? "+" : "");
+  return told.without_end + told.beyond_end ? "unknown" : "-";
+}
+
+/* Where a topic's records are not on this server, nobody here knows its lag. */
+export function lagTitle(told) {
+  if (told === undefined || told.error !== undefined) return told?.error ?? "";
+  return [
+    told.without_end && `the end of the log of ${several(told.without_end, "topic partition")} is unknown: this server doesn't have their records`,
+    told.beyond_end && `the committed offset of ${several(told.beyond_end, "topic partition")} is beyond the end of the log: the records are not here, or were deleted`,
+  ].filter(Boolean).join("; ");
+}
+
+function columns() {
+  const all = () => groups.length <= ALL_MAX;
+  const link = (group) => element("a", {href: format({group: group.group_id}), text: named(group.group_id)});
+  const kind = (group) => `${group.group_type || "classic"}${group.protocol_type && group.protocol_type !== "consumer" ? `, ${group.protocol_type}` : ""}`;
+  return [
+    {key: "group", name: "Group", value: (group) => group.group_id, cell: link},
+    {key: "state", name: "State", value: (group) => group.state, cell: (group) => stateBadge(group.state)},
+    {key: "problem", name: "Doctor", number: true, title: "The worst that the doctor finds", value: (group) => ORDER[problems.get(group.group_id)] ?? null,
+      cell: (group) => problems.has(group.group_id) ? badge(problems.get(group.group_id), KINDS[problems.get(group.group_id)]) : "-"},
+    {key: "rebalances", name: "Rebalances", number: true, title: "Rebalances that began in the last hour", value: (group) => group.rebalances,
+      cell: (group) => element("span", {class: group.rebalances ? "" : "dim", text: grouped(group.rebalances)})},
+    {key: "restarts", name: "Restarts", number: true, title: "Static restarts, rejoins and takeovers in the last hour", value: restarts,
+      cell: (group) => element("span", {class: group.suspect_restarts + group.takeovers ? "suspect" : restarts(group) ? "" : "dim", title: restartText(group), text: grouped(restarts(group))})},
+    {key: "members", name: "Members", number: true, sorts: all, value: (group) => of(group, "members"),
+      cell: (group) => of(group, "standbys") ? `${of(group, "members")} + ${several(of(group, "standbys"), "standby")}` : of(group, "members")},
+    {key: "topics", name: "Topics", number: true, sorts: all, value: (group) => of(group, "topics")},
+    {key: "lag", name: "Lag", number: true, sorts: all, title: "Records between the committed offsets and the ends of the logs", value: (group) => of(group, "lag"),
+      cell: (group) => element("span", {title: lagTitle(lags.get(group.group_id)), text: lagText(lags.get(group.group_id))})},
+    {key: "last", name: "Last event", number: true, value: (group) => group.last_event_ms,
+      cell: (group) => group.last_event_ms === null ? "-" : element("time", {datetime: utc(group.last_event_ms), title: utc(group.last_event_ms), text: `${span(Math.max(Date.now() - group.last_event_ms, 0))} ago`})},
+    {key: "node", name: "Node", number: true, title: "The node that coordinates the group", value: (group) => group.node_id},
+    {key: "kind", name: "Protocol", value: kind},
+  ];
+}
+
+/* The list as the address says. */
+function chosenGroups() {
+  const {search = "", state = ""} = here();
+  const words = search.toLowerCase().split(/\s+/).filter(Boolean);
+  return groups.filter((group) => (!state || group.state === state) && words.every((word) => group.group_id.toLowerCase().includes(word)));
+}
+
+function rename(parts) {
+  const {search, state, sort} = {...here(), ...parts};
+  replace({search, state, sort});
+  show();
+}
+
+function showTiles() {
+  const {state = ""} = here();
+  const counts = new Map();
+  for (const group of groups) counts.set(group.state, (counts.get(group.state) ?? 0) + 1);
+  const buttons = [["", groups.length], ...[...counts].toSorted(([one], [other]) => isBusy(other) - isBusy(one) || (one < other ? -1 : 1))]
+    .map(([name, count]) => element("button", {
+      type: "button", class: "tile", "aria-pressed": String(name === state), "data-state": name, does: () => rename({state: name === state ? "" : name}),
+    }, element("strong", {text: grouped(count)}), " ", name ? stateBadge(name) : "all groups"));
+  const focused = $("states").contains(document.activeElement) ? document.activeElement.dataset.state : null;
+  $("states").replaceChildren(...buttons);
+  if (focused !== null) buttons.find((button) => button.dataset.state === focused)?.focus();
+  const number = (key) => sum(groups.map((group) => group[key]));
+  $("hour").textContent = `Last hour: ${several(number("rebalances"), "rebalance")}, ${several(number("static_restarts"), "static restart")}` +
+    (number("suspect_restarts") ? `, ${several(number("suspect_restarts"), "suspect restart")}` : "") +
+    (number("takeovers") ? `, ${several(number("takeovers"), "takeover")}` : "");
+}
+
+export function show() {
+  if (!table) return;
+  const {search = "", sort = FIRST_SORT} = here();
+  if ($("filter") !== document.activeElement) $("filter").value = search;
+  table.sort = sort;
+  table.nothing = groups.length ? "no group has such a name and state" : isTold ? "no group yet" : "";
+  showTiles();
+  table.show(chosenGroups());
+}
+
+function showFindings(told) {
+  const worst = (finding) => ORDER[finding.severity];
+  problems = new Map();
+  for (const finding of told.findings) {
+    const known = problems.get(finding.group_id);
+    if (finding.group_id !== null && (ORDER[known] ?? 0) < worst(finding)) problems.set(finding.group_id, finding.severity);
+  }
+  const item = (finding) => findingItem(finding, finding.group_id === null ? "the cluster: "
+    : element("a", {href: format({group: finding.group_id}), text: named(finding.group_id)}), finding.group_id === null ? "" : ": ");
+  const bad = told.findings.filter((finding) => finding.severity !== "notice");
+  const notices = told.findings.filter((finding) => finding.severity === "notice");
+  const more = (found, text, id) => found.length ? [element("details", {id, open: $(id)?.open}, element("summary", {text}), element("ul", {}, ...found.map(item)))] : [];
+  $("findings").replaceChildren(
+    bad.length ? element("ul", {}, ...bad.slice(0, FIRST).map(item)) : element("p", {class: "dim", text: "Nothing is wrong that the doctor can see."}),
+    ...more(bad.slice(FIRST), `${several(bad.length - FIRST, "further problem")}`, "more-problems"),
+    ...more(notices, several(notices.length, "notice"), "notices"),
+  );
+  const left = [
+    told.looked_at < told.groups && `${grouped(told.looked_at)} of ${several(told.groups, "group")} looked at`,
+    told.further_findings && `${several(told.further_findings, "further finding")}: tenure doctor --all`,
+  ].filter(Boolean).join("; ");
+  $("looked-at").textContent = left;
+  show();
+}
+
+export function showNodes({nodes, partitions_without_node: nobody}) {
+  $("nodes-section").hidden = nodes.length < 2 && !nobody.length;
+  const counts = new Map();
+  for (const group of groups) counts.set(group.node_id, (counts.get(group.node_id) ?? 0) + 1);
+  const head = ["Node", "Address", "Groups", "Partitions", "Partitions of __consumer_offsets"].map((text) => element("th", {scope: "col", role: "columnheader", text}));
+  const row = (name, address, count, partitions, kind) => element("tr", {role: "row", class: kind},
+    element("th", {scope: "row", role: "rowheader", text: name}),
+    ...[["Address", address], ["Groups", count], ["Partitions", partitions.length], ["of __consumer_offsets", ranges(partitions) || "none"]]
+      .map(([head, text]) => element("td", {role: "cell", "data-label": head, text: String(text)})));
+  $("nodes").replaceChildren(
+    element("caption", {class: "unseen", text: "Nodes and the partitions that they have"}),
+    element("thead", {role: "rowgroup"}, element("tr", {role: "row"}, ...head)),
+    element("tbody", {role: "rowgroup"},
+      ...nodes.map((node) => row(node.node_id, `${node.host}:${node.port}`, grouped(counts.get(node.node_id) ?? 0), node.partitions)),
+      ...(nobody.length ? [row("nobody", "-", "-", nobody, "bad")] : [])),
+  );
+}
+
+/* A question that fails leaves the answer of the one before; the status line says why. */
+const told = (work, failed) => () => work().then(() => failed(""), (error) => failed(error.message));
+
+/* The questions of this view. failed: shows the reason of a failure, "" after a success. */
+export function open(failed) {
+  table = new Table($("groups"), columns(), {name: "groups", sort: here().sort ?? FIRST_SORT, changed: (sort) => { rename({sort}); lagging.soon(); }});
+  $("filter").addEventListener("input", () => { table.page = 0; rename({search: $("filter").value}); lagging.soon(); });
+  const lagging = new Asking(askLags, 15_000, 1_000);
+  lagging.work = () => askLags().catch(() => {});  // the table shows a dash
+  const listing = new Asking(told(async () => {
+    groups = await ask("/overview");
+    const first = !isTold;
+    isTold = true;
+    show();
+    if (first) lagging.start();
+  }, failed), 10_000, 1_000);
+  const examining = new Asking(() => ask("/findings").then(showFindings).catch((error) => { $("looked-at").textContent = error.message; }), 15_000, 2_000);
+  const owning = new Asking(() => ask("/nodes").then(showNodes).catch(() => {}), 10_000, 2_000);
+  const all = [listing, examining, owning];
+  return {
+    start() { all.forEach((each) => each.start()); if (isTold) lagging.start(); show(); },
+    stop() { [...all, lagging].forEach((each) => each.stop()); },
+    soon() { listing.soon(); },
+  };
+}
