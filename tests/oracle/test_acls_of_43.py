@@ -1,6 +1,7 @@
 """Requests that Kafka 3.9 doesn't know under every right, on Apache Kafka 4.3.1 and on Tenure: the same error codes.
 
-Both servers have the properties of test_acls.py, and a long session timeout. A super user has joined a group of the consumer protocol first.
+Both servers have the properties of test_acls.py, and a long session timeout. A super user has joined a group of the
+consumer protocol first.
 """
 
 from __future__ import annotations
