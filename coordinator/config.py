@@ -1058,6 +1058,15 @@ class Config:
             read=_read_sink,
         ),
     )
+    metrics_groups_max: int = field(
+        default=100,
+        metadata=_spec(
+            "tenure.metrics.groups.max",
+            "How many groups have metrics of their own; all others are summed up under an empty group.",
+            low=0,
+            high=10_000,
+        ),
+    )
     statsd_interval_ms: int = field(
         default=10_000,
         metadata=_spec(

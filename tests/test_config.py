@@ -124,6 +124,7 @@ def test_every_setting_can_be_given_in_every_way(name: str) -> None:
         "fetch.max.bytes": "1024",
         "tenure.request.max.elements": "2000",
         "tenure.offset.fetch.verify": "quorum",
+        "tenure.metrics.groups.max": "7",
         "tenure.store.lease.ms": "5000",
         "tenure.store.quota.bytes": "8589934592",
         "tenure.worker.timeout.ms": "2000",

@@ -211,7 +211,7 @@ class Server:
         for warning in self._warnings:
             self._lines.warn("setting_ignored", warning)
         self.events = Events(clients_clock, self._lines)
-        measures = Measures()
+        measures = Measures(config.metrics_groups_max)
         try:
             self.certificates = certificates_of(config, share=self._share)
             if self._share is None:

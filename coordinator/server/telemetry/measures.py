@@ -4,8 +4,8 @@
 call, no lock; names are made when somebody reads the counts. `census` reads numbers that the groups themselves have
 (how many there are, in which state).
 
-The first GROUPS_MAX groups have series of their own. All others share one, so that a client that makes up groups can't
-make up series.
+The first groups have series of their own, up to tenure.metrics.groups.max. All others share one, so that a client that
+makes up groups can't make up series.
 
 House rule: counts only grow; a group that is deleted gives its series back.
 """
@@ -13,16 +13,19 @@ House rule: counts only grow; a group that is deleted gives its series back.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from coordinator.group import notes
 from coordinator.group.causes import CauseKind
-from coordinator.group.consumer.group import ConsumerGroup
+from coordinator.group.consumer.group import AWAY, ConsumerGroup
+from coordinator.group.describe import silent_ms
+from coordinator.group.group import NEVER, Group
 from coordinator.group.state import State
 from coordinator.log.segments.counts import Counts, Histogram
+from coordinator.timeline.readiness import ABSENT_MS
 from protocol.messages import API_KEYS
 
 if TYPE_CHECKING:
@@ -31,8 +34,14 @@ if TYPE_CHECKING:
     from coordinator.group.course import Outcome
     from protocol.messages import Message
 
-GROUPS_MAX = 100
-"""Groups with series of their own: those that rebalanced first."""
+STORM_MIN, STORM_MS = 5, 60_000
+"""Five rebalances of a group that began within a minute are a storm. It is over once a minute has fewer of them."""
+
+STORMS_WATCHED_MAX = 10_000
+"""Groups whose newest rebalances are remembered, so that a storm is seen: those that rebalanced last."""
+
+AWAY_MS = ABSENT_MS
+"""A static member is away after such a silence, or when it says so (consumer protocol)."""
 
 PRINCIPALS_MAX = 100
 """Principals with series of their own: those that were throttled first."""
@@ -115,13 +124,15 @@ class Measures:
     key and error code. repeated_heartbeats: heartbeats answered without dispatch, never with an error; not in
     `answers`, because an item of a Counter takes four times as long to increase. repeated_beats: the same of the
     consumer protocol. by_group: rebalances that began, by group id; OTHER_GROUPS has those of all other groups.
-    throttles, throttled_ms: answers that muted their client, and for how long together, by the quota's key and the
-    principal; OTHER_PRINCIPALS has those of all others. delays: connections that had to wait, by the limit. logins:
-    logins by listener, mechanism and Login; the mechanism is empty if the client had named none that its listener has.
-    logs: counts of the logs of groups and of topics.
+    by_group_cause: the same, by group id and kind of cause. restarts: static restarts by group id and by whether that
+    rebalanced. storms: by group id. throttles, throttled_ms: answers that muted their client, and for how long
+    together, by the quota's key and the principal; OTHER_PRINCIPALS has those of all others. delays: connections that
+    had to wait, by the limit. logins: logins by listener, mechanism and Login; the mechanism is empty if the client had
+    named none that its listener has. logs: counts of the logs of groups and of topics.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, groups_max: int = 100) -> None:
+        self._groups_max = groups_max
         self.happened: Counter[type[notes.Note]] = Counter()
         self.rebalances: Counter[tuple[CauseKind, Source]] = Counter()
         self.ended: Counter[Outcome] = Counter()
@@ -135,15 +146,21 @@ class Measures:
         self.repeated_heartbeats = 0
         self.repeated_beats = 0
         self.by_group: Counter[str] = Counter()
+        self.by_group_cause: Counter[tuple[str, CauseKind]] = Counter()
+        self.restarts: Counter[tuple[str, bool]] = Counter()
+        self.storms: Counter[str] = Counter()
+        self._newest: OrderedDict[str, deque[int]] = OrderedDict()
         self.throttles: Counter[tuple[str, str]] = Counter()
         self.throttled_ms: Counter[tuple[str, str]] = Counter()
         self._throttled: set[str] = set()
         self.delays: Counter[str] = Counter()
         self.logins: Counter[tuple[str, str, Login]] = Counter()
         self.logs = {"groups": Counts(), "topics": Counts()}
+        self._at_ms = 0
 
-    def take(self, happened: Sequence[notes.Note]) -> None:
-        """Count what happened in groups."""
+    def take(self, happened: Sequence[notes.Note], at_ms: int = 0) -> None:
+        """Count what happened in groups, about at that time (Unix time in ms)."""
+        self._at_ms = at_ms
         self.happened.update(map(type, happened))
         for note in happened:
             count = self._COUNTS.get(type(note))
@@ -152,8 +169,22 @@ class Measures:
 
     def _rebalance_started(self, note: notes.RebalanceStarted) -> None:
         self.rebalances[note.cause.kind, note.cause.source] += 1
-        self.by_group[self._series(note.group)] += 1
+        series = self._series(note.group)
+        self.by_group[series] += 1
+        self.by_group_cause[series, note.cause.kind] += 1
+        self.storms[series] += self._begins_storm(note.group)
         self._epoch(note)
+
+    def _begins_storm(self, group: str) -> bool:
+        """Whether a storm begins with the rebalance that began now."""
+        at_ms = self._at_ms
+        newest = self._newest.pop(group, None) or deque(maxlen=STORM_MIN)
+        was_one = _is_storm(newest, at_ms)
+        newest.append(at_ms)
+        self._newest[group] = newest
+        if len(self._newest) > STORMS_WATCHED_MAX:
+            self._newest.popitem(last=False)
+        return not was_one and _is_storm(newest, at_ms)
 
     def _epoch(self, note: notes.RebalanceStarted | notes.RebalanceCause) -> None:
         self.epochs += note.group_type == notes.CONSUMER and note.cause.kind in COUNTED_EPOCHS
@@ -168,6 +199,9 @@ class Measures:
     def _member_replaced(self, note: notes.MemberReplaced) -> None:
         if not note.after_load:
             self.replaced[note.rebalances] += 1
+            series = self._series(note.group)
+            self.by_group[series] += 0
+            self.restarts[series, note.rebalances] += 1
 
     def _member_fenced(self, note: notes.MemberFenced) -> None:
         self.fenced[note.operation] += 1
@@ -179,7 +213,13 @@ class Measures:
         self.offsets_removed[note.expired] += len(note.topic_partitions)
 
     def _group_deleted(self, note: notes.GroupDeleted) -> None:
-        self.by_group.pop(note.group, None)
+        self._newest.pop(note.group, None)
+        if self.by_group.pop(note.group, None) is not None:
+            self.storms.pop(note.group, None)
+            for rebalances in (False, True):
+                self.restarts.pop((note.group, rebalances), None)
+            for kind in CauseKind:
+                self.by_group_cause.pop((note.group, kind), None)
 
     _COUNTS: ClassVar[dict[type[notes.Note], Callable[[Measures, Any], None]]] = {
         notes.RebalanceStarted: _rebalance_started,
@@ -198,7 +238,7 @@ class Measures:
         if group_id in self.by_group:
             return group_id
         with_series = len(self.by_group) - (OTHER_GROUPS in self.by_group)
-        return group_id if with_series < GROUPS_MAX else OTHER_GROUPS
+        return group_id if with_series < self._groups_max else OTHER_GROUPS
 
     def answered(self, api_key: int, body: Message) -> None:
         """Count an answer by the error on top of it, or by INSIDE. Other errors inside an answer don't count."""
@@ -220,11 +260,17 @@ class Measures:
         self.throttled_ms[series] += wait_ms
 
 
+def _is_storm(newest: deque[int], at_ms: int) -> bool:
+    """Whether the newest rebalances of a group, which began at these times, are a storm."""
+    return len(newest) == STORM_MIN and newest[0] > at_ms - STORM_MS
+
+
 class Census(NamedTuple):
     """The groups of a process in numbers, at one time.
 
     states: of classic groups. groups: members and generation of groups with series. consumer_states: of groups of the
-    consumer protocol. unsettled: their members that are not at their target.
+    consumer protocol. unsettled: their members that are not at their target. away: static members that are away, of
+    groups with series by id, of all others under OTHER_GROUPS.
     """
 
     states: Counter[State]
@@ -235,15 +281,20 @@ class Census(NamedTuple):
     groups: dict[str, tuple[int, int]]
     consumer_states: Counter[State]
     unsettled: int
+    away: Counter[str]
 
 
-async def census(coordinators: Iterable[Coordinator], series: Iterable[str]) -> Census:
-    """Count groups, members and offsets. series: the ids of the groups whose own numbers are wanted."""
+async def census(coordinators: Iterable[Coordinator], series: Iterable[str], now_ms: int) -> Census:
+    """Count groups, members and offsets. series: the ids of the groups whose own numbers are wanted.
+
+    now_ms: the time of the groups' deadlines.
+    """
     states: Counter[State] = Counter()
     consumer_states: Counter[State] = Counter()
     members = static_members = pending = offsets = unsettled = looked_at = 0
     groups: dict[str, tuple[int, int]] = {}
     wanted = set(series)
+    away = Counter({OTHER_GROUPS: 0})
     for coordinator in coordinators:
         for group in list(coordinator.groups.values()):
             if isinstance(group, ConsumerGroup):
@@ -255,9 +306,30 @@ async def census(coordinators: Iterable[Coordinator], series: Iterable[str]) -> 
             static_members += len(group.static_members)
             pending += group.pending_size
             offsets += sum(map(len, group.offsets.values()))
+            name = OTHER_GROUPS
             if group.group_id in wanted:
-                groups[group.group_id] = group.size, group.generation
+                name = group.group_id
+                groups[name] = group.size, group.generation
+            if group.static_members:
+                away[name] += seats_away(group, now_ms)
+                looked_at += len(group.static_members)
             looked_at += 1
-            if looked_at % COUNTED_AT_ONCE == 0:
+            if looked_at >= COUNTED_AT_ONCE:
+                looked_at = 0
                 await asyncio.sleep(0)
-    return Census(states, members, static_members, pending, offsets, groups, consumer_states, unsettled)
+    return Census(states, members, static_members, pending, offsets, groups, consumer_states, unsettled, away)
+
+
+def seats_away(group: Group | ConsumerGroup, now_ms: int) -> int:
+    """How many static members of a group are away: silent, or gone for a while."""
+    if isinstance(group, ConsumerGroup):
+        return sum(
+            group.members[member_id].epoch == AWAY or silent_ms(group.sessions[member_id], now_ms) >= AWAY_MS
+            for member_id in group.static_members.values()
+            if group.members[member_id].epoch == AWAY or group.sessions[member_id].deadline_ms != NEVER
+        )
+    members = (group.members[member_id] for member_id in group.static_members.values())
+    return sum(
+        member.awaiting_join is None and member.awaiting_sync is None and silent_ms(member, now_ms) >= AWAY_MS
+        for member in members
+    )

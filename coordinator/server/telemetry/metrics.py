@@ -181,7 +181,7 @@ class Metrics:
         """All metrics with their values of this moment."""
         runtime = self._server.runtime
         coordinators = [partition.coordinator for partition in runtime.served()]
-        found = await census(coordinators, self._measures.by_group)
+        found = await census(coordinators, self._measures.by_group, runtime.ms())
         numbers = ServerNumbers(
             connections=len(self._server.connections),
             handshakes=self._server.connections.handshakes,
@@ -251,7 +251,7 @@ def families(measures: Measures, now: Census) -> Iterator[Metric]:
         "phase",
         measures.phases,
     )
-    replaced = {str(rebalances).lower(): count for rebalances, count in measures.replaced.items()}
+    replaced = {str(rebalances).lower(): measures.replaced[rebalances] for rebalances in (False, True)}
     yield _by(
         "tenure_static_restarts", "Static members that came back, by whether it rebalanced.", "rebalances", replaced
     )
@@ -290,7 +290,7 @@ def _answers(measures: Measures) -> Metric:
 
 
 def _series_of_groups(measures: Measures, now: Census) -> Iterator[Metric]:
-    """The metrics with a series for each of the groups that rebalanced first (measures.GROUPS_MAX)."""
+    """The metrics with a series for each of the groups that came first (tenure.metrics.groups.max)."""
     rebalances = CounterMetricFamily(
         "tenure_group_rebalances",
         "Rebalances that began, of the groups that rebalanced first; all others have the empty group id.",
@@ -298,12 +298,34 @@ def _series_of_groups(measures: Measures, now: Census) -> Iterator[Metric]:
     )
     members = GaugeMetricFamily("tenure_group_members", "Members of these groups.", labels=["group"])
     generation = GaugeMetricFamily("tenure_group_generation", "Generation of these groups.", labels=["group"])
+    causes = CounterMetricFamily(
+        "tenure_group_rebalance_causes", "The same, by the kind of the first cause.", labels=["group", "cause"]
+    )
+    restarts = CounterMetricFamily(
+        "tenure_group_static_restarts",
+        "Static members of these groups that came back, by whether it rebalanced.",
+        labels=["group", "rebalances"],
+    )
+    storms = CounterMetricFamily(
+        "tenure_group_storms", "Storms of these groups: five rebalances within a minute.", labels=["group"]
+    )
+    away = GaugeMetricFamily("tenure_group_seats_away", "Static members that are away.", labels=["group"])
     for group_id, count in sorted(measures.by_group.items()):
         rebalances.add_metric([group_id], count)
+        # From 0 on: a counter that begins at 1 has no increase, so nobody would be told.
+        storms.add_metric([group_id], measures.storms[group_id])
+        for rebalanced in (False, True):
+            restarts.add_metric([group_id, str(rebalanced).lower()], measures.restarts[group_id, rebalanced])
+    for (group_id, kind), count in sorted((key, count) for key, count in measures.by_group_cause.items()):
+        causes.add_metric([group_id, kind.value], count)
+    for group_id in sorted({*measures.by_group, *now.away}):
+        away.add_metric([group_id], now.away[group_id])
     for group_id, (count, number) in sorted(now.groups.items()):
         members.add_metric([group_id], count)
         generation.add_metric([group_id], number)
-    yield from (rebalances, members, generation)
+    yield from (rebalances, causes, restarts, storms, away, members, generation)
+    yield _counter("tenure_storms", "Storms of all groups.", measures.storms.total())
+    yield _gauge("tenure_seats_away", "Static members of all groups that are away.", now.away.total())
 
 
 def server_families(numbers: ServerNumbers) -> Iterator[Metric]:

@@ -44,13 +44,13 @@ class Noted(NamedTuple):
 class NoteLines:
     """Writes notes as log lines.
 
-    count, keep: get the notes after the lines: the counts, and the queue of events.
+    count, keep: get the notes after the lines: the counts (with the newest time), and the queue of events.
     """
 
     def __init__(
         self,
         lines: Lines,
-        count: Callable[[Sequence[notes.Note]], None] = lambda _: None,
+        count: Callable[[Sequence[notes.Note], int], None] = lambda _, __: None,
         keep: Callable[[Sequence[Noted]], None] = lambda _: None,
     ) -> None:
         self._lines = lines
@@ -70,7 +70,8 @@ class NoteLines:
                     for note in happened
                 ]
             )
-        self._count([note for _, _, happened in noted for note in happened])
+        if noted:
+            self._count([note for _, _, happened in noted for note in happened], noted[-1][1])
         self._keep(noted)
 
     def _object(self, partition: int, note: notes.Note) -> str:

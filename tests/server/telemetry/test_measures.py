@@ -13,9 +13,21 @@ from coordinator.group.causes import CauseKind, Source
 from coordinator.group.course import Outcome
 from coordinator.group.group import Group
 from coordinator.group.state import State
-from coordinator.server.telemetry.measures import COUNTED_AT_ONCE, GROUPS_MAX, OTHER_GROUPS, Loads, Measures, census
+from coordinator.server.telemetry.measures import (
+    AWAY_MS,
+    COUNTED_AT_ONCE,
+    OTHER_GROUPS,
+    STORM_MIN,
+    STORM_MS,
+    STORMS_WATCHED_MAX,
+    Loads,
+    Measures,
+    census,
+    seats_away,
+)
 from protocol.messages import API_KEYS, HeartbeatResponse, LeaveGroupResponse, OffsetCommitResponse
 from schemas.errors import ErrorCode
+from tests.group.harness import GROUP, Bench
 from tests.server.telemetry.test_note_lines import CAUSE, ENDED
 
 HEARTBEAT = API_KEYS["Heartbeat"]
@@ -51,13 +63,68 @@ def test_a_further_cause_is_no_further_rebalance() -> None:
 
 def test_groups_that_somebody_makes_up_make_up_no_series() -> None:
     """Groups beyond the limit share one series; a deleted group frees its series for the next group."""
-    measures = Measures()
-    measures.take([started(f"g-{number}") for number in range(GROUPS_MAX + 50)])
-    assert len(measures.by_group) == GROUPS_MAX + 1
-    assert measures.by_group[OTHER_GROUPS] == 50
+    measures = Measures(groups_max=30)
+    restarts = [
+        notes.MemberReplaced(f"g-{number}", 5, "m-2", "m-1", "i-1", "Stable", "c", "/h") for number in range(80)
+    ]
+    measures.take([*[started(f"g-{number}") for number in range(80)], *restarts])
+    assert (
+        len(measures.by_group) == len(measures.by_group_cause) == len(measures.storms) == len(measures.restarts) == 31
+    )
+    assert measures.by_group[OTHER_GROUPS] == measures.restarts[OTHER_GROUPS, False] == 50
     measures.take([notes.GroupDeleted("g-0", 1, 0), started("new")])
-    assert measures.by_group["new"] == 1
-    assert "g-0" not in measures.by_group
+    assert measures.by_group["new"] == measures.by_group_cause["new", CauseKind.MEMBER_JOINED] == 1
+    for counts in (measures.by_group, measures.by_group_cause, measures.storms, measures.restarts):
+        assert all("g-0" not in (key if isinstance(key, tuple) else (key,)) for key in counts)
+    none = Measures(groups_max=0)
+    none.take([started("g")])
+    assert none.by_group == {OTHER_GROUPS: 1}
+
+
+def test_a_storm_is_five_rebalances_within_a_minute() -> None:
+    """It counts once, however long it lasts; after a calmer minute another one may begin."""
+    measures = Measures()
+    every_ms = STORM_MS // STORM_MIN - 1
+    for number in range(4 * STORM_MIN):
+        measures.take([started("stormy")], number * every_ms)
+        measures.take([started("calm")], number * (every_ms + 2_000) * 2)
+    assert (measures.storms["stormy"], measures.storms["calm"]) == (1, 0)
+    later_ms = 4 * STORM_MIN * every_ms + STORM_MS
+    for number in range(STORM_MIN - 1):
+        measures.take([started("stormy")], later_ms + number)
+    assert measures.storms["stormy"] == 1
+    measures.take([started("stormy")], later_ms + STORM_MIN)
+    assert measures.storms["stormy"] == 2
+
+
+def test_few_groups_are_watched_for_storms() -> None:
+    """Those that rebalanced last."""
+    measures = Measures()
+    measures.take([started(str(number)) for number in range(STORMS_WATCHED_MAX + 5)])
+    assert len(measures._newest) == STORMS_WATCHED_MAX
+
+
+def test_a_seat_is_away_after_a_silence() -> None:
+    """Only static members have seats; one that waits for an answer is there."""
+    bench = Bench()
+    static, other = bench.static("s"), bench.static("o")
+    bench.settle(static, other, bench.dynamic("d"))
+    group: Any = bench.coordinator.groups[GROUP]
+    now_ms = bench.now_ms
+    assert seats_away(group, now_ms + AWAY_MS - 1) == 0
+    assert seats_away(group, now_ms + AWAY_MS) == 2
+    bench.dynamic("e").enter()
+    static.join()
+    assert seats_away(group, now_ms + AWAY_MS) == 1
+
+
+async def test_seats_away_of_groups_without_series_are_one_number() -> None:
+    """Under the empty name."""
+    bench = Bench()
+    bench.settle(bench.static("s"))
+    for series, away in (([GROUP], {GROUP: 1, OTHER_GROUPS: 0}), ([], {OTHER_GROUPS: 1})):
+        found = await census([bench.coordinator], series, bench.now_ms + AWAY_MS)
+        assert found.away == away
 
 
 def test_how_a_rebalance_ended_and_how_long_its_phases_took() -> None:
@@ -138,7 +205,7 @@ async def test_a_census_of_very_many_groups_lets_the_loop_go_on() -> None:
             loop.call_soon(turn)
 
     loop.call_soon(turn)
-    found = await census([coordinator], ["7", "none"])
+    found = await census([coordinator], ["7", "none"], 0)
     assert found.states == {State.EMPTY: len(groups)}
     assert found.groups == {"7": (0, 0)}
     assert not found.consumer_states

@@ -36,7 +36,15 @@ from tests.server.telemetry.test_measures import started
 from tests.server.telemetry.test_note_lines import ENDED, EVENTS
 
 NOW = Census(
-    Counter({State.STABLE: 2, State.EMPTY: 1}), 5, 3, 1, 7, {"g-0": (4, 9)}, Counter({State.RECONCILING: 4}), 6
+    Counter({State.STABLE: 2, State.EMPTY: 1}),
+    5,
+    3,
+    1,
+    7,
+    {"g-0": (4, 9)},
+    Counter({State.RECONCILING: 4}),
+    6,
+    Counter({"g-0": 2, "": 1}),
 )
 
 LOADS = Histogram(SECONDS)
@@ -121,6 +129,29 @@ def test_what_there_is() -> None:
     assert found["tenure_partitions", (("standing", "loading"),)] == 1
     assert found["tenure_group_members", (("group", "g-0"),)] == 4
     assert found["tenure_group_generation", (("group", "g-0"),)] == 9
+    assert found["tenure_group_seats_away", (("group", "g-0"),)] == 2
+    assert found["tenure_group_seats_away", (("group", ""),)] == 1
+    assert found["tenure_seats_away", ()] == 3
+    assert (found["tenure_storms_total", ()], found["tenure_static_restarts_total", (("rebalances", "true"),)]) == (
+        0,
+        0,
+    )
+
+
+def test_groups_with_series_have_counters_from_zero_on() -> None:
+    """Prometheus sees no increase in a counter that begins at 1. Causes are as many as there are."""
+    measures = Measures()
+    measures.take([started("g"), started("g")])
+    found = samples(measures)
+    of_group = ("group", "g")
+    assert found["tenure_group_storms_total", (of_group,)] == 0
+    for rebalances in ("true", "false"):
+        assert found["tenure_group_static_restarts_total", (of_group, ("rebalances", rebalances))] == 0
+    assert found["tenure_group_rebalance_causes_total", (("cause", "member_joined"), of_group)] == 2
+    for number in range(3):
+        measures.take([started("g")], number)
+    found = samples(measures)
+    assert found["tenure_group_storms_total", (of_group,)] == found["tenure_storms_total", ()] == 1
 
 
 def test_groups_of_the_consumer_protocol_have_kafkas_names() -> None:
