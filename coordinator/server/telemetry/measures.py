@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from coordinator.group.course import Outcome
     from protocol.messages import Message
 
+GROUPS_MAX = 100
+"""Groups with series of their own, unless tenure.metrics.groups.max says another number: those that came first."""
+
 STORM_MIN, STORM_MS = 5, 60_000
 """Five rebalances of a group that began within a minute are a storm. It is over once a minute has fewer of them."""
 
@@ -131,7 +134,7 @@ class Measures:
     named none that its listener has. logs: counts of the logs of groups and of topics.
     """
 
-    def __init__(self, groups_max: int = 100) -> None:
+    def __init__(self, groups_max: int = GROUPS_MAX) -> None:
         self._groups_max = groups_max
         self.happened: Counter[type[notes.Note]] = Counter()
         self.rebalances: Counter[tuple[CauseKind, Source]] = Counter()
