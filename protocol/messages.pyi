@@ -3250,6 +3250,7 @@ class ConsumerGroupDescribeResponse(Message):
         members: list[ConsumerGroupDescribeResponse.Member]
         authorized_operations: int
         waiting: ConsumerGroupDescribeResponse.ConsumerGroupWaiting
+        expects: ConsumerGroupDescribeResponse.ConsumerGroupExpects
         def __init__(
             self,
             *,
@@ -3263,6 +3264,7 @@ class ConsumerGroupDescribeResponse(Message):
             members: list[ConsumerGroupDescribeResponse.Member] = ...,
             authorized_operations: int = ...,
             waiting: ConsumerGroupDescribeResponse.ConsumerGroupWaiting = ...,
+            expects: ConsumerGroupDescribeResponse.ConsumerGroupExpects = ...,
             unknown_tagged_fields: dict[int, bytes] = ...,
         ) -> None: ...
 
@@ -3348,6 +3350,15 @@ class ConsumerGroupDescribeResponse(Message):
             partitions: int = ...,
             since_ms: int = ...,
             until_ms: int = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class ConsumerGroupExpects(Message):
+        missing: list[str]
+        def __init__(
+            self,
+            *,
+            missing: list[str] = ...,
             unknown_tagged_fields: dict[int, bytes] = ...,
         ) -> None: ...
 

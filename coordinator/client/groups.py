@@ -411,6 +411,7 @@ def consumer_group_of(described: ConsumerGroupDescribeResponse.DescribedGroup, n
         node,
         members,
         consumer=state,
+        expects=Expects(described.expects.missing, 0, None) if described.expects.missing else None,
     )
 
 

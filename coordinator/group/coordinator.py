@@ -29,6 +29,7 @@ from coordinator.group.classic import expected, seats
 from coordinator.group.classic import join as joins
 from coordinator.group.classic.rules import CLASSIC
 from coordinator.group.consumer import describe as consumer_describe
+from coordinator.group.consumer import expected as consumer_expected
 from coordinator.group.consumer import heartbeat as consumer_heartbeat
 from coordinator.group.consumer import reasons, regex, target, upgrade
 from coordinator.group.consumer.group import JOINING, ConsumerGroup
@@ -255,6 +256,8 @@ class Coordinator:
 
     def _begin_consumer_group(self, turn: Turn, group: Group | None, event: ConsumerHeartbeat) -> None:
         """The first member of the consumer protocol makes a group, or another one of a classic group."""
+        body = event.body
+        consumer_expected.admit(turn, body.group_id, group, body.member_id, body.instance_id, event.client)
         # Effects of a group that is refused its first member would have to be taken back.
         begun = Turn(self.config, turn.now, self.topics, self.group_configs)
         if group is None or group.state is EMPTY:
@@ -284,6 +287,7 @@ class Coordinator:
         if isinstance(group, ConsumerGroup):
             described = consumer_describe.describe(turn, group, sessions=event.waiting)
             if event.waiting:
+                described.head.expects = consumer_expected.describe(turn, group)
                 described.head.waiting = consumer_describe.describe_waiting(turn, group)
             turn.answer(event.request, described)
         else:

@@ -476,7 +476,7 @@ def expects_lines(expects: dict[str, Any]) -> Iterator[str]:
     elif expects["held"]:
         yield f"{whom}; {_several(expects['held'], 'join')} of members that are not expected held"
     else:
-        yield f"{whom}; the group waits for them no longer"
+        yield f"{whom}; the group does not wait for them"
 
 
 def waiting_lines(state: str, waiting: dict[str, Any]) -> Iterator[str]:

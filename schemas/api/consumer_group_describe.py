@@ -1,9 +1,9 @@
 """ConsumerGroupDescribe: groups of the consumer protocol with epochs, members and assignments (KIP-848).
 
-`include_waiting` and `waiting` are this project's own: tagged fields, which other programs skip. `waiting` names the
-members that a group waits for until all have their part of the target, and regular expressions that match no topic. A
-member's `session_timeout_ms` and `silent_ms` say whether its program is there. The server sends the three only if the
-request asks for `waiting`.
+`include_waiting`, `waiting` and `expects` are this project's own: tagged fields, which other programs skip. `waiting`
+names the members that a group waits for until all have their part of the target, and regular expressions that match no
+topic. `expects` names the expected members that are missing. A member's `session_timeout_ms` and `silent_ms` say
+whether its program is there. The server sends the four only if the request asks for `waiting`.
 """
 
 from __future__ import annotations
@@ -65,4 +65,6 @@ groups                             []DescribedGroup         0+
             since_ms               int64                    0+  default=-1  # -1: nobody knows
             until_ms               int64                    0+              # when it is removed
         regexes_without_topics     []string                 0+
+    expects                        ConsumerGroupExpects     0+  ignorable tag=10001
+        missing                    []string                 0+              # instance ids
 """

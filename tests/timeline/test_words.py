@@ -387,7 +387,7 @@ def test_the_missing_members_are_named() -> None:
     (line,) = expects_lines(held)
     assert line.startswith("2 expected members missing: w-1, w-2; 1 join held for them until 1970-01-01")
     (line,) = expects_lines(held | {"until_ms": None, "held": 0})
-    assert line == "2 expected members missing: w-1, w-2; the group waits for them no longer"
+    assert line == "2 expected members missing: w-1, w-2; the group does not wait for them"
     (line,) = expects_lines(held | {"until_ms": None, "missing": []})
     assert line == "No expected member is missing; 1 join of members that are not expected held"
     (line,) = expects_lines(held | {"missing": [f"w-{number}" for number in range(30)]})

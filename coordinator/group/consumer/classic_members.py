@@ -19,7 +19,7 @@ from coordinator.group import notes
 from coordinator.group.classic import rebalance
 from coordinator.group.classic.join import MEMBER_ID_REQUIRED_SINCE
 from coordinator.group.classic.joining import protocols_of, rebalance_timeout_of
-from coordinator.group.consumer import downgrade, sessions
+from coordinator.group.consumer import downgrade, expected, sessions
 from coordinator.group.consumer.embedded import Unreadable, assignment_bytes, ids_of, read_subscription
 from coordinator.group.consumer.group import UNRELEASED, UNREVOKED, Classic, ConsumerGroup, ConsumerMember
 from coordinator.group.consumer.refused import Refused
@@ -63,6 +63,7 @@ def join_as(turn: Turn, group: ConsumerGroup, event: JoinGroup) -> JoinGroupResp
     protocols = protocols_of(event)
     if body.protocol_type != CONSUMER or not group.supports(map(NAME, protocols)):
         raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    expected.admit(turn, group.group_id, group, body.member_id, body.group_instance_id, event.client)
     member_id = body.member_id or given_id(event.fresh_id)
     if not body.member_id and body.group_instance_id is None and event.version >= MEMBER_ID_REQUIRED_SINCE:
         # The group takes any id from a dynamic member, so it need not remember this one.

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from coordinator.group import notes
 from coordinator.group.client import Client
-from coordinator.group.consumer import leave
+from coordinator.group.consumer import expected, leave
 from coordinator.group.consumer.group import AWAY, JOINING, LEFT, ConsumerGroup, ConsumerMember
 from coordinator.group.consumer.reconcile import Owned, is_within
 from coordinator.group.consumer.refused import Refused
@@ -199,6 +199,7 @@ def find(turn: Turn, group: ConsumerGroup, event: ConsumerHeartbeat, owned: Owne
     existing = group.members.get(member_id)
     if existing is not None:
         return Found(existing)
+    expected.admit(turn, group.group_id, group, member_id, body.instance_id, event.client)
     return Found(ConsumerMember(member_id), is_new=True)
 
 

@@ -96,17 +96,15 @@ def differences(before: Collection[str], after: Collection[str]) -> list[TopicCh
     return [TopicChange(name, Change.ADDED) for name in came] + [TopicChange(name, Change.REMOVED) for name in went]
 
 
-def of_removal(group: ConsumerGroup, members: Collection[ConsumerMember], event: LeaveGroup, reason: str) -> Cause:
-    """The cause that a LeaveGroup is. reason: of the last member that has one."""
-    first = next(iter(members))
+def of_members(group: ConsumerGroup, kind: CauseKind, members: Collection[ConsumerMember]) -> Cause:
+    """The cause that members are which go together."""
+    one = of_member(group, kind, next(iter(members)))
+    if len(members) == 1:
+        return one
     parties = (
         Party(each.member_id, each.instance_id, each.client_id, each.client_host)
         for each in list(members)[:PARTIES_MAX]
     )
-    kind = CauseKind.MEMBER_LEFT if leave_themselves(members, event, reason) else CauseKind.MEMBER_REMOVED
-    one = of_member(group, kind, first)._replace(reason=reason, api_version=event.version)
-    if len(members) == 1:
-        return one
     return one._replace(
         member_ids=tuple(each.member_id for each in members),
         group_instance_id=None,
@@ -114,6 +112,12 @@ def of_removal(group: ConsumerGroup, members: Collection[ConsumerMember], event:
         client_host="",
         members=tuple(parties),
     )
+
+
+def of_removal(group: ConsumerGroup, members: Collection[ConsumerMember], event: LeaveGroup, reason: str) -> Cause:
+    """The cause that a LeaveGroup is. reason: of the last member that has one."""
+    kind = CauseKind.MEMBER_LEFT if leave_themselves(members, event, reason) else CauseKind.MEMBER_REMOVED
+    return of_members(group, kind, members)._replace(reason=reason, api_version=event.version)
 
 
 def leave_themselves(members: Collection[ConsumerMember], event: LeaveGroup, reason: str) -> bool:

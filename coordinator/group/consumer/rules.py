@@ -8,23 +8,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinator.group import notes
-from coordinator.group.consumer import classic_members, course, describe, expire, leave, offsets, sessions
+from coordinator.group.consumer import classic_members, course, describe, expected, expire, leave, offsets, sessions
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.course import Outcome
 from coordinator.group.rules import Rules
 from coordinator.group.state import DEAD
 
 if TYPE_CHECKING:
-    from coordinator.group.events import GroupSettingsChanged
     from coordinator.group.turn import Turn
 
 
 def serve(_turn: Turn, _group: ConsumerGroup) -> None:
     """All groups of the partition are read; there is nothing to do."""
-
-
-def settings_changed(_turn: Turn, _group: ConsumerGroup, _event: GroupSettingsChanged) -> None:
-    """The settings of the group are others: its members get them with their next heartbeats."""
 
 
 def unload(turn: Turn, group: ConsumerGroup) -> None:
@@ -46,7 +41,7 @@ CONSUMER: Rules[ConsumerGroup] = Rules(
     serve=serve,
     resume=sessions.resume,
     unload=unload,
-    settings_changed=settings_changed,
+    settings_changed=expected.settings_changed,
     bury=describe.bury,
     admit=offsets.admit,
     fetch_error=offsets.fetch_error,

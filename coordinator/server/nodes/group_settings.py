@@ -13,6 +13,7 @@ Source: Kafka's GroupConfig, release 4.3.1.
 from __future__ import annotations
 
 import re
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.config import ALLOWED, EXPECTED_TIMEOUT_MS, FIXES, HELD, REFUSED, GroupSettings, settings
@@ -76,6 +77,9 @@ def _number(
 
 _UNUSED = "Has no effect here: Tenure does not serve such groups."
 
+EXPECTED_IDS = "expected.instance.ids"
+"""The setting whose list has ranges."""
+
 EXPECTED_MAX = 10_000
 """How many instance ids a group can expect: more than the members of any group that we know."""
 
@@ -105,7 +109,7 @@ GROUP_CONFIGS: dict[str, GroupSetting] = {
         45_000,
         60_000,
     ),
-    "expected.instance.ids": GroupSetting(
+    EXPECTED_IDS: GroupSetting(
         "",
         LIST,
         "",
@@ -158,7 +162,7 @@ IN_EFFECT = {
 """The numbers with limits of the broker that have an effect, and their fields of GroupSettings."""
 
 OWN = {
-    "expected.instance.ids": "expected",
+    EXPECTED_IDS: "expected",
     "expected.instance.ids.timeout.ms": "expected_timeout_ms",
     "target.group.size": "target_size",
     "unexpected.instance.ids": "unexpected",
@@ -200,7 +204,7 @@ def text_problem(name: str, value: str) -> str | None:
         return f"Unknown group config name: {name}"
     setting = GROUP_CONFIGS[name]
     problem = value_problem(name, value, setting.kind, setting.low, setting.choices)
-    if problem is None and name == "expected.instance.ids":
+    if problem is None and name == EXPECTED_IDS:
         return expected_problem(value)
     if problem is None and name in PATTERNS and not re.fullmatch(PATTERNS[name], value.strip()):
         return f"Invalid value {value} for configuration {name}"
@@ -224,7 +228,7 @@ def group_problem(config: Config, configs: Mapping[str, str]) -> str | None:
 
 def _expected_problem(config: Config, configs: Mapping[str, str]) -> str | None:
     """The reason that a group can't expect members like this; None if it can."""
-    count = len(expected_ids(configs.get("expected.instance.ids", "")))
+    count = len(expected_ids(configs.get(EXPECTED_IDS, "")))
     if count > config.group.group_max_size:
         return f"expected.instance.ids has {count} names, but group.max.size is {config.group.group_max_size}"
     if int(configs.get("expected.instance.ids.timeout.ms", 0)) > EXPECTED_TIMEOUT_MAX_MS:
@@ -343,6 +347,32 @@ def expected_ids(text: str) -> tuple[str, ...]:
     if len(found) > EXPECTED_MAX:
         raise ValueError(f"{len(found)} instance ids are more than {EXPECTED_MAX}")
     return tuple(found)
+
+
+def without_ids(text: str, taken: str) -> str:
+    """A list of instance ids without those that another one names. A range becomes what is left of it.
+
+    Both have passed `expected_problem`.
+    """
+    gone = set(expected_ids(taken))
+    left: list[str] = []
+    for item in filter(None, map(str.strip, text.split(","))):
+        names = expected_ids(item)
+        if gone.isdisjoint(names):
+            left.append(item)
+            continue
+        match = _RANGE.fullmatch(item)
+        if match is None:
+            continue
+        first, name, rest = int(match["first"]), match["name"], match["rest"]
+        numbers = [n for n, each in enumerate(names) if each not in gone]
+        for _, run in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
+            places = [place for _, place in run]
+            # As wide as the range writes them.
+            low, high = (names[place][len(name) : len(names[place]) - len(rest)] for place in (places[0], places[-1]))
+            assert int(low) == first + places[0]
+            left.append(names[places[0]] if low == high else f"{name}[{low}..{high}]{rest}")
+    return ",".join(left)
 
 
 _RANGE = re.compile(r"(?P<name>.*?)\[?(?P<first>\d{1,9})\.\.(?P<last>\d{1,9})\]?(?P<rest>[^\d\[\]]*)")

@@ -36,6 +36,7 @@ from coordinator.server.nodes.broker_settings import (
     values_of_limit,
 )
 from coordinator.server.nodes.group_settings import (
+    EXPECTED_IDS,
     GROUP_CONFIG,
     GROUP_CONFIGS,
     GroupSetting,
@@ -46,6 +47,7 @@ from coordinator.server.nodes.group_settings import (
     has_room,
     plain_text,
     text_problem,
+    without_ids,
 )
 from coordinator.server.nodes.topic_settings import (
     LIST,
@@ -291,6 +293,8 @@ class _Target(NamedTuple):
         values = dict.fromkeys(value.split(","))
         if appends:
             return ",".join(dict.fromkeys([*held, *values]))
+        if name == EXPECTED_IDS:
+            return without_ids(",".join(held), value)
         return ",".join(each for each in held if each not in values)
 
     def check(self, config: Config, changed: Mapping[str, str | None]) -> None:

@@ -17,6 +17,7 @@ from coordinator.server.nodes.group_settings import (
     has_room,
     plain_text,
     text_problem,
+    without_ids,
 )
 from coordinator.server.wire.call import at_once
 
@@ -178,6 +179,25 @@ def test_the_kept_settings_have_a_limit() -> None:
 def test_expected_members_are_names_and_ranges(text: str, names: tuple[str, ...]) -> None:
     """A range stands for its names, with brackets or, as Kafka's tool sends it, without."""
     assert expected_ids(text) == names
+
+
+@pytest.mark.parametrize(
+    ("text", "taken", "left"),
+    [
+        ("a,b", "b", "a"),
+        ("w-[0..31]", "w-[10..31]", "w-[0..9]"),
+        ("w-0..5,x", "w-3", "w-[0..2],w-[4..5],x"),
+        ("w-[0..4]-b", "w-0-b,w-2-b,w-4", "w-1-b,w-[3..4]-b"),
+        ("w-[08..11]", "w-10,w-9", "w-[08..09],w-11"),
+        ("w-[0..3]", "w-[0..3],other", ""),
+        ("w-[0..3],y", "z", "w-[0..3],y"),
+        ("w1-[0..2]", "w1-1", "w1-0,w1-2"),
+    ],
+)
+def test_names_are_taken_out_of_ranges(text: str, taken: str, left: str) -> None:
+    """A range becomes what is left of it, with the zeros in front of its numbers."""
+    assert without_ids(text, taken) == left
+    assert expected_ids(left) == tuple(name for name in expected_ids(text) if name not in expected_ids(taken))
 
 
 def test_tenures_own_settings_take_effect() -> None:

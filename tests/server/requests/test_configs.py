@@ -227,6 +227,23 @@ async def test_settings_of_a_topic_change_one_by_one(version: int) -> None:
         assert await given(server) == {"segment.bytes": "99", "cleanup.policy": "compact"}
 
 
+async def test_names_are_subtracted_from_a_range() -> None:
+    """An operator takes one expected member off the list, as `kafka-configs` without its brackets sends it."""
+    name = "expected.instance.ids"
+
+    async def held() -> str:
+        (entry,) = [each for each in (await describe(server, GROUP, "g")).configs if each.name == name]
+        return str(entry.value)
+
+    async with serving() as server:
+        assert await change(server, (name, SET, "w-0..5"), kind=GROUP, name="g") == 0
+        assert await change(server, (name, SUBTRACT, "w-3"), kind=GROUP, name="g") == 0
+        assert await held() == "w-[0..2],w-[4..5]"
+        assert await change(server, (name, APPEND, "w-3,x"), kind=GROUP, name="g") == 0
+        assert await change(server, (name, SUBTRACT, "w-[0..9]"), kind=GROUP, name="g") == 0
+        assert await held() == "x"
+
+
 async def test_a_change_leaves_other_settings_to_other_nodes() -> None:
     """A setting that the request doesn't name keeps the value that another node gives it at the same time."""
     async with serving() as server:

@@ -1,0 +1,63 @@
+"""Expected members in the consumer protocol: a group refuses others, removes old names, and says who is missing.
+
+It holds no join: a heartbeat has to be answered at once, and a join stops nobody (docs/expected-members.md).
+
+House rule: a member that the group knows is never refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinator.config import REFUSED
+from coordinator.group import notes
+from coordinator.group.causes import CauseKind
+from coordinator.group.consumer import leave, reasons
+from coordinator.group.consumer.refused import Refused
+from protocol.messages import ConsumerGroupDescribeResponse
+from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.config import GroupSettings
+    from coordinator.group.any_group import AnyGroup
+    from coordinator.group.client import Client
+    from coordinator.group.consumer.group import ConsumerGroup
+    from coordinator.group.events import GroupSettingsChanged
+    from coordinator.group.turn import Turn
+
+TAKEN_OFF = "not in expected.instance.ids"
+"""Why such a member leaves, in a note."""
+
+
+def settings_of(turn: Turn, group_id: str) -> GroupSettings | None:
+    """The settings of a group that expects members; None if it expects nobody."""
+    own = turn.own_settings(group_id)
+    return own if own is not None and own.expected else None
+
+
+def admit(
+    turn: Turn, group_id: str, group: AnyGroup | None, member_id: str, instance_id: str | None, client: Client
+) -> None:
+    """Raises Refused if a client that is no member of the group yet is not expected, and the settings refuse others."""
+    own = settings_of(turn, group_id)
+    if own is None or own.unexpected != REFUSED or instance_id in own.expected:
+        return
+    if group is not None and (member_id in group.members or instance_id in group.static_members):
+        return
+    generation = 0 if group is None else group.generation
+    turn.note(notes.MemberNotExpected(group_id, generation, instance_id, client.id, client.host, client.principal))
+    raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, "The group has no seat for members outside expected.instance.ids.")
+
+
+def settings_changed(turn: Turn, group: ConsumerGroup, event: GroupSettingsChanged) -> None:
+    """Remove the members that the group stopped to expect, with one epoch. Their next heartbeats say so."""
+    members = [seat for name in event.dropped if (seat := group.seat(name)) is not None]
+    if members:
+        leave.remove(turn, group, members, TAKEN_OFF, reasons.of_members(group, CauseKind.MEMBER_REMOVED, members))
+
+
+def describe(turn: Turn, group: ConsumerGroup) -> ConsumerGroupDescribeResponse.ConsumerGroupExpects:
+    """The expected members that are missing."""
+    own = settings_of(turn, group.group_id)
+    missing = set() if own is None else set(own.expected).difference(group.static_members)
+    return ConsumerGroupDescribeResponse.ConsumerGroupExpects(missing=sorted(missing))
