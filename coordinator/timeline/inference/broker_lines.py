@@ -277,9 +277,12 @@ class BrokerLines:
         if fact is None:
             return []
         # Of members that leave, 4.x has the client's reason in a line before this one.
-        said = [each for each in facts if set(each.member_ids) & set(fact.member_ids)]
+        # It names no member that was removed by its instance id alone.
+        is_unnamed = fact.kinds == _LEFT and not fact.member_ids
+        said = [each for each in facts if is_unnamed or set(each.member_ids) & set(fact.member_ids)]
         if said and not fact.reason:
-            fact = said[0]._replace(member_ids=fact.member_ids)
+            named = tuple(name for each in said for name in each.member_ids) if is_unnamed else fact.member_ids
+            fact = said[0]._replace(member_ids=named)
         return self._tell(at_ms, found["group"], heard.generation, heard, fact, is_first=True)
 
     def _classic(self, at_ms: int, group: str, fact: _Fact) -> list[ToldCause]:

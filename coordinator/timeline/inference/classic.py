@@ -89,8 +89,9 @@ class Classic:
         gone = dict(sorted(gone.items(), key=lambda each: self.signs.of[each[0]].last_ms))
         stayed = {seat: member for seat, member in seen.seats.items() if seat in before.seats}
         came = [cause_of(JOINED, member=member) for member in joined]
-        went = [self._departure(seat, member, stayed, seen, is_alone=len(gone) == 1) for seat, member in gone.items()]
         changed = _changes(before, seen, stayed)
+        is_awaited = len(gone) == 1 and bool(came or changed)
+        went = [self._departure(seat, member, stayed, seen, is_awaited=is_awaited) for seat, member in gone.items()]
         if not (came or went or changed):
             again = self._again(before, seen)
             return Causes(again, in_order=len(again) == 1)
@@ -114,7 +115,7 @@ class Classic:
         return Causes([*went, *came, *changed], in_order=False)
 
     def _departure(
-        self, seat: Seat, member: Member, stayed: Mapping[Seat, Member], seen: Seen, *, is_alone: bool
+        self, seat: Seat, member: Member, stayed: Mapping[Seat, Member], seen: Seen, *, is_awaited: bool
     ) -> dict[str, Any]:
         """Why a member is gone, by its last sign of life.
 
@@ -123,6 +124,8 @@ class Classic:
 
         If it used to commit all the time, its silence says more (`_by_silence`). When the silence ended, is known if it
         was the last member, whose end makes the record; else another member's last commit is the earliest moment.
+
+        is_awaited: whether the rebalance may have begun for another reason, and waited for this member.
         """
         sign = self.signs.of[seat]
         session_ms = member.session_timeout
@@ -134,8 +137,10 @@ class Classic:
         if most_ms < limit_ms:
             return cause_of(went, member=member)
         least_ms = most_ms if not seen.seats else self.signs.latest(stayed) - sign.last_ms
-        if is_alone and least_ms < session_ms <= most_ms <= session_ms + sign.longest_ms + session_ms // SLACK:
-            # All others had joined, and the join phase ended just when this session did: it was waited for.
+        pause_ms = max(2 * sign.longest_ms, session_ms // SLACK)
+        is_long = 2 * (most_ms - least_ms) >= session_ms
+        if is_awaited and is_long and session_ms <= most_ms <= session_ms + pause_ms:
+            # All others had joined and committed no more; this one was waited for until its session ended.
             least_ms = most_ms
         kind = self._by_silence(sign, member, least_ms, most_ms) if sign.is_steady(session_ms) else None
         return unknown((went, EXPIRED), member) if kind is None else cause_of(kind, member=member)
@@ -151,12 +156,13 @@ class Classic:
         """
         session_ms, poll_ms = member.session_timeout, member.rebalance_timeout
         pause_ms = max(2 * sign.longest_ms, session_ms // SLACK)
-        ended = least_ms >= session_ms and least_ms <= session_ms + pause_ms
+        ended = session_ms <= least_ms <= session_ms + pause_ms
         hung_ms = poll_ms if member.group_instance_id is None else poll_ms + session_ms
-        may_hang = poll_ms > 0 and most_ms >= hung_ms - pause_ms
+        may_hang = poll_ms > 0 and least_ms <= hung_ms + pause_ms and most_ms >= hung_ms - pause_ms
+        hung = may_hang and least_ms > session_ms + pause_ms and most_ms <= hung_ms + pause_ms
         if ended and not may_hang:
             return EXPIRED
-        if may_hang and least_ms > session_ms + pause_ms and most_ms <= hung_ms + pause_ms:
+        if hung:
             return LEFT if member.group_instance_id is None else EXPIRED
         return None
 
@@ -178,6 +184,10 @@ class Classic:
         if filled and self._revokers:
             return self._gave_up(seen, leader)
         topics = self._topics(before, seen)
+        # Any other member has to send other metadata, such as other partitions that it owns.
+        followers = [(seat, member) for seat, member in seen.seats.items() if seat != leader]
+        if all(member.subscription == before.seats[seat].subscription for seat, member in followers):
+            return [cause_of(LEADER, member=led_by) | topics]
         if seen.value.protocol in EAGER:
             return [cause_of(LEADER, member=led_by) | topics]
         return [unknown((LEADER, REJOINED), None) | topics]

@@ -37,16 +37,20 @@ if TYPE_CHECKING:
     from coordinator.timeline.schema import RebalanceEvent
     from protocol.messages import ConsumerGroupCurrentMemberAssignmentValue, ConsumerGroupMemberMetadataValue
 
-JOINED, LEFT, EXPIRED, SUBSCRIPTION, TOPICS, REGEXES, REVOCATION = (
+JOINED, LEFT, REMOVED, EXPIRED, SUBSCRIPTION, TOPICS, REGEXES, REVOCATION = (
     str(kind.value)
     for kind in (
-        CauseKind.MEMBER_JOINED, CauseKind.MEMBER_LEFT, CauseKind.MEMBER_EXPIRED, CauseKind.SUBSCRIPTION_CHANGED,
-        CauseKind.TOPICS_CHANGED, CauseKind.REGEX_RESOLVED, CauseKind.REVOCATION_TIMED_OUT,
+        CauseKind.MEMBER_JOINED, CauseKind.MEMBER_LEFT, CauseKind.MEMBER_REMOVED, CauseKind.MEMBER_EXPIRED,
+        CauseKind.SUBSCRIPTION_CHANGED, CauseKind.TOPICS_CHANGED, CauseKind.REGEX_RESOLVED,
+        CauseKind.REVOCATION_TIMED_OUT,
     )
 )  # fmt: skip
 
 SESSION_MS_MIN = 3_000
 """A session timeout is at least as long, where nobody knows it."""
+
+PAUSE_MS_MIN = 1_000
+"""A silence is measured no finer than that: a busy machine commits, and expires members, later."""
 
 CHANGES_MAX = 100
 """Members of a target that an event names."""
@@ -280,9 +284,9 @@ class Consumer:
     def _departure(self, name: str, gone: _Gone) -> dict[str, Any]:
         """Why a member is gone.
 
-        The record comes in the moment in which it goes. A static member that was away has not come back in time. A
-        member that had to give up partitions is removed when its rebalance timeout is over. A client's last heartbeat
-        is at most a third of its session timeout older than its last commit.
+        The record comes in the moment in which it goes. A static member that was away has not come back in time; one
+        that wasn't away doesn't leave by itself. A member that had to give up partitions is removed when its rebalance
+        timeout is over. Otherwise its last commit says more (`_by_silence`).
         """
         said, has, at_ms, _ = gone
         sign = self._signs.get(name)
@@ -296,13 +300,11 @@ class Consumer:
             return client_cause(REVOCATION, name, said)
         classic = said.classic_member_metadata
         session_ms = self._session_ms if classic is None else classic.session_timeout_ms
-        if sign is not None:
-            limit_ms = (session_ms or SESSION_MS_MIN) * 2 // 3
-            if at_ms - sign.last_ms < limit_ms:
-                return client_cause(LEFT, name, said)
-            if session_ms is not None and sign.is_steady(session_ms):
-                return client_cause(EXPIRED, name, said)
-        return client_cause(UNKNOWN, name, said, possible=(LEFT, EXPIRED))
+        went = LEFT if said.instance_id is None else REMOVED
+        kind = None if sign is None else _by_silence(sign, said, at_ms, session_ms, went)
+        if kind is None:
+            return client_cause(UNKNOWN, name, said, possible=(went, EXPIRED))
+        return client_cause(kind, name, said)
 
     def _target_epoch(self, at_ms: int, said: Any) -> list[RebalanceEvent]:
         self.records.target_epoch, self._target_ms = said.assignment_epoch, at_ms
@@ -477,3 +479,26 @@ def _named(changes: Sequence[dict[str, str]]) -> dict[str, Any]:
         return {}
     further = len(changes) - TOPICS_MAX
     return {"topics": list(changes[:TOPICS_MAX])} | ({"further_topics": further} if further > 0 else {})
+
+
+def _by_silence(
+    sign: Sign, said: ConsumerGroupMemberMetadataValue, at_ms: int, session_ms: int | None, went: str
+) -> str | None:
+    """Why a member is gone, by the time since its last commit; None where two kinds fit.
+
+    A client's last heartbeat is at most a third of its session timeout older than its last commit. A program that
+    committed all the time and then ended or hangs is gone a session timeout after its last heartbeat. One that doesn't
+    poll is silent for its max.poll.interval.ms (its rebalance timeout); then its client leaves.
+    """
+    silent_ms = at_ms - sign.last_ms
+    if silent_ms < (session_ms or SESSION_MS_MIN) * 2 // 3:
+        return went
+    if session_ms is None or not sign.is_steady(session_ms):
+        return None
+    pause_ms = max(2 * sign.longest_ms, PAUSE_MS_MIN)
+    poll_ms = said.rebalance_timeout_ms
+    ended = silent_ms <= session_ms + pause_ms
+    hung = said.instance_id is None and 0 < poll_ms - pause_ms <= silent_ms <= poll_ms + pause_ms
+    if ended == hung:
+        return None
+    return EXPIRED if ended else LEFT

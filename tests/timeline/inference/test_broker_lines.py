@@ -163,6 +163,11 @@ def test_kafka_4_says_why_members_left_before_the_rebalance() -> None:
         PREPARING_NEW.format("explicit `LeaveGroup` request for (s2-1, s3-1) members."),
     )
     assert short(causes) == [("member_removed", ("s2-1", "s3-1"), None, "removed by an admin")]
+    removed = (
+        "[Group workers] Member s2-1 has left group through explicit `LeaveGroup` request; client reason: not provided"
+    )
+    unnamed = PREPARING_NEW.format("explicit `LeaveGroup` request for () members.")
+    assert short(heard(NEW, removed, unnamed)) == [("member_left", ("s2-1",), None, "")]
 
 
 @pytest.mark.parametrize(

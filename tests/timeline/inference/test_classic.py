@@ -90,6 +90,10 @@ def test_a_member_that_was_waited_for_until_its_session_ended_expired() -> None:
             silent_s * 1000 - 1000
         )
         assert last_kinds(scene.group([member("a", A), member("c", B)], 2)) == [kind, "member_joined"]
+    scene = steady(steady(Scene().group([member("a", A), member("b", B)], 1), 0, 4), 1, 4).tick(10_000)
+    assert last_kinds(scene.group([member("a", A)], 2)) == [GONE], "something else began it, and left no trace"
+    late = steady(steady(Scene().group([member("a", A), member("b", B)], 1), 1, 4), 0, 8).tick(3_000)
+    assert last_kinds(late.group([member("a", A)], 2)) == [GONE], "the other one went on: this one was silent before"
     scene = Scene().group([member("a", A), member("b", B), member("c", C)], 1)
     scene = steady(steady(steady(scene, 0, 4), 2, 4), 1, 4).tick(10_000)
     assert last_kinds(scene.group([member("a", A)], 2)) == [GONE, GONE], "two are gone, and one may have left"
@@ -221,11 +225,13 @@ def test_each_member_that_gave_up_partitions_joined_again() -> None:
 
 
 def test_nothing_changed() -> None:
-    """Only a leader may start a rebalance for nothing; of cooperative members any, as they own other partitions."""
+    """Only a leader may start a rebalance for nothing; another member sends other metadata, as it owns others."""
     pair = [member("a", A), member("b", B)]
     assert last_kinds(Scene().group(pair, 1).group(pair, 2)) == ["leader_rejoined"]
-    both = Scene().group(pair, 1, protocol=COOPERATIVE).group(pair, 2, protocol=COOPERATIVE)
-    assert last_kinds(both) == ["leader_rejoined/member_rejoined"]
+    for owner, kind in (("a", "leader_rejoined"), ("b", "leader_rejoined/member_rejoined")):
+        after = [member(name, parts, owned=parts if name == owner else None) for name, parts in (("a", A), ("b", B))]
+        both = Scene().group(pair, 1, protocol=COOPERATIVE).group(after, 2, protocol=COOPERATIVE)
+        assert last_kinds(both) == [kind]
 
 
 def test_a_return_in_a_new_generation_is_unknown() -> None:
