@@ -21,8 +21,10 @@ House rule: pure. The search knows registers alone; `registers` alone knows what
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from math import inf
 from typing import NamedTuple
 
@@ -174,7 +176,7 @@ def registers(history: Iterable[Asked]) -> dict[str, list[Operation]]:
     """The operations on each register: GROUP for its committed offset, GROUP/MEMBER for a member's generation."""
     found: dict[str, list[Operation]] = defaultdict(list)
     for group, requests in by_group(history).items():
-        yeses = sorted((each for each in requests if each.is_yes), key=lambda each: each.sent)
+        ends = _Ends(requests)
         for each in requests:
             name, value = group, each.value
             if each.kind in {"join", "heartbeat"}:
@@ -188,13 +190,26 @@ def registers(history: Iterable[Asked]) -> dict[str, list[Operation]]:
                 or (each.kind == "heartbeat" and value >= 0)
             )
             if is_known:
-                found[name].append(Operation(is_write, value, each.sent, _end(each, yeses), each.is_yes, each))
+                found[name].append(Operation(is_write, value, each.sent, ends.of(each), each.is_yes, each))
     return found
 
 
-def _end(asked: Asked, yeses: Sequence[Asked]) -> float:
-    """The last moment at which a request may take effect. yeses: of its group, by the time they were sent."""
-    if asked.is_yes:
-        assert asked.got is not None
-        return asked.got
-    return min((each.got or inf for each in yeses if each.sent > asked.sent and each.node != asked.node), default=inf)
+class _Ends:
+    """The last moments at which requests of a group may take effect."""
+
+    def __init__(self, requests: Sequence[Asked]) -> None:
+        yeses = sorted((each for each in requests if each.is_yes), key=lambda each: each.sent)
+        # Of each node: when other nodes were sent what they said yes to, and the first such answer from there on.
+        self._others: dict[int, tuple[list[float], list[float]]] = {}
+        for node in {each.node for each in requests}:
+            others = [each for each in yeses if each.node != node]
+            first = list(accumulate((each.got or inf for each in reversed(others)), min, initial=inf))
+            self._others[node] = [each.sent for each in others], first[::-1]
+
+    def of(self, asked: Asked) -> float:
+        """The end of an operation."""
+        if asked.is_yes:
+            assert asked.got is not None
+            return asked.got
+        sent, first = self._others[asked.node]
+        return first[bisect_right(sent, asked.sent)]

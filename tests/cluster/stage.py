@@ -127,8 +127,8 @@ class RealGroup:
 class Stage:
     """See the module. groups, members, restarts, seed: of the probe. real: the clients with a group each.
 
-    seats: those of the probe's members at the start. is_sound: whether the last fault was followed by a `check` that
-    passed. A test on a stage that others use too sets it to False first.
+    before: the state of the probe at the start. seats: those of its members. is_sound: whether the last fault was
+    followed by a `check` that passed. A test on a stage that others use too sets it to False first.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class Stage:
                 group.settle()
                 stack.callback(group.stop)
             self.probe.wait_for_commits(self.probe.now())
-            self._before, self.seats = self.probe.state(), self.probe.seats()
+            self.before, self.seats = self.probe.state(), self.probe.seats()
             self._stack = stack.pop_all()
         return self
 
@@ -198,7 +198,7 @@ class Stage:
         if self._restarts:  # a program that restarts gets another member id
             assert self.probe.seats() == self.seats
         else:
-            assert self.probe.rebalances(self._before) == []
+            assert self.probe.rebalances(self.before) == []
         assert self.probe.lost() == []
         history = list(self.probe.history)
         assert wrongs(history) == []

@@ -9,27 +9,39 @@ House rule: real processes alone, and no assertion about a time.
 from __future__ import annotations
 
 import base64
+import io
 import random
+import subprocess
+import sys
+import tarfile
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
+from coordinator.log.etcd.keys import best_node, parse_head
 from tests.cluster.random_faults import play
 from tests.cluster.stage import FEW, IS_LONG, Stage
 from tests.support.cluster_history import OK
-from tests.support.etcd import EtcdError
+from tests.support.etcd import ROOT, EtcdError
 from tests.support.patience import WITHIN_S
-from tests.support.tenure import wait_until
+from tests.support.tenure import tenure_command, wait_until
+from tests.support.tenure_cluster import LEASE_MS
 
 pytestmark = [pytest.mark.etcd, pytest.mark.cluster]
 
 SEEDS = range(5) if IS_LONG else range(1)
 FROZEN_S = 8.0
 """Longer than a lease (3 s) and an election of etcd."""
+LEASE_S = LEASE_MS / 1000
 WITHOUT_QUORUM_S = 30.0 if IS_LONG else 12.0
 """Longer than a session timeout (10 s): no member may expire."""
 NOT_AVAILABLE = 15
+ALTERED = [sys.executable, "-m", "tests.cluster.altered_node"]
+HOUR_S = 3_600
+COMMITS_AGO = 20
+PACKAGES = ("coordinator", "protocol", "schemas")
 
 
 class Shared:
@@ -88,6 +100,82 @@ def test_a_node_that_was_frozen_says_no_more_yes(stage: Stage, seed: int) -> Non
     node.thaw()
     stage.probe.wait(3)
     stage.check()
+
+
+def test_a_wall_clock_steps(stage: Stage, tmp_path: Path) -> None:
+    """By an hour, back and forth, on a node that serves, and while it is frozen: it keeps its lease, and is never late.
+
+    The machine of the other nodes keeps its time.
+    """
+    node = stage.cluster.nodes[0]
+    offset = tmp_path / "offset"
+    offset.write_text("0")
+    mark = node.mark()
+    node.stop()
+    node.program = ALTERED
+    node.environment["WALL_CLOCK"] = str(offset)
+    node.start()
+    wait_until(lambda: all_at_home(stage), "each partition has the node that should have it", WITHIN_S)
+    stage.recover()
+    before = epochs(stage)
+    stage.probe.anchor(3 * FROZEN_S)
+    for step_s in (HOUR_S, -HOUR_S):
+        offset.write_text(str(step_s))
+        stage.probe.wait(LEASE_S + 2)
+        stage.recover()
+    assert epochs(stage) == before
+    node.freeze()
+    stage.probe.wait(FROZEN_S)
+    offset.write_text(str(HOUR_S))
+    node.thaw()
+    stage.recover()
+    node.stop()
+    assert len({line["ts"][:13] for line in node.events(since=mark)}) > 1, "its log shows that the clock stepped"
+    node.program = tenure_command()
+    node.start()
+    stage.check()
+
+
+def epochs(stage: Stage) -> dict[str, int]:
+    """Of each partition: a claim raises it."""
+    heads = stage.etcd.values(f"/{stage.cluster.name}/head/")
+    return {name: parse_head(value).epoch for name, value in heads.items()}
+
+
+def all_at_home(stage: Stage) -> bool:
+    """Whether no partition will be handed over while all nodes run."""
+    owners = stage.etcd.values(f"/{stage.cluster.name}/own/")
+    numbers = [node.number for node in stage.cluster.nodes]
+    return len(owners) == len(epochs(stage)) and all(
+        int(value) == best_node(int(name.rpartition("/")[2]), numbers) for name, value in owners.items()
+    )
+
+
+def test_nodes_of_two_versions_roll(stage: Stage, old_version: Path) -> None:
+    """Down to an older commit and up again, a node at a time: nodes of both serve together, and no group rebalances."""
+    for path in (str(old_version), ""):
+        for node in stage.cluster.nodes:
+            assert node.stop() == 0
+            node.environment["PYTHONPATH"] = path
+            node.start()
+            stage.recover()
+    stage.check()
+
+
+def git(*arguments: str) -> bytes:
+    """Run git in this repository."""
+    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, check=True).stdout
+
+
+@pytest.fixture(scope="module")
+def old_version(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The code of COMMITS_AGO commits ago; of the oldest commit there is, if a clone has fewer."""
+    folder = tmp_path_factory.mktemp("old")
+    commits = git("rev-list", f"--max-count={COMMITS_AGO + 1}", "HEAD").decode().split()
+    packed = git("archive", commits[-1], *PACKAGES)
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        archive.extractall(folder)
+    return folder
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -139,6 +139,7 @@ def late_yeses(requests: Sequence[Asked]) -> list[Wrong]:
     have moved away from it and back.
     """
     answered = sorted(requests, key=lambda each: each.got or each.sent)
+    times = [each.got or each.sent for each in answered]
     yeses = [each for each in answered if each.is_yes]
     found = []
     for place, each in enumerate(yeses):
@@ -149,9 +150,8 @@ def late_yeses(requests: Sequence[Asked]) -> list[Wrong]:
             continue
         began, ended = before.got or 0.0, after.got or 0.0
         # The other node was asked for the second time after this answer: it was the coordinator all the time between.
-        if ended - began < SANDWICH_S and not any(
-            no.node == before.node and not no.is_yes and began <= (no.got or no.sent) <= ended for no in answered
-        ):
+        between = answered[bisect.bisect_left(times, began) : bisect.bisect_right(times, ended)]
+        if ended - began < SANDWICH_S and not any(no.node == before.node and not no.is_yes for no in between):
             found.append(Wrong("late yes", each, before))
     return found
 

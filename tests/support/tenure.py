@@ -82,6 +82,7 @@ class Tenure:
     arguments: further arguments of `tenure serve`.
     listeners, properties: see the module. umask: of the process; -1 for that of the test.
     directory: kept if given; otherwise a temporary one that `close` removes.
+    program: the command before its arguments; a test may choose another one before the next start.
     """
 
     def __init__(
@@ -104,6 +105,7 @@ class Tenure:
         self.listeners = dict(listeners or {})
         self.properties = properties
         self.umask = umask
+        self.program = tenure_command()
         self.data_dir = self.directory / "data"
         self.log_path = self.directory / "server.jsonl"
         self.output_path = self.directory / "server.out"
@@ -147,7 +149,7 @@ class Tenure:
             self.port = ports_in_a_row(int(self.arguments[self.arguments.index("--workers") + 1]))
         output_start = self.output_path.stat().st_size if self.output_path.exists() else 0
         command = [
-            *tenure_command(),
+            *self.program,
             "serve",
             *self._listener_arguments(),
             *("--data-dir", str(self.data_dir)),

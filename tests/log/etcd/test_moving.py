@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
 from queue import SimpleQueue
@@ -203,7 +202,9 @@ def test_an_old_owner_is_fenced_after_a_restore(tmp_path: Path) -> None:
             mine = dict(old.owns)
             assert append(old.engine, mine[3], record(1)) is None
             assert _change(old, {"topic/a": b"1"}) is None
-            _snapshot_and_restore(etcd, tmp_path, lambda: append(old.engine, mine[4], record(2)))
+            etcd.save_snapshot(tmp_path / "snapshot.db")
+            assert append(old.engine, mine[4], record(2)) is None
+            etcd.restore_snapshot(tmp_path / "snapshot.db")
             with _mover(etcd, "restored") as mover:
                 done = mover.restored()
             assert done.partitions == PARTITIONS
@@ -228,26 +229,3 @@ def _change(node: Node, writes: Mapping[str, bytes]) -> EngineError | None:
     over: SimpleQueue[EngineError | None] = SimpleQueue()
     node.engine.change(lambda _entries: writes, over.put)
     return over.get(timeout=WITHIN_S)
-
-
-def _snapshot_and_restore(etcd: Etcd, folder: Path, meanwhile: Callable[[], object]) -> None:
-    """Save a snapshot, let something happen, and start the member on the snapshot."""
-    ctl = program("etcdctl")
-    assert ctl is not None
-    (member,) = etcd.members
-
-    def run(*arguments: str) -> None:
-        subprocess.run([ctl, *arguments], env={"ETCDCTL_API": "3"}, check=True, capture_output=True)
-
-    snapshot = str(folder / "snapshot.db")
-    run(f"--endpoints={member.endpoint}", "snapshot", "save", snapshot)
-    assert meanwhile() is None
-    member.kill()
-    shutil.rmtree(member.folder)
-    peer = f"http://{member.peer}"
-    run(
-        *("snapshot", "restore", snapshot, "--data-dir", str(member.folder), "--name", member.name),
-        *("--initial-cluster", f"{member.name}={peer}", "--initial-advertise-peer-urls", peer),
-        *("--initial-cluster-token", etcd.folder.name),
-    )
-    etcd.restart(0)
