@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from coordinator.cli.log.command import app as log_app
 from coordinator.cli.store import app
+from coordinator.client.client import Client
+from coordinator.client.topics import create_topic
 from coordinator.log.etcd.client import Access
 from coordinator.log.etcd.moving import EPOCHS, Mover, Stored
-from tests.cli.conftest import run_app
+from tests.cli.conftest import SETTINGS, run_app
 from tests.support.etcd import Etcd
+from tests.support.patience import WITHIN_S
+from tests.support.tenure_cluster import ClusterNode
 
 pytestmark = pytest.mark.etcd
 
@@ -52,3 +60,33 @@ def test_a_command_without_a_store_says_what_is_missing() -> None:
     """And a name that is missing, too."""
     assert "--store" in run_app(app, "restore").err
     assert "tenure.cluster" in run_app(app, "restore", "--store", "etcd://127.0.0.1:1").err
+
+
+def test_a_user_needs_the_keys_of_its_cluster_alone(tmp_path: Path) -> None:
+    """With the role that docs/cluster.md makes, a node serves, and commands work; another cluster's keys are denied."""
+    password = tmp_path / "password"
+    password.write_text("secret")
+    login = {"tenure.store.user": "tenure", "tenure.store.password.file": str(password)}
+    options = [part for name, value in login.items() for part in ("--set", f"{name}={value}")]
+    with Etcd() as own:
+        prefix, end = (base64.b64encode(text).decode() for text in (b"/orders/", b"/orders0"))
+        steps: list[tuple[str, dict[str, Any]]] = [
+            *(("user/add", {"name": name, "password": "secret"}) for name in ("root", "tenure")),
+            *(("role/add", {"name": name}) for name in ("root", "tenure")),
+            *(("user/grant", {"user": name, "role": name}) for name in ("root", "tenure")),
+            ("role/grant", {"name": "tenure", "perm": {"permType": 2, "key": prefix, "range_end": end}}),
+            ("enable", {}),
+        ]
+        for path, body in steps:
+            own.ask(f"/v3/auth/{path}", body)
+        with ClusterNode(0, own.endpoints, "orders", login | SETTINGS, proxied=False) as node:
+            with Client(node.bootstrap, WITHIN_S) as client:
+                create_topic(client, "payments", 2)
+            assert node.stop() == 0
+        store = ["--store", own.store, *options, "--cluster"]
+        assert run_app(app, "restore", *store, "orders").code == 0
+        exported = run_app(log_app, "export", str(tmp_path / "exported"), *store, "orders")
+        assert (exported.code, exported.err) == (0, "")
+        denied = run_app(log_app, "export", str(tmp_path / "other"), *store, "others")
+        assert (denied.code, denied.out) == (2, "")
+        assert denied.err == "tenure: etcd refuses: PERMISSION_DENIED: etcdserver: permission denied\n"
