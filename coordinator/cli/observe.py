@@ -12,6 +12,7 @@ House rule: this module knows nothing of groups.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -46,6 +47,14 @@ def command(
             help="Write each event into a file, a JSON object a line; or into the cluster's topic __rebalance_events.",
         ),
     ] = "",
+    broker_log: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--broker-log",
+            metavar="FILE",
+            help="A broker's server.log, whose lines name the causes of the groups that it coordinates; repeatable.",
+        ),
+    ] = None,
     sets: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A setting tenure.http.* or tenure.log.format."),
@@ -62,7 +71,7 @@ def command(
     where = Cluster(bootstrap_server, security)
     try:
         config, warnings = load(flags={"tenure.http": ("--http", http)}, sets=sets or [], environment=os.environ)
-        options = Options(where, seconds, config, events)
+        options = Options(where, seconds, config, events, tuple(broker_log or ()))
         observe(options, warnings, lambda observer: print(ready_line(bootstrap_server, observer), flush=True))
     except ConfigError as error:
         name, _, problem = str(error).partition(": ")

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -194,7 +194,8 @@ class OffsetsReader:
     """Reads the groups' log of a cluster from its start, and makes events of it.
 
     group_id: only events of this group; the reader reads only its partition.
-    passed_over: records that could not be read. absent: partitions without a leader.
+    passed_over: records that could not be read. absent: partitions without a leader. on_fetched: called when records
+    have come, before events are made of them.
     """
 
     topic = GROUPS_TOPIC
@@ -215,6 +216,7 @@ class OffsetsReader:
         self.absent: tuple[int, ...] = ()
         self.absent_nodes: tuple[int, ...] = ()
         self.records = 0
+        self.on_fetched: Callable[[], object] = lambda: None
         self._corrupt = 0
         self.find_again()
 
@@ -342,6 +344,7 @@ class OffsetsReader:
             except ClientError as error:
                 problem, moved = error, True
                 continue
+            self.on_fetched()
             for answer in answers:
                 if answer.error_code in MOVED:
                     moved = True

@@ -1,8 +1,8 @@
 """Follows the groups' log of the observed cluster, and joins what else is known, on one thread.
 
-Each turn takes new lines of the broker's log and new looks at live state, then reads records. So a line about the begin
-of a rebalance is known before the record of its end, as brokers write the line first. Events go to the page's feed, and
-to `takers`, in the order of time within each turn.
+Each turn takes new looks at live state, then reads records. When records have come, it first takes new lines of the
+broker's log: brokers write the line about the begin of a rebalance before the record of its end. Events go to the
+page's feed, and to `takers`, in the order of time within each turn.
 
 An event's place for the feed is its number since the start: after a restart of the observer the log is read anew, and
 what was inferred may be less, because compaction went on. So an id of an earlier run gets all events in memory.
@@ -19,6 +19,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
 
@@ -60,6 +61,9 @@ class Hearing(Protocol):
 
     def heard(self) -> Iterable[Told]:
         """The causes that were told since the last call."""
+
+    def close(self) -> None:
+        """Hear no more."""
 
 
 class Follower:
@@ -117,6 +121,7 @@ class Follower:
                 try:
                     if self.reader is None:
                         self.reader = OffsetsReader(client)
+                        self.reader.on_fetched = partial(self._hear, self.reader)
                     events, problem = self._turn(self.reader)
                 except (ClientError, ProtocolError) as error:
                     events, problem = [], error
@@ -126,13 +131,17 @@ class Follower:
                     stopping.wait(PAUSE_S)
                 else:
                     stopping.wait(max(TURN_S - (self._clock() - turn_s), 0.0))
+        for each in self._hearing:
+            each.close()
 
-    def _turn(self, reader: OffsetsReader) -> tuple[list[RebalanceEvent], Exception | None]:
+    def _hear(self, reader: OffsetsReader) -> None:
         for each in self._hearing:
             for told in each.heard():
                 observed = reader.observed_of(told.group)
                 if observed is not None:
                     observed.told(told)
+
+    def _turn(self, reader: OffsetsReader) -> tuple[list[RebalanceEvent], Exception | None]:
         looks = [self._looks.popleft() for _ in range(len(self._looks))]
         for look in filter(self._begun.is_current, looks):
             observed = reader.observed_of(look.group.group_id)

@@ -36,6 +36,7 @@ from coordinator.server.http.site import Site
 from coordinator.server.http.window import Bounds
 from coordinator.server.telemetry.lines import Lines
 from coordinator.server.wire.listener import bind
+from coordinator.timeline.inference.broker_lines import BrokerLines
 
 if TYPE_CHECKING:
     import socket
@@ -93,6 +94,10 @@ class Heard:
             self._lines.warn("broker_log_unreadable", text, reason=self._log.problem)
         self._said = self._log.problem
 
+    def close(self) -> None:
+        """As Hearing."""
+        self._log.close()
+
 
 class Observer:
     """See the module. follower, live: the parts, for tests. address: of HTTP, once it has started."""
@@ -110,6 +115,7 @@ class Observer:
             options.where,
             options.timeout,
             lines,
+            hearing=[Heard(path, BrokerLines().told, lines) for path in options.broker_logs],
             takers=[] if self._published is None else [self._published.put],
             newcomers=[counts.take],
             changed=self.live.changed,

@@ -9,7 +9,9 @@ from typing import Any
 from coordinator.client.client import Cluster
 from coordinator.client.events import Placed
 from coordinator.observe.follower import Follower
+from coordinator.observe.observer import Heard
 from coordinator.testing.tenure import Tenure
+from coordinator.timeline.inference.broker_lines import BrokerLines
 from coordinator.timeline.inference.knowledge import Told
 from tests.observe.conftest import Written
 from tests.observe.test_observer import SETTINGS
@@ -49,6 +51,17 @@ class TellsAll:
         """As Hearing."""
         told, self._told = self._told, []
         return told
+
+    def close(self) -> None:
+        """As Hearing."""
+
+
+LINE = (
+    "[2026-11-27 16:43:12,290] INFO [GroupCoordinator 1]: Preparing to rebalance group told in state Empty "
+    "with old generation 0 (__consumer_offsets-3) (reason: Adding new member m-1 with group instance id None; client "
+    "reason: need to re-join) (kafka.coordinator.group.GroupCoordinator)\n"
+)
+"""A line of Kafka's log about the begin of a group's first rebalance, with a reason that no record has."""
 
 
 def settle(cluster: Tenure, group: str) -> None:
@@ -95,3 +108,29 @@ def test_history_comes_first_and_does_not_count(tmp_path: Path, written: Written
     assert changed == {"new", *(f"old-{number}" for number in range(5))}
     assert taken.news[0].event["group"] == "new"
     assert written.events == []
+
+
+def test_a_broker_s_log_tells_causes(tmp_path: Path, written: Written) -> None:
+    """A line that comes while a Fetch waits is known before the record that comes with this Fetch."""
+    log = tmp_path / "server.log"
+    taken = Taken()
+    stopping = threading.Event()
+    with Tenure(topics={"orders": 6}, settings=SETTINGS, data_dir=tmp_path / "data") as cluster:
+        settle(cluster, "untold")
+        heard = Heard(log, BrokerLines().told, written.lines)
+        follower = Follower(Cluster(cluster.bootstrap_servers), WITHIN_S, written.lines, hearing=[heard])
+        thread = threading.Thread(target=follower.follow, args=(taken, stopping))
+        thread.start()
+        try:
+            wait_until(lambda: len(taken.begun) == 1, "the history", WITHIN_S)
+            log.write_text(LINE)
+            settle(cluster, "told")
+            wait_until(lambda: len(taken.news) == 1, "news", WITHIN_S)
+        finally:
+            stopping.set()
+            thread.join(WITHIN_S)
+    (before,), (news,) = taken.begun[0], taken.news
+    assert "told" not in before.event["causes"][0]
+    cause = news.event["causes"][0]
+    assert (cause["kind"], cause["reason"], cause["told"]) == ("member_joined", "need to re-join", True)
+    assert written.events == ["broker_log_unreadable"]

@@ -1,0 +1,153 @@
+"""`python -m benchmarks.observe`: what `tenure observe` costs, while members of many groups commit.
+
+A server gets groups of one member each, and each member commits at its pace, so that the log grows by a steady number
+of records a second. The observer runs beside it. After a while for its start the program reads the CPU and the memory
+of the observer, and its own count of records. Then some groups are made anew, one after the other: the delay is the
+time from the answer to a group's SyncGroup until the observer's HTTP has the rebalance.
+
+House rule: the observer is a process of its own, with its defaults; it is known by its command and its HTTP.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from benchmarks import frames
+from benchmarks.driver import Driver, Script, clock
+from benchmarks.members import Group
+from benchmarks.meter import cpu_s, peak_bytes
+from benchmarks.servers import kafka, tenure
+from benchmarks.works import check, create_topic
+
+LINKS = 40
+PROBES = 5
+SETTLE_S = 10.0
+"""How long the load runs before anything is measured."""
+
+MB = 1e6
+
+
+def committing(group: Group, pause_s: float, phase_s: float) -> Script:
+    """Commit for ever, once in `pause_s`."""
+    template = frames.commit(group.group_id, 1, static=False)
+    done = frames.commit_done(1)
+    me = group.members[0]
+    offset, at = 0, clock() + phase_s
+    while True:
+        yield at
+        offset += 1
+        at += pause_s
+        values = frames.generation(me.generation), *me.identity(), offset.to_bytes(8, "big")
+        answer = yield template.fill(offset, *values)
+        check(answer, frames.pack_id(offset), done)
+
+
+@contextmanager
+def observer(port: int) -> Iterator[tuple[int, str]]:
+    """An observer of that server: its process id, and the address of its HTTP."""
+    command = [sys.executable, "-m", "coordinator.cli.main", "observe", "--http", "127.0.0.1:0"]
+    process = subprocess.Popen([*command, "--bootstrap-server", f"127.0.0.1:{port}"], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    with process, process.stdout:
+        try:
+            yield process.pid, process.stdout.readline().strip().rpartition("http=")[2]
+        finally:
+            process.terminate()
+
+
+def records_read(http: str) -> float:
+    """The observer's count of records."""
+    with urllib.request.urlopen(f"http://{http}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    return float(next(line for line in lines if line.startswith("tenure_observer_records_total ")).split()[1])
+
+
+def is_told(http: str, group_id: str) -> bool:
+    """Whether the observer's HTTP has a rebalance of the group."""
+    try:
+        with urllib.request.urlopen(f"http://{http}/groups/{group_id}/events") as answer:
+            return bool(json.load(answer)["timeline"])
+    except urllib.error.HTTPError:
+        return False
+
+
+def delays(port: int, http: str) -> list[float]:
+    """How many seconds after a rebalance the observer tells it, for some new groups."""
+    found = []
+    with Driver("127.0.0.1", port) as driver:
+        (link,) = driver.connect(1)
+        for number in range(PROBES):
+            group = Group(f"probe-{number}", 1, static=False)
+            driver.start(link, group.seat(0))
+            driver.run()
+            began = clock()
+            while not is_told(http, group.group_id):
+                time.sleep(0.02)
+            found.append(clock() - began)
+    return found
+
+
+def main(
+    groups: Annotated[int, typer.Option(help="Groups, of one member each.")] = 10_000,
+    rate: Annotated[int, typer.Option(help="Commits a second, of all members together.")] = 5_000,
+    seconds: Annotated[float, typer.Option(help="How long to measure.")] = 30.0,
+    server: Annotated[str, typer.Option(help="tenure or kafka")] = "tenure",
+) -> None:
+    """Measure the observer."""
+    cpus = os.sched_getaffinity(0)
+    opened = kafka(cpus) if server == "kafka" else tenure({"tenure.events.enable": "false"}, cpus)
+    with opened as running, Driver("127.0.0.1", running.port) as driver:
+        made = [Group(f"group-{number:05}", 1, static=False) for number in range(groups)]
+        links = driver.connect(LINKS)
+        driver.start(links[0], create_topic())
+        driver.run()
+        for number, group in enumerate(made):
+            driver.start(links[number % LINKS], group.seat(0))
+        driver.run()
+        for number, group in enumerate(made):
+            driver.start(links[number % LINKS], committing(group, groups / rate, number / rate))
+        over = threading.Event()
+        loading = threading.Thread(target=_load, args=(driver, over))
+        loading.start()
+        try:
+            before = cpu_s(running.pid)
+            time.sleep(SETTLE_S)
+            alone = (cpu_s(running.pid) - before) / SETTLE_S
+            with observer(running.port) as (pid, http):
+                time.sleep(SETTLE_S)
+                began, cpu, of_server, records = clock(), cpu_s(pid), cpu_s(running.pid), records_read(http)
+                time.sleep(seconds)
+                took = clock() - began
+                cpu, read = cpu_s(pid) - cpu, records_read(http) - records
+                of_server = (cpu_s(running.pid) - of_server) / took
+                told = delays(running.port, http)
+                memory = peak_bytes(pid)
+        finally:
+            over.set()
+            loading.join()
+    share, each = 100 * cpu / took, 1e6 * cpu / read
+    print(f"{groups} groups on {server}, {read / took:.0f} records/s")
+    print(f"observer: {share:.1f} % of a core, {each:.1f} us a record, {memory / MB:.0f} MB at most")
+    print(f"server: {100 * alone:.0f} % of a core without an observer, {100 * of_server:.0f} % with it")
+    print(f"a rebalance is told after {min(told):.2f} to {max(told):.2f} s")
+
+
+def _load(driver: Driver, over: threading.Event) -> None:
+    while not over.is_set():
+        driver.run(0.5)
+
+
+if __name__ == "__main__":
+    typer.run(main)
