@@ -37,6 +37,9 @@ GROUPS_MAX = 100_000
 FACTS_MAX = 100
 """Lines before a group epoch that a reader keeps; the cause is in the last ones."""
 
+REQUEST_MS = 1_000
+"""Lines of one request are written within that time."""
+
 NOT_PROVIDED = "not provided"
 """Kafka's text for a client that gave no reason."""
 
@@ -76,16 +79,17 @@ class _Heard:
 
     generation: the one that a rebalance ends now, None if none is under way. emptied: the one whose end left no member:
     3.x writes of the last member that left only after that. told: kinds and members of the causes.
-    facts: lines whose rebalance, or group epoch, comes after them.
+    facts: lines whose rebalance, or group epoch, comes after them. heard_ms: when the newest of them came.
     """
 
-    __slots__ = ("emptied", "facts", "generation", "told")
+    __slots__ = ("emptied", "facts", "generation", "heard_ms", "told")
 
     def __init__(self) -> None:
         self.generation: int | None = None
         self.emptied: int | None = None
         self.told: set[tuple[CauseKind, str]] = set()
         self.facts: list[_Fact] = []
+        self.heard_ms = -1
 
 
 _STAMP = re.compile(r"\[?(?:(\d{4})-(\d\d)-(\d\d)[ T])?(\d\d):(\d\d):(\d\d)[,.](\d{3})\]?")
@@ -187,16 +191,12 @@ _CONSUMER: tuple[tuple[re.Pattern[str], tuple[CauseKind, ...]], ...] = tuple(
     for pattern, kinds in (
         (r"Member (?P<member>\S+) joins the consumer group using", _JOINED),
         (r"Static member (?P<member>\S+) with instance id (?P<instance>.*) joins the consumer group using", _JOINED),
-        (
-            (
-                r"Static member with instance id (?P<instance>.*) re-joins the consumer group using .* "
-                r"Created a new member (?P<member>\S+) to replace"
-            ),
-            (CauseKind.STATIC_MEMBER_REPLACED,),
-        ),
         (r"Member (?P<member>\S+) left the consumer group", _LEFT),
         (
-            r"Static [mM]ember (?P<member>\S+) with instance id (?P<instance>.*) left the consumer group",
+            (
+                r"Static [mM]ember (?P<member>\S+) with instance id (?P<instance>.*)(?<! temporarily) "
+                r"left the consumer group"
+            ),
             _LEFT,
         ),
         (
@@ -216,6 +216,8 @@ _CONSUMER: tuple[tuple[re.Pattern[str], tuple[CauseKind, ...]], ...] = tuple(
 )
 _BESIDE = frozenset({CauseKind.SUBSCRIPTION_CHANGED, CauseKind.TOPICS_CHANGED})
 """Kinds of a line that stands beside one about a member that came or went, and is then no cause of its own."""
+
+_GONE = frozenset({CauseKind.MEMBER_LEFT, CauseKind.MEMBER_REMOVED})
 
 _UNTOLD = (CauseKind.SUBSCRIPTION_CHANGED, CauseKind.TOPICS_CHANGED, CauseKind.REGEX_RESOLVED)
 
@@ -306,14 +308,22 @@ class BrokerLines:
         heard.told |= same
         return [ToldCause(at_ms, group, generation, *fact, is_first=is_first)]
 
-    def _consumer(self, _at_ms: int, group: str, fact: _Fact) -> list[ToldCause]:
+    def _consumer(self, at_ms: int, group: str, fact: _Fact) -> list[ToldCause]:
+        """A line of a request that may raise the group epoch. One LeaveGroup may have a line for each of its members.
+
+        A request that is repeated because its answer was lost has a line, and raises nothing.
+        """
         heard = self._group(group)
-        heard.facts = [*heard.facts[1 - FACTS_MAX :], fact]
+        is_same = _BESIDE & set(fact.kinds) or all(_GONE & set(each.kinds) for each in (fact, *heard.facts))
+        heard.facts = [*(heard.facts[1 - FACTS_MAX :] if is_same else ()), fact]
+        heard.heard_ms = at_ms
         return []
 
     def _bumped(self, at_ms: int, found: re.Match[str]) -> list[ToldCause]:
         heard = self._group(found["group"])
         facts, heard.facts = heard.facts, []
+        if at_ms - heard.heard_ms > REQUEST_MS:
+            facts = []
         causes = [fact for fact in facts if not _BESIDE & set(fact.kinds)]
         if not causes:
             changed = [fact for fact in facts if CauseKind.SUBSCRIPTION_CHANGED in fact.kinds]

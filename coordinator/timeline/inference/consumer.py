@@ -486,12 +486,13 @@ def _by_silence(
 ) -> str | None:
     """Why a member is gone, by the time since its last commit; None where two kinds fit.
 
-    A client's last heartbeat is at most a third of its session timeout older than its last commit. A program that
-    committed all the time and then ended or hangs is gone a session timeout after its last heartbeat. One that doesn't
-    poll is silent for its max.poll.interval.ms (its rebalance timeout); then its client leaves.
+    A client's last heartbeat is less than half its session timeout older than its last commit, even on a busy machine:
+    it sends three in that time, and the last of them may be under way. A program that committed all the time and then
+    ended or hangs is gone a session timeout after its last heartbeat. One that doesn't poll is silent for its
+    max.poll.interval.ms (its rebalance timeout); then its client leaves.
     """
     silent_ms = at_ms - sign.last_ms
-    if silent_ms < (session_ms or SESSION_MS_MIN) * 2 // 3:
+    if silent_ms < (session_ms or SESSION_MS_MIN) // 2:
         return went
     if session_ms is None or not sign.is_steady(session_ms):
         return None

@@ -215,6 +215,23 @@ def test_a_group_epoch_has_the_cause_of_the_lines_before_it(
     assert heard(NEW, *(f"[GroupId other] {line}" for line in lines), BUMPED)[0].kinds[1:], "of another group"
 
 
+def test_lines_of_another_request_are_no_cause() -> None:
+    """A static member that goes for a while, or comes back, raises no epoch; nor does a join that is sent once more."""
+    joins = "[GroupId workers] Member {} joins the consumer group using the consumer protocol."
+    away = "[GroupId workers] Static Member vZ5Z with instance id s1 temporarily left the consumer group."
+    back = (
+        "[GroupId workers] Static member with instance id s1 re-joins the consumer group using the consumer protocol. "
+        "Created a new member A1c9 to replace the existing member vZ5Z."
+    )
+    for line in (away, back, joins.format("p9ck")):
+        assert short(heard(NEW, line, joins.format("GEvk"), BUMPED)) == [("member_joined", ("GEvk",), None, "")]
+    untold = ("subscription_changed/topics_changed/regex_resolved", (), None, "")
+    assert short(heard(NEW, away, back, BUMPED)) == [untold]
+    reader = BrokerLines()
+    reader.add(NEW.format(joins.format("p9ck")))
+    assert short(reader.add(NEW.format(BUMPED).replace("16:38:23", "16:38:25"))) == [untold]
+
+
 def test_an_operator_removes_a_member_of_the_consumer_protocol() -> None:
     """Its line has no member id, if the request had none."""
     assert short(heard(NEW, REMOVED, BUMPED)) == [("member_removed", (), "s2", "removed by an admin")]
