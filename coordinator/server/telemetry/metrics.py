@@ -316,8 +316,9 @@ def _series_of_groups(measures: Measures, now: Census) -> Iterator[Metric]:
         storms.add_metric([group_id], measures.storms[group_id])
         for rebalanced in (False, True):
             restarts.add_metric([group_id, str(rebalanced).lower()], measures.restarts[group_id, rebalanced])
-    for (group_id, kind), count in sorted((key, count) for key, count in measures.by_group_cause.items()):
-        causes.add_metric([group_id, kind.value], count)
+    of_causes = ((group_id, kind.value, count) for (group_id, kind), count in measures.by_group_cause.items())
+    for group_id, cause, count in sorted(of_causes):
+        causes.add_metric([group_id, cause], count)
     for group_id in sorted({*measures.by_group, *now.away}):
         away.add_metric([group_id], now.away[group_id])
     for group_id, (count, number) in sorted(now.groups.items()):

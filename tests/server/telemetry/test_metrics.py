@@ -141,14 +141,15 @@ def test_what_there_is() -> None:
 def test_groups_with_series_have_counters_from_zero_on() -> None:
     """Prometheus sees no increase in a counter that begins at 1. Causes are as many as there are."""
     measures = Measures()
-    measures.take([started("g"), started("g")])
+    measures.take([started("g"), started("g"), started("g", kind=CauseKind.MEMBER_LEFT)])
     found = samples(measures)
     of_group = ("group", "g")
     assert found["tenure_group_storms_total", (of_group,)] == 0
     for rebalances in ("true", "false"):
         assert found["tenure_group_static_restarts_total", (of_group, ("rebalances", rebalances))] == 0
     assert found["tenure_group_rebalance_causes_total", (("cause", "member_joined"), of_group)] == 2
-    for number in range(3):
+    assert found["tenure_group_rebalance_causes_total", (("cause", "member_left"), of_group)] == 1
+    for number in range(2):
         measures.take([started("g")], number)
     found = samples(measures)
     assert found["tenure_group_storms_total", (of_group,)] == found["tenure_storms_total", ()] == 1
