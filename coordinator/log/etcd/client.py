@@ -223,7 +223,7 @@ class Client:
     def keep_alive(self, lease: int, done: Done[int]) -> None:
         """See Port."""
         request = message("LeaseKeepAliveRequest", ID=lease)
-        index = self._chosen
+        index, began = self._chosen, monotonic()
         call = self._members[index].stream("Lease/LeaseKeepAlive", "LeaseKeepAlive")(
             iter([request]), timeout=TRY_S, metadata=self._metadata()
         )
@@ -232,7 +232,7 @@ class Client:
             try:
                 ttl = next(call).TTL
             except (grpc.RpcError, StopIteration) as error:
-                self._loop.call(partial(self._failed, index, error, done))
+                self._loop.call(partial(self._failed, index, error, done, monotonic() - began))
             else:
                 call.cancel()
                 self._loop.call(partial(done, ttl))

@@ -185,6 +185,18 @@ def test_a_frozen_member_costs_one_try() -> None:
         caller.close()
 
 
+def test_a_keepalive_of_a_member_that_is_dead_is_lost() -> None:
+    """The caller gets an outcome, so that it tries again; the lease still lives when the member is back."""
+    with Etcd(members=1) as etcd:
+        caller = Caller(Access(etcd.endpoints))
+        lease = caller.ask(caller.client.grant, 60)
+        etcd.members[0].kill()
+        assert isinstance(caller.ask(caller.client.keep_alive, lease), Lost)
+        etcd.restart(0)
+        wait_until(lambda: caller.ask(caller.client.keep_alive, lease) == 60, "the lease is kept", WITHIN_S)
+        caller.close()
+
+
 def engine_of(access: Access, cluster: str) -> Any:
     """Open an engine as a sole node that may claim."""
     engine = open_engine(access, cluster, 1, 2, TTL_MS, lambda: uuid4().hex, settle_ms=0)
