@@ -8,14 +8,14 @@ House rule: the history that a start reads doesn't count.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from coordinator.server.telemetry.measures import GROUPS_MAX, OTHER_GROUPS
+from coordinator.server.telemetry.measures import OTHER_GROUPS, STORM_MIN, STORM_MS, STORMS_WATCHED_MAX
 from coordinator.server.telemetry.metrics import CONSUMER_STATES, KAFKA_COORDINATOR, KAFKA_GROUPS, STATES
 
 if TYPE_CHECKING:
@@ -40,15 +40,20 @@ class Progress(NamedTuple):
 
 
 class Counts:
-    """Counts of events. For any thread."""
+    """Counts of events. groups_max: groups with series of their own. For any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, groups_max: int) -> None:
+        self._groups_max = groups_max
         self._lock = Lock()
         self.rebalances: Counter[tuple[str, str]] = Counter()
         self.ended: Counter[str] = Counter()
         self.replaced: Counter[str] = Counter()
         self.by_group: Counter[str] = Counter()
+        self.by_group_cause: Counter[tuple[str, str]] = Counter()
+        self.restarts: Counter[tuple[str, str]] = Counter()
+        self.storms: Counter[str] = Counter()
         self.generations: dict[str, int] = {}
+        self._newest: OrderedDict[str, deque[int]] = OrderedDict()
 
     def take(self, events: Iterable[RebalanceEvent]) -> None:
         """Count events."""
@@ -58,48 +63,83 @@ class Counts:
                     case "rebalance_ended":
                         self._ended(event)
                     case "member_replaced" if not event.get("after_load"):
-                        self.replaced[str(event["rebalances"]).lower()] += 1
+                        rebalances = str(event["rebalances"]).lower()
+                        self.replaced[rebalances] += 1
+                        self.restarts[self._series(event["group"]), rebalances] += 1
                     case "group_deleted":
-                        self.by_group.pop(event["group"], None)
-                        self.generations.pop(event["group"], None)
+                        self._delete(event["group"])
 
     def _ended(self, event: RebalanceEvent) -> None:
-        group = event["group"]
         cause = event["causes"][0]
         self.rebalances[cause["kind"], cause["source"]] += 1
         self.ended[event["outcome"]] += 1
-        with_series = len(self.by_group) - (OTHER_GROUPS in self.by_group)
-        series = group if group in self.by_group or with_series < GROUPS_MAX else OTHER_GROUPS
+        series = self._series(event["group"])
         self.by_group[series] += 1
+        self.by_group_cause[series, cause["kind"]] += 1
+        self.storms[series] += self._begins_storm(event["group"], event["began_ms"])
         if series != OTHER_GROUPS:
             self.generations[series] = event["generation"]
 
-    def families(self) -> Iterator[Metric]:
+    def _series(self, group: str) -> str:
+        """The group id under which a group counts, with a series from now on."""
+        with_series = len(self.by_group) - (OTHER_GROUPS in self.by_group)
+        series = group if group in self.by_group or with_series < self._groups_max else OTHER_GROUPS
+        self.by_group[series] += 0
+        return series
+
+    def _begins_storm(self, group: str, at_ms: int) -> bool:
+        """Whether a storm begins with a rebalance of that time; see measures.STORM_MIN."""
+        newest = self._newest.pop(group, None) or deque(maxlen=STORM_MIN)
+        was_one = _is_storm(newest, at_ms)
+        newest.append(at_ms)
+        self._newest[group] = newest
+        if len(self._newest) > STORMS_WATCHED_MAX:
+            self._newest.popitem(last=False)
+        return not was_one and _is_storm(newest, at_ms)
+
+    def _delete(self, group: str) -> None:
+        """Give the series of a group back."""
+        for by_group in (self.by_group, self.storms, self.generations, self._newest):
+            by_group.pop(group, None)
+        for by_label in (self.by_group_cause, self.restarts):
+            for key in [key for key in by_label if key[0] == group]:
+                del by_label[key]
+
+    def families(self) -> list[Metric]:
         """The metrics of events."""
         with self._lock:
-            rebalances, ended, replaced = dict(self.rebalances), dict(self.ended), dict(self.replaced)
-            by_group, generations = dict(self.by_group), dict(self.generations)
-        completed = CounterMetricFamily(
-            KAFKA_COORDINATOR + "group_completed_rebalance_count",
-            "Rebalances that completed.",
-            value=ended.get("completed", 0),
-        )
-        yield completed
-        causes = CounterMetricFamily(
-            "tenure_rebalances", "Rebalances, by cause and the cause's source.", labels=["cause", "source"]
-        )
-        for labels, count in sorted(rebalances.items()):
-            causes.add_metric(labels, count)
-        yield causes
-        yield _by("tenure_rebalances_ended", "Rebalances that ended, by outcome.", "outcome", ended)
+            return list(self._families())
+
+    def _families(self) -> Iterator[Metric]:
+        completed = self.ended["completed"]
+        yield _counter(KAFKA_COORDINATOR + "group_completed_rebalance_count", "Rebalances that completed.", completed)
+        text = "Rebalances, by cause and the cause's source."
+        yield _by("tenure_rebalances", text, ("cause", "source"), self.rebalances)
+        text = "Rebalances that ended, by outcome."
+        yield _by("tenure_rebalances_ended", text, ("outcome",), _keyed(self.ended))
         text = "Static members that came back, by whether it rebalanced."
-        yield _by("tenure_static_restarts", text, "rebalances", replaced)
+        replaced = {(each,): self.replaced[each] for each in ("false", "true")}
+        yield _by("tenure_static_restarts", text, ("rebalances",), replaced)
         text = "Rebalances of the groups that rebalanced first; all others have the empty group id."
-        yield _by("tenure_group_rebalances", text, "group", by_group)
+        yield _by("tenure_group_rebalances", text, ("group",), _keyed(self.by_group))
+        text = "The same, by the kind of the first cause."
+        yield _by("tenure_group_rebalance_causes", text, ("group", "cause"), self.by_group_cause)
+        # From 0 on: a counter that begins at 1 has no increase, so nobody would be told.
+        text = "Static members of these groups that came back, by whether it rebalanced."
+        restarts = {(group, each): self.restarts[group, each] for group in self.by_group for each in ("false", "true")}
+        yield _by("tenure_group_static_restarts", text, ("group", "rebalances"), restarts)
+        text = "Storms of these groups: five rebalances within a minute."
+        yield _by("tenure_group_storms", text, ("group",), {(group,): self.storms[group] for group in self.by_group})
+        yield _counter("tenure_storms", "Storms of all groups.", self.storms.total())
         generation = GaugeMetricFamily("tenure_group_generation", "Generation of these groups.", labels=["group"])
-        for group, number in sorted(generations.items()):
+        for group, number in sorted(self.generations.items()):
             generation.add_metric([group], number)
         yield generation
+
+
+def _is_storm(newest: deque[int], at_ms: int) -> bool:
+    """Whether the newest rebalances of a group, which began at these times, are a storm."""
+    return len(newest) == STORM_MIN and newest[0] > at_ms - STORM_MS
 
 
 def live_families(live: Live, series: Iterable[str]) -> Iterator[Metric]:
@@ -165,8 +205,12 @@ def _counter(name: str, text: str, value: float) -> CounterMetricFamily:
     return CounterMetricFamily(name, text, value=value)
 
 
-def _by(name: str, text: str, label: str, counts: dict[str, int]) -> CounterMetricFamily:
-    family = CounterMetricFamily(name, text, labels=[label])
-    for value, count in sorted(counts.items()):
-        family.add_metric([value], count)
+def _by(name: str, text: str, labels: Sequence[str], counts: Mapping[Any, int]) -> CounterMetricFamily:
+    family = CounterMetricFamily(name, text, labels=labels)
+    for values, count in sorted(counts.items()):
+        family.add_metric(values, count)
     return family
+
+
+def _keyed(counts: Mapping[str, int]) -> dict[tuple[str, ...], int]:
+    return {(value,): count for value, count in counts.items()}

@@ -109,7 +109,7 @@ class Observer:
         if options.events:
             target = target_of(options.events, options.where, options.timeout)
             self._published = Published(target, lines)
-        counts = Counts()
+        counts = Counts(config.metrics_groups_max)
         self.live = Live(self._asking, lines, lambda looks: self.follower.see(looks))  # noqa: PLW0108 - the follower comes below
         self.follower = Follower(
             options.where,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from coordinator.observe.counts import Counts
-from coordinator.server.telemetry.measures import GROUPS_MAX
+from coordinator.server.telemetry.measures import STORM_MIN
 from coordinator.server.telemetry.metrics import exposition
 
 
@@ -18,6 +18,7 @@ def ended(group: str, generation: int, kind: str = "member_joined") -> dict[str,
         "generation": generation,
         "causes": [cause],
         "outcome": "completed",
+        "began_ms": 1_000 * generation,
     }
 
 
@@ -28,7 +29,7 @@ def text_of(counts: Counts) -> str:
 
 def test_causes_outcomes_and_returns_count() -> None:
     """A rebalance counts with its first cause; a return with whether it rebalanced, unless it came behind a load."""
-    counts = Counts()
+    counts = Counts(3)
     counts.take([ended("a", 1), ended("a", 2, "unknown"), ended("b", 1)])
     back = {"type": "member_replaced", "group": "a", "generation": 2, "rebalances": False}
     counts.take([back, back | {"after_load": True}])
@@ -40,15 +41,31 @@ def test_causes_outcomes_and_returns_count() -> None:
         'tenure_static_restarts_total{rebalances="false"} 1.0',
         'tenure_group_rebalances_total{group="a"} 2.0',
         'tenure_group_generation{group="a"} 2.0',
+        'tenure_group_rebalance_causes_total{cause="unknown",group="a"} 1.0',
+        'tenure_group_static_restarts_total{group="a",rebalances="false"} 1.0',
+        'tenure_group_static_restarts_total{group="b",rebalances="false"} 0.0',
+        'tenure_group_storms_total{group="a"} 0.0',
+        "tenure_storms_total 0.0",
     ):
         assert line in text.splitlines()
 
 
 def test_series_are_bounded_and_given_back() -> None:
     """The first groups have series of their own, all others share one; a deleted group makes room."""
-    counts = Counts()
-    counts.take([ended(f"g{number}", 1) for number in range(GROUPS_MAX + 5)])
-    assert len(counts.by_group) == GROUPS_MAX + 1
+    counts = Counts(3)
+    counts.take([ended(f"g{number}", 1) for number in range(8)])
+    assert len(counts.by_group) == 4
     assert counts.by_group[""] == 5
     counts.take([{"type": "group_deleted", "group": "g0", "generation": 1}, ended("late", 1)])
     assert "late" in counts.by_group
+
+
+def test_a_storm_counts_once() -> None:
+    """Five rebalances within a minute are one storm, however long it goes on; after a pause another one may come."""
+    counts = Counts(3)
+    counts.take(ended("a", generation) for generation in range(STORM_MIN - 1))
+    assert 'tenure_group_storms_total{group="a"} 0.0' in text_of(counts)
+    counts.take(ended("a", generation) for generation in range(STORM_MIN - 1, 20))
+    assert 'tenure_group_storms_total{group="a"} 1.0' in text_of(counts)
+    counts.take(ended("a", generation) for generation in range(100, 100 + STORM_MIN))
+    assert "tenure_storms_total 2.0" in text_of(counts)
