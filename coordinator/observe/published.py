@@ -1,7 +1,8 @@
 """Writes the observer's events to a file, as JSON lines, or to a topic, in the form of `__rebalance_events`.
 
-A thread writes, so that a slow disk or cluster doesn't hold up the follower. At most QUEUED_MAX events wait; further
-ones are lost, and an event `events_dropped` then says how many, as a server does.
+A thread writes, so that a slow disk or cluster doesn't hold up the follower. At most QUEUED_MAX events wait. If a long
+history brings more, the follower waits for a target that works, HOLD_S at a time. Otherwise further events are lost,
+and an event `events_dropped` then says how many, as a server does.
 
 After a start the follower reads the log from its beginning again. The newest TAIL_EVENTS events of the file or topic
 say what is there already: nothing that is older than all of them is written, and nothing that is one of them.
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
 
 QUEUED_MAX = 20_000
 """Events that wait: 20 to 40 MB."""
+
+HOLD_S = 10.0
+"""How long `put` waits at most for a target that works."""
 
 WRITTEN_AT_ONCE = 200
 """Events in a batch; most have 1 to 2 kB, and a batch of 1 MB is the most that a topic takes by default."""
@@ -221,9 +225,12 @@ class Published:
         self._thread.start()
 
     def put(self, events: Iterable[RebalanceEvent]) -> None:
-        """Have events written. For any thread."""
+        """Have events written. For any thread but the one that writes."""
         with self._changed:
             for event in events:
+                if len(self._waiting) >= QUEUED_MAX and not self._said:
+                    self._changed.notify_all()
+                    self._changed.wait_for(lambda: len(self._waiting) < QUEUED_MAX or self._said, HOLD_S)
                 if len(self._waiting) < QUEUED_MAX:
                     self._waiting.append(event)
                     continue
@@ -232,13 +239,13 @@ class Published:
                     self._dropped = [0, event["at_ms"], event["at_ms"]]
                 self._dropped[0] += 1
                 self._dropped[2] = event["at_ms"]
-            self._changed.notify()
+            self._changed.notify_all()
 
     def stop(self, within_s: float) -> None:
         """Write what waits, if that is possible in time, and stop."""
         with self._changed:
             self._is_stopping = True
-            self._changed.notify()
+            self._changed.notify_all()
         self._thread.join(within_s)
 
     def _run(self) -> None:
@@ -272,11 +279,13 @@ class Published:
         with self._changed:
             for _ in taken:
                 self._waiting.popleft()
+            self._changed.notify_all()
             gap, self._dropped = (self._dropped, []) if not self._waiting else ([], self._dropped)
-        if gap:
-            events, first_ms, last_ms = gap
-            told = {"version": VERSION, "type": "events_dropped", "at_ms": last_ms, "group": None}
-            self.put([told | {"events": events, "first_ms": first_ms, "last_ms": last_ms, "inferred": True}])
+            if gap:
+                events, first_ms, last_ms = gap
+                told = {"version": VERSION, "type": "events_dropped", "at_ms": last_ms, "group": None}
+                told |= {"events": events, "first_ms": first_ms, "last_ms": last_ms, "inferred": True}
+                self._waiting.append(told)
 
     def _next(self) -> list[RebalanceEvent]:
         taken: list[RebalanceEvent] = []
@@ -296,7 +305,9 @@ class Published:
             )
         elif self._said and not text:
             self._lines.info("events_written", f"Events are written to {self._target.name} again")
-        self._said = text
+        with self._changed:
+            self._said = text
+            self._changed.notify_all()
 
 
 def target_of(text: str, where: Cluster, timeout: float) -> Target:

@@ -62,6 +62,7 @@ def test_a_file_that_cannot_be_written_is_said_once(
 def test_events_that_do_not_fit_are_told(tmp_path: Path, written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
     """Above the limit events are lost; an event says how many and when."""
     monkeypatch.setattr(published, "QUEUED_MAX", 2)
+    monkeypatch.setattr(published, "HOLD_S", 0.0)
     path = tmp_path / "events.jsonl"
     writing = Published(FileTarget(path), written.lines)
     writing.put(event(number) for number in range(1, 6))
@@ -71,3 +72,17 @@ def test_events_that_do_not_fit_are_told(tmp_path: Path, written: Written, monke
     assert numbers(path) == [1, 2, 5]
     assert (gap["type"], gap["events"], gap["first_ms"], gap["last_ms"]) == ("events_dropped", 3, 3, 5)
     assert writing.lost == 3
+
+
+def test_a_long_history_waits_for_a_target_that_works(
+    tmp_path: Path, written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More events at once than may wait are all written: `put` waits for room."""
+    monkeypatch.setattr(published, "QUEUED_MAX", 10)
+    path = tmp_path / "events.jsonl"
+    writing = Published(FileTarget(path), written.lines)
+    writing.start()
+    writing.put(event(number) for number in range(1, 1_000))
+    writing.stop(WITHIN_S)
+    assert numbers(path) == list(range(1, 1_000))
+    assert writing.lost == 0
