@@ -86,7 +86,7 @@ class Real:
             return self._etcd.ask(path, body)
         except EtcdError as error:
             told = json.loads(str(error).partition(": ")[2])
-            return Refused(told["error"], told["code"])
+            return Refused(told["message"], told["code"])  # 3.4 and 3.5 have it as "error" too
 
     def do(self, step: Any) -> Any:
         """Carry out one step."""

@@ -5,7 +5,9 @@ and that nobody owns. The first node of a cluster waits SETTLE_MS after its regi
 doesn't give everything to it. A partition that nobody has owned for ORPHAN_MS goes to any node.
 
 The owner of a partition whose best node is another one hands it over: when a node joins, and when this node leaves,
-because a node that leaves takes its registration back first.
+because a node that leaves takes its registration back first. An owner that took it after ORPHAN_MS keeps it for a
+while, longer each time: its best node is there, but didn't claim it. It hands it over at once if that node registers
+anew.
 
 It reports each decision once, through `on_ownership` (see engine).
 
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import NamedTuple
 
 from coordinator.log.engine import NOBODY, OnOwnership
 from coordinator.log.etcd.follower import Follower
@@ -29,10 +32,24 @@ SETTLE_MS = 1_500
 """The nodes of a cluster start within so long, if one command starts them."""
 ORPHAN_MS = 5_000
 """If its best node hasn't claimed it by then, it can't."""
+ORPHAN_KEPT_MS, ORPHAN_KEPT_MAX_MS = 30_000, 600_000
+"""A hand-over to a node that can't claim leaves the partition without an owner for ORPHAN_MS."""
 TAKEN_MS = 10_000
 """The lease of a process that was killed has ended by then: another process with the same node id runs."""
 AGAIN_MS = 200
 """Pause before a registration, or a look at what to claim, is tried again."""
+
+
+class _Orphan(NamedTuple):
+    """A partition that this node takes in place of its best node.
+
+    best, registered: that node, and the create revision of its registration. kept_ms, until_ms: how long it is kept.
+    """
+
+    best: int | None
+    registered: int
+    kept_ms: int
+    until_ms: int
 
 
 class Claims:
@@ -73,6 +90,7 @@ class Claims:
         self._free_since: dict[int, int] = {}
         # The create revision of own/ppp of partitions that this node gives up.
         self._releasing: dict[int, int] = {}
+        self._orphans: dict[int, _Orphan] = {}
         self._info: bytes | None = None
         self._claims_from_ms: int | None = None
         # The create revision of this node's registration. Then, if another lease has it: since when, and whether the
@@ -230,13 +248,14 @@ class Claims:
         if owner is not None:
             self._free_since.pop(partition, None)
         if own is not None:
-            if best is not None and best != self._node_id:
+            if best is not None and best != self._node_id and not self._keeps(partition, best, now_ms):
                 self._tell(partition, best, own.epoch)
         elif partition in self._acquiring or self._is_releasing(partition):
             return
         elif owner is None:
             free_ms = now_ms - self._free_since.setdefault(partition, now_ms)
             if self.may_claim and (best == self._node_id or free_ms >= ORPHAN_MS):
+                self._take_for(partition, best, now_ms)
                 self._tell(partition, None, epoch)
             else:
                 self._tell(partition, NOBODY, epoch)
@@ -245,6 +264,31 @@ class Claims:
             self._clear(partition)
         else:
             self._tell(partition, owner, epoch)
+
+    def _take_for(self, partition: int, best: int | None, now_ms: int) -> None:
+        """This node claims a partition: keep it for a while, if its best node is another one."""
+        if best == self._node_id:
+            return
+        before, registered = self._orphans.get(partition), self._registration(best)
+        kept_ms = ORPHAN_KEPT_MS
+        if before is not None and (before.best, before.registered) == (best, registered):
+            if now_ms < before.until_ms:
+                return
+            kept_ms = min(2 * before.kept_ms, ORPHAN_KEPT_MAX_MS)
+        self._orphans[partition] = _Orphan(best, registered, kept_ms, now_ms + kept_ms)
+
+    def _keeps(self, partition: int, best: int, now_ms: int) -> bool:
+        """Whether this node keeps a partition that it took in place of its best node."""
+        orphan = self._orphans.get(partition)
+        if orphan is None or self._is_leaving:
+            return False
+        is_same = orphan.best == best and orphan.registered == self._registration(best)
+        return is_same and now_ms < orphan.until_ms
+
+    def _registration(self, node_id: int | None) -> int:
+        """The create revision of a node's registration; 0 without one."""
+        kv = None if node_id is None else self._nodes.keys.get(self._keys.node(node_id))
+        return 0 if kv is None else kv.create_revision
 
     def _is_releasing(self, partition: int) -> bool:
         kv = self._owners.keys.get(self._keys.own(partition))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator.log.engine import NOBODY
-from coordinator.log.etcd.claims import ORPHAN_MS, SETTLE_MS, TAKEN_MS
+from coordinator.log.etcd.claims import ORPHAN_KEPT_MS, ORPHAN_MS, SETTLE_MS, TAKEN_MS
 from coordinator.log.etcd.keys import Keys, best_node
 from coordinator.log.etcd.port import Delete, Txn
 from tests.log.etcd.worlds import PARTITIONS, TTL_MS, World
@@ -44,6 +44,34 @@ def test_a_partition_that_its_best_node_does_not_take_is_for_anyone() -> None:
     world = World(1, 2)
     world.time.run(ORPHAN_MS + 2_000)
     assert wanted(world, 1) == wanted(world, 2) == set(range(PARTITIONS))
+
+
+def test_a_partition_of_a_node_that_does_not_claim_stays_for_a_while_where_it_is() -> None:
+    """It would be without an owner for seconds after each hand-over. The time doubles; a new registration ends it."""
+    world = World(1, 2)
+    partition = next(each for each in range(PARTITIONS) if best_node(each, (1, 2)) == 2)
+
+    def is_handed_over() -> bool:
+        return any(change[:2] == (partition, 2) for change in world.told[1])
+
+    for kept_ms in (ORPHAN_KEPT_MS, 2 * ORPHAN_KEPT_MS):
+        world.time.run(ORPHAN_MS + 2_000)
+        assert partition in wanted(world, 1)
+        world.told[1].clear()
+        own = world.own(1, partition)
+        world.time.run(kept_ms - ORPHAN_MS - 3_000)
+        assert not is_handed_over()
+        world.time.run(ORPHAN_MS + 6_000)
+        assert is_handed_over()
+        assert world.ask(world.cores[1].release, own) == "done"
+    world.time.run(ORPHAN_MS + 2_000)
+    world.told[1].clear()
+    world.own(1, partition)
+    world.processes[2].kill()
+    world.processes[2] = world.time.process("node 2 again")
+    world.start(2)
+    world.time.run(2 * TTL_MS)
+    assert is_handed_over()
 
 
 def test_a_second_process_with_the_same_node_id_claims_nothing_and_says_so() -> None:
