@@ -89,7 +89,7 @@ SESSION_TIMEOUT = "consumer.session.timeout.ms"
 
 LIMITS = (
     "this cluster keeps no events of groups: what follows is inferred from its __consumer_offsets, "
-    "which tells neither who was waited for nor which requests were refused"
+    "which tells neither whom classic groups waited for nor which requests were refused"
 )
 """What a person must know about inferred events."""
 

@@ -102,7 +102,7 @@ def test_storm_is_rebalances(result: AuditResult, script: Script) -> None:
     else:
         assert group["causes"] == {
             "joined": int(script.has_newer) + script.storm_rounds,
-            "left or expired": script.storm_rounds + 1,
+            "left": script.storm_rounds + 1,
         }
     assert group["committed"] == {f"{TOPIC}-0": 7}
 

@@ -12,14 +12,16 @@ House rule: the rules are those of coordinator.group.consumer.invariants.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from coordinator.audit.check.checks import Findings
+from coordinator.audit.check.generations import words_of
 from coordinator.group.consumer.group import AWAY, MemberState
 from coordinator.group.consumer.invariants import ConsumerRule, LastRecords, broken_rules
 from coordinator.log.topics.list import kafka_id
+from coordinator.timeline.inference.consumer import Consumer
 from coordinator.timeline.records.consumer import (
     CONSUMER_VERSIONS,
     CURRENT,
@@ -71,6 +73,7 @@ class ConsumerHistory:
         self._aimed_twice: set[Partition] = set()
         self._batch: Hashable = None
         self._offset = 0
+        self._ts = -1
         self._target_ms = -1
         self._epoch_ms = -1
         self._epoch_before = 0
@@ -78,10 +81,12 @@ class ConsumerHistory:
         self._was_settled = True
         self._is_open = False
         self._is_upgraded = False
+        self._inferred = Consumer("", {})
 
     def upgrade(self, generation: int, seats: dict[str, str]) -> None:
         """Go on from a classic group, with its members by the names of their seats: its upgrade is no rebalance."""
         self._epoch_before, self._seats_before, self._is_upgraded = generation, seats, True
+        self._inferred.upgraded(generation)
 
     def ends_batch(self, batch: Hashable) -> bool:
         """Whether a record of `batch` is the first one behind a batch with records of this group."""
@@ -91,8 +96,9 @@ class ConsumerHistory:
         """Take a record or a tombstone."""
         read = read_key(key)
         version = CONSUMER_VERSIONS[read.kind]
-        self._batch, self._offset, self._is_open = batch, offset, True
+        self._batch, self._offset, self._ts, self._is_open = batch, offset, ts, True
         said = None if value is None else read_consumer_value(value, version)[1]
+        self._inferred.add(ts, version, read.name, said, is_whole=True)
         if version in (EPOCH, TARGET_EPOCH):
             self._check_epoch(version, said, ts)
         if read.name is not None and version in (TARGET, CURRENT):
@@ -142,6 +148,8 @@ class ConsumerHistory:
     def end_batch(self) -> Moved | None:
         """Check the group where a batch ends; the change since the last one, None if epoch and seats are the same."""
         self._is_open = False
+        why = words_of(self._inferred.causes_of_batch)
+        self._inferred.end_batch(self._ts)
         epoch, offset = self.records.epoch, self._offset
         for check, owners, twice in (
             ("partition_held_twice", self._held, self._held_twice),
@@ -160,7 +168,7 @@ class ConsumerHistory:
         moved = None
         if grew or back or seats.keys() != before.keys() or self._is_upgraded:
             began = grew and self._was_settled and bool(seats or before)
-            moved = Moved(epoch, grew, began, list(seats), back, _cause(before, seats))
+            moved = Moved(epoch, grew, began, list(seats), back, why)
         self._epoch_before, self._seats_before, self._is_upgraded = epoch, seats, False
         self._was_settled = not self._behind() and self.records.target_epoch == epoch
         return moved
@@ -217,12 +225,3 @@ def _detail(partition: Partition, owners: Owners) -> dict[str, Any]:
     topic_id, number = partition
     members = list(dict.fromkeys(owners[partition]))[:NAMES_MAX]
     return {"topic_id": kafka_id(topic_id), "topic_partition": number, "members": members}
-
-
-def _cause(before: Mapping[str, str], seats: Mapping[str, str]) -> str:
-    causes = []
-    if seats.keys() - before.keys():
-        causes.append("joined")
-    if before.keys() - seats.keys():
-        causes.append("left or expired")
-    return ", ".join(causes) or "subscription or topics changed"

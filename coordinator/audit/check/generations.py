@@ -1,39 +1,35 @@
-"""A group's record as the checks see it, and the differences between two records.
+"""The time on which an audit puts records, and the words for inferred causes.
 
-A coordinator writes a record of a group for one of five reasons: a new generation, a static member that came back under
-a new member id (in the same generation), a standby that took the seat of a member (likewise; Tenure alone), the last
-member went, or the group was deleted (a tombstone). The log has no
-causes: the members that came and went, and the cause of a rebalance, are inferred from two records.
+The log has no causes. coordinator.timeline.inference infers them, for the audit as for `tenure explain` on a cluster
+that keeps no events.
 
-House rule: plain values; no check is made here.
+House rule: plain values; no check is made here, and no cause is inferred here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from coordinator.timeline.records.values import read_subscription
-from protocol.messages import GroupMetadataValue
+from coordinator.group.causes import CauseKind
+from coordinator.timeline.schema import UNKNOWN
 
-Member = GroupMetadataValue.MemberMetadata
-
-
-class Seat(NamedTuple):
-    """A member's seat: named by its instance id, or by its member id if it has none."""
-
-    name: str
-    is_static: bool
-
-
-class Seen(NamedTuple):
-    """A group's record at `offset`. ts: its timestamp. now_ms: the time on the group's `Clock`."""
-
-    offset: int
-    ts: int
-    now_ms: int
-    value: GroupMetadataValue
-    seats: dict[Seat, Member]
+WORDS = {
+    CauseKind.MEMBER_JOINED: "joined",
+    CauseKind.MEMBER_REJOINED: "member rejoined",
+    CauseKind.LEADER_REJOINED: "leader rejoined",
+    CauseKind.METADATA_CHANGED: "subscription changed",
+    CauseKind.SUBSCRIPTION_CHANGED: "subscription changed",
+    CauseKind.PROTOCOL_CHANGED: "protocol changed",
+    CauseKind.STATIC_MEMBER_REPLACED: "static member returned",
+    CauseKind.MEMBER_LEFT: "left",
+    CauseKind.MEMBER_REMOVED: "removed",
+    CauseKind.MEMBER_EXPIRED: "expired",
+    CauseKind.TOPICS_CHANGED: "topics changed",
+    CauseKind.REGEX_RESOLVED: "regular expression resolved",
+    CauseKind.REVOCATION_TIMED_OUT: "partitions not given up",
+}
+"""The words for each kind of cause that can be inferred."""
 
 
 class Clock:
@@ -56,57 +52,11 @@ class Clock:
         return self._now_ms
 
 
-def seat_of(member: Member) -> Seat:
-    """The seat of a member."""
-    if member.group_instance_id is None:
-        return Seat(member.member_id, is_static=False)
-    return Seat(member.group_instance_id, is_static=True)
+def words_of(causes: Iterable[Mapping[str, Any]]) -> str:
+    """Inferred causes in words, each once: "joined, left or expired"."""
+    return ", ".join(dict.fromkeys(_word(cause) for cause in causes))
 
 
-def returned(before: Seen, seen: Seen) -> dict[str, str]:
-    """The seats that went to a new member id: by instance id, the new member id."""
-    return {
-        seat.name: member.member_id
-        for seat, member in seen.seats.items()
-        if seat.is_static and seat in before.seats and before.seats[seat].member_id != member.member_id
-    }
-
-
-def taken(before: Seen, seen: Seen) -> tuple[str, str] | None:
-    """The seat that a standby took in the same generation (Tenure's target.group.size): its new and its old name.
-
-    Exactly one member is another one. It has the assignment of the member that is gone, and leads if that one led; all
-    others are as they were. None for any other change.
-    """
-    joined = [seat for seat in seen.seats if seat not in before.seats]
-    gone = [seat for seat in before.seats if seat not in seen.seats]
-    if len(joined) != 1 or len(gone) != 1 or len(before.value.members) != len(seen.value.members):
-        return None
-    new, old = seen.seats[joined[0]], before.seats[gone[0]]
-    leader = new.member_id if before.value.leader == old.member_id else before.value.leader
-    same = new.assignment == old.assignment and seen.value.leader == leader
-    others = all(member == before.seats[seat] for seat, member in seen.seats.items() if seat != joined[0])
-    return (joined[0].name, gone[0].name) if same and others else None
-
-
-def cause(before: Seen, seen: Seen, came_back: Collection[str]) -> str:
-    """The inferred cause of a new generation; came_back: the instance ids that `returned` has."""
-    causes = []
-    if any(seat not in before.seats for seat in seen.seats):
-        causes.append("joined")
-    if any(seat not in seen.seats for seat in before.seats):
-        causes.append("left or expired")
-    if seen.value.members and before.value.members:
-        both = [(member, before.seats[seat]) for seat, member in seen.seats.items() if seat in before.seats]
-        if before.value.protocol != seen.value.protocol:
-            causes.append("protocol changed")
-        elif any(_topics(now) != _topics(was) for now, was in both):
-            causes.append("subscription changed")
-    if not causes:
-        causes.append("static member returned" if came_back else "leader or member rejoined")
-    return ", ".join(causes)
-
-
-def _topics(member: Member) -> tuple[str, ...] | None:
-    wanted = read_subscription(member.subscription)
-    return None if wanted is None else wanted.topics
+def _word(cause: Mapping[str, Any]) -> str:
+    kinds = cause["possible"] if cause["kind"] == UNKNOWN else [cause["kind"]]
+    return " or ".join(WORDS[CauseKind(kind)] for kind in kinds) or UNKNOWN

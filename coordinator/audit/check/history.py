@@ -5,8 +5,8 @@ log has no record of a rebalance that got no generation, and compaction removes 
 one record to the next. Every step of the generation that no event tells of counts as a rebalance too, also the step to
 a first record. Then the numbers are lower bounds (`Story.at_least`).
 
-The cause of a rebalance is the one that the server recorded (read/events.py). Without recorded events the cause is
-inferred from the difference between two records.
+The cause of a rebalance is the one that the server recorded (read/events.py). Without recorded events it is inferred
+(coordinator.timeline.inference).
 
 The checks are in modules of their own:
 
@@ -25,7 +25,7 @@ House rule: memory has a limit that doesn't depend on the size of the log: the l
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,7 +33,7 @@ from coordinator.audit.check.checks import Finding, Findings
 from coordinator.audit.check.commits import Commits
 from coordinator.audit.check.consumer_groups import ConsumerHistory
 from coordinator.audit.check.drawing import STEPS_MAX, Step, draw
-from coordinator.audit.check.generations import Clock, Seat, Seen, cause, returned, seat_of, taken
+from coordinator.audit.check.generations import Clock, words_of
 from coordinator.audit.check.instances import RESTARTS, RETURNS, Instances
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.check.records import RecordChecks
@@ -41,9 +41,11 @@ from coordinator.audit.check.storms import Storms, within_an_hour
 from coordinator.audit.read.events import GroupEvents, Rebalance, RebalanceQueue
 from coordinator.audit.read.parse import Row
 from coordinator.timeline.counts import NOUNS, REJOIN, RESTART, TAKEOVER
+from coordinator.timeline.inference.classic import Classic
+from coordinator.timeline.inference.seen import Seat, Seen, returned, taken
 from coordinator.timeline.lanes import MARKS, Lane, Mark
 from coordinator.timeline.records.consumer import CONSUMER_VERSIONS
-from coordinator.timeline.records.values import GROUP_KIND, NEWER_GROUPS, OFFSET_KIND, read_group
+from coordinator.timeline.records.values import GROUP_KIND, NEWER_GROUPS, OFFSET_KIND, read_group, read_key
 from protocol.messages import GroupMetadataValue
 
 CONSUMER = "consumer"
@@ -173,6 +175,7 @@ class History:
         self._clock = Clock()
         self._now_ms = 0
         self._offset = 0
+        self._classic = Classic()
         self._last: Seen | None = None
         self._before_deletion: Seen | None = None
         self._tombstone_batch: Hashable = None
@@ -202,6 +205,7 @@ class History:
             ts = story.last_ms  # a drawing needs a time
         if kind == OFFSET_KIND:
             self._commits.add(offset, key, value)
+            self._commit(ts, key, value, is_weak=row[7] is not None)
             if story.deleted and value is not None:
                 story.deleted, story.group_type = False, CLASSIC
             return
@@ -224,6 +228,12 @@ class History:
         else:
             story.record_bytes = size
             self._add_group(story, offset, ts, now_ms, value)
+
+    def _commit(self, ts: int, key: bytes, value: bytes | None, *, is_weak: bool) -> None:
+        """A commit shows that a member lives."""
+        read = read_key(key)
+        if value is not None and read.topic is not None and read.topic_partition is not None:
+            self._classic.signs.committed(read.topic, read.topic_partition, ts, is_weak=is_weak)
 
     def finish(self, end_ms: int) -> tuple[Story, list[Finding]]:
         """The story and the findings if the log ends here. More records may be added afterwards.
@@ -312,7 +322,7 @@ class History:
         if self._last is not None:
             self._before_deletion = self._last
             draw(story.lanes, (), {}, ts)
-        self._last = None
+        self._last, self._classic = None, Classic()
         self._deleted_at = offset
         self._instances.clear()
         story.deleted = True
@@ -320,7 +330,7 @@ class History:
 
     def _add_group(self, story: Story, offset: int, ts: int, now_ms: int, data: bytes) -> None:
         value = read_group(data)[1]
-        seen = Seen(offset, ts, now_ms, value, {seat_of(member): member for member in value.members})
+        seen = Seen(offset, ts, now_ms, value)
         self._checks.check(seen)
         before = self._last
         if before is None and self._before_deletion is not None:
@@ -337,7 +347,7 @@ class History:
                 words = ", ".join(dict.fromkeys(NOUNS.get(each, "return") for each in came_back.values()))
                 kind, why = ("return", words) if came_back else ("rewritten", _why_written(before, seen))
             else:
-                kind, why = self._next_generation(story, before, seen, came_back, recorded)
+                kind, why = self._next_generation(story, before, seen, recorded)
         if not value.members and before is not None:
             kind = "empty"
         if story.group_type == CONSUMER and story.steps and story.steps[-1][:2] == (ts, "deleted"):
@@ -351,6 +361,7 @@ class History:
         _note_clients(story, value)
         story.deleted, story.group_type = False, CLASSIC
         self._last = seen
+        self._classic.take(seen)
 
     def _returned(self, story: Story, before: Seen, seen: Seen) -> dict[str, str]:
         """By instance id, the kinds of the returns from one record to the next; count those that no event tells of."""
@@ -374,7 +385,7 @@ class History:
         return "first seen"
 
     def _next_generation(
-        self, story: Story, before: Seen, seen: Seen, came_back: Collection[str], recorded: Mapping[int, Rebalance]
+        self, story: Story, before: Seen, seen: Seen, recorded: Mapping[int, Rebalance]
     ) -> tuple[str, str]:
         """Count the rebalances from one record to the next, and return kind and cause of the step.
 
@@ -389,7 +400,7 @@ class History:
         unrecorded = generation - former - len(recorded)
         why = None
         if generation not in recorded:
-            why = cause(before, seen, came_back)
+            why = words_of(self._classic.causes(seen).causes)
             story.causes[why] += 1
         self._unrecorded += unrecorded
         if unrecorded:
@@ -432,7 +443,7 @@ class History:
 def _why_written(before: Seen, seen: Seen) -> str:
     """Why a generation is written once more, if no static member returned."""
     names = taken(before, seen)
-    return "written again" if names is None else f"standby {names[0]} took the seat of {names[1]}"
+    return "written again" if names is None else f"standby {names[0].name} took the seat of {names[1].name}"
 
 
 def _names(seats: Iterable[Seat]) -> dict[str, None]:

@@ -17,9 +17,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from coordinator.audit.check.checks import Findings
-from coordinator.audit.check.generations import Member, Seat, Seen
 from coordinator.audit.read.events import Conflict
 from coordinator.timeline.diagnosis import LOOP_MIN, LOOP_MS, loop_text
+from coordinator.timeline.inference.seen import Member, Seat, Seen
 
 RESTARTS, RETURNS = WHAT = ("restarts", "returns")
 """The words for the returns of a loop; the second one if the log doesn't say of each return that it is a restart."""

@@ -123,10 +123,19 @@ class Consumer:
         # Since the last epoch:
         self._gone: dict[str, _Gone] = {}
         self._changes: list[dict[str, Any]] = []
+        self._waiting: list[dict[str, Any]] = []
         self._returns: list[_Return] = []
         self._target_ms = 0
         self._is_regex = False
         self._has_grown = False
+        self._of_batch: list[dict[str, Any]] = []
+
+    @property
+    def causes_of_batch(self) -> list[dict[str, Any]]:
+        """The causes of the epochs of this batch; without one, the changes of members in it."""
+        if self._of_batch or self._has_grown:
+            return self._of_batch
+        return [*(self._departure(name, gone) for name, gone in self._gone.items()), *self._changes]
 
     @property
     def is_settled(self) -> bool:
@@ -183,6 +192,11 @@ class Consumer:
                 events.append(event(at_ms, note))
         self._returns.clear()
         self._has_grown = False
+        self._of_batch = []
+        # A member that subscribes to a regular expression makes no epoch until the expression is resolved.
+        self._waiting += self._changes
+        self._changes = []
+        self._is_regex = False
         if self._open is not None and (self.is_settled or not self.records.members):
             events.append(self._ended(at_ms, self._open))
             self._open = None
@@ -244,6 +258,7 @@ class Consumer:
         if said.epoch <= former:
             return []
         self._has_grown = True
+        self._of_batch += causes
         first = causes[0]
         if self._open is not None:
             room = CAUSES_MAX * 10 - len(self._open.causes)
@@ -263,6 +278,8 @@ class Consumer:
         causes = [*went, *self._changes]
         if not causes and self._is_regex:
             causes = [client_cause(REGEXES)]
+        elif not causes and self._waiting:
+            causes = self._waiting
         elif not causes and (metadata_hash != self._hash or self._topics != self._topics_before):
             grown = [
                 {"topic": topic, "change": "grown" if topic in self._topics_before else "created"}
@@ -276,7 +293,7 @@ class Consumer:
         for name in self._gone:
             self._forget(name)
         self._gone.clear()
-        self._changes.clear()
+        self._changes, self._waiting = [], []
         self._is_regex = False
         self._topics_before = self._topics
         return causes

@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.audit.check.generations import Clock
+from coordinator.audit.check.generations import WORDS, Clock, words_of
+from coordinator.group.causes import CauseKind
+from coordinator.timeline.inference.classic import RETURNED
 from tests.audit.histories import story_of
-from tests.audit.scenes import PARTS, Member, Scene, member, static_members, subscription
+from tests.audit.scenes import (
+    HOUR_MS,
+    PARTS,
+    Member,
+    Scene,
+    clean,
+    member,
+    static_members,
+    subscription,
+    two_consumers,
+)
+from tests.timeline.inference.observing import events_of
 
 
 @pytest.mark.parametrize(
     ("before", "after", "cause"),
     [
         (static_members(a=1), static_members(a=1, b=1), "joined"),
-        (static_members(a=1, b=1), static_members(a=1), "left or expired"),
-        ([member("x", PARTS["a"])], [member("y", PARTS["a"])], "joined, left or expired"),
+        (static_members(a=1, b=1), static_members(a=1), "removed"),
+        ([member("x", PARTS["a"])], [member("y", PARTS["a"])], "joined, left"),
         ([member("x")], [member("x", topics=["orders", "refunds"])], "subscription changed"),
-        (static_members(a=1), static_members(a=2), "static member returned"),
-        (static_members(a=1), static_members(a=1), "leader or member rejoined"),
+        (static_members(a=1), static_members(a=1), "leader rejoined"),
     ],
 )
 def test_cause_is_the_difference(before: list[Member], after: list[Member], cause: str) -> None:
@@ -25,11 +37,38 @@ def test_cause_is_the_difference(before: list[Member], after: list[Member], caus
     assert story_of(Scene().group(before, 1).group(after, 2))[0].causes == {cause: 1}
 
 
+def test_a_cause_that_the_log_does_not_tell_names_all_that_fit() -> None:
+    """A static member that is back in a new generation."""
+    words = " or ".join(WORDS[CauseKind(kind)] for kind in RETURNED)
+    assert story_of(Scene().group(static_members(a=1), 1).group(static_members(a=2), 2))[0].causes == {words: 1}
+    assert words_of([{"kind": "unknown", "possible": []}]) == "unknown"
+
+
 def test_subscriptions_are_compared_by_topics() -> None:
     """Only a change of topics is a changed subscription; another version or other user data isn't."""
     other = member("x")
     other.subscription = subscription(["orders"], 3)
-    assert story_of(Scene().group([member("x")], 1).group([other], 2))[0].causes == {"leader or member rejoined": 1}
+    assert story_of(Scene().group([member("x")], 1).group([other], 2))[0].causes == {"leader rejoined": 1}
+
+
+def test_same_log_same_causes() -> None:
+    """The audit and an observer share one inference: each step's words are those of the observer's causes."""
+    scene = clean().group(static_members(a=3), 2).tick(HOUR_MS).group([], 3).group([member("x", PARTS["a"])], 4)
+    for second in range(4):
+        scene.commit(second)
+    scene.tick(20_000).group([member("y", PARTS["a"])], 5).tick(20_000).group([member("z", PARTS["a"])], 7)
+    steps = [step for step in story_of(scene)[0].steps if step.kind in {"generation", "empty"}]
+    seen = [each for each in events_of(scene) if each["type"] == "rebalance_ended" and each["outcome"] != "superseded"]
+    assert [step.generation for step in steps] == [event["generation"] for event in seen]
+    for step, event in zip(steps, seen, strict=True):
+        assert step.cause in {"first seen", words_of(event["causes"])}
+    assert len({step.cause for step in steps}) > 4
+    play = two_consumers()
+    play.beat("m", -1).beat("n", 4, {"t": [0, 1, 2, 3]})
+    words = [step.cause for step in story_of(play.scene)[0].steps if step.kind == "generation"]
+    inferred = [each for each in events_of(play.scene) if each["type"] in {"rebalance_started", "rebalance_cause"}]
+    assert words == [words_of([each["cause"]]) for each in inferred]
+    assert words[-1] == "left or expired"  # nobody knows the session timeout
 
 
 def test_time_never_falls() -> None:

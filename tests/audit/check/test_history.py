@@ -31,7 +31,7 @@ def test_history_is_the_script() -> None:
     assert findings == []
     assert (story.generation, story.member_count, story.deleted) == (1, 2, False)
     assert (story.rebalances, story.rebalances_unseen, story.rebalances_per_hour) == (4, 0, 3)
-    assert story.causes == {"joined": 1, "left or expired": 1}
+    assert story.causes == {"joined": 1, "removed": 1}
     assert (story.static_restarts, story.returns, story.at_least) == ({}, {"a": 1, "b": 1}, True)
     assert story.committed == {}
     later_ms = START_MS + HOUR_MS + 4 * SECOND_MS
@@ -40,7 +40,7 @@ def test_history_is_the_script() -> None:
         Step(START_MS + 3 * SECOND_MS, "return", 1, 2, "return"),
         Step(later_ms, "return", 1, 2, "return"),
         Step(later_ms + 2 * SECOND_MS, "generation", 2, 3, "joined"),
-        Step(later_ms + 3 * SECOND_MS, "empty", 3, 0, "left or expired"),
+        Step(later_ms + 3 * SECOND_MS, "empty", 3, 0, "removed"),
         Step(later_ms + 4 * SECOND_MS, "deleted", None, 0, "deleted"),
         Step(later_ms + 5 * SECOND_MS, "generation", 1, 2, "first seen"),
     ]

@@ -71,11 +71,11 @@ def test_cause_is_the_recorded_one() -> None:
     waited = {"member_id": "m-0", "phase": "preparing", "ms": 4_200}
     cause = {"source": "client", "reason": "the consumer is being closed"}
     story = story_of(scene, ended(2, at(1) + 3, waited_for=waited, further_causes=2, **cause))[0]
-    assert (story.causes_recorded, story.causes) == ({"member left": 1}, {"joined, left or expired": 1})
+    assert (story.causes_recorded, story.causes) == ({"member left": 1}, {"joined, left": 1})
     assert [step.cause for step in story.steps] == [
         "first seen",
         "member left: m-1; its client says: the consumer is being closed; 2 further causes; waited for m-0, 4.2 s",
-        "joined, left or expired",
+        "joined, left",
     ]
     assert (story.rebalances, story.rebalances_forgotten, story.at_least) == (3, 0, True)
 

@@ -104,15 +104,13 @@ def test_page_shows_findings_generations_and_seats(tmp_path: Path) -> None:
     assert tags.count("line", "deleted") == 1
     assert "commit_back" in Tags(text).texts
     assert "5 committed" not in tags.text
-    assert (
-        "Generation 1, 2 members. At least 4 rebalances (1 joined, 1 left or expired), at least 2 returns" in tags.text
-    )
+    assert "Generation 1, 2 members. At least 4 rebalances (1 joined, 1 removed), at least 2 returns" in tags.text
 
 
 def test_drawings_have_words_too(tmp_path: Path) -> None:
     """A table has a row for each record of the group, and each drawing has a name."""
     tags = drawn(page(result_of(clean(), tmp_path)))
-    assert tags.text.count("left or expired") == 3  # in the totals, at the mark, and as a step
+    assert tags.text.count("removed") == 3  # in the totals, at the mark, and as a step
     assert {"generation", "return", "empty", "deleted"} <= set(tags.texts)
     labels = [attributes.get("aria-label") for _, attributes in tags.found if attributes.get("role") == "img"]
     assert labels[1:] == [

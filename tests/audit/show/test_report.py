@@ -44,7 +44,7 @@ def test_report_of_the_script(tmp_path: Path, width: int) -> None:
     """The report has the time that the log covers, the restarts, and the causes of the rebalances."""
     text = printed(clean(), tmp_path, width)
     assert "2023-11-14 22:13:20" in text
-    assert "causes, inferred: 1 x joined, 1 x left or expired" in text
+    assert "causes, inferred: 1 x joined, 1 x removed" in text
     assert "at least 2 returns (restarts, takeovers or rejoins: the log doesn't say which)" in " ".join(text.split())
     assert " ".join(text.split()).endswith("1 group: nothing found")
 

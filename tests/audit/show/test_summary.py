@@ -37,7 +37,7 @@ def test_summary_of_the_script(tmp_path: Path) -> None:
                 "deleted": False,
                 "partition": 0,
                 "rebalances_forgotten": 0,
-                "causes": {"joined": 1, "left or expired": 1},
+                "causes": {"joined": 1, "removed": 1},
                 "causes_told": {},
                 "old_clients": {},
             }

@@ -217,6 +217,17 @@ def test_topics_grow() -> None:
     assert play.inferred[-1]["causes"][0]["kind"] == "topics_changed"
 
 
+def test_a_regular_expression_is_resolved() -> None:
+    """Its member is there before; the epoch grows when the expression has topics."""
+    play = Watched()
+    play.join("m")
+    play.beat("m", 2, {})
+    play.join("r", regex="t.*")
+    play.resolve(**{"t.*": ["t"]})
+    agree(play)
+    assert play.inferred[-1].get("cause", {}).get("kind") in {"regex_resolved", None}
+
+
 def test_a_log_that_begins_in_the_middle() -> None:
     """What compaction removed is not guessed."""
     play = pair()
