@@ -160,6 +160,9 @@ install: .venv/.spark ## make .venv as locked, Spark included, and nothing else
 .PHONY: install-audit
 install-audit: .venv/.audit ## the same without Spark: what `tenure audit` and the tests need
 
+.PHONY: install-etcd
+install-etcd: .venv/.etcd ## what `tenure serve --store` needs, and no more: the server and a client for etcd
+
 .PHONY: lock
 lock: | .venv/bin/python ## resolve the dependencies again into requirements/*.txt and tests/*/*.txt (with Python 3.11, the oldest); UPGRADE= adds only
 	$(BIN)/python -m venv build/lock

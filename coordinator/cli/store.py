@@ -38,7 +38,7 @@ def store_config(
 ) -> tuple[Config, Access]:
     """The settings for a command on a cluster, and how to reach its etcd; or the end of the command."""
     from coordinator.config import ConfigError, load
-    from coordinator.log.store import etcd_access
+    from coordinator.log.store import EXTRA_MISSING, etcd_access
 
     # A command is no node, but the settings of a node need an id.
     flags = {"node.id": ("--node-id", "0")}
@@ -59,7 +59,7 @@ def store_config(
     except ConfigError as error:
         fail(ExitCode.USAGE, str(error))
     except ImportError as error:
-        fail(ExitCode.USAGE, f"etcd needs an extra: pip install 'tenure[etcd]' ({error})")
+        fail(ExitCode.USAGE, f"{EXTRA_MISSING} ({error})")
     except (OSError, UnicodeDecodeError) as error:
         fail(ExitCode.USAGE, f"--config: {config_file}: {getattr(error, 'strerror', None) or error}")
 

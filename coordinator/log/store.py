@@ -200,6 +200,9 @@ def open_share(
     )
 
 
+EXTRA_MISSING = "etcd needs an extra: pip install 'tenure[etcd]', or `make install-etcd` in a clone"
+
+
 def open_cluster(
     config: Config,
     fresh_id: Callable[[], UUID],
@@ -213,7 +216,7 @@ def open_cluster(
         # Only a node of a cluster needs the extra.
         from coordinator.log.etcd.engine import open_engine, version_warning  # noqa: PLC0415
     except ImportError as error:
-        raise ConfigError(f"tenure.store: etcd needs an extra: pip install 'tenure[etcd]' ({error})") from error
+        raise ConfigError(f"tenure.store: {EXTRA_MISSING} ({error})") from error
 
     check_folder(config)
     access = etcd_access(config)
