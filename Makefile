@@ -38,6 +38,7 @@ demo: .venv/.dev ## a rolling restart that moves nothing, with real clients
 .PHONY: test
 test: .venv/.audit ## install and pass all tests in Python, real clients included, Spark left out
 	@$(MAKE) etcd || echo 'make test: the tests on etcd are left out, for the reason above' >&2
+	@$(MAKE) prometheus || echo 'make test: the tests with Prometheus are left out, for the reason above' >&2
 	@# Two processes for each core: two thirds of the time, tests wait for clients and for processes that they started.
 	@# Each process imports all tests: compiled ones that are kept save it 8 s of CPU.
 	PYTHONDONTWRITEBYTECODE= PYTEST_XDIST_AUTO_NUM_WORKERS=$$((2 * $$(getconf _NPROCESSORS_ONLN))) \
@@ -72,6 +73,19 @@ etcd: ## an etcd for tests where none is installed: Debian's, unpacked into buil
 	own="-o Dir::State::Lists=$$PWD/apt/lists -o Dir::Cache=$$PWD/apt"; \
 	{ apt-get -qq download etcd-server etcd-client || \
 		{ apt-get -qq $$own update && apt-get -qq $$own download etcd-server etcd-client; }; } >apt/log 2>&1 \
+		|| { tail -n 3 apt/log >&2; echo "$$hint" >&2; exit 1; }; \
+	for package in *.deb; do dpkg -x "$$package" . || exit 1; done; rm -rf apt *.deb
+
+.PHONY: prometheus
+prometheus: ## a Prometheus for tests where none is installed: Debian's, unpacked into build/prometheus
+	@if command -v prometheus >/dev/null || test -x build/prometheus/usr/bin/prometheus; then exit 0; fi; \
+	hint='make prometheus: install Prometheus (Debian: apt-get install prometheus)'; \
+	command -v apt-get >/dev/null && command -v dpkg >/dev/null || { echo "$$hint" >&2; exit 1; }; \
+	rm -rf build/prometheus && mkdir -p build/prometheus/apt/lists/partial build/prometheus/apt/archives/partial && \
+		cd build/prometheus || exit 1; \
+	own="-o Dir::State::Lists=$$PWD/apt/lists -o Dir::Cache=$$PWD/apt"; \
+	{ apt-get -qq download prometheus || \
+		{ apt-get -qq $$own update && apt-get -qq $$own download prometheus; }; } >apt/log 2>&1 \
 		|| { tail -n 3 apt/log >&2; echo "$$hint" >&2; exit 1; }; \
 	for package in *.deb; do dpkg -x "$$package" . || exit 1; done; rm -rf apt *.deb
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from tests.support import prometheus
 from tests.support.browser import Browser, find_browser
 from tests.support.etcd import MISSING, program
 from tests.support.patience import WITHIN_S
@@ -55,9 +56,11 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Leave out the tests of etcd where there is none: `make test` fetches one, if the machine has apt-get."""
+    """Leave out the tests of etcd or Prometheus where there is none: `make test` fetches both by apt-get."""
     if item.get_closest_marker("etcd") is not None and program() is None:
         pytest.skip(MISSING)
+    if item.get_closest_marker("prometheus") is not None and prometheus.program() is None:
+        pytest.skip(prometheus.MISSING)
 
 
 @pytest.fixture(autouse=True)
