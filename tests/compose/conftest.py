@@ -1,4 +1,4 @@
-"""Builds the images, and runs the story of each compose file once for all tests.
+"""Builds the images, and runs the story of each compose file once for all tests, all of them at the same time.
 
 The images have a tag of their own and stay for the next run; containers, volumes and network are removed.
 
@@ -7,7 +7,8 @@ House rule: one line says what is missing for a run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
@@ -42,7 +43,7 @@ def engine() -> None:
 @pytest.fixture(scope="session")
 def project(engine: None) -> Project:
     """Build the images of all services; the audit's builds in the background, as it is slow and needed last."""
-    project = Project()
+    project = Project("plain")
     for service in ("coordinator", "producer"):
         project.build(service)
     project.begin_to_build("audit")
@@ -61,36 +62,62 @@ def images(project: Project) -> Project:
 
 
 @pytest.fixture(scope="session")
-def story(project: Project) -> Iterator[Story]:
-    """Yield the story: up, chaos, audit, down."""
-    try:
-        project.compose("up", "--detach")
-        yield audit(live_through(project))
-    finally:
-        project.compose("down", "--volumes", "--timeout", "2", "--remove-orphans", check=False)
+def stories(request: pytest.FixtureRequest, project: Project) -> Iterator[Mapping[str, Future[object]]]:
+    """Yield the stories that the tests of this run need; all begin at once, because they wait most of the time."""
+    needed = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
+    kinds = [kind for kind, fixtures in NEEDED_BY.items() if fixtures & needed]
+    projects = {kind: Project(kind) for kind in kinds}
+    with ThreadPoolExecutor(len(TELL)) as pool:
+        try:
+            yield {kind: pool.submit(TELL[kind], each) for kind, each in projects.items()}
+        finally:
+            for each in projects.values():
+                pool.submit(each.compose, "down", "--volumes", "--timeout", "2", "--remove-orphans", check=False)
+
+
+def tell(project: Project) -> Story:
+    """The story of one server: up, chaos, and an audit of its log."""
+    project.compose("up", "--detach")
+    return audit(live_through(project))
+
+
+def tell_secure(project: Project) -> Story:
+    """The story with TLS, users and ACLs: up, chaos."""
+    project.compose("up", "--detach")
+    return live_through(project)
+
+
+def tell_cluster(project: Project) -> ClusterStory:
+    """The story of three nodes on etcd: up, chaos. All images but etcd's are there."""
+    project.build("etcd-1")
+    project.compose("up", "--detach")
+    return live_through_cluster(project)
+
+
+TELL: Mapping[str, Callable[[Project], object]] = {"plain": tell, "secure": tell_secure, "cluster": tell_cluster}
+NEEDED_BY: Mapping[str, set[str]] = {
+    "plain": {"story", "each_story"},
+    "secure": {"secure_story", "each_story"},
+    "cluster": {"cluster_story"},
+}
 
 
 @pytest.fixture(scope="session")
-def secure_story(project: Project) -> Iterator[Story]:
-    """Yield the story with TLS, users and ACLs: up, chaos, down. The images are those of `project`."""
-    secure = Project("secure")
-    try:
-        secure.compose("up", "--detach")
-        yield live_through(secure)
-    finally:
-        secure.compose("down", "--volumes", "--timeout", "2", "--remove-orphans", check=False)
+def story(stories: Mapping[str, Future[Story]]) -> Story:
+    """Return the story of one server."""
+    return stories["plain"].result()
 
 
 @pytest.fixture(scope="session")
-def cluster_story(project: Project) -> Iterator[ClusterStory]:
-    """Yield the story of three nodes on etcd: up, chaos, down. All images but etcd's are those of `project`."""
-    cluster = Project("cluster")
-    try:
-        cluster.build("etcd-1")
-        cluster.compose("up", "--detach")
-        yield live_through_cluster(cluster)
-    finally:
-        cluster.compose("down", "--volumes", "--timeout", "2", "--remove-orphans", check=False)
+def secure_story(stories: Mapping[str, Future[Story]]) -> Story:
+    """Return the story with TLS, users and ACLs."""
+    return stories["secure"].result()
+
+
+@pytest.fixture(scope="session")
+def cluster_story(stories: Mapping[str, Future[ClusterStory]]) -> ClusterStory:
+    """Return the story of three nodes on etcd."""
+    return stories["cluster"].result()
 
 
 @pytest.fixture(params=["story", "secure_story"])

@@ -79,7 +79,7 @@ class Project:
     kind: "plain"; "secure" with TLS, users and ACLs; "cluster" of three nodes on etcd.
     """
 
-    def __init__(self, kind: str = "plain") -> None:
+    def __init__(self, kind: str) -> None:
         self.name = f"tenure-test-{os.getpid()}-{kind}"
         files = [f"--file={file}" for file in {"plain": (FILE,), "secure": (FILE, SECURE), "cluster": (CLUSTER,)}[kind]]
         plugin = run("docker", "compose", "version", check=False).returncode == 0
