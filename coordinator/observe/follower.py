@@ -23,11 +23,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
 
-from coordinator.client.errors import ClientError, Unauthenticated
+from coordinator.client.errors import ClientError, Refused, Unauthenticated
 from coordinator.client.events import Placed, absent_line
 from coordinator.client.offsets_log import OffsetsReader
 from coordinator.observe.begun import Begun
 from protocol.errors import ProtocolError
+from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.client.client import Cluster
@@ -185,7 +186,7 @@ class Follower:
         """Say once that the cluster is away, and once that it is back."""
         if problem is not None and not self.is_away:
             text = str(problem)
-            why = "refuses the observer" if isinstance(problem, Unauthenticated) else "is away"
+            why = "refuses the observer" if _is_refusal(problem) else "is away"
             self._lines.warn("cluster_away", f"The cluster {why}, trying again: {text}", reason=text)
         elif problem is None and self.is_away:
             self._lines.info("cluster_back", "The cluster is back")
@@ -194,3 +195,9 @@ class Follower:
         if absent not in {self._absent, ()}:
             self._lines.warn("partitions_without_node", absent_line(absent, OffsetsReader.topic), partitions=absent)
         self._absent = absent
+
+
+def _is_refusal(problem: Exception) -> bool:
+    """Whether the cluster doesn't let the observer in, or doesn't let it read the log."""
+    codes = {ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
+    return isinstance(problem, Unauthenticated) or (isinstance(problem, Refused) and problem.error_code in codes)

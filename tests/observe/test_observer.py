@@ -17,6 +17,12 @@ from coordinator.testing.tenure import Tenure
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import tenure_command, wait_until
 
+PATHS = (
+    *("/", "/healthz", "/readyz", "/metrics", "/nodes", "/groups", "/overview", "/findings", "/openapi.json"),
+    *("/lag?group=workers", "/lags?group=workers", "/groups/workers", "/groups/workers/events"),
+)
+"""All that the page asks for, and what programs do."""
+
 SETTINGS = {"tenure.events.enable": False, "group.initial.rebalance.delay.ms": 0}
 
 
@@ -53,6 +59,11 @@ class Observing:
             return timeline if is_over else None
 
         return wait_until(found, f"{count} entries of {group}", WITHIN_S)
+
+    @property
+    def log(self) -> str:
+        """The text of its log."""
+        return self._log.read_text()
 
     @property
     def lines(self) -> list[str]:
@@ -96,7 +107,8 @@ def test_the_page_tells_what_the_log_tells(tmp_path: Path) -> None:
         assert [group["group_id"] for group in listed] == ["workers"]
         assert observer.get("/overview")[0]["rebalances"] >= 1
         assert len(observer.get("/groups/workers")["members"]) == 1
-        assert [observer.status(path) for path in ("/healthz", "/readyz", "/", "/metrics")] == [200] * 4
+        for path in PATHS:
+            assert (path, observer.status(path)) == (path, 200)
         assert observer.status("/groups/nobody/events") == 404
         wait_until(lambda: file.exists() and file.read_text().count("\n") >= 1, "events", WITHIN_S)
     assert observer.process.returncode == 0
