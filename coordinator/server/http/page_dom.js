@@ -3,7 +3,7 @@
 const SVG = "http://www.w3.org/2000/svg";
 const UNITS = [[86_400_000, "d"], [3_600_000, "h"], [60_000, "min"], [1_000, "s"]];
 const SOON_MS = 250;
-const REST = 5;  // a question that takes long is asked again after so many times as long
+const REST = 3, REST_MAX_MS = 5_000;  // a question that takes long is asked again after so many times as long
 
 export const $ = (id) => document.getElementById(id);
 
@@ -52,6 +52,9 @@ export function span(ms) {
   const rest = Math.floor((ms % large) / small);
   return `${Math.floor(ms / large)} ${name}${rest ? ` ${rest} ${less}` : ""}`;
 }
+
+/* How long ago, in one unit: a list needs no more. */
+export const ago = (ms) => `${span(Math.max(Date.now() - ms, 0)).replace(/\.\d+/, "").split(" ").slice(0, 2).join(" ")} ago`;
 
 /* The numbers of partitions, neighbours together: 0-5, 7. */
 export function ranges(numbers) {
@@ -112,6 +115,10 @@ export class Asking {
     document.addEventListener("visibilitychange", () => { if (!document.hidden && !this.stopped) this.soon(); });
   }
 
+  get restMs() {
+    return Math.min(REST * this.tookMs, REST_MAX_MS);
+  }
+
   start() {
     this.stopped = false;
     this.runs ? this.again = true : this.run();
@@ -124,7 +131,7 @@ export class Asking {
 
   soon() {
     if (this.runs) this.again = true;
-    else if (!this.stopped) this.at(Math.max(Date.now() + SOON_MS, this.endedMs + Math.max(this.leastMs, REST * this.tookMs)));
+    else if (!this.stopped) this.at(Math.max(Date.now() + SOON_MS, this.endedMs + Math.max(this.leastMs, this.restMs)));
   }
 
   at(ms) {
@@ -152,7 +159,7 @@ export class Asking {
       this.endedMs = Date.now();
       this.tookMs = this.endedMs - beganMs;
       if (this.again) this.soon();
-      if (!this.stopped) this.at(this.endedMs + Math.max(this.everyMs, REST * this.tookMs));
+      if (!this.stopped) this.at(this.endedMs + Math.max(this.everyMs, this.restMs));
     }
   }
 }

@@ -43,6 +43,7 @@ const has = (text) => { const low = text.toLowerCase(); return words().every((wo
 
 const seatOf = (member) => member.group_instance_id ?? member.member_id;
 const byTopic = (held) => Object.entries(held ?? {}).map(([topic, parts]) => `${topic}: ${ranges(parts)}`).join("; ");
+const isStandby = (member) => member.standby_ms !== undefined;
 const partitions = (member) => sum(Object.values(member.assignment ?? {}).map((each) => each.length));
 const target = (member) => { const is = byTopic(member.assignment), wanted = byTopic(member.target_assignment); return wanted === is ? "the same" : wanted || "none"; };
 
@@ -56,8 +57,8 @@ function memberColumns() {
     {key: "count", name: "Partitions", number: true, value: partitions},
     {key: "assignment", name: "Assignment", long: true, value: (member) => byTopic(member.assignment) || (member.assignment === null ? "unreadable" : "")},
     ...(consumer ? [{key: "target", name: "Target", long: true, value: target}] : []),
-    ...(consumer || members.some((member) => member.standby_ms !== undefined)
-      ? [{key: "stands", name: "Epoch", value: stands, cell: (member) => member.is_away || member.standby_ms !== undefined ? badge(stands(member), "calm") : stands(member)}] : []),
+    ...(consumer || members.some(isStandby)
+      ? [{key: "stands", name: consumer ? "Epoch" : "Seat", long: true, value: stands, cell: (member) => member.is_away || isStandby(member) ? badge(stands(member), "calm") : stands(member)}] : []),
   ];
 }
 
@@ -184,7 +185,7 @@ let facts = null;
 
 function showFacts() {
   if (facts === null) return $("facts").replaceChildren();
-  const standbys = members.filter((member) => member.standby_ms !== undefined).length;
+  const standbys = members.filter(isStandby).length;
   const at = facts.coordinator;
   const told = [
     ["State", stateBadge(facts.state)],
@@ -232,7 +233,8 @@ async function askGroup() {
   const isGone = is.status === 404 && past.timeline.length > 0;
   if (isGone) is.state = past.timeline.at(-1).type === "deleted" ? "deleted" : "unknown";
   const since = past.timeline.length ? `; since ${utc(past.timeline[0].at_ms)}: ${counted(past.timeline, past.runs)}` : "";
-  const summary = is.status !== undefined && !isGone ? is.state : `${is.state}${epochs(is)}; ${several(is.members?.length ?? 0, "member")}${since}`;
+  const standbys = (is.members ?? []).filter(isStandby).length;
+  const summary = is.status !== undefined && !isGone ? is.state : `${is.state}${epochs(is)}; ${several(is.members?.length - standbys || 0, "member")}${standbys ? `, ${several(standbys, "standby")}` : ""}${since}`;
   if ($("summary").textContent !== summary) $("summary").textContent = summary;  // a screen reader reads it when it changes
   const isThere = is.status === undefined || isGone;
   $("note").textContent = isThere ? told.problem ?? "" : is.status === 404 ? "This page shows the group as soon as there is one with this name." : "This page asks again.";

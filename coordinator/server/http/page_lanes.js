@@ -219,7 +219,7 @@ export function show(now) {
   shown = now;
   const times = now.entries.flatMap((entry) => [entry.at_ms, entry.ended_ms ?? entry.at_ms]);
   const known = now.lanes.flatMap((lane) => lane.standby_since_ms ?? []);
-  all = fitting([...times, ...known], Date.now());
+  all = fitting([...times, ...known], Date.now(), now.lanes.some((lane) => lane.spans.at(-1)?.until_ms === null));
   setView();
   draw();
   showTable(now.lanes);

@@ -1,7 +1,7 @@
 /* All groups: how many are in which state, what the doctor finds, the nodes, and a table. The lag of a group is asked for
    while its row is in view, so that 10,000 groups cost no more than fifty. */
 
-import {$, Asking, ask, badge, element, findingItem, grouped, isBusy, named, ranges, several, span, stateBadge, sum, utc} from "./page_dom.js";
+import {$, Asking, ago, ask, badge, element, findingItem, grouped, isBusy, named, ranges, several, stateBadge, sum, utc} from "./page_dom.js";
 import {format, here, replace} from "./page_address.js";
 import {Table} from "./page_table.js";
 
@@ -77,7 +77,7 @@ function columns() {
   const kind = (group) => `${group.group_type || "classic"}${group.protocol_type && group.protocol_type !== "consumer" ? `, ${group.protocol_type}` : ""}`;
   return [
     {key: "group", name: "Group", value: (group) => group.group_id, cell: link},
-    {key: "state", name: "State", value: (group) => group.state, cell: (group) => stateBadge(group.state)},
+    {key: "state", name: "State", long: true, value: (group) => group.state, cell: (group) => stateBadge(group.state)},
     {key: "problem", name: "Doctor", number: true, title: "The worst that the doctor finds", value: (group) => ORDER[problems.get(group.group_id)] ?? null,
       cell: (group) => problems.has(group.group_id) ? badge(problems.get(group.group_id), KINDS[problems.get(group.group_id)]) : "-"},
     {key: "rebalances", name: "Rebalances", number: true, title: "Rebalances that began in the last hour", value: (group) => group.rebalances,
@@ -85,14 +85,14 @@ function columns() {
     {key: "restarts", name: "Restarts", number: true, title: "Static restarts, rejoins and takeovers in the last hour", value: restarts,
       cell: (group) => element("span", {class: group.suspect_restarts + group.takeovers ? "suspect" : restarts(group) ? "" : "dim", title: restartText(group), text: grouped(restarts(group))})},
     {key: "members", name: "Members", number: true, sorts: all, value: (group) => of(group, "members"),
-      cell: (group) => of(group, "standbys") ? `${of(group, "members")} + ${several(of(group, "standbys"), "standby")}` : of(group, "members")},
-    {key: "topics", name: "Topics", number: true, sorts: all, value: (group) => of(group, "topics")},
+      cell: (group) => of(group, "standbys") ? element("span", {title: `and ${several(of(group, "standbys"), "standby")}`, text: `${of(group, "members")} + ${of(group, "standbys")}`}) : of(group, "members")},
+    {key: "topics", name: "Topics", number: true, less: true, sorts: all, value: (group) => of(group, "topics")},
     {key: "lag", name: "Lag", number: true, sorts: all, title: "Records between the committed offsets and the ends of the logs", value: (group) => of(group, "lag"),
       cell: (group) => element("span", {title: lagTitle(lags.get(group.group_id)), text: lagText(lags.get(group.group_id))})},
     {key: "last", name: "Last event", number: true, value: (group) => group.last_event_ms,
-      cell: (group) => group.last_event_ms === null ? "-" : element("time", {datetime: utc(group.last_event_ms), title: utc(group.last_event_ms), text: `${span(Math.max(Date.now() - group.last_event_ms, 0))} ago`})},
-    {key: "node", name: "Node", number: true, title: "The node that coordinates the group", value: (group) => group.node_id},
-    {key: "kind", name: "Protocol", value: kind},
+      cell: (group) => group.last_event_ms === null ? "-" : element("time", {datetime: utc(group.last_event_ms), title: utc(group.last_event_ms), text: ago(group.last_event_ms)})},
+    {key: "node", name: "Node", number: true, less: true, title: "The node that coordinates the group", value: (group) => group.node_id},
+    {key: "kind", name: "Protocol", less: true, value: kind},
   ];
 }
 

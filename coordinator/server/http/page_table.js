@@ -4,7 +4,8 @@
 import {element, grouped} from "./page_dom.js";
 
 /* columns: {key, name, value(row), cell(row), number, long, sorts}. value: to sort by, and for the file; cell: what to show,
-   by default the value. long: a card gives it a line of its own. options: {name, size, sort, found(count), changed(sort)}. */
+   by default the value. long: a card gives it a line of its own. less: there is
+   no room for it in a window of middle size. options: {name, size, sort, found(count), changed(sort)}. */
 export class Table {
   constructor(root, columns, options) {
     Object.assign(this, {root, columns, size: 50, sort: "", page: 0, rows: [], ...options});
@@ -75,10 +76,11 @@ export class Table {
   }
 
   cell(column, row) {
-    const cell = column.cell ? column.cell(row) : column.value(row);
+    const told = column.cell ? column.cell(row) : column.value(row);
+    const cell = told === null || told === undefined || told === "" ? "-" : told;
     const isHead = column === this.columns[0];
-    const made = element(isHead ? "th" : "td", {role: isHead ? "rowheader" : "cell", scope: isHead && "row", class: [column.number && "number", column.long && "long", (cell ?? "-") === "-" && "none"].filter(Boolean).join(" "), "data-label": column.name});
-    made.append(...[cell ?? "-"].flat().map((each) => each instanceof Node ? each : String(each)));
+    const made = element(isHead ? "th" : "td", {role: isHead ? "rowheader" : "cell", scope: isHead && "row", class: `${kinds(column)}${cell === "-" ? " none" : ""}`, "data-label": column.name});
+    made.append(...[cell].flat().map((each) => each instanceof Node ? each : String(each)));
     return made;
   }
 
@@ -87,7 +89,7 @@ export class Table {
     if (names !== this.headNames) {
       this.headNames = names;
       this.head.replaceChildren(...this.columns.map((column) => {
-        const cell = element("th", {scope: "col", role: "columnheader", class: column.number ? "number" : "", title: column.title});
+        const cell = element("th", {scope: "col", role: "columnheader", class: kinds(column), title: column.title});
         cell.append(this.sorts(column) ? element("button", {type: "button", text: column.name, does: () => this.sortBy(this.next(column))}) : column.name);
         return cell;
       }));
@@ -126,6 +128,8 @@ export class Table {
     setTimeout(() => URL.revokeObjectURL(url));
   }
 }
+
+const kinds = (column) => ["number", "long", "less"].filter((kind) => column[kind]).join(" ");
 
 /* Rows without a value come last, whichever way the others are sorted. */
 function compared(one, other, sign) {

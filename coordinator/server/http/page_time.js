@@ -7,12 +7,12 @@ const TICKS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 
 
 export const clamp = (number, least, most) => Math.min(Math.max(number, least), most);
 
-/* From the first event to now; if nothing happened for longer than the group lived before, to a while after its last. */
-export function fitting(times, nowMs) {
+/* From the first event to now; to a while after the last one, if nobody has a seat and it is quiet for longer than it lived. */
+export function fitting(times, nowMs, isTaken = false) {
   if (times.length === 0) return [nowMs - 60_000, nowMs];
   const first = times.reduce((one, other) => Math.min(one, other)), last = times.reduce((one, other) => Math.max(one, other));
   const lived = Math.max(last - first, 1_000);
-  return [first, Math.max(nowMs - last > lived ? last + Math.max(lived / 10, 1_000) : nowMs, first + 1_000)];
+  return [first, Math.max(!isTaken && nowMs - last > lived ? last + Math.max(lived / 10, 1_000) : nowMs, first + 1_000)];
 }
 
 /* The round times in a range, so many that their labels have room. */

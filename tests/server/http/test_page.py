@@ -595,6 +595,8 @@ def test_a_short_life_is_readable_after_a_day(browser: Browser, url: str) -> Non
     assert fits([0, 30_000], day) == [0, 33_000]
     assert fits([0, 30_000], 40_000) == [0, 40_000]
     assert fits([day], 3 * day) == [day, day + 1_000]
+    alive = browser.evaluate(f"import('/page_time.js').then(({{fitting}}) => fitting([0, 30_000], {day}, true))")
+    assert alive == [0, day], "somebody has a seat"
     ticks = browser.evaluate("import('/page_time.js').then(({ticks}) => ticks(0, 33_000, 8))")
     assert [text for _, text in ticks] == [f"00:00:{second:02}Z" for second in range(0, 35, 5)]
 
@@ -607,6 +609,7 @@ def test_a_standby_is_drawn_as_waiting(browser: Browser, url: str) -> None:
     assert lanes(browser, "standby") == ["standby"]
     assert browser.evaluate("document.querySelector('#standby').checkVisibility()")
     assert "standby for" in said(browser, "#members")
+    assert said(browser, "#summary").startswith("Stable; 1 member, 1 standby; since ")
     cells = "[...document.querySelectorAll('#lanes-table tbody tr')].map((e) => [...e.cells].map((c) => c.textContent))"
     assert browser.evaluate(cells)[1] == ["standby", "standby", "-", "-"]
     assert "Standbys\n1" in said(browser, "#facts")
@@ -621,7 +624,7 @@ def test_lag_is_shown_and_said_to_be_unknown(browser: Browser, url: str) -> None
     wait_until(lambda: browser.evaluate(topics) == 1, "lag", WITHIN_S)
     assert "unknown" in said(browser, "#lag")
     assert "beyond the end of the log" in said(browser, "#lag-note")
-    assert "Lag\nunknown" in said(browser, "#facts")
+    wait_until(lambda: "Lag\nunknown" in said(browser, "#facts"), "so does the head", WITHIN_S)
     browser.evaluate("document.querySelector('#lag summary').focus()")
     browser.press("Enter")
     assert said(browser, "#lag .offsets tbody").split() == ["3", "nobody", "-", "7", "0", "unknown"]
