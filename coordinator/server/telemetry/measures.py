@@ -326,13 +326,16 @@ async def census(coordinators: Iterable[Coordinator], series: Iterable[str], now
 def seats_away(group: Group | ConsumerGroup, now_ms: int) -> int:
     """How many static members of a group are away: silent, or gone for a while."""
     if isinstance(group, ConsumerGroup):
-        return sum(
-            group.members[member_id].epoch == AWAY or silent_ms(group.sessions[member_id], now_ms) >= AWAY_MS
-            for member_id in group.static_members.values()
-            if group.members[member_id].epoch == AWAY or group.sessions[member_id].deadline_ms != NEVER
-        )
+        return sum(_is_away(group, member_id, now_ms) for member_id in group.static_members.values())
     members = (group.members[member_id] for member_id in group.static_members.values())
     return sum(
         member.awaiting_join is None and member.awaiting_sync is None and silent_ms(member, now_ms) >= AWAY_MS
         for member in members
     )
+
+
+def _is_away(group: ConsumerGroup, member_id: str, now_ms: int) -> bool:
+    """Whether a member of the consumer protocol said that it is away, or is silent."""
+    session = group.sessions.get(member_id)
+    is_silent = session is not None and session.deadline_ms != NEVER and silent_ms(session, now_ms) >= AWAY_MS
+    return is_silent or group.members[member_id].epoch == AWAY

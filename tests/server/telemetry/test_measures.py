@@ -27,6 +27,7 @@ from coordinator.server.telemetry.measures import (
 )
 from protocol.messages import API_KEYS, HeartbeatResponse, LeaveGroupResponse, OffsetCommitResponse
 from schemas.errors import ErrorCode
+from tests.group.consumer.test_static import seats
 from tests.group.harness import GROUP, Bench
 from tests.server.telemetry.test_note_lines import CAUSE, ENDED
 
@@ -116,6 +117,17 @@ def test_a_seat_is_away_after_a_silence() -> None:
     bench.dynamic("e").enter()
     static.join()
     assert seats_away(group, now_ms + AWAY_MS) == 1
+
+
+def test_a_seat_of_the_consumer_protocol_is_away() -> None:
+    """Its member said so, or was silent; a dynamic member has no seat."""
+    play = seats()
+    play.join("dynamic")
+    now_ms, size = play.now().ms, len(play.group.static_members)
+    assert seats_away(play.group, now_ms + AWAY_MS - 1) == 0
+    assert seats_away(play.group, now_ms + AWAY_MS) == size
+    play.beat("m0", -2, instance_id="i0")
+    assert seats_away(play.group, now_ms) == 1
 
 
 async def test_seats_away_of_groups_without_series_are_one_number() -> None:
