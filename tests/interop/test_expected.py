@@ -8,12 +8,14 @@ from __future__ import annotations
 import pytest
 
 from protocol.messages import IncrementalAlterConfigsRequest
+from tests.interop.clients import clients_named
 from tests.interop.fleet import ConsumerProcess, Fleet
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure
 
 GROUP_RESOURCE = 32
 SEATS = ("seat-0", "seat-1", "seat-2")
+HELD = ("aiokafka", "confluent-kafka", "franz-go", "kafka-clients-3", "kafka-clients-4", "kafka-python")
 REBALANCE_TIMEOUT_MS = 6_000
 """The shortest that librdkafka takes with the shortest session timeout."""
 
@@ -32,7 +34,7 @@ def expect(port: int, group: str, **own: str) -> None:
     assert not answer.responses[0].error_code, answer  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("client", ["confluent-kafka", "aiokafka", "kafka-python"])
+@pytest.mark.parametrize("client", clients_named(*HELD), indirect=True)
 def test_a_held_client_outlives_its_rebalance_timeout(client: str) -> None:
     """The group asks it to join again. It does, and takes part in the one rebalance when the last member is there."""
     with Tenure({"tenure.topics": "orders:6"}) as server, Fleet(server.bootstrap, "orders", 6) as fleet:
