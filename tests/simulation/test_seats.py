@@ -19,7 +19,7 @@ from coordinator.group.notes import SeatTaken
 from coordinator.group.state import State
 from protocol.consumer import NO_PARTITIONS
 from schemas.errors import ErrorCode
-from tests.simulation.test_simulation import GROUPS, SETTLED, Actor, Simulation, World
+from tests.simulation.test_simulation import GROUPS, PROTOCOLS, SETTLED, Actor, Simulation, World
 
 HEARTBEAT_MS = 3_000
 
@@ -66,6 +66,14 @@ class Seats(Simulation):
         """An operator sets another number of seats."""
         self.world.seats(size, group)
 
+    @rule(group=st.sampled_from(GROUPS), count=st.integers(1, 4), which=st.integers(0, 2))
+    def newcomers_settle(self, group: str, count: int, which: int) -> None:
+        """Clients join, and all do right until the group is Stable: random steps hardly ever give it standbys."""
+        for _ in range(count):
+            self.world.join(group=group, protocols=PROTOCOLS[which], version=3)
+        for _ in range(2):
+            self.everybody_does_right(group)
+
     @rule(group=st.sampled_from(GROUPS))
     def standbys_sync(self, group: str) -> None:
         """Every standby joins again and syncs. It gets no partitions, and the coordinator writes no record."""
@@ -109,6 +117,7 @@ class Seats(Simulation):
     @rule(group=st.sampled_from(GROUPS), which=st.integers(0, 3))
     def one_is_silent(self, group: str, which: int) -> None:
         """Members but one, and standbys, send heartbeats until its session ends. If a standby fits, it has the seat."""
+        self.newcomers_settle(group, 2, 0)
         live = self.world.coordinator.groups.get(group)
         if live is None or live.state not in SETTLED or which >= len(live.members):
             return
