@@ -82,6 +82,7 @@ WITHOUT_TESTS_OF_THEIR_OWN: dict[str, str] = {
 """Modules that need no tests/.../test_*.py, and the reason."""
 
 MAY_SLEEP: dict[str, str] = {
+    "tests/observe/consumer.py": "it doesn't poll for a while, as busy programs do",
     "tests/support/cluster_probe.py": "its members pause between requests, as clients do",
     "tests/support/tenure.py": "waits for other processes, which hand over no event",
 }
@@ -106,7 +107,7 @@ def files() -> tuple[str, ...]:
         found += [path for path in (ROOT / room).rglob("*") if path.is_file()]
     names = (path.relative_to(ROOT).as_posix() for path in found)
     return tuple(
-        sorted(name for name in names if not re.search(r"__pycache__|\.pyc$|\.png$|\.webp$|\.bin$|\.so$", name))
+        sorted(name for name in names if not re.search(r"__pycache__|\.pyc$|\.png$|\.webp$|\.bin$|\.gz$|\.so$", name))
     )
 
 

@@ -88,7 +88,8 @@ public final class Worker implements ConsumerRebalanceListener {
             properties.put("heartbeat.interval.ms", settings.get("heartbeat_interval_ms").asText());
             properties.put("partition.assignment.strategy", ASSIGNORS.get(settings.get("assignor").asText()));
         }
-        properties.put("enable.auto.commit", "false");
+        properties.put("enable.auto.commit", System.getProperty("auto.commit", "false"));
+        properties.put("auto.commit.interval.ms", "500");
         properties.put("auto.offset.reset", "earliest");
         properties.put("reconnect.backoff.max.ms", "500");
         // From release 4 on a consumer that finds no server forgets the topics it knew (KIP-899, KIP-1102): where the

@@ -1,0 +1,129 @@
+"""Recorded histories of real servers, inferred once more: a rule that says something wrong shows here.
+
+`python -m tests.observe.accuracy --play ...` records them. The oracle test plays a few on a new broker.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.observe.accuracy import PAGE, RECORDED, counts_of, path_of, recorded, table
+from tests.observe.play import play
+from tests.observe.score import infer, score, told_by_lines
+from tests.observe.stage import History
+
+KNOWN_WRONG = {("tenure", "static_restarts.kafka-python"): 1}
+"""Histories in which something wrong is inferred, each with the number of times; docs/observe-accuracy.md has the
+reason.
+"""
+
+SHORT = ("joins_and_leaves", "expiries", "subscriptions", "static_restarts", "twins", "storm")
+"""Scripts that are played anew, one of each kind of cause."""
+
+
+@pytest.mark.parametrize(
+    "path", sorted(RECORDED.glob("*.json.gz")), ids=lambda path: path.name.removesuffix(".json.gz")
+)
+@pytest.mark.parametrize("live", [False, True], ids=["log", "live"])
+def test_nothing_wrong_is_inferred(path: Any, live: bool) -> None:
+    """What the observer says is what the server said, or it says that it doesn't know."""
+    history = History.load(path)
+    scored = score(history, live=live)
+    wrong = [verdict for verdict in scored.verdicts if verdict.word == "wrong"]
+    assert len(wrong) <= KNOWN_WRONG.get((history.server, history.script), 0), wrong
+
+
+@pytest.mark.parametrize("server", ["kafka-3.9", "kafka-4.3", "tenure"])
+def test_most_is_known(server: str) -> None:
+    """Of ten rebalances the observer knows nine, where members commit."""
+    counts = counts_of(
+        score(history, live=False)
+        for history in recorded()
+        if history.server == server and not history.script.startswith("silent")
+    )
+    assert counts.total() > 100
+    assert counts["unknown"] <= 0.1 * counts.total(), counts
+
+
+def test_the_page_has_the_table_of_the_recorded_histories() -> None:
+    """`python -m tests.observe.accuracy --write` writes it."""
+    assert table(recorded()) in PAGE.read_text()
+
+
+def history(script: str, server: str = "kafka-3.9") -> History:
+    """A recorded history."""
+    return History.load(path_of(History(script, server, "")))
+
+
+def test_a_wrong_cause_is_seen() -> None:
+    """The score would show it: another kind, another member, or nothing of a rebalance that was told."""
+    played = history("joins_and_leaves")
+    right = score(played, live=False).counts
+    assert right == {"right": right.total()}
+    other_kind = [line.replace("on LeaveGroup", "on heartbeat expiration") for line in played.lines]
+    other_kind = [line.replace("Removing", "removing") for line in other_kind if "has left" not in line]
+    played.lines = other_kind
+    assert score(played, live=False).counts["wrong"] == 3
+    played = history("joins_and_leaves")
+    played.lines = [line.replace("Adding new member m", "Adding new member x") for line in played.lines]
+    assert score(played, live=False).counts["wrong"] > 0
+    played = history("joins_and_leaves")
+    played.records = played.records[:1] + played.records[-1:]
+    assert score(played, live=False).counts["right"] < right["right"]
+
+
+def test_told_causes_of_a_broker_have_members() -> None:
+    """The truth is more than a kind."""
+    told = told_by_lines(history("joins_and_leaves").lines)
+    assert [each.before for each in told if each.is_first] == [0, 1, 2, 3, 4, 5, 6]
+    assert all(each.members for each in told)
+
+
+@pytest.mark.parametrize(
+    ("server", "script", "expected"),
+    [
+        ("kafka-3.9", "slow_polls", {"member_left"}),
+        ("kafka-3.9", "frozen", {"member_expired"}),
+        ("kafka-3.9", "subscriptions", {"metadata_changed", "member_left"}),
+        ("kafka-3.9", "added_partitions", {"leader_rejoined"}),
+        ("kafka-3.9", "cooperative", {"leader_rejoined", "member_left", "member_expired"}),
+        ("kafka-3.9", "removals", {"member_removed"}),
+        ("kafka-4.3", "rolling_kill", {"member_expired"}),
+        ("kafka-4.3", "subscriptions.consumer", {"subscription_changed", "member_left"}),
+        ("kafka-4.3", "added_partitions.consumer", {"topics_changed"}),
+        ("kafka-4.3", "expiries.consumer", {"member_expired"}),
+        ("tenure", "slow_polls", {"member_left"}),
+        ("tenure", "removals.consumer", {"member_removed"}),
+    ],
+)
+def test_a_script_shows_what_it_is_made_for(server: str, script: str, expected: set[str]) -> None:
+    """Nothing wrong is easy to reach by knowing nothing: these kinds are named, beside the joins."""
+    verdicts = score(history(script, server), live=False).verdicts
+    assert {"right"} <= {verdict.word for verdict in verdicts}
+    named = {
+        cause["kind"]
+        for event in infer(history(script, server), live=False)
+        if event["type"] == "rebalance_ended"
+        for cause in event["causes"]
+    }
+    assert expected | {"member_joined"} <= named
+
+
+@pytest.mark.oracle
+def test_short_histories_on_a_new_broker() -> None:
+    """The same with the Kafka and the clients that are installed now."""
+    played: list[History] = []
+    said: list[str] = []
+    play("kafka-3.9", SHORT, played.append, said.append)
+    assert len(played) == len(SHORT), said
+    verdicts = [
+        (each.script, verdict)
+        for each in played
+        for verdict in score(each, live=True).verdicts
+        if verdict.word != "right"
+    ]
+    assert not [verdict for verdict in verdicts if verdict[1].word == "wrong"], verdicts
+    counts = counts_of(score(each, live=True) for each in played)
+    assert counts["unknown"] <= 0.2 * counts.total(), verdicts
