@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -60,6 +61,12 @@ PAUSE_S = 2.0
 
 RETENTION_MS = 7 * 86_400_000
 """How long a topic that is made here keeps events: as long as a server's (tenure.events.retention.ms)."""
+
+LOOKS_MAX, LOOK_S = 20, 0.2
+"""How often, and at which interval, a new topic is looked at until it has a leader."""
+
+NOT_YET = frozenset({ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+"""Codes of a topic that was just created."""
 
 SINCE_BATCHES = 3
 """The first version of Produce that takes batches in the current format."""
@@ -171,17 +178,22 @@ class TopicTarget:
         """The leader of partition 0; a topic that isn't there is created."""
         asked = MetadataRequest.MetadataRequestTopic(name=EVENTS_TOPIC)
         request = MetadataRequest(topics=[asked], allow_auto_topic_creation=False)
-        response: MetadataResponse = self._client.request(request, at_least=4)
-        (topic,) = response.topics
-        if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            self._create()
-        if topic.error_code:
-            raise Refused(topic.error_code, f"topic {EVENTS_TOPIC!r}")
-        leader = next((each.leader_id for each in topic.partitions if each.partition_index == 0), -1)
-        for broker in response.brokers:
-            if broker.node_id == leader:
-                return Node(leader, Address(broker.host, broker.port))
-        raise Refused(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {EVENTS_TOPIC!r}")
+        code: int = ErrorCode.LEADER_NOT_AVAILABLE
+        for look in range(LOOKS_MAX):
+            response: MetadataResponse = self._client.request(request, at_least=4)
+            (topic,) = response.topics
+            leader = next((each.leader_id for each in topic.partitions if each.partition_index == 0), -1)
+            for broker in response.brokers:
+                if broker.node_id == leader and not topic.error_code:
+                    return Node(leader, Address(broker.host, broker.port))
+            code = topic.error_code or code
+            if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not look:
+                self._create()
+            elif topic.error_code not in NOT_YET:
+                break
+            else:
+                time.sleep(LOOK_S)
+        raise Refused(code, f"topic {EVENTS_TOPIC!r}")
 
     def _create(self) -> None:
         configs = {"cleanup.policy": "delete", "retention.ms": str(RETENTION_MS)}

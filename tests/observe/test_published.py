@@ -7,9 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
+from coordinator.client.client import Cluster
+from coordinator.client.topics import user_topics
 from coordinator.observe import published
-from coordinator.observe.published import FileTarget, Published
+from coordinator.observe.published import FileTarget, Published, TopicTarget
+from coordinator.testing.tenure import Tenure
 from tests.observe.conftest import Written
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import wait_until
@@ -86,3 +90,25 @@ def test_a_long_history_waits_for_a_target_that_works(
     writing.stop(WITHIN_S)
     assert numbers(path) == list(range(1, 1_000))
     assert writing.lost == 0
+
+
+def test_a_topic_is_made_and_written(tmp_path: Path, written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing topic is created with one partition; each record has the group as its key, and is written once."""
+    monkeypatch.setattr(published, "EVENTS_TOPIC", "told")  # no client may write to a topic of the server's own
+    with Tenure(settings={"tenure.events.enable": False}) as cluster:
+        where = Cluster(cluster.bootstrap_servers)
+        writing = Published(TopicTarget(where, WITHIN_S), written.lines)
+        writing.start()
+        writing.put([event(number, f"group-{number % 2}") for number in range(500)])
+        writing.stop(WITHIN_S)
+        with where.client(WITHIN_S) as client:
+            assert user_topics(client) == {"told": 1}
+        consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "reads"})
+        consumer.assign([TopicPartition("told", 0, 0)])
+        found: list[tuple[str, int]] = []
+        while len(found) < 500:
+            (message,) = consumer.consume(1, WITHIN_S)
+            found.append(((message.key() or b"").decode(), json.loads(message.value() or b"")["at_ms"]))
+        consumer.close()
+    assert found == [(f"group-{number % 2}", number) for number in range(500)]
+    assert written.events == []

@@ -1,0 +1,96 @@
+"""The rights that docs/observe.md asks for are enough, and a line says if they are missing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
+from confluent_kafka.cimpl import NewTopic
+
+from tests.observe.test_observer import observing
+from tests.support.apache import AUTHORIZER
+from tests.support.patience import WITHIN_S
+from tests.support.tenure import Tenure, wait_until
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+GROUP = "workers"
+
+
+@contextmanager
+def consuming(bootstrap: str, client_id: str, **more: Any) -> Iterator[None]:
+    """A real consumer that polls until the block ends, and then leaves."""
+    over = threading.Event()
+    settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "group.id": GROUP, "client.id": client_id}
+    consumer = Consumer(settings | {"session.timeout.ms": 30_000, "log_level": 0} | more)
+    consumer.subscribe(["orders"])
+
+    def poll() -> None:
+        while not over.is_set():
+            consumer.poll(0.1)
+
+    thread = threading.Thread(target=poll)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        consumer.close()
+
+
+SECURED = """\
+listener.name.sasl.sasl.enabled.mechanisms=PLAIN
+listener.name.sasl.plain.sasl.jaas.config={module} required user_admin="secret" user_eve="secret";
+authorizer.class.name={authorizer}
+super.users=User:admin
+"""
+RIGHTS = (
+    (ResourceType.TOPIC, "__consumer_offsets", AclOperation.READ),
+    (ResourceType.TOPIC, "*", AclOperation.DESCRIBE),
+    (ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE),
+    (ResourceType.GROUP, "*", AclOperation.DESCRIBE),
+)
+"""The rights that docs/observe.md asks for, without `--events`. Read brings Describe."""
+
+
+def test_the_documented_rights_are_enough(tmp_path: Path) -> None:
+    """A user with the rights of the page sees everything; before they are given, a line names what is refused."""
+    properties = SECURED.format(module=PLAIN, authorizer=AUTHORIZER)
+    with Tenure(listeners={"SASL": "SASL_PLAINTEXT"}, properties=properties) as secured:
+        observe_with_rights(secured.bootstrap_of("SASL"), tmp_path)
+
+
+def observe_with_rights(bootstrap: str, tmp_path: Path) -> None:
+    """Observe a secured server, first without the rights, then with them."""
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    admin_login = login | {"bootstrap.servers": bootstrap, "sasl.username": "admin", "sasl.password": "secret"}
+    admin = AdminClient(admin_login | {"log_level": 0})
+    admin.create_topics([NewTopic("orders", 6, 1)])["orders"].result(WITHIN_S)
+    file = tmp_path / "client.properties"
+    jaas = f'sasl.jaas.config={PLAIN} required username="eve" password="secret";'
+    file.write_text("\n".join([f"{name}={value}" for name, value in login.items()] + [jaas]))
+    with (
+        consuming(bootstrap, "one", **admin_login),
+        observing(bootstrap, tmp_path, "--command-config", str(file)) as observer,
+    ):
+        wait_until(lambda: "cluster_away" in observer.lines, "a refusal", WITHIN_S)
+        assert "The cluster refuses the observer" in observer.log
+        allowed = [
+            AclBinding(kind, name, ResourcePatternType.LITERAL, "User:eve", "*", operation, AclPermissionType.ALLOW)
+            for kind, name, operation in RIGHTS
+        ]
+        for future in admin.create_acls(allowed).values():
+            future.result(WITHIN_S)
+        wait_until(lambda: "cluster_back" in observer.lines, "rights", WITHIN_S)
+        (first,) = observer.entries(GROUP, 1)
+        assert first["cause"]["client_id"] == "one"
+        wait_until(lambda: observer.get("/groups") or None, "groups", WITHIN_S)
+        assert len(observer.get(f"/groups/{GROUP}")["members"]) == 1
+        assert observer.status(f"/lag?group={GROUP}") == 200
