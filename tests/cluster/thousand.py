@@ -11,6 +11,7 @@ House rule: what must hold is in `stage`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 
 from tests.cluster.stage import Stage
 from tests.support.cluster_history import gaps, percentile
