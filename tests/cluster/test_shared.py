@@ -165,7 +165,7 @@ def test_a_produce_is_refused_and_the_client_says_why(cluster: TenureCluster) ->
 
 
 def test_explain_reads_the_events_of_all_nodes_that_live(cluster: TenureCluster) -> None:
-    """A partition without a node is named in one line, and is no error: here that of the id 0."""
+    """All nodes are there, so no partition is missing: no node has the id 0, and its partition is not missed."""
     consumer = confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstraps[0], "group.id": "explained"})
     consumer.subscribe(["declared"])
     wait_until(lambda: consumer.poll(0.1) is not None or consumer.assignment(), "it has partitions", WITHIN_S)
@@ -174,7 +174,7 @@ def test_explain_reads_the_events_of_all_nodes_that_live(cluster: TenureCluster)
     def explained() -> bool:
         ran = run_app(explain_app(), "explained", "--bootstrap-server", cluster.bootstraps[2])
         assert ran.code == 0
-        assert "no node has __rebalance_events-0 now" in ran.err
+        assert not ran.err
         return "No events" not in ran.out
 
     wait_until(explained, "the events of another node are there", WITHIN_S)

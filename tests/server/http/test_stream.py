@@ -133,7 +133,7 @@ def test_events_of_a_group_that_never_was(server: Tenure) -> None:
         assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
         assert asked(f"{url}groups/quiet/events") == (
             200,
-            {"group_id": "quiet", "timeline": [], "runs": [], "lanes": []},
+            {"group_id": "quiet", "timeline": [], "findings": [], "runs": [], "lanes": []},
         )
         member = Member(server.port, "gone", "c", 5)
         settle(member)

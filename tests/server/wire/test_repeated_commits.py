@@ -241,7 +241,7 @@ class Way:
 async def way(seed: int, *, short: bool, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, ...]:
     """The answers, the records, the log lines, and the counts of answers."""
     engine, measures = MemoryEngine(4, 1), Measures()
-    monkeypatch.setattr(app, "Measures", lambda: measures)
+    monkeypatch.setattr(app, "Measures", lambda _groups_max: measures)
     async with serving(engine=engine) as server:
         walk = Way(server, engine, Random(seed), short=short)
         await walk.run()
