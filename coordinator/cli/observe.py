@@ -1,10 +1,10 @@
-"""`tenure observe`: tells what happens to the groups of any Kafka cluster, and serves the page of a server about them.
+"""`tenure observe`: finds out what happens to the groups of any Kafka cluster, and serves the page of a server.
 
 When HTTP accepts requests it prints one line on standard output: `ready observes=HOST:PORT[,...] http=HOST:PORT`. Log
 lines go to standard error. It runs until SIGTERM or SIGINT; that is its ordinary end. A cluster that is away doesn't
 end it: a line says so.
 
-Settings of HTTP (tenure.http.*) and of log lines come from `--set` and from the environment, as for `tenure serve`.
+Settings of HTTP (tenure.http.*), log lines and metrics come from `--set` and the environment, as for `tenure serve`.
 
 House rule: this module knows nothing of groups.
 """
@@ -37,14 +37,14 @@ def command(
     command_config: CommandConfig = None,
     http: Annotated[
         str,
-        typer.Option("--http", metavar="HOST:PORT", help='Where to show the page, JSON and metrics; "" for nowhere.'),
+        typer.Option("--http", metavar="HOST:PORT", help='The address of the page, JSON and metrics; "" for none.'),
     ] = DEFAULT_HTTP,
     events: Annotated[
         str,
         typer.Option(
             "--events",
             metavar="FILE|topic",
-            help="Write each event into a file, a JSON object a line; or into the cluster's topic __rebalance_events.",
+            help="Write each event into a file, one JSON object a line, or into the topic __rebalance_events.",
         ),
     ] = "",
     broker_log: Annotated[
@@ -57,11 +57,18 @@ def command(
     ] = None,
     sets: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A setting tenure.http.* or tenure.log.format."),
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="A setting tenure.http.*, tenure.log.format or tenure.metrics.groups.max; repeatable.",
+        ),
     ] = None,
     timeout: Timeout = None,
 ) -> None:
-    """Show why the groups of a cluster rebalance, until Ctrl-C: read from the cluster's own log of groups."""
+    """Show why the groups of any Kafka cluster rebalance, until Ctrl-C.
+
+    The observer reads the cluster's own log of groups, and changes nothing there, except for `--events topic`.
+    """
     security = None if command_config is None else read_command_config(command_config)
     try:
         parse_addresses(bootstrap_server)
