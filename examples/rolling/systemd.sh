@@ -4,8 +4,8 @@
 #   systemd.sh GROUP UNIT NUMBER...         for example: systemd.sh workers worker 1 2 3
 #
 # The unit UNIT@.service starts a consumer with the instance id UNIT-%i (worker@.service). If the script stopped, mend the
-# fault, then run it again with the units that are left. The group has to keep as many members as it has at the start; at
-# least one for each unit, or MEMBERS.
+# fault, then run it again with the remaining units. The group must keep MEMBERS members; by default as many as it has at
+# the start, and at least one for each unit.
 set -eu
 . "$(dirname "$0")/seat.sh"
 
