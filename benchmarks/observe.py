@@ -141,7 +141,7 @@ def main(
     print(f"{groups} groups on {server}, {read / took:.0f} records/s")
     print(f"observer: {share:.1f} % of a core, {each:.1f} us a record, {memory / MB:.0f} MB at most")
     print(f"server: {100 * alone:.0f} % of a core without an observer, {100 * of_server:.0f} % with it")
-    print(f"a rebalance is told after {min(told):.2f} to {max(told):.2f} s")
+    print(f"a rebalance is on the page after {min(told):.2f} to {max(told):.2f} s")
 
 
 def _load(driver: Driver, over: threading.Event) -> None:

@@ -91,7 +91,7 @@ LIMITS = (
     "this cluster keeps no events of groups: what follows is inferred from its __consumer_offsets, "
     "which tells neither whom classic groups waited for nor which requests were refused"
 )
-"""What a person must know about inferred events."""
+"""The line for people about the limits of inferred events."""
 
 
 def reader_of(client: Client, group_id: str | None = None) -> GroupReader:

@@ -71,7 +71,7 @@ def log_end_offsets(client: Client, topic_partitions: Iterable[TopicPartition]) 
 
 
 class NodeHealth(NamedTuple):
-    """What the nodes of a cluster say about their logs and their shared store; only Tenure says it.
+    """The words of a cluster's nodes about their logs and their shared store; only Tenure's nodes have them.
 
     failing, failing_count: the logs that they can't write or read, some of each node, and how many there are of all.
     stores: how the store of each node does, by the node's id. away: the ids of nodes that don't answer, and have gone.

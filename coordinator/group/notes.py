@@ -278,7 +278,7 @@ class RebalanceHeld(Note):
 
 
 class HoldEnded(Note):
-    """No expected member is missing any more, or the wait for them is over: `joins` held joins come in.
+    """No expected member is missing, or the wait for them is over: `joins` held joins come in.
 
     missing, missing_count: as in RebalanceHeld; 0 if nobody is missing.
     """

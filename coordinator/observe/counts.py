@@ -124,7 +124,7 @@ class Counts:
         yield _by("tenure_group_rebalances", text, ("group",), _keyed(self.by_group))
         text = "The same, by the kind of the first cause."
         yield _by("tenure_group_rebalance_causes", text, ("group", "cause"), self.by_group_cause)
-        # From 0 on: a counter that begins at 1 has no increase, so nobody would be told.
+        # From 0 on: a counter that begins at 1 has no increase, and no alert sees it.
         text = "Static members of these groups that came back, by whether it rebalanced."
         restarts = {(group, each): self.restarts[group, each] for group in self.by_group for each in ("false", "true")}
         yield _by("tenure_group_static_restarts", text, ("group", "rebalances"), restarts)

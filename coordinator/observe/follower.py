@@ -159,7 +159,7 @@ class Follower:
         return events, problem
 
     def _give(self, events: list[RebalanceEvent], news: News, *, is_over: bool) -> None:
-        """Hand events on. is_over: the feed can wait no longer for the history."""
+        """Hand events on. is_over: the feed must not wait longer for the history."""
         for take in self._takers:
             take(events)
         if self._history is not None:

@@ -54,7 +54,7 @@ STOP_WITHIN_S = 2.0
 
 
 class Options(NamedTuple):
-    """What to observe, and where to show it.
+    """The cluster to observe, and the places that show it.
 
     where: the cluster. timeout: seconds that a call to it may take. config: settings of HTTP and of log lines. events:
     where events are written, "" for nowhere (see published.target_of). broker_logs: files of the brokers' logs.

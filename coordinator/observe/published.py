@@ -101,7 +101,7 @@ def text_of(event: RebalanceEvent) -> bytes:
 
 
 def identity(event: RebalanceEvent) -> tuple[Any, ...]:
-    """What two events have in common if they tell the same."""
+    """The fields that are equal in two events about the same."""
     return tuple(event.get(name) for name in ("type", "at_ms", "group", "generation", "member_id"))
 
 

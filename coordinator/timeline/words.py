@@ -83,7 +83,7 @@ POSSIBLE = {
     CauseKind.REGEX_RESOLVED: "a regular expression matched other topics",
     CauseKind.REVOCATION_TIMED_OUT: "it did not give up its partitions in time",
 }
-"""What may have happened, where the log of groups fits several kinds of a cause."""
+"""Possible events, where the log of groups fits several kinds of a cause."""
 
 GONE = frozenset(
     {CauseKind.MEMBER_LEFT, CauseKind.MEMBER_REMOVED, CauseKind.MEMBER_EXPIRED, CauseKind.REVOCATION_TIMED_OUT}

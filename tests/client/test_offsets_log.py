@@ -278,7 +278,7 @@ def test_an_error_of_a_partition_is_told() -> None:
 
 
 def test_a_reader_of_any_cluster() -> None:
-    """Kafka has no topic of events, or hides it; who may read neither is told of the first refusal."""
+    """Kafka has no topic of events, or hides it; a user who may read neither gets the first refusal."""
     cluster = Cluster(formed())
     assert isinstance(reader_of(cluster), OffsetsReader)
     cluster.denied = {"__rebalance_events"}

@@ -1,4 +1,4 @@
-"""What the doctor and explain say of a cluster of real nodes whose ids begin above 0; and a stop in trouble."""
+"""The doctor and explain about a cluster of real nodes whose ids begin above 0; and a stop in trouble."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def leader_of(tenure: Tenure, group: str) -> str:
 
 
 def first_reads(member: ConsumerProcess, since: float) -> dict[int, tuple[int, float]]:
-    """Partition -> the first offset that a consumer read since then, and when."""
+    """Partition -> the first offset that a consumer read after that, and when."""
     found: dict[int, tuple[int, float]] = {}
     for event in member.named("records", since):
         for partition, offset, _ in event["records"]:

@@ -2,7 +2,7 @@
 
 A script gets a Stage and plays one story on it. `SCRIPTS` names each with the protocols and clients that can play it.
 
-House rule: a script does what users and operators do. What the group makes of it, the server says.
+House rule: a script does what users and operators do. The server says how the group answers.
 """
 
 from __future__ import annotations

@@ -278,7 +278,7 @@ class Stage:
         return found if isinstance(found, Group) else None
 
     def history(self, server: Server, server_name: str) -> History:
-        """What is written and said of the group so far."""
+        """All records and words about the group so far."""
         self.pause(EVENTS_S)
         history = History(
             self.script, server_name, self.group, described=list(self.described), topic_ids=self._topic_ids

@@ -28,7 +28,7 @@ SHORT = ("joins_and_leaves", "expiries", "subscriptions", "static_restarts", "tw
 )
 @pytest.mark.parametrize("live", [False, True], ids=["log", "live"])
 def test_nothing_wrong_is_inferred(path: Any, live: bool) -> None:
-    """What the observer says is what the server said, or it says that it doesn't know."""
+    """The observer says the same as the server, or that it doesn't know."""
     history = History.load(path)
     scored = score(history, live=live)
     wrong = [verdict for verdict in scored.verdicts if verdict.word == "wrong"]

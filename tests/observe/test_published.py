@@ -1,4 +1,4 @@
-"""Events reach a file once each, over restarts of the observer; what doesn't fit is told."""
+"""Events reach a file once each, over restarts of the observer; a gap counts those that don't fit."""
 
 from __future__ import annotations
 

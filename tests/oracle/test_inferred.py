@@ -39,7 +39,7 @@ CAUSES = [
     ["member_joined"],
     ["member_left"],
 ]
-"""What the script does, step by step."""
+"""The steps of the script."""
 
 
 @pytest.fixture(scope="module", params=["apache", "tenure"])
@@ -113,7 +113,7 @@ def test_explain_tells_what_happened(bootstrap: str) -> None:
 
 
 def test_the_log_of_both_servers_tells_the_same(bootstrap: str) -> None:
-    """What Tenure told agrees with what its log tells, in all that both know."""
+    """Tenure's events and its log agree in all that both know."""
     with Client(bootstrap, WITHIN_S) as client:
         reader = OffsetsReader(client, "g")
         inferred = [event for event in reader.read() if event["type"] == "rebalance_ended"]

@@ -350,7 +350,7 @@ def expected_ids(text: str) -> tuple[str, ...]:
 
 
 def without_ids(text: str, taken: str) -> str:
-    """A list of instance ids without those that another one names. A range becomes what is left of it.
+    """A list of instance ids without those that another one names. A range becomes the ranges beside those names.
 
     Both have passed `expected_problem`.
     """

@@ -312,7 +312,7 @@ def _series_of_groups(measures: Measures, now: Census) -> Iterator[Metric]:
     away = GaugeMetricFamily("tenure_group_seats_away", "Static members that are away.", labels=["group"])
     for group_id, count in sorted(measures.by_group.items()):
         rebalances.add_metric([group_id], count)
-        # From 0 on: a counter that begins at 1 has no increase, so nobody would be told.
+        # From 0 on: a counter that begins at 1 has no increase, and no alert sees it.
         storms.add_metric([group_id], measures.storms[group_id])
         for rebalanced in (False, True):
             restarts.add_metric([group_id, str(rebalanced).lower()], measures.restarts[group_id, rebalanced])

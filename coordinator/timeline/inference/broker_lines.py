@@ -75,7 +75,7 @@ class _Fact(NamedTuple):
 
 
 class _Heard:
-    """What was heard of a group.
+    """The knowledge about a group from the lines so far.
 
     generation: the one that a rebalance ends now, None if none is under way. emptied: the one whose end left no member:
     3.x writes of the last member that left only after that. told: kinds and members of the causes.
@@ -347,7 +347,7 @@ class BrokerLines:
 
 
 def _reason(text: str) -> _Fact | None:
-    """What the reason of a rebalance says."""
+    """The causes in the reason of a rebalance."""
     for form, kinds in _REASONS:
         if (found := form.search(text)) is not None:
             said = _CLIENT_REASON.search(text)
@@ -356,7 +356,7 @@ def _reason(text: str) -> _Fact | None:
 
 
 def _fact(found: re.Match[str], kinds: tuple[CauseKind, ...], said: str = "") -> _Fact:
-    """What a line says, in our words."""
+    """The meaning of a line, in our words."""
     named = found.groupdict()
     members = named.get("members")
     member_ids = (

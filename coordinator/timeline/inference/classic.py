@@ -55,7 +55,7 @@ class Causes(NamedTuple):
 
 
 class Classic:
-    """What is known of a classic group beside its last record."""
+    """The knowledge about a classic group beside its last record."""
 
     def __init__(self) -> None:
         self.last: Seen | None = None

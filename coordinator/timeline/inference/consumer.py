@@ -99,7 +99,7 @@ class _Open:
 
 
 class Consumer:
-    """What is known of a group of the consumer protocol.
+    """The knowledge about a group of the consumer protocol.
 
     topic_names: by id. session_ms: the session timeout of its members, None where nobody knows it.
     """

@@ -1,4 +1,4 @@
-"""What others know about a group beside its log: a cause that was told, and live members.
+"""Knowledge about a group beside its log: a cause from a broker's log, and live members.
 
 House rule: plain values. Knowledge is used for one generation and then dropped.
 """

@@ -54,7 +54,7 @@ NO_BATCH = Batch(-1)
 
 
 class _Group:
-    """What is known of a group. since: the offset of its last record. is_new: whether its first record was seen."""
+    """The knowledge about a group. since: the offset of its last record. is_new: whether its first record was seen."""
 
     __slots__ = ("classic", "consumer", "epoch", "is_new", "since")
 
@@ -106,7 +106,7 @@ class Observed:
         self._next = offset + 1
 
     def begin_at(self, offset: int) -> None:
-        """The reader begins here, or lost what was before."""
+        """The reader begins here, or lost the records before."""
         if offset:
             self._gap = max(offset, self._gap)
         self._next = offset

@@ -63,7 +63,7 @@ def test_log_of_kafka_is_clean_and_tells_the_play(kafkas: Path) -> None:
         ("generation", 5, 3, "topics changed"),
         ("generation", 6, 2, "left"),
         ("generation", 7, 1, "left"),
-        ("empty", 8, 0, "removed"),  # a static member of a client leaves for good only if the client is told to
+        ("empty", 8, 0, "removed"),  # a static member of a client leaves for good only if its program asks for it
         ("deleted", None, 0, "deleted"),
     ]
     assert (story.group_type, story.deleted, story.returns) == ("consumer", True, {"seat": 1})

@@ -195,7 +195,7 @@ def test_expected_members_are_names_and_ranges(text: str, names: tuple[str, ...]
     ],
 )
 def test_names_are_taken_out_of_ranges(text: str, taken: str, left: str) -> None:
-    """A range becomes what is left of it, with the zeros in front of its numbers."""
+    """The rest of a range keeps the zeros in front of its numbers."""
     assert without_ids(text, taken) == left
     assert expected_ids(left) == tuple(name for name in expected_ids(text) if name not in expected_ids(taken))
 

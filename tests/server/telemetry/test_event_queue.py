@@ -388,7 +388,7 @@ def test_a_client_without_a_seat_and_a_change_of_protocol_are_events() -> None:
 
 
 def test_a_hold_and_its_end_are_events() -> None:
-    """Both are told at once: a hold can last for minutes."""
+    """The log has both at once: a hold can last for minutes."""
     held = notes.RebalanceHeld("g", 2, ("i-2",), 1, 5_000)
     over = notes.HoldEnded("g", 2, 3)
     assert Bench().written(held, over) == [held, over]

@@ -1,4 +1,4 @@
-"""What an observer makes of a scene's log: its events, and short forms of their causes."""
+"""An observer's events of a scene's log, and short forms of their causes."""
 
 from __future__ import annotations
 

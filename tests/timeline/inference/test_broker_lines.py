@@ -34,7 +34,7 @@ LEFT_OLD = (
 
 
 def heard(form: str, *texts: str) -> list[ToldCause]:
-    """What a reader hears of these lines of a group `workers`."""
+    """The causes that a reader finds in these lines of a group `workers`."""
     reader = BrokerLines()
     return [cause for text in texts for cause in reader.add(form.format(text) + "\n")]
 
@@ -238,7 +238,7 @@ def test_an_operator_removes_a_member_of_the_consumer_protocol() -> None:
 
 
 def test_times_are_in_utc_as_far_as_the_line_has_a_date() -> None:
-    """A broker writes its local time; the reader is told how far that is ahead."""
+    """A broker writes its local time; the reader learns from its caller how far that is ahead."""
     line = PREPARING_OLD.format("removing member m-2 on heartbeat expiration")
     (cause,) = heard(OLD, line)
     assert cause.at_ms == 1_795_797_412_132

@@ -100,7 +100,7 @@ def test_a_member_that_was_waited_for_until_its_session_ended_expired() -> None:
 
 
 def test_a_slow_rebalance_after_a_leave_is_no_expiry() -> None:
-    """The other members stopped to commit when it left: they may have waited for a slow one since then."""
+    """The other members stopped to commit when it left: they may have waited for a slow one after that."""
     scene = Scene().group([member("a", A), member("b", B)], 1)
     steady(steady(scene, 0, 4), 1, 4).tick(60_000)
     assert last_kinds(scene.group([member("a", A)], 2)) == [GONE]
@@ -142,7 +142,7 @@ def test_who_came_first_is_unknown_unless_nobody_stayed() -> None:
     ],
 )
 def test_a_live_look_may_tell_who_came_first(live: set[str], first: str | None) -> None:
-    """Who was there while the group prepared: the new member beside the old one, or neither of them."""
+    """The members while the group prepared: the new one beside the old one, or neither of them."""
     observed = Observed()
     scene = Scene().group([member("a", A), member("b", B)], 1)
     list(follow(scene, observed))

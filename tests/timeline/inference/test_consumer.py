@@ -229,7 +229,7 @@ def test_a_regular_expression_is_resolved() -> None:
 
 
 def test_a_log_that_begins_in_the_middle() -> None:
-    """What compaction removed is not guessed."""
+    """The observer doesn't guess what compaction removed."""
     play = pair()
     observed = Observed({topic_id("t"): "t"})
     events: list[RebalanceEvent] = []
