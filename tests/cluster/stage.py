@@ -201,7 +201,8 @@ class Stage:
             assert self.probe.rebalances(self.before) == []
         assert self.probe.lost() == []
         history = list(self.probe.history)
-        assert wrongs(history) == []
-        assert violations(history) == []
+        wrong, violated = wrongs(history), violations(history)
+        assert not wrong, "\n".join(map(str, wrong))
+        assert not violated, "\n".join(map(str, violated))
         assert [problem for group in self.real for problem in group.problems()] == []
         self.is_sound = True

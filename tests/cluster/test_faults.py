@@ -23,7 +23,7 @@ import pytest
 from coordinator.log.etcd.keys import best_node, parse_head
 from tests.cluster.random_faults import play
 from tests.cluster.stage import FEW, IS_LONG, Stage
-from tests.support.cluster_history import OK
+from tests.support.cluster_history import OK, SANDWICH_S
 from tests.support.etcd import ROOT, EtcdError
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import tenure_command, wait_until
@@ -128,7 +128,10 @@ def test_a_wall_clock_steps(stage: Stage, tmp_path: Path) -> None:
     stage.probe.wait(FROZEN_S)
     offset.write_text(str(HOUR_S))
     node.thaw()
+    wait_until(lambda: all_at_home(stage), "each partition has the node that should have it", WITHIN_S)
     stage.recover()
+    # A group that moves to the node and away at once looks as if the node had answered late.
+    stage.probe.wait(SANDWICH_S)
     node.stop()
     assert len({line["ts"][:13] for line in node.events(since=mark)}) > 1, "its log shows that the clock stepped"
     node.program = tenure_command()
