@@ -159,7 +159,7 @@ def take_over(turn: Turn, group: Group, lost: Member, kind: CauseKind) -> bool:
     if group.state is not STABLE or group.target_size == 0 or len(group.members) > group.target_size:
         return False
     standby = choose(group, lost)
-    if standby is None or not fits_record(turn, group, standby.member):
+    if standby is None or not fits_record(turn, group, standby.member, lost):
         return False
     leads = group.leader == lost.member_id
     assignment = lost.assignment
@@ -217,13 +217,18 @@ def fits(member: Member, lost: Member, protocol_name: str) -> bool:
     return own == others or (topics is not None and topics == subscribed_topics(others))
 
 
-def fits_record(turn: Turn, group: Group, member: Member) -> bool:
-    """Whether the group's record has room for one more member."""
+def fits_record(turn: Turn, group: Group, member: Member, lost: Member) -> bool:
+    """Whether the group's record surely has room for `member` in the place of `lost` (the limits of `write_group`)."""
     name = group.protocol_name
     assert name is not None
     record = records.group_record(group, group.state_since_ms, turn.now.wall_ms)
-    size = records.batch_size([record]) + len(records.member_bytes(member, name))
-    return size <= turn.config.message_max_bytes
+    size, more = records.batch_size([record]), len(records.member_bytes(member, name))
+    if size + more > turn.config.message_max_bytes:
+        return False
+    limit = turn.config.stored_max_bytes
+    # In another order the same members may take more room when they are packed.
+    more += 2 * len(records.member_bytes(lost, name))
+    return not 0 < limit < size + more or records.stored_size(record) + more <= limit
 
 
 def seat(turn: Turn, group: Group, standby: Standby) -> None:
@@ -245,10 +250,11 @@ def is_called(group: Group, member: Member, generation: int, now_ms: int) -> boo
     """Whether a request with this generation, which is not the group's, has to be answered with "join again".
 
     The log doesn't say that a member was a standby. After a crash of the coordinator the generation of its request
-    does: then it is called once more.
+    does: then it is called once more, unless a rebalance since then gave it the time of the others.
     """
     is_standbys = generation == STANDBY_GENERATION and group.target_size > 0
-    if is_standbys and member.called_until_ms is None and member.joined_by is None:
+    is_timed = member.called_until_ms is not None or member.member_id in group.pending_sync
+    if is_standbys and member.joined_by is None and not is_timed:
         member.called_until_ms = called_until_ms(member, now_ms)
     return is_standbys or member.called_until_ms is not None
 

@@ -186,6 +186,7 @@ class FormerSeat:
     """
 
     __slots__ = (
+        "called_until_ms",
         "heard_ms",
         "is_unheard",
         "joined_by",
@@ -202,6 +203,7 @@ class FormerSeat:
         self.member_id = member.member_id
         self.leader = group.leader
         self.joined_by = member.joined_by
+        self.called_until_ms = member.called_until_ms
         self.protocols = member.protocols
         self.rebalance_timeout_ms = member.rebalance_timeout_ms
         self.session_timeout_ms = member.session_timeout_ms
@@ -213,5 +215,6 @@ class FormerSeat:
         turn.forget(group, member)
         member.joined_by = self.joined_by
         group.update(member, self.protocols, self.rebalance_timeout_ms, self.session_timeout_ms, None)
+        member.called_until_ms = self.called_until_ms
         group.rename(member, self.member_id)
         turn.renew_sessions(group, [member])

@@ -7,9 +7,15 @@ from coordinator.group.classic.seats import STANDBY_GENERATION
 from coordinator.group.client import Client
 from coordinator.group.notes import RebalanceStarted, SeatTaken, StandbySeated
 from coordinator.group.state import State
+from protocol.messages import ConsumerProtocolSubscription, encode
 from schemas.errors import ErrorCode
 from tests.group.classic.standbys import HEARTBEAT_MS, beats, take_seat, with_standby
 from tests.group.harness import SESSION_MS, Bench, subscription
+
+
+def large(size: int) -> bytes:
+    """The metadata of a consumer that subscribes to `t`, with so many bytes of its own."""
+    return b"\x00\x00" + encode(ConsumerProtocolSubscription(topics=["t"], user_data=bytes(size)), 0)
 
 
 def test_standby_takes_the_seat_of_an_expired_member() -> None:
@@ -291,6 +297,59 @@ def test_crash_does_not_give_a_called_standby_endless_time() -> None:
     bench.restart()
     d.restart()
     d.sync()
+    beats(a, c, d, ms=15_000)
+    take_seat(d)
+    assert (d.assignment, bench.rebalances) == (b"b", 1)
+
+
+def test_static_standby_that_misses_a_rebalance_after_a_crash_has_the_time_of_the_others() -> None:
+    """The coordinator doesn't know that it was a standby until its heartbeat says so: it has to sync as all members."""
+    bench = Bench()
+    bench.seats(2)
+    a, b, c, d = (bench.static(name, rebalance_ms=12_000, session_ms=30_000) for name in ("a", "b", "c", "d"))
+    bench.settle(a, b)
+    for standby in (c, d):
+        standby.enter()
+        standby.sync()
+    b.leave()
+    bench.restart()
+    a.join(protocols=[("range", subscription("t", "u"))])
+    beats(a, ms=12_000)
+    bench.assign(a)
+    assert bench.group().members.keys() == {a.member_id, c.member_id}
+    beats(a, ms=6_000)
+    assert c.heartbeat().error is ErrorCode.REBALANCE_IN_PROGRESS
+    beats(a, c, ms=3_000)
+    take_seat(c)
+    assert (c.generation, c.assignment) == (2, b"c")
+    beats(a, c, ms=30_000)
+    assert (bench.rebalances, bench.state()) == (2, "Stable")
+
+
+def test_standby_whose_metadata_the_store_has_no_room_for_gets_no_seat() -> None:
+    """The loss rebalances, as it does without a standby. The limit is the store's, not that of a batch."""
+    bench = Bench(message_max_bytes=10_000_000, stored_max_bytes=30_000)
+    bench.seats(2)
+    a, b, c = bench.dynamic("a"), bench.dynamic("b"), bench.dynamic("c", protocols=[("range", large(40_000))])
+    bench.settle(a, b)
+    c.enter()
+    c.sync()
+    b.leave()
+    assert (bench.rebalances, bench.said(SeatTaken), bench.state()) == (2, [], "PreparingRebalance")
+
+
+def test_static_standby_whose_restart_does_not_fit_is_called_still() -> None:
+    """Its old program has the seat again, and the time that it had."""
+    bench = Bench(message_max_bytes=1_000)
+    bench.seats(2)
+    a, b, c, d = (bench.static(name, rebalance_ms=12_000) for name in ("a", "b", "c", "d"))
+    bench.settle(a, b)
+    for standby in (c, d):
+        standby.enter()
+        standby.sync()
+    b.leave()
+    twin = bench.join(instance="c", protocols=[("range", large(1_000))])
+    assert twin.error is ErrorCode.UNKNOWN_SERVER_ERROR
     beats(a, c, d, ms=15_000)
     take_seat(d)
     assert (d.assignment, bench.rebalances) == (b"b", 1)
