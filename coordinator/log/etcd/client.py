@@ -232,10 +232,10 @@ class Client:
             try:
                 ttl = next(call).TTL
             except (grpc.RpcError, StopIteration) as error:
-                self._loop.call(partial(self._failed, index, error, done, monotonic() - began))
+                self._loop.call(self._failed, index, error, done, monotonic() - began)
             else:
                 call.cancel()
-                self._loop.call(partial(done, ttl))
+                self._loop.call(done, ttl)
 
         Thread(target=read, name="etcd-lease", daemon=True).start()
 
@@ -284,10 +284,10 @@ class Client:
                         break
                     if not answer.created:
                         events = [Event(_key_value(each.kv), each.type == DELETED) for each in answer.events]
-                        self._loop.call(partial(told, events, answer.header.revision))
+                        self._loop.call(told, events, answer.header.revision)
             except grpc.RpcError as error:
                 outcome = Lost(_text(error))
-            self._loop.call(partial(end, outcome))
+            self._loop.call(end, outcome)
 
         self._watches[number] = partial(end, Lost("the client goes to another member"))
         Thread(target=read, name="etcd-watch", daemon=True).start()
@@ -302,11 +302,11 @@ class Client:
         try:
             call = function.future(request, timeout=TRY_S, metadata=self._metadata())
         except ValueError:  # the channel is closed
-            self._loop.call(partial(done, Lost("the client is closed")))
+            self._loop.call(done, Lost("the client is closed"))
             return
         self.calls.made[name] += 1
         began = monotonic()
-        call.add_done_callback(lambda _: self._loop.call(partial(self._told, index, call, began, done, result)))
+        call.add_done_callback(lambda _: self._loop.call(self._told, index, call, began, done, result))
 
     def _told(self, index: int, call: Any, began: float, done: Done[Any], result: Callable[[Any], Any]) -> None:
         try:

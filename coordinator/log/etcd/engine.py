@@ -168,34 +168,34 @@ class EtcdEngine:
 
     def start(self, on_ownership: OnOwnership) -> None:
         """See Engine."""
-        self._loop.call(partial(self.core.start, on_ownership))
+        self._loop.call(self.core.start, on_ownership)
 
     def acquire(self, partition: int, done: Acquired) -> None:
         """See Engine."""
-        self._loop.call(partial(self.core.acquire, partition, done))
+        self._loop.call(self.core.acquire, partition, done)
 
     def load(self, own: Ownership, page: Page, done: Done) -> None:
         """See Engine."""
-        self._loop.call(partial(self.core.load, own, page, done))
+        self._loop.call(self.core.load, own, page, done)
 
     def append(self, own: Ownership, batches: list[list[Record]], done: Appended) -> None:
         """See Engine."""
-        self._loop.call(partial(self.core.append, own, batches, done))
+        self._loop.call(self.core.append, own, batches, done)
 
     def ask_whether_newest(self, own: Ownership, done: Done) -> None:
         """Ask etcd, not the local deadline, whether an ownership is the newest: see `core`."""
-        self._loop.call(partial(self.core.ask_whether_newest, own, done))
+        self._loop.call(self.core.ask_whether_newest, own, done)
 
     def release(self, own: Ownership, done: Done) -> None:
         """See Engine."""
-        self._loop.call(partial(self.core.release, own, done))
+        self._loop.call(self.core.release, own, done)
 
     def close(self) -> None:
         """See Engine. If etcd doesn't answer, its lease ends by itself."""
         ended = Event()
         self._loop.call(self.housekeeping.end)
         self._loop.call(self.shared.end)
-        self._loop.call(partial(self.core.end, ended.set))
+        self._loop.call(self.core.end, ended.set)
         ended.wait(CLOSE_WITHIN_S)
         self._loop.end(CLOSE_WITHIN_S)
         self.client.close()
@@ -250,7 +250,7 @@ class EtcdEngine:
 
     def register(self, node: NodeAddresses) -> None:
         """See Cluster."""
-        self._loop.call(partial(self.core.register, node_info(node)))
+        self._loop.call(self.core.register, node_info(node))
 
     def leave(self) -> None:
         """See Cluster."""
@@ -266,7 +266,7 @@ class EtcdEngine:
 
     def change(self, decide: Decide, done: Callable[[EngineError | None], None]) -> None:
         """Make a change of entries (`Shared.change`); both are called on the engine's thread."""
-        self._loop.call(partial(self.shared.change, decide, done))
+        self._loop.call(self.shared.change, decide, done)
 
 
 def node_info(node: NodeAddresses) -> bytes:
@@ -310,12 +310,12 @@ def open_engine(
         known = Event()
         loop.call(core.begin)
         loop.call(shared.start)
-        loop.call(partial(wait_for, client, lambda: core.known and bool(shared.revision), known.set))
+        loop.call(wait_for, client, lambda: core.known and bool(shared.revision), known.set)
         if not known.wait(OPEN_WITHIN_S):
             problem = "etcd doesn't answer"
     if problem or opening.meta is None:
         loop.call(shared.end)
-        loop.call(partial(core.end, lambda: None))
+        loop.call(core.end, lambda: None)
         loop.end(CLOSE_WITHIN_S)
         client.close()
         if opening.version:

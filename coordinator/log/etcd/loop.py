@@ -11,13 +11,16 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from queue import Empty, SimpleQueue
 from threading import Thread
 from traceback import format_exc
+from typing import TypeVarTuple
 
-Call = Callable[[], None]
+Call = Callable[[], object]
+Arguments = TypeVarTuple("Arguments")
 
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -42,11 +45,14 @@ class Loop:
         """Start the thread."""
         self._thread.start()
 
-    def call(self, call: Call) -> None:
-        """Have the thread make a call, from any thread."""
-        self._calls.put(call)
+    def call(self, call: Callable[[*Arguments], object], *arguments: *Arguments) -> None:
+        """Have the thread make a call, from any thread.
 
-    def later(self, delay_ms: int, call: Call) -> Call:
+        The arguments come apart from the function, because mypy compares them with it; it doesn't look into a partial.
+        """
+        self._calls.put(partial(call, *arguments))
+
+    def later(self, delay_ms: int, call: Call) -> Callable[[], None]:
         """Make a call after a delay; returns a function that prevents it."""
         holder = [call]
         heappush(self._timers, (now_ms() + delay_ms, next(self._numbers), holder))

@@ -247,7 +247,7 @@ class Mover:
             return {name: value for name, value in entries.items() if present.get(name) != value}
 
         self._loop.call(shared.start)
-        self._loop.call(partial(shared.change, decide, over.put))
+        self._loop.call(shared.change, decide, over.put)
         error = over.get(timeout=ANSWER_WITHIN_S * 2)
         self._loop.call(shared.end)
         if error is not None:
@@ -342,7 +342,7 @@ class Mover:
         until_s = time.monotonic() + ANSWER_WITHIN_S
         while True:
             answer: SimpleQueue[Any] = SimpleQueue()
-            self._loop.call(partial(call, answer.put))
+            self._loop.call(call, answer.put)
             outcome = answer.get(timeout=ANSWER_WITHIN_S)
             if isinstance(outcome, Refused):
                 raise NotMoved(f"etcd refuses: {outcome.reason}")
