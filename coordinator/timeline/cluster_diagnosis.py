@@ -22,7 +22,7 @@ SLOW_SHARE = 0.05
 moment.
 """
 SLOW_MIN = 5
-"""Fewer slow or lost calls than this say nothing: a node makes a call each second, and more only with work."""
+"""Fewer slow or lost calls than this say nothing: a node without work makes about four calls each second."""
 WARNED_SHARE, FULL_SHARE = 0.6, 0.8
 """As in log.etcd.housekeeping: a node logs a warning, and takes no new groups."""
 

@@ -148,6 +148,11 @@ class Calls:
         self.seconds = Histogram(SECONDS)
         self.recent = Recent()
 
+    def answered(self, took_s: float) -> None:
+        """Count an answer that came after so long."""
+        self.seconds.add(took_s)
+        self.recent.add(monotonic(), took_s)
+
 
 class Client:
     """See the module, and `port.Port`. Belongs to the thread of `loop`. calls: counts, for any thread."""
@@ -224,6 +229,7 @@ class Client:
         """See Port."""
         request = message("LeaseKeepAliveRequest", ID=lease)
         index, began = self._chosen, monotonic()
+        self.calls.made["LeaseKeepAlive"] += 1
         call = self._members[index].stream("Lease/LeaseKeepAlive", "LeaseKeepAlive")(
             iter([request]), timeout=TRY_S, metadata=self._metadata()
         )
@@ -234,10 +240,15 @@ class Client:
             except (grpc.RpcError, StopIteration) as error:
                 self._loop.call(self._failed, index, error, done, monotonic() - began)
             else:
+                took_s = monotonic() - began
                 call.cancel()
-                self._loop.call(done, ttl)
+                self._loop.call(self._kept, done, ttl, took_s)
 
         Thread(target=read, name="etcd-lease", daemon=True).start()
+
+    def _kept(self, done: Done[int], ttl: int, took_s: float) -> None:
+        self.calls.answered(took_s)
+        done(ttl)
 
     def revoke(self, lease: int, done: Done[None]) -> None:
         """See Port."""
@@ -314,9 +325,7 @@ class Client:
         except (grpc.RpcError, grpc.FutureCancelledError) as error:
             self._failed(index, error, done, monotonic() - began)
         else:
-            now = monotonic()
-            self.calls.seconds.add(now - began)
-            self.calls.recent.add(now, now - began)
+            self.calls.answered(monotonic() - began)
             done(result(answer))
 
     def _failed(self, index: int, error: Exception, done: Done[Any], took_s: float) -> None:

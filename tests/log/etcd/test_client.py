@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from queue import SimpleQueue
+from time import monotonic
 from typing import Any
 from uuid import uuid4
 
@@ -183,6 +184,18 @@ def test_a_frozen_member_costs_one_try() -> None:
         assert isinstance(ended.get(timeout=WITHIN_S), Lost)
         wait_until(lambda: isinstance(caller.txn(Get(b"k")), TxnResult), "another member answers", WITHIN_S)
         caller.close()
+
+
+def test_keepalives_count_among_the_calls(etcd: Etcd) -> None:
+    """An etcd that keeps leases late is slow, whatever else it answers; and a lost keepalive is one of all."""
+    caller = Caller(Access(etcd.endpoints))
+    calls = caller.client.calls
+    lease = caller.ask(caller.client.grant, 60)
+    made, seconds = calls.recent.read(monotonic()).calls, sum(calls.seconds.counts)
+    assert caller.ask(caller.client.keep_alive, lease) == 60
+    assert calls.recent.read(monotonic()).calls == made + 1
+    assert (sum(calls.seconds.counts), calls.made["LeaseKeepAlive"]) == (seconds + 1, 1)
+    caller.close()
 
 
 def test_a_keepalive_of_a_member_that_is_dead_is_lost() -> None:
