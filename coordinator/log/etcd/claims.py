@@ -33,7 +33,9 @@ SETTLE_MS = 1_500
 ORPHAN_MS = 5_000
 """If its best node hasn't claimed it by then, it can't."""
 ORPHAN_KEPT_MS, ORPHAN_KEPT_MAX_MS = 30_000, 600_000
-"""A hand-over to a node that can't claim leaves the partition without an owner for ORPHAN_MS."""
+"""A hand-over to a node that can't claim leaves the partition without an owner for ORPHAN_MS. So the time doubles, up
+to the maximum; once the maximum has passed without need, it is short again.
+"""
 TAKEN_MS = 10_000
 """The lease of a process that was killed has ended by then: another process with the same node id runs."""
 AGAIN_MS = 200
@@ -274,7 +276,8 @@ class Claims:
         if before is not None and (before.best, before.registered) == (best, registered):
             if now_ms < before.until_ms:
                 return
-            kept_ms = min(2 * before.kept_ms, ORPHAN_KEPT_MAX_MS)
+            if now_ms < before.until_ms + ORPHAN_KEPT_MAX_MS:
+                kept_ms = min(2 * before.kept_ms, ORPHAN_KEPT_MAX_MS)
         self._orphans[partition] = _Orphan(best, registered, kept_ms, now_ms + kept_ms)
 
     def _keeps(self, partition: int, best: int, now_ms: int) -> bool:

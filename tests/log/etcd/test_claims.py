@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator.log.engine import NOBODY
-from coordinator.log.etcd.claims import ORPHAN_KEPT_MS, ORPHAN_MS, SETTLE_MS, TAKEN_MS
+from coordinator.log.etcd.claims import ORPHAN_KEPT_MAX_MS, ORPHAN_KEPT_MS, ORPHAN_MS, SETTLE_MS, TAKEN_MS
 from coordinator.log.etcd.keys import Keys, best_node
 from coordinator.log.etcd.port import Delete, Txn
 from tests.log.etcd.worlds import PARTITIONS, TTL_MS, World
@@ -72,6 +72,26 @@ def test_a_partition_of_a_node_that_does_not_claim_stays_for_a_while_where_it_is
     world.start(2)
     world.time.run(2 * TTL_MS)
     assert is_handed_over()
+
+
+def test_a_hesitation_long_after_the_last_one_is_as_a_first_one() -> None:
+    """A best node that was slow to claim once or twice isn't kept from its partitions for longer, weeks later."""
+    world = World(1, 2)
+    partition = next(each for each in range(PARTITIONS) if best_node(each, (1, 2)) == 2)
+    for away_ms in (0, 2 * ORPHAN_KEPT_MAX_MS):
+        world.time.run(ORPHAN_MS + 2_000)
+        own = world.own(1, partition)
+        world.time.run(ORPHAN_KEPT_MS + 2_000)
+        world.told[1].clear()
+        assert world.ask(world.cores[1].release, own) == "done"
+        best = world.own(2, partition)
+        world.time.run(away_ms)
+        assert world.ask(world.cores[2].release, best) == "done"
+    world.time.run(ORPHAN_MS + 2_000)
+    world.own(1, partition)
+    world.told[1].clear()
+    world.time.run(ORPHAN_KEPT_MS + 2_000)
+    assert any(change[:2] == (partition, 2) for change in world.told[1])
 
 
 def test_a_second_process_with_the_same_node_id_claims_nothing_and_says_so() -> None:
