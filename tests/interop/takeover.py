@@ -260,9 +260,11 @@ def main() -> None:
                 )
             two_owners = len(fleet.double_ownerships())
     ordered = sorted(one.ms for one in took if one.ms is not None)
+    # A crash may cut the line about each expiry.
+    times = f"{statistics.median(ordered):.0f} ms (median), {ordered[-1]:.0f} ms (longest)" if ordered else "?"
     print(
         f"{asked.client}: {len(took)} seats taken, {sum(one.leads for one in took)} of a leader; first record after "
-        f"{statistics.median(ordered):.0f} ms (median), {ordered[-1]:.0f} ms (longest); callbacks of the others: "
+        f"{times}; callbacks of the others: "
         f"{sum(one.callbacks for one in took)}, rebalances: {sum(one.rebalances for one in took)}"
     )
     if in_rebalances:
