@@ -72,6 +72,7 @@ WITHOUT_TESTS_OF_THEIR_OWN: dict[str, str] = {
     "coordinator/log/etcd/messages.py": "a table",
     "coordinator/log/etcd/port.py": "an interface and plain values",
     "coordinator/log/topics/partition.py": "plain values",
+    "coordinator/server/hop.py": "a type alone",
     "coordinator/server/runtime/replies.py": "interfaces alone",
     "coordinator/timeline/described.py": "plain values",
     "coordinator/timeline/inference/knowledge.py": "plain values",

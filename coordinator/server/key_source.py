@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING
 from urllib.error import URLError
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
     from coordinator.security.sasl.keys import Key
     from coordinator.server.clock import Clock
+    from coordinator.server.hop import Hop
     from coordinator.server.telemetry.lines import Sparing
 
 FETCH_WITHIN_S = 10
@@ -52,7 +52,7 @@ class KeySource:
         refresh_ms: int,
         clock: Clock,
         lines: Sparing,
-        hop: Callable[..., object],
+        hop: Hop,
     ) -> None:
         self.keys: list[Key] = []
         self.problem = ""

@@ -8,7 +8,6 @@ House rule: chance enters here. A mistake in the settings is found before anythi
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from os import urandom
 from typing import TYPE_CHECKING
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from coordinator.security.sasl.oauthbearer import Keys
     from coordinator.security.sasl.scram import Credential
     from coordinator.server.clock import Clock
+    from coordinator.server.hop import Hop
     from coordinator.server.key_source import KeySource
     from coordinator.server.telemetry.measures import Measures
     from coordinator.server.wire.authentication import Dispatcher
@@ -78,7 +78,7 @@ class Sasl:
         clock: Clock,
         lines: Lines,
         measures: Measures,
-        hop: Callable[..., object],
+        hop: Hop,
     ) -> None:
         self._clock = clock
         self._lines = Sparing(lines, clock)

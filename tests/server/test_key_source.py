@@ -6,13 +6,14 @@ import asyncio
 import io
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+from coordinator.server.hop import Arguments
 from coordinator.server.key_source import BYTES_MAX, MISSED_PAUSE_MS, KeySource, fetched
 from coordinator.server.telemetry.lines import Lines, Sparing
 from tests.server.harness import ManualClock
@@ -78,10 +79,9 @@ class Served:
         self._taken = asyncio.Event()
         loop = asyncio.get_running_loop()
 
-        def hop(take: object, found: object) -> None:
+        def hop(take: Callable[[*Arguments], object], *found: *Arguments) -> None:
             def taken() -> None:
-                assert callable(take)
-                take(found)
+                take(*found)
                 self._taken.set()
 
             loop.call_soon_threadsafe(taken)

@@ -10,7 +10,7 @@ House rule: `Change` in, `Change` out; what isn't known in an entry stays as it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from coordinator.log.topics.entries import (
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from coordinator.log.engine import EngineError
     from coordinator.log.topics.entries import SharedEntries, Writes
     from coordinator.log.topics.list import Topic
+    from coordinator.server.hop import Hop
     from coordinator.server.nodes.topics import ChangeDone
 
 SETS = {entry.name: entry for entry in ENTRIES.values()}
@@ -45,7 +46,7 @@ class ClusterTopics:
     hop: makes a call on the loop's thread, in the order of the calls. topics: the list.
     """
 
-    def __init__(self, shared: SharedEntries, hop: Callable[..., object]) -> None:
+    def __init__(self, shared: SharedEntries, hop: Hop) -> None:
         self._shared = shared
         self._hop = hop
         entries = shared.follow(lambda writes: hop(self._take, dict(writes)))

@@ -18,6 +18,7 @@ from coordinator.group.topics import TopicImage
 if TYPE_CHECKING:
     from coordinator.group.effects import Resolution
     from coordinator.log.topics.list import Topic
+    from coordinator.server.hop import Hop
     from coordinator.server.nodes.topics import Topics
 
 REGEX_MAX = 1_000
@@ -78,7 +79,7 @@ class Searches:
         self,
         view: TopicView,
         wall_ms: Callable[[], int],
-        hop: Callable[..., object],
+        hop: Hop,
         work: Callable[[Iterator[None]], None],
         may_see: Callable[[Resolution, str], bool],
     ) -> None:

@@ -9,8 +9,7 @@ House rule: no exception leaves the engine's thread. A load does nothing if its 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from coordinator.group.events import Load
 from coordinator.group.records import NEWER_KINDS
@@ -21,6 +20,7 @@ from protocol.errors import ProtocolError
 if TYPE_CHECKING:
     from coordinator.group.any_group import AnyGroup
     from coordinator.log.engine import Engine, Ownership
+    from coordinator.server.hop import Arguments
     from coordinator.server.telemetry.lines import Lines
     from protocol.records.batch import Record
 
@@ -55,7 +55,7 @@ class Host(Protocol):
     engine: Engine
     lines: Lines
 
-    def hop(self, function: Callable[..., None], *arguments: Any) -> None:
+    def hop(self, function: Callable[[*Arguments], object], *arguments: *Arguments) -> None:
         """Have the loop's thread call `function`. Any thread may call this."""
 
 
@@ -75,7 +75,7 @@ class Loading:
 
     def start(self, own: Ownership) -> None:
         """Begin to read. own: the ownership of the partition."""
-        self._host.engine.load(own, self._page, partial(self._host.hop, self._read))
+        self._host.engine.load(own, self._page, lambda error: self._host.hop(self._read, error))
 
     def _page(self, records: list[Record]) -> None:
         """Take the next records, on the engine's thread."""

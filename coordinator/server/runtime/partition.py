@@ -266,7 +266,7 @@ class Partition:
             verify = self._host.verify
             if verify is not None and isinstance(event, FetchOffsets):
                 assert self.ownership is not None
-                verify(self.ownership, partial(self._host.hop, self._verified, group_id, event))
+                verify(self.ownership, lambda error: self._host.hop(self._verified, group_id, event, error))
             else:
                 self.handle(group_id, event)
 
@@ -565,7 +565,7 @@ class Partition:
         self._is_acquiring = True
         # The engine may ask for a claim before a failed one is due again; a second claim would fence the first.
         self.alarm.cancel(Chore.ACQUIRE)
-        self._host.engine.acquire(self.index, partial(self._host.hop, self._acquired))
+        self._host.engine.acquire(self.index, lambda outcome: self._host.hop(self._acquired, outcome))
 
     def _acquired(self, outcome: Ownership | EngineError) -> None:
         self._is_acquiring = False

@@ -20,7 +20,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from coordinator.group.effects import Resolution
 from coordinator.group.events import GroupSettingsChanged, RegexResolved, RequestEvent, TopicsChanged
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from coordinator.config import Config, GroupSettings
     from coordinator.log.engine import Done, Engine, Ownership
     from coordinator.server.clock import Clock
+    from coordinator.server.hop import Arguments
     from coordinator.server.runtime.pace import Pace
     from coordinator.server.telemetry.lines import Lines
     from coordinator.server.telemetry.note_lines import NoteLines
@@ -100,7 +101,7 @@ class Runtime:
         self._wake = wake
         self._pace = pace
         self._on_loaded = on_loaded
-        self._inbox: deque[Callable[[], None]] = deque()
+        self._inbox: deque[Callable[[], object]] = deque()
         self._woken = False
         # Partitions with something for the next window; the number of those things a turn ago; and when the first came.
         self._expected: dict[Partition, None] = {}
@@ -233,8 +234,11 @@ class Runtime:
         assert partition.ownership is not None
         before = partition.gate.number - len(batches)
         self._under_way += 1
+        life = partition.life
         self.engine.append(
-            partition.ownership, batches, partial(self.hop, self._appended, partition, partition.life, before)
+            partition.ownership,
+            batches,
+            lambda durable, error: self.hop(self._appended, partition, life, before, durable, error),
         )
 
     def _appended(self, partition: Partition, life: int, before: int, durable: int, error: EngineError | None) -> None:
@@ -249,7 +253,7 @@ class Runtime:
     def start(self) -> None:
         """Acquire and load every partition that no node owns. Raises EngineError if the engine can't work at all."""
         self._started_ms = self.ms()
-        self.engine.start(partial(self.hop, self._ownership_changed))
+        self.engine.start(lambda partition, owner, epoch: self.hop(self._ownership_changed, partition, owner, epoch))
 
     def _ownership_changed(self, index: int, owner: int | None, epoch: int) -> None:
         partition = self.partitions[index]
@@ -296,7 +300,7 @@ class Runtime:
 
     # The engine's thread.
 
-    def hop(self, function: Callable[..., None], *arguments: Any) -> None:
+    def hop(self, function: Callable[[*Arguments], object], *arguments: *Arguments) -> None:
         """Have the loop's thread call `function`. One wake-up serves all calls that come before it."""
         self._inbox.append(partial(function, *arguments))
         if not self._woken:

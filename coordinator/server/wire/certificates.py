@@ -30,6 +30,7 @@ from coordinator.server.wire.tls import TlsTransport
 if TYPE_CHECKING:
     from coordinator.config import Config, ListenerConfig
     from coordinator.server.clock import Clock
+    from coordinator.server.hop import Hop
     from coordinator.server.telemetry.lines import Lines
     from coordinator.server.wire.handshakes import Handshakes
     from coordinator.server.wire.tls import Plain
@@ -125,7 +126,7 @@ class Certificates:
         # A daemon: a file system that hangs must not keep the process from ending.
         Thread(target=self._look_aside, args=(hop, all_of_them), name="certificates", daemon=True).start()
 
-    def _look_aside(self, hop: Callable[..., object], all_of_them: bool) -> None:  # noqa: FBT001 - a thread's argument
+    def _look_aside(self, hop: Hop, all_of_them: bool) -> None:  # noqa: FBT001 - a thread's argument
         reads = self._look(all_of_them=all_of_them)
         with suppress(RuntimeError):  # the loop has ended meanwhile
             hop(self._looked, reads)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
 from uuid import UUID
 
@@ -9,12 +10,18 @@ from coordinator.log.etcd.keys import Keys
 from coordinator.log.etcd.shared import Shared
 from coordinator.log.topics.entries import topic_entry, topic_value
 from coordinator.log.topics.list import ACLS, Topic
+from coordinator.server.hop import Arguments
 from coordinator.server.nodes.cluster_topics import ClusterTopics, changes_of
 from coordinator.server.nodes.topics import Altered, Change, ChangeResult, Topics
 from tests.support.etcd_model import EtcdModel
 from tests.support.virtual_time import Timeline
 
 ONE, TWO = (Topic(name, UUID(int=number), 3) for number, name in enumerate(("or.ders", "or_ders"), 1))
+
+
+def at_once(function: Callable[[*Arguments], object], *arguments: *Arguments) -> None:
+    """Hop on the same thread."""
+    function(*arguments)
 
 
 class World:
@@ -32,7 +39,7 @@ class World:
         shared = Shared(self._etcd.port(process), Keys("test"), number, lambda: f"{number}/{self.time.ms}")
         shared.start()
         self.time.run(100)
-        return ClusterTopics(shared, lambda call, *arguments: call(*arguments)).topics
+        return ClusterTopics(shared, at_once).topics
 
     def change(self, topics: Topics, change: Change) -> ChangeResult:
         """Make a change, and give the other nodes time."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from queue import Queue
 from typing import Any
 from uuid import uuid4
@@ -12,6 +13,7 @@ from coordinator.group.client import Client
 from coordinator.group.effects import Resolution
 from coordinator.group.events import RegexResolved
 from coordinator.log.topics.list import Topic
+from coordinator.server.hop import Arguments
 from coordinator.server.nodes.topic_view import REGEX_MAX, Searches, TopicView, match, problem
 from coordinator.server.nodes.topics import Topics
 from tests.support.patience import WITHIN_S
@@ -46,7 +48,10 @@ def test_topics_that_a_client_may_not_see_are_left_out_in_steps() -> None:
         asked.append(name)
         return name != "b"
 
-    searches = Searches(TopicView(topics), lambda: 7, lambda *call: hopped.put(call), lambda _steps: None, may_see)
+    def hop(function: Callable[[*Arguments], object], *arguments: *Arguments) -> None:
+        hopped.put((function, *arguments))
+
+    searches = Searches(TopicView(topics), lambda: 7, hop, lambda _steps: None, may_see)
     client = Client("", "/127.0.0.1", "User:alice", "", "PLAINTEXT")
     searches.search(Resolution("g", frozenset({"[ab]", ".*"}), client), found.append)
     work, steps = hopped.get(timeout=WITHIN_S)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -14,6 +13,7 @@ from coordinator.group.records import group_record, offset_record
 from coordinator.group.replay import DECODED_AT_ONCE, Replay
 from coordinator.log.engine import Damaged, Done, EngineError, Ownership, Page, Unavailable
 from coordinator.log.memory import MemoryEngine
+from coordinator.server.hop import Arguments
 from coordinator.server.runtime.partition import Standing
 from coordinator.server.runtime.trouble import BACKOFF_MAX_MS, BACKOFF_MIN_MS
 from protocol.messages import (
@@ -90,7 +90,7 @@ async def test_a_load_of_one_large_group_lets_the_loop_have_its_turns() -> None:
         hops = 0
         hop = server.server.runtime.hop
 
-        def counted(function: Callable[..., None], *arguments: Any) -> None:
+        def counted(function: Callable[[*Arguments], object], *arguments: *Arguments) -> None:
             nonlocal hops
             hops += 1
             hop(function, *arguments)
