@@ -15,7 +15,9 @@ leaves events out. For one group it reads one partition.
 
     a leader that moves, or doesn't answer    the reader looks again (FIND_S), and goes on where it was
     records that are gone                     compaction or retention took them: it goes on with the next one
-    a log that ends before that place         an unclean election cut it: it goes on at the end
+    a log that ends before that place         an unclean election cut it: it reads the partition anew, as what it knows
+                                              may be of the part that is gone; events of batches that it had read
+                                              before don't come again
     new partitions, a new topic               are read from their start
     transactions                              a commit shows that its member lives, also if it is aborted
 
@@ -27,7 +29,7 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -49,7 +51,7 @@ from coordinator.client.topics import CONSUMER_REPLICA, GROUPS_TOPIC, LATEST
 from coordinator.group.partition import partition_for
 from coordinator.timeline.inference.observed import Batch, Observed
 from protocol.messages import DescribeConfigsRequest, FetchRequest, ListOffsetsRequest, MetadataRequest
-from protocol.records.batch import CorruptBatch, check_crc, peek_header
+from protocol.records.batch import CorruptBatch, Header, check_crc, peek_header
 from protocol.records.walk import decode_records
 from schemas.errors import ErrorCode
 
@@ -180,14 +182,22 @@ class SessionTimeouts(Mapping[str, int]):
 
 @dataclass
 class _Partition:
-    """A partition: its leader, the next offset to read, the end as its leader said, what was made of it so far."""
+    """A partition: its leader, the next offset to read, the end as its leader said.
+
+    epoch: of the newest leader whose batch was read. had: the end and the epoch when the log was found to be cut.
+    """
 
     observed: Observed
     leader: Node | None = None
     next: int = 0
     end: int = 0
-    problem: ClientError | None = None
-    events: list[Placed] = field(default_factory=list)
+    epoch: int = -1
+    had: tuple[int, int] = (0, -1)
+
+    def is_repeated(self, header: Header) -> bool:
+        """Whether a batch was read before the log was cut: a later one has a newer leader, or is behind the end."""
+        end, epoch = self.had
+        return header.next_offset <= end and header.partition_leader_epoch <= epoch
 
 
 class OffsetsReader:
@@ -217,13 +227,15 @@ class OffsetsReader:
         self.absent_nodes: tuple[int, ...] = ()
         self.records = 0
         self.on_fetched: Callable[[], object] = lambda: None
-        self._corrupt = 0
+        self._unreadable = 0
+        """Records, and batches, that could not be read, beside those that the partitions count now."""
+        self._turn = 0
         self.find_again()
 
     @property
     def passed_over(self) -> int:
         """The number of records that could not be read."""
-        return self._corrupt + sum(each.observed.unreadable for each in self._partitions.values())
+        return self._unreadable + sum(each.observed.unreadable for each in list(self._partitions.values()))
 
     @property
     def topic_id(self) -> UUID:
@@ -261,14 +273,13 @@ class OffsetsReader:
             raise Refused(topic.error_code, f"topic {GROUPS_TOPIC!r}")
         self._count = len(topic.partitions)
         if topic.topic_id != self._topic_id:
+            self._unreadable = self.passed_over
             self._partitions.clear()
         self._topic_id = topic.topic_id
         wanted = None if self._group_id is None or not self._count else partition_for(self._group_id, self._count)
         for each in topic.partitions:
             if wanted is None or each.partition_index == wanted:
-                known = self._partitions.setdefault(
-                    each.partition_index, _Partition(Observed(self._names, self._session_timeouts))
-                )
+                known = self._partitions.setdefault(each.partition_index, _Partition(self._observed()))
                 known.leader = nodes.get(each.leader_id)
         self.absent = tuple(sorted(number for number, each in self._partitions.items() if each.leader is None))
 
@@ -320,12 +331,16 @@ class OffsetsReader:
         return Polled([each.event for each in events], problem)
 
     def _poll(self, wait_ms: int) -> tuple[list[Placed], ClientError | None]:
-        events, self._held = self._held, []
         if time.monotonic() > self._found_s + FIND_S:
             self.find_again()
+        events, self._held = self._held, []
         if not self._partitions:
             return events, None
-        found, problem = self._fetch_all(list(self._partitions), 0 if events else wait_ms)
+        # A server returns a batch above PARTITION_BYTES only for the first partition that has records.
+        numbers = list(self._partitions)
+        turn = self._turn % len(numbers)
+        self._turn += 1
+        found, problem = self._fetch_all(numbers[turn:] + numbers[:turn], 0 if events else wait_ms)
         return in_order(events + found), problem
 
     def _fetch_all(self, numbers: list[int], wait_ms: int) -> tuple[list[Placed], ClientError | None]:
@@ -349,7 +364,10 @@ class OffsetsReader:
                 if answer.error_code in MOVED:
                     moved = True
                 elif answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                    self._go_on(answer.partition_index)
+                    try:
+                        self._go_on(answer.partition_index)
+                    except ClientError as error:
+                        problem, moved = error, True
                 elif answer.error_code:
                     problem = Refused(answer.error_code, f"{GROUPS_TOPIC}-{answer.partition_index}")
                 else:
@@ -387,11 +405,18 @@ class OffsetsReader:
         return [each for topic in response.responses for each in topic.partitions]
 
     def _go_on(self, number: int) -> None:
-        """The next record isn't in the log: go on with its first one, or at its end."""
+        """The next record isn't in the log: go on with its first one. If the log was cut, what is known is dropped."""
         partition = self._partitions[number]
         first, end = self._offset(number, EARLIEST), self._offset(number, LATEST)
-        partition.next = first if partition.next < first else end
-        partition.observed.begin_at(partition.next)
+        if partition.next > first:
+            self._unreadable += partition.observed.unreadable
+            partition.observed = self._observed()
+            partition.had = end, partition.epoch
+        partition.next = first
+        partition.observed.begin_at(first)
+
+    def _observed(self) -> Observed:
+        return Observed(self._names, self._session_timeouts)
 
     def _offset(self, number: int, at_ms: int) -> int:
         asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=number, timestamp=at_ms)
@@ -418,8 +443,8 @@ class OffsetsReader:
                 if position:
                     break
                 # A batch that can't be read is passed, as far as its header tells where the next one is.
-                self._corrupt += 1
-                partition.next = max(partition.next + 1, _end_of(data))
+                self._unreadable += 1
+                partition.next = max(partition.next + 1, min(_end_of(data), partition.end))
                 break
             place = Batch(header.base_offset, header.partition_leader_epoch, header.is_transactional)
             made: list[tuple[int, RebalanceEvent]] = []
@@ -436,8 +461,10 @@ class OffsetsReader:
                 ]
             made += [(header.next_offset - 1, event) for event in observed.end_batch()]
             partition.next = max(partition.next, header.next_offset)
+            partition.epoch = max(partition.epoch, header.partition_leader_epoch)
             position += header.size
-            events += [Placed(number, offset, event) for offset, event in made if event["at_ms"] >= self._since_ms]
+            if not partition.is_repeated(header):
+                events += [Placed(number, offset, event) for offset, event in made if event["at_ms"] >= self._since_ms]
         return events
 
     def _is_wanted(self, key: bytes) -> bool:

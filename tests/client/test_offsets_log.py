@@ -48,12 +48,15 @@ class Cluster(Client):
         self.denied: set[str] = set()
         self.topic_id = UUID(int=7)
         self.per_fetch = 100
+        self.no_offsets = False
 
     def request(self, message: Any, node: Any = None, *, at_least: int = 0) -> Any:
         """Answer as Kafka would."""
         if isinstance(message, MetadataRequest):
             return self._metadata(message)
         if isinstance(message, ListOffsetsRequest):
+            if self.no_offsets:
+                raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "offsets")
             (asked,) = message.topics[0].partitions
             at = asked.partition_index
             offset = self.scenes[at].next_offset if asked.timestamp == LATEST else self.firsts.get(at, 0)
@@ -92,6 +95,7 @@ class Cluster(Client):
             # Each batch of these scenes has one record.
             new = scene.batches[asked.fetch_offset - scene.base_offset :]
             answer.records = b"".join(new[: self.per_fetch])
+            answer.high_watermark = scene.next_offset
         return answer
 
     def _metadata(self, message: MetadataRequest) -> MetadataResponse:
@@ -217,16 +221,83 @@ def test_records_that_are_gone_are_a_gap() -> None:
     assert (event["generation"], event["generations_unseen"]) == (7, 5)
 
 
-def test_a_log_that_was_cut_is_followed_from_its_end() -> None:
-    """An unclean election: the next offset is behind the end."""
-    cluster = Cluster(grown(formed()))
+def test_a_log_that_was_cut_is_read_anew() -> None:
+    """An unclean election cut the log: what was read of the part that is gone leads to no event."""
+    cluster = Cluster(grown(formed()).group([member("c", A)], 3))
+    reader = OffsetsReader(cluster)
+    assert told(reader.read()) == [(GROUP, 1), (GROUP, 2), (GROUP, 3)]
+    cluster.scenes[0] = formed()
+    assert reader.poll(0) == []
+    assert reader.reached == {0: 0}
+    assert reader.poll(0) == []  # generation 1 was told
+    cluster.scenes[0].group([member("a", A), member("d", B)], 2)
+    (event,) = reader.poll(0)
+    assert (event["type"], event["generation"]) == ("rebalance_ended", 2)
+    assert [cause["member_ids"] for cause in event["causes"]] == [["d"]]
+
+
+def test_a_log_that_was_cut_and_went_on_tells_what_is_new() -> None:
+    """The next leader wrote before the reader came back: its batches have a later epoch, so they are new."""
+    cluster = Cluster(grown(formed()).group([member("c", A)], 3))
     reader = OffsetsReader(cluster)
     reader.read()
     cluster.scenes[0] = formed()
+    cluster.scenes[0].epoch = 2
+    cluster.scenes[0].group([member("a", A), member("d", B)], 2)
     assert reader.poll(0) == []
-    assert reader.reached == {0: 1}
-    grown(cluster.scenes[0])
-    assert told(reader.poll(0)) == [] or reader.reached == {0: 2}
+    assert told(reader.poll(0)) == [(GROUP, 2)]
+
+
+def test_counts_of_what_cannot_be_read_never_fall() -> None:
+    """A key that can't be read counts, and still counts once the log is another one."""
+    cluster = Cluster(formed().append((b"\x00", b"")))
+    reader = OffsetsReader(cluster)
+    assert (told(reader.read()), reader.passed_over) == ([(GROUP, 1)], 1)
+    cluster.topic_id, cluster.scenes[:] = UUID(int=8), [formed()]
+    soon(reader).poll(0)
+    assert reader.passed_over == 1
+
+
+def test_no_event_is_lost_with_a_refusal() -> None:
+    """One partition goes on elsewhere, and its leader doesn't say where; the events of the others come."""
+    cluster = Cluster(formed(), formed(OTHER))
+    reader = OffsetsReader(cluster)
+    cluster.errors[1] = ErrorCode.OFFSET_OUT_OF_RANGE
+    cluster.no_offsets = True
+    events, problem = reader.poll_each(0)
+    assert (told(events), problem is not None) == ([(GROUP, 1)], True)
+
+
+def test_held_events_are_not_lost_with_a_refusal() -> None:
+    """The newest events wait for the next poll that finds the leaders."""
+    cluster = Cluster(formed())
+    reader = OffsetsReader(cluster)
+    reader.begin_with(1)
+    cluster.denied.add("__consumer_offsets")
+    with pytest.raises(Refused):
+        soon(reader).poll(0)
+    cluster.denied.clear()
+    assert told(reader.poll(0)) == [(GROUP, 1)]
+
+
+def test_each_partition_is_the_first_in_its_turn() -> None:
+    """A server returns a batch above the limit of a partition only for the first one that has records."""
+    cluster = Cluster(formed(), formed(OTHER))
+    reader = OffsetsReader(cluster)
+    for _ in range(4):
+        reader.poll(0)
+    assert cluster.fetched == [(1, [0, 1]), (1, [1, 0]), (1, [0, 1]), (1, [1, 0])]
+
+
+def test_a_damaged_header_leads_no_further_than_the_end() -> None:
+    """A header may announce any number of records."""
+    scene = grown(formed())
+    batch = bytearray(scene.batches[1])
+    batch[23:27] = (2**31 - 1).to_bytes(4, "big")  # lastOffsetDelta
+    scene.batches[1] = bytes(batch)
+    reader = OffsetsReader(Cluster(scene))
+    reader.read()
+    assert reader.reached == {0: 2}
 
 
 def test_partitions_and_topics_come() -> None:

@@ -22,7 +22,7 @@ from coordinator.timeline.inference.knowledge import Live, Told
 from coordinator.timeline.inference.seen import Seat, Seen, returned, taken, topics_of
 from coordinator.timeline.inference.told import cause_of, ended, event, superseded, unknown
 from coordinator.timeline.records.consumer import CONSUMER_VERSIONS, EPOCH, read_consumer_value
-from coordinator.timeline.records.values import GROUP_KIND, OFFSET_KIND, Key, read_group, read_key
+from coordinator.timeline.records.values import GROUP_KIND, OFFSET_KIND, UNREADABLE_KIND, Key, read_group, read_key
 from coordinator.timeline.schema import UNKNOWN
 from protocol.errors import ProtocolError
 
@@ -146,6 +146,7 @@ class Observed:
             return self._classic(offset, at_ms, read.group_id, value, batch)
         if read.kind in CONSUMER_VERSIONS:
             return self._consumer(offset, at_ms, read, value)
+        self.unreadable += read.kind == UNREADABLE_KIND
         return []
 
     def end_batch(self) -> list[RebalanceEvent]:
