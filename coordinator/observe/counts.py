@@ -52,6 +52,8 @@ class Counts:
         self.by_group_cause: Counter[tuple[str, str]] = Counter()
         self.restarts: Counter[tuple[str, str]] = Counter()
         self.storms: Counter[str] = Counter()
+        self.storms_before = 0
+        """Storms of groups that are deleted: the sum of all never falls."""
         self.generations: dict[str, int] = {}
         self._newest: OrderedDict[str, deque[int]] = OrderedDict()
 
@@ -99,6 +101,9 @@ class Counts:
 
     def _delete(self, group: str) -> None:
         """Give the series of a group back."""
+        if group == OTHER_GROUPS:
+            return
+        self.storms_before += self.storms[group]
         for by_group in (self.by_group, self.storms, self.generations, self._newest):
             by_group.pop(group, None)
         for by_label in (self.by_group_cause, self.restarts):
@@ -130,7 +135,7 @@ class Counts:
         yield _by("tenure_group_static_restarts", text, ("group", "rebalances"), restarts)
         text = "Storms of these groups: five rebalances within a minute."
         yield _by("tenure_group_storms", text, ("group",), {(group,): self.storms[group] for group in self.by_group})
-        yield _counter("tenure_storms", "Storms of all groups.", self.storms.total())
+        yield _counter("tenure_storms", "Storms of all groups.", self.storms_before + self.storms.total())
         generation = GaugeMetricFamily("tenure_group_generation", "Generation of these groups.", labels=["group"])
         for group, number in sorted(self.generations.items()):
             generation.add_metric([group], number)

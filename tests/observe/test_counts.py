@@ -69,3 +69,27 @@ def test_a_storm_counts_once() -> None:
     assert 'tenure_group_storms_total{group="a"} 1.0' in text_of(counts)
     counts.take(ended("a", generation) for generation in range(100, 100 + STORM_MIN))
     assert "tenure_storms_total 2.0" in text_of(counts)
+
+
+def test_a_deleted_group_takes_no_storm_away() -> None:
+    """A counter never falls: a scrape would take that for a restart."""
+    counts = Counts(3)
+    counts.take(ended("a", generation) for generation in range(STORM_MIN))
+    assert "tenure_storms_total 1.0" in text_of(counts)
+    counts.take([{"type": "group_deleted", "group": "a", "generation": STORM_MIN}])
+    assert "tenure_storms_total 1.0" in text_of(counts)
+
+
+def test_a_group_without_a_name_takes_no_other_series_away() -> None:
+    """Kafka once took the empty group id; the series of all other groups has it too, and stays."""
+    counts = Counts(1)
+    counts.take([ended("a", 1), ended("b", 1), ended("", 1)])
+    counts.take([{"type": "group_deleted", "group": "", "generation": 1}])
+    assert 'tenure_group_rebalances_total{group=""} 2.0' in text_of(counts)
+
+
+def test_the_empty_group_id_counts_among_the_others() -> None:
+    """It takes none of the series away."""
+    counts = Counts(1)
+    counts.take([ended("", 1), ended("a", 1)])
+    assert counts.by_group == {"": 1, "a": 1}

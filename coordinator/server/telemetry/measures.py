@@ -128,10 +128,11 @@ class Measures:
     `answers`, because an item of a Counter takes four times as long to increase. repeated_beats: the same of the
     consumer protocol. by_group: rebalances that began, by group id; OTHER_GROUPS has those of all other groups.
     by_group_cause: the same, by group id and kind of cause. restarts: static restarts by group id and by whether that
-    rebalanced. storms: by group id. throttles, throttled_ms: answers that muted their client, and for how long
-    together, by the quota's key and the principal; OTHER_PRINCIPALS has those of all others. delays: connections that
-    had to wait, by the limit. logins: logins by listener, mechanism and Login; the mechanism is empty if the client had
-    named none that its listener has. logs: counts of the logs of groups and of topics.
+    rebalanced. storms: by group id; storms_before: of groups that are deleted. throttles, throttled_ms: answers that
+    muted their client, and for how long together, by the quota's key and the principal; OTHER_PRINCIPALS has those of
+    all others. delays: connections that had to wait, by the limit. logins: logins by listener, mechanism and Login; the
+    mechanism is empty if the client had named none that its listener has. logs: counts of the logs of groups and of
+    topics.
     """
 
     def __init__(self, groups_max: int = GROUPS_MAX) -> None:
@@ -152,6 +153,7 @@ class Measures:
         self.by_group_cause: Counter[tuple[str, CauseKind]] = Counter()
         self.restarts: Counter[tuple[str, bool]] = Counter()
         self.storms: Counter[str] = Counter()
+        self.storms_before = 0
         self._newest: OrderedDict[str, deque[int]] = OrderedDict()
         self.throttles: Counter[tuple[str, str]] = Counter()
         self.throttled_ms: Counter[tuple[str, str]] = Counter()
@@ -217,8 +219,8 @@ class Measures:
 
     def _group_deleted(self, note: notes.GroupDeleted) -> None:
         self._newest.pop(note.group, None)
-        if self.by_group.pop(note.group, None) is not None:
-            self.storms.pop(note.group, None)
+        if note.group != OTHER_GROUPS and self.by_group.pop(note.group, None) is not None:
+            self.storms_before += self.storms.pop(note.group, 0)
             for rebalances in (False, True):
                 self.restarts.pop((note.group, rebalances), None)
             for kind in CauseKind:

@@ -325,7 +325,7 @@ def _series_of_groups(measures: Measures, now: Census) -> Iterator[Metric]:
         members.add_metric([group_id], count)
         generation.add_metric([group_id], number)
     yield from (rebalances, causes, restarts, storms, away, members, generation)
-    yield _counter("tenure_storms", "Storms of all groups.", measures.storms.total())
+    yield _counter("tenure_storms", "Storms of all groups.", measures.storms_before + measures.storms.total())
     yield _gauge("tenure_seats_away", "Static members of all groups that are away.", now.away.total())
 
 

@@ -222,3 +222,13 @@ async def test_a_census_of_very_many_groups_lets_the_loop_go_on() -> None:
     assert found.groups == {"7": (0, 0)}
     assert not found.consumer_states
     assert turns == 2
+
+
+def test_a_deleted_group_takes_no_storm_away() -> None:
+    """The sum of all storms never falls, and a deleted group without a name leaves the series of all other groups."""
+    measures = Measures(1)
+    for second in range(STORM_MIN):
+        measures.take([started("a")], second)
+    measures.take([started("b"), notes.GroupDeleted("a", 1, 0), notes.GroupDeleted("", 1, 0)], STORM_MIN)
+    assert measures.storms_before + measures.storms.total() == 1
+    assert measures.by_group == {"": 1}
