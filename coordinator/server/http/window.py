@@ -8,11 +8,12 @@ House rule: an addition takes the same time however many items there are.
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 Item = TypeVar("Item")
 
@@ -29,10 +30,14 @@ class Bounds(NamedTuple):
 
 
 class Window(Generic[Item]):
-    """Items in the order in which they came, within `bounds`."""
+    """Items in the order in which they came, within `bounds`.
 
-    def __init__(self, bounds: Bounds) -> None:
+    wall_ms: Unix time. An item from the future counts as of this moment, so that it makes no other one old.
+    """
+
+    def __init__(self, bounds: Bounds, wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
         self._bounds = bounds
+        self._wall_ms = wall_ms
         self._items: OrderedDict[int, tuple[str | None, int, Item]] = OrderedDict()
         self._of_group: dict[str | None, deque[int]] = {}
         self._next = 0
@@ -56,7 +61,8 @@ class Window(Generic[Item]):
         own.append(self._next)
         self._items[self._next] = group, at_ms, item
         self._next += 1
-        self._newest_ms = max(self._newest_ms, at_ms)
+        if at_ms > self._newest_ms:
+            self._newest_ms = max(self._newest_ms, min(at_ms, self._wall_ms()))
         gone: list[Item] = []
         if bounds.of_group is not None and len(own) > bounds.of_group:
             gone.append(self._drop(own[0]))

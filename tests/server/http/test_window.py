@@ -33,3 +33,12 @@ def test_what_is_too_old_goes() -> None:
     assert window.add("c", 11, 11) == [0]
     assert window.add("d", 1_000, 1_000) == [10, 11]
     assert list(window) == [1_000]
+
+
+def test_a_time_in_the_future_pushes_out_nothing() -> None:
+    """A broker's clock may have been wrong for a moment: its events make no other one old."""
+    window: Window[str] = Window(Bounds(100, age_ms=10), wall_ms=lambda: 12)
+    window.add("a", 10, "first")
+    assert window.add("b", 2**62, "wrong") == []
+    assert window.add("a", 12, "last") == []
+    assert list(window) == ["first", "wrong", "last"]
