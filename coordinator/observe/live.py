@@ -79,7 +79,7 @@ class Live:
     @property
     def states(self) -> Counter[tuple[str, str]]:
         """How many groups have which type and state; the type is empty if the cluster doesn't say."""
-        return Counter((group.group_type.lower(), group.state) for group in self.listed.values())
+        return Counter((group.group_type.lower(), group.state) for group in list(self.listed.values()))
 
     def changed(self, group_ids: Iterable[str]) -> None:
         """The log has news of these groups. For any thread."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from coordinator.client.client import Cluster
 from coordinator.client.errors import Unreachable
+from coordinator.client.groups import ListedGroup
 from coordinator.observe import live as lives
 from coordinator.observe.asking import Asking, Budget
 from coordinator.observe.live import Live, Look
@@ -133,3 +134,20 @@ def test_a_refusal_is_said_once(written: Written) -> None:
         Live(shared, written.lines, lambda _: None).run(stopping)
         shared.close()
     assert written.events == ["state_unknown"]
+
+
+def test_metrics_may_be_read_while_the_list_grows(written: Written) -> None:
+    """A scrape is another thread's: a group that comes meanwhile doesn't stop it."""
+
+    class Growing(NamedTuple):
+        group_type: str = "classic"
+
+        @property
+        def state(self) -> str:
+            """Stable; and another group comes."""
+            live.listed["new"] = ListedGroup("new", "classic", "consumer", "Stable")
+            return "Stable"
+
+    live = Live(Asking(Cluster("127.0.0.1:1"), Budget()), written.lines, lambda _: None)
+    live.listed |= {"old": Growing(), "older": Growing()}  # type: ignore[dict-item]
+    assert live.states.total() == 2
