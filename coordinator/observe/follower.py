@@ -71,7 +71,7 @@ class Follower:
     """See the module; a source of the feed.
 
     takers: get all events. newcomers: get events that happen after the history was read. changed: called with the
-    groups that have news.
+    groups that have news after that.
 
     reader: reads the log; None until the cluster has answered. is_caught_up: set once the history is read. is_away:
     whether the cluster doesn't answer.
@@ -151,8 +151,8 @@ class Follower:
                 observed.described(look.group.group_id, look.at_ms, look.group.state, members)
         events, problem = reader.poll_each(WAIT_MS if self.is_caught_up.is_set() else 0)
         self._begun.add(events, self._clock())
-        self._changed(dict.fromkeys(event["group"] for event in events))
         if self.is_caught_up.is_set():
+            self._changed(dict.fromkeys(event["group"] for event in events))
             return [*events, *self._begun.begins(looks)], problem
         if problem is None and not reader.behind:
             self.is_caught_up.set()
