@@ -52,8 +52,12 @@ ENDS = {
 
 
 def time_text(at_ms: int) -> str:
-    """A time as log lines have it."""
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.") + f"{at_ms % 1000:03}Z"
+    """A time as log lines have it; the number, if no calendar has it."""
+    try:
+        moment = datetime.fromtimestamp(at_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return str(at_ms)
+    return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{at_ms % 1000:03}Z"
 
 
 def duration_text(ms: int) -> str:

@@ -41,8 +41,9 @@ def test_durations(ms: int, text: str) -> None:
 
 
 def test_times_stand_beside_log_lines() -> None:
-    """Times are in UTC, with milliseconds."""
+    """Times are in UTC, with milliseconds; a time that no calendar has is a number."""
     assert time_text(1_500) == "1970-01-01 00:00:01.500Z"
+    assert time_text(2**62) == str(2**62)
 
 
 def test_a_conflict_names_both_parties_and_a_client_of_its_own_does_not() -> None:
