@@ -97,7 +97,7 @@ class Classic:
             return Causes(again, in_order=len(again) == 1)
         if came and went:
             if not stayed:
-                return Causes([*came, *went], in_order=(len(came) == 1 and len(went) == 0) or True)
+                return Causes([*came, *went], in_order=len(came) == 1)
             return self._by_live(came, went, changed)
         return Causes([*came, *went, *changed], in_order=len(came) + len(went) + len(changed) == 1)
 

@@ -130,6 +130,9 @@ def test_who_came_first_is_unknown_unless_nobody_stayed() -> None:
     event = events_of(scene)[-1]
     assert [cause["kind"] for cause in event["causes"]] == ["member_joined", "member_left"]
     assert "causes_in_order" not in event
+    event = events_of(scene.group([member("d", A), member("e", B)], 3))[-1]
+    assert [cause["kind"] for cause in event["causes"]] == ["member_joined", "member_joined", "member_left"]
+    assert not event["causes_in_order"]  # which of the two was first, nobody knows
 
 
 @pytest.mark.parametrize(
