@@ -52,6 +52,9 @@ SESSION_MS_MIN = 3_000
 PAUSE_MS_MIN = 1_000
 """A silence is measured no finer than that: a busy machine commits, and expires members, later."""
 
+CAUSES_KEPT = 10 * CAUSES_MAX
+"""Causes of an open rebalance after which those of further epochs don't count."""
+
 CHANGES_MAX = 100
 """Members of a target that an event names."""
 
@@ -194,7 +197,7 @@ class Consumer:
         self._has_grown = False
         self._of_batch = []
         # A member that subscribes to a regular expression makes no epoch until the expression is resolved.
-        self._waiting += self._changes
+        self._waiting += self._changes[: max(CAUSES_KEPT - len(self._waiting), 0)]
         self._changes = []
         self._is_regex = False
         if self._open is not None and (self.is_settled or not self.records.members):
@@ -261,8 +264,7 @@ class Consumer:
         self._of_batch += causes
         first = causes[0]
         if self._open is not None:
-            room = CAUSES_MAX * 10 - len(self._open.causes)
-            self._open.causes += causes[:room]
+            self._open.causes += causes[: max(CAUSES_KEPT - len(self._open.causes), 0)]
             note = notes.RebalanceCause(self._group_id, former, SOMETHING, notes.CONSUMER)
             return [event(at_ms, note) | {"cause": first}]
         self._open = _Open(at_ms, former, before, causes)

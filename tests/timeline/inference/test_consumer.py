@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from coordinator.group.course import CAUSES_MAX
 from coordinator.timeline.entries import Timeline
+from coordinator.timeline.inference.consumer import Consumer
 from coordinator.timeline.inference.observed import Batch, Observed
+from coordinator.timeline.records.consumer import EPOCH, MEMBER
 from coordinator.timeline.schema import RebalanceEvent, TimedNote, record_of
 from coordinator.timeline.words import timed_lines
+from protocol.messages import ConsumerGroupMemberMetadataValue, ConsumerGroupMetadataValue
 from tests.group.consumer.play import GROUP, Play, topic_id
 
 SHOWN = frozenset(
@@ -245,3 +249,14 @@ def test_words() -> None:
     entries = Timeline(GROUP).add_all(play.inferred).entries
     line = "rebalance, epoch 1 -> 2: new member m (test at 127.0.0.1) [inferred from the log]"
     assert timed_lines(entries[0])[0].endswith(line)
+
+
+def test_causes_of_a_long_rebalance_are_bounded() -> None:
+    """However many members come at once, and however many epochs follow."""
+    group = Consumer("g", {})
+    for epoch in (1, 2, 3):
+        for number in range(CAUSES_MAX * 10 + 50 - epoch):
+            group.add(epoch, MEMBER, f"m-{epoch}-{number}", ConsumerGroupMemberMetadataValue(), is_whole=True)
+        group.add(epoch, EPOCH, None, ConsumerGroupMetadataValue(epoch=epoch), is_whole=True)
+    assert group._open is not None
+    assert len(group._open.causes) == CAUSES_MAX * 10 + 49
