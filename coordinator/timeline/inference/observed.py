@@ -89,7 +89,7 @@ class Observed:
         self._groups: dict[str, _Group] = {}
         self._next = 0
         self._gap = -1
-        self._told: dict[tuple[str, int], Told] = {}
+        self._told: dict[tuple[str, int], Told | None] = {}
         self._deleted: dict[str, int] = {}
         self._ending: dict[str, _Ending] = {}
         self._changed: dict[str, int] = {}
@@ -112,8 +112,13 @@ class Observed:
         self._next = offset
 
     def told(self, cause: Told) -> None:
-        """A cause that somebody knows; it must come before the record of the generation that follows."""
-        self._told[cause.group, cause.generation_before] = cause
+        """A cause that somebody knows; it must come before the record of the generation that follows.
+
+        Two different causes for one generation belong to two groups of one name, as the first one was deleted, or the
+        first one was told by a coordinator that moved. Neither counts.
+        """
+        place = cause.group, cause.generation_before
+        self._told[place] = cause if self._told.get(place, cause) == cause else None
         if len(self._told) > TOLD_MAX:
             del self._told[next(iter(self._told))]
 
@@ -204,6 +209,8 @@ class Observed:
     def _gone(self, group_id: str, offset: int) -> None:
         """A group is deleted; what comes after is the beginning of a new one."""
         del self._groups[group_id]
+        for place in [place for place in self._told if place[0] == group_id]:
+            del self._told[place]
         self._deleted[group_id] = offset
         if len(self._deleted) > DELETED_MAX:
             del self._deleted[next(iter(self._deleted))]

@@ -131,6 +131,22 @@ def test_a_told_cause_replaces_the_inferred_one() -> None:
     assert (cause["kind"], cause["client_id"], cause["told"]) == ("member_expired", "client", True)
 
 
+def test_a_told_cause_of_another_group_of_that_name_is_none() -> None:
+    """A group was deleted and made anew: a told cause has the number of the generation alone, and may be of either."""
+    pair, next_pair = [member("a", A), member("b", B)], [member("c", A), member("d", B)]
+    scene = Scene().group(pair, 1).tick(60_000).group(pair[:1], 2).delete()
+    scene.group(next_pair, 1).tick(60_000).group(next_pair[:1], 2)
+    both = Observed()
+    both.told(Told(scene.now_ms, GROUP, 1, "member_expired", "b"))
+    both.told(Told(scene.now_ms, GROUP, 1, "member_left", "d"))
+    assert [kinds for _, generation, kinds in told(scene, both) if generation == 2] == [
+        ["member_left/member_expired"]
+    ] * 2
+    late = Observed()
+    late.told(Told(scene.now_ms, GROUP, 2, "member_expired", "a"))
+    assert told(scene.group(pair[:1], 3), late)[-1] == ("completed", 3, ["member_joined", "member_left"])
+
+
 def test_unreadable_records_are_counted() -> None:
     """They tell nothing; the next record of the group is compared with the one before."""
     scene = Scene().group([member("a", A)], 1)
