@@ -19,7 +19,8 @@ The lines are those of 3.x (GroupCoordinator) and of 4.x (GroupMetadataManager),
 A line in which two causes look alike has both kinds: "Updating metadata for member" stands for another subscription and
 for a member that rejoins because it gave up partitions.
 
-House rule: a line that fits no form says nothing. A line is read once, in the order of the log.
+House rule: a line that fits no form, or is longer than LINE_MAX, says nothing. A line is read once, in the order of
+the log.
 """
 
 from __future__ import annotations
@@ -33,6 +34,10 @@ from coordinator.timeline.inference.knowledge import Told
 
 GROUPS_MAX = 100_000
 """Groups about which a reader remembers something. The one that was named longest ago is forgotten first."""
+
+LINE_MAX = 2_000
+"""Characters of a line that is read. Clients choose group ids, member ids and reasons, of 32 kB each; the forms would
+take minutes for a long line that repeats their words."""
 
 FACTS_MAX = 100
 """Lines before a group epoch that a reader keeps; the cause is in the last ones."""
@@ -231,7 +236,7 @@ class BrokerLines:
 
     def add(self, line: str) -> list[ToldCause]:
         """Take a line; the causes that it tells."""
-        if "roup" not in line:
+        if "roup" not in line or len(line) > LINE_MAX:
             return []
         line = line.rstrip()
         if (found := _PREPARING.search(line)) is not None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
-from coordinator.timeline.inference.broker_lines import GROUPS_MAX, BrokerLines, ToldCause
+from coordinator.timeline.inference.broker_lines import GROUPS_MAX, LINE_MAX, BrokerLines, ToldCause
 from coordinator.timeline.inference.observed import Observed
 from tests.audit.scenes import GROUP, Scene, member, static
 from tests.timeline.inference.observing import events_of
@@ -307,3 +308,14 @@ def test_the_records_decide_between_the_kinds_of_an_ambiguous_line() -> None:
     line = OLD.format(PREPARING_OLD.format("Leader b re-joining group during Stable; client reason: not provided"))
     assert observed(line, Scene().group(pair, 1).group(pair, 2))["kind"] == "leader_rejoined"
     assert observed(line, Scene().group(pair, 1).group(changed, 2))["kind"] == "metadata_changed"
+
+
+def test_a_line_that_a_client_made_long_costs_no_time() -> None:
+    """Group ids, member ids and reasons are the clients' own, and may repeat what the forms look for."""
+    static = "Static member with groupInstanceId=x and unknown member id joins group y "
+    for text in ("[GroupId x] Member y ", "Group x with generation 1 ", static):
+        reader = BrokerLines()
+        began_s = time.process_time()
+        assert reader.add(OLD.format(text * (64_000 // len(text)))) == []
+        assert reader.add(OLD.format(text * (LINE_MAX // len(text) - 3))) == []
+        assert time.process_time() - began_s < 1
