@@ -132,8 +132,12 @@ class Observer:
 
     @property
     def trouble(self) -> str:
-        """As Health: nothing needs a restart."""
-        return ""
+        """As Health: a thread that has ended doesn't come back."""
+        if self._stopping.is_set():
+            return ""
+        threads = [self._looking, self._feed.thread, None if self._published is None else self._published.thread]
+        ended = [each.name for each in threads if each is not None and each.ident and not each.is_alive()]
+        return f"ended by a fault: {', '.join(ended)}" if ended else ""
 
     @property
     def not_ready(self) -> str:

@@ -1,8 +1,8 @@
 """Writes the observer's events to a file, as JSON lines, or to a topic, in the form of `__rebalance_events`.
 
 A thread writes, so that a slow disk or cluster doesn't hold up the follower. At most QUEUED_MAX events wait. If a long
-history brings more, the follower waits for a target that works, HOLD_S at a time. Otherwise further events are lost,
-and an event `events_dropped` then says how many, as a server does.
+history brings more, the follower waits for a target that works, as long as it writes something within HOLD_S.
+Otherwise further events are lost, and an event `events_dropped` then says how many, as a server does.
 
 After a start the follower reads the log from its beginning again. The newest TAIL_EVENTS events of the file or topic
 say what is there already: nothing that is older than all of them is written, and nothing that is one of them.
@@ -35,6 +35,8 @@ from protocol.records.batch import Record, encode_batch
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from io import FileIO
+
     from coordinator.client.client import Client, Cluster
     from coordinator.server.telemetry.lines import Lines
     from coordinator.timeline.schema import RebalanceEvent
@@ -44,7 +46,7 @@ QUEUED_MAX = 20_000
 """Events that wait: 20 to 40 MB."""
 
 HOLD_S = 10.0
-"""How long `put` waits at most for a target that works."""
+"""How long `put` waits at most for a target to write the next events, unless that target fails."""
 
 WRITTEN_AT_ONCE = 200
 """Events in a batch; most have 1 to 2 kB, and a batch of 1 MB is the most that a topic takes by default."""
@@ -125,11 +127,27 @@ class FileTarget:
 
     def write(self, events: Sequence[RebalanceEvent]) -> None:
         """As Target."""
-        with self._path.open("ab") as file:
-            file.write(b"".join(text_of(event) + b"\n" for event in events))
+        data = b"".join(text_of(event) + b"\n" for event in events)
+        with self._path.open("a+b", buffering=0) as file:
+            size = file.seek(0, os.SEEK_END)
+            if size:
+                file.seek(size - 1)
+                if file.read(1) != b"\n":  # a crash cut the last line
+                    data = b"\n" + data
+            try:
+                while data:
+                    data = data[_write(file, data) :]
+            except OSError:
+                file.truncate(size)  # the next try writes all of them
+                raise
 
     def close(self) -> None:
         """As Target."""
+
+
+def _write(file: FileIO, data: bytes) -> int:
+    """Write a part of `data`; returns how many bytes that was."""
+    return file.write(data)
 
 
 class TopicTarget:
@@ -215,7 +233,7 @@ class TopicTarget:
 class Published:
     """Writes events to a target, on a thread.
 
-    lost: events that could not be written.
+    lost: events that could not be written. thread: the one that writes.
     """
 
     def __init__(self, target: Target, lines: Lines) -> None:
@@ -230,19 +248,20 @@ class Published:
         self._since_ms = 0
         self._said = ""
         self.lost = 0
-        self._thread = threading.Thread(target=self._run, name="published", daemon=True)
+        self.thread = threading.Thread(target=self._run, name="published", daemon=True)
 
     def start(self) -> None:
         """Start to write."""
-        self._thread.start()
+        self.thread.start()
 
     def put(self, events: Iterable[RebalanceEvent]) -> None:
         """Have events written. For any thread but the one that writes."""
         with self._changed:
+            writes = True
             for event in events:
-                if len(self._waiting) >= QUEUED_MAX and not self._said:
+                if len(self._waiting) >= QUEUED_MAX and not self._said and writes:
                     self._changed.notify_all()
-                    self._changed.wait_for(lambda: len(self._waiting) < QUEUED_MAX or self._said, HOLD_S)
+                    writes = bool(self._changed.wait_for(lambda: len(self._waiting) < QUEUED_MAX or self._said, HOLD_S))
                 if len(self._waiting) < QUEUED_MAX:
                     self._waiting.append(event)
                     continue
@@ -258,7 +277,7 @@ class Published:
         with self._changed:
             self._is_stopping = True
             self._changed.notify_all()
-        self._thread.join(within_s)
+        self.thread.join(within_s)
 
     def _run(self) -> None:
         while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -112,3 +113,47 @@ def test_a_topic_is_made_and_written(tmp_path: Path, written: Written, monkeypat
         consumer.close()
     assert found == [(f"group-{number % 2}", number) for number in range(500)]
     assert written.events == []
+
+
+def test_a_line_that_was_cut_spoils_no_other(tmp_path: Path, written: Written) -> None:
+    """A crash may leave half a line at the end; the next event has a line of its own."""
+    path = tmp_path / "events.jsonl"
+    path.write_text('{"type": "rebal')
+    publish(path, written, event(1))
+    assert [event_of["at_ms"] for event_of in FileTarget(path).newest()] == [1]
+
+
+def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that fills up takes half of the events; the next try writes them all, each once."""
+    path = tmp_path / "events.jsonl"
+    target = FileTarget(path)
+    target.write([event(1)])
+    rest = [10]
+
+    def write(self: Any, data: bytes) -> int:
+        if not rest:
+            raise OSError(28, "No space left on device")
+        return int(os.write(self.fileno(), data[: rest.pop()]))
+
+    monkeypatch.setattr(published, "_write", write, raising=False)
+    with pytest.raises(OSError, match="No space"):
+        target.write([event(2)])
+    assert numbers(path) == [1]
+
+
+def test_a_target_that_hangs_holds_once(tmp_path: Path, written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither an answer nor an error comes: the follower waits HOLD_S for all of its events, not for each."""
+    monkeypatch.setattr(published, "QUEUED_MAX", 1)
+    monkeypatch.setattr(published, "HOLD_S", 0.01)
+    writing = Published(FileTarget(tmp_path / "events.jsonl"), written.lines)
+    waits: list[float] = []
+    wait_for = writing._changed.wait_for
+
+    def counted(condition: Any, timeout: Any = None) -> Any:
+        waits.append(timeout)
+        return wait_for(condition, timeout)
+
+    monkeypatch.setattr(writing._changed, "wait_for", counted)
+    writing.put(event(number) for number in range(5))
+    assert waits == [0.01]
+    assert writing.lost == 4

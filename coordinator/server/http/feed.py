@@ -154,7 +154,7 @@ class Feed:
     """See the module.
 
     bounds: of the events in memory. problem: why there are no events, "" if there are. is_read: set when the first
-    read of the source has ended or failed.
+    read of the source has ended or failed. thread: the source's, None before the start.
     """
 
     def __init__(self, source: Source, bounds: Bounds | None = None) -> None:
@@ -167,7 +167,7 @@ class Feed:
         """The offset in each partition behind the last event that was read."""
         self._subscribers: set[Subscriber] = set()
         self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
+        self.thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop
         self.problem = ""
         self.is_read = asyncio.Event()
@@ -180,12 +180,12 @@ class Feed:
 
     def start(self) -> None:
         """Start the source, if it hasn't started."""
-        if self._thread is None:
+        if self.thread is None:
             self._loop = asyncio.get_running_loop()
-            self._thread = threading.Thread(
+            self.thread = threading.Thread(
                 target=self._source.follow, args=(self, self._stopping), name="events", daemon=True
             )
-            self._thread.start()
+            self.thread.start()
 
     async def subscribe(self, after: str) -> Subscriber:
         """Subscribe to all further events and, unless `after` is empty, first to those behind that id.
@@ -225,8 +225,8 @@ class Feed:
         self._stopping.set()
         for subscriber in self._subscribers:
             subscriber.close()
-        if self._thread is not None:
-            await asyncio.to_thread(self._thread.join, STOP_WITHIN_S)
+        if self.thread is not None:
+            await asyncio.to_thread(self.thread.join, STOP_WITHIN_S)
 
     # On the source's thread.
 

@@ -28,8 +28,8 @@ class Fed(Feed):
 
     def __init__(self) -> None:
         super().__init__(TopicSource(partial(Client, "127.0.0.1:1")))
-        self._thread = threading.Thread(target=lambda: None)
-        self._thread.start()
+        self.thread = threading.Thread(target=lambda: None)
+        self.thread.start()
         self._set_problem("")
 
     def feed(self, *numbers: int) -> None:
@@ -187,7 +187,7 @@ async def test_a_stop_does_not_wait_for_a_cluster_that_does_not_answer(monkeypat
         asked = asyncio.create_task(feed.events())
         connection, _ = await asyncio.to_thread(silent.accept)
         await feed.stop()
-        thread = feed._thread
+        thread = feed.thread
         assert thread is not None
         assert thread.is_alive()
         with connection:
