@@ -1,6 +1,8 @@
 /* The address: #group=NAME&from=TIME&to=TIME is a group in a range of time; #search=TEXT&state=STATE&sort=-COLUMN is the
    list. A time is Unix time in ms, or as the page shows it. #NAME alone is a group too. */
 
+import {iso} from "./page_dom.js";
+
 const KEYS = ["group", "from", "to", "search", "state", "sort"];
 
 export function parse(hash) {
@@ -43,7 +45,7 @@ export function time(text) {
   return Number.isNaN(ms) ? undefined : ms;
 }
 
-export const timeText = (ms) => new Date(Math.round(ms)).toISOString();
+export const timeText = (ms) => iso(Math.round(ms));
 
 /* The range of time in the address; null unless both ends are there. */
 export function range() {

@@ -39,7 +39,8 @@ export const several = (number, noun) => `${grouped(number)} ${noun}${number ===
 /* Long names often differ at their ends, so the middle goes. */
 export const short = (name, most) => name.length > most ? `${name.slice(0, Math.ceil((most - 1) / 2))}…${name.slice(name.length - Math.floor((most - 1) / 2))}` : name;
 export const sum = (numbers) => numbers.reduce((one, other) => one + other, 0);
-export const utc = (ms) => new Date(ms).toISOString().replace("T", " ");  // as the command line writes it
+export const iso = (ms) => Number.isNaN(new Date(ms).getTime()) ? String(ms) : new Date(ms).toISOString();  // a record may have any number
+export const utc = (ms) => iso(ms).replace("T", " ");  // as the command line writes it
 export const grouped = (number) => String(number).replace(/\B(?=(\d{3})+$)/g, ",");
 export const named = (group) => group || "(empty name)";
 

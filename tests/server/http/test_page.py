@@ -729,6 +729,19 @@ def test_nodes_are_shown_where_there_are_several(browser: Browser, url: str) -> 
     ]
 
 
+@pytest.mark.browser
+def test_a_time_that_no_calendar_has_is_a_number(browser: Browser, url: str) -> None:
+    """The time of one record, however wrong, stops no list and no timeline."""
+    shown(browser, url, "")
+    wrong = "4000000000000000000"
+    told = browser.evaluate(f"import('/page_dom.js').then(({{utc}}) => [utc({wrong}), utc(0)])")
+    assert told == ["4000000000000000000", "1970-01-01 00:00:00.000Z"]
+    entry = f"{{type: 'gap', at_ms: {wrong}, ended_ms: null, text: ['far ahead']}}"
+    answered(browser, "/groups/wrong/events", f"{{timeline: [{entry}], runs: [], lanes: [], findings: []}}")
+    browser.evaluate("location.hash = '#group=wrong'")
+    wait_until(lambda: "far ahead" in said(browser, "#entries"), "the entry is there", WITHIN_S)
+
+
 def test_the_page_is_served_with_a_policy(url: str) -> None:
     """The policy lets the page run its own script and nothing else."""
     with urllib.request.urlopen(url, timeout=WITHIN_S) as answer:
