@@ -154,7 +154,7 @@ class Measures:
         self.restarts: Counter[tuple[str, bool]] = Counter()
         self.storms: Counter[str] = Counter()
         self.storms_before = 0
-        self._newest: OrderedDict[str, deque[int]] = OrderedDict()
+        self._watched = Storms()
         self.throttles: Counter[tuple[str, str]] = Counter()
         self.throttled_ms: Counter[tuple[str, str]] = Counter()
         self._throttled: set[str] = set()
@@ -177,19 +177,8 @@ class Measures:
         series = self._series(note.group)
         self.by_group[series] += 1
         self.by_group_cause[series, note.cause.kind] += 1
-        self.storms[series] += self._begins_storm(note.group)
+        self.storms[series] += self._watched.begins(note.group, self._at_ms)
         self._epoch(note)
-
-    def _begins_storm(self, group: str) -> bool:
-        """Whether a storm begins with the rebalance that began now."""
-        at_ms = self._at_ms
-        newest = self._newest.pop(group, None) or deque(maxlen=STORM_MIN)
-        was_one = _is_storm(newest, at_ms)
-        newest.append(at_ms)
-        self._newest[group] = newest
-        if len(self._newest) > STORMS_WATCHED_MAX:
-            self._newest.popitem(last=False)
-        return not was_one and _is_storm(newest, at_ms)
 
     def _epoch(self, note: notes.RebalanceStarted | notes.RebalanceCause) -> None:
         self.epochs += note.group_type == notes.CONSUMER and note.cause.kind in COUNTED_EPOCHS
@@ -218,7 +207,7 @@ class Measures:
         self.offsets_removed[note.expired] += len(note.topic_partitions)
 
     def _group_deleted(self, note: notes.GroupDeleted) -> None:
-        self._newest.pop(note.group, None)
+        self._watched.forget(note.group)
         if note.group != OTHER_GROUPS and self.by_group.pop(note.group, None) is not None:
             self.storms_before += self.storms.pop(note.group, 0)
             for rebalances in (False, True):
@@ -263,6 +252,32 @@ class Measures:
         series = key, principal if principal in self._throttled else OTHER_PRINCIPALS
         self.throttles[series] += 1
         self.throttled_ms[series] += wait_ms
+
+
+class Storms:
+    """Watches the groups that rebalanced last for storms, STORMS_WATCHED_MAX of them."""
+
+    def __init__(self) -> None:
+        self._newest: OrderedDict[str, deque[int]] = OrderedDict()
+        """By group, when its newest rebalances began."""
+
+    def __len__(self) -> int:
+        """The number of groups that are watched."""
+        return len(self._newest)
+
+    def begins(self, group: str, at_ms: int) -> bool:
+        """Whether a storm begins with a rebalance of that time."""
+        newest = self._newest.pop(group, None) or deque(maxlen=STORM_MIN)
+        was_one = _is_storm(newest, at_ms)
+        newest.append(at_ms)
+        self._newest[group] = newest
+        if len(self._newest) > STORMS_WATCHED_MAX:
+            self._newest.popitem(last=False)
+        return not was_one and _is_storm(newest, at_ms)
+
+    def forget(self, group: str) -> None:
+        """The group is deleted."""
+        self._newest.pop(group, None)
 
 
 def _is_storm(newest: deque[int], at_ms: int) -> bool:

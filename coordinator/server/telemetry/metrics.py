@@ -220,40 +220,33 @@ class _Families(Collector):
 
 def families(measures: Measures, now: Census) -> Iterator[Metric]:
     """The metrics of groups."""
-    yield _gauge(KAFKA_GROUPS + "numgroups", "Groups of the classic protocol.", sum(now.states.values()))
-    for state, name in STATES.items():
-        yield _gauge(KAFKA_GROUPS + name, f"Groups in state {state.value}.", now.states[state])
-    yield from _kinds(measures, now)
+    yield from state_families(
+        Counter({state.value: count for state, count in now.states.items()}),
+        Counter({state.value: count for state, count in now.consumer_states.items()}),
+    )
+    text = "Group epochs that members or topics made; not those of members that went."
+    yield _counter(KAFKA_COORDINATOR + "consumer_group_rebalance_count", text, measures.epochs)
+    yield _gauge("tenure_unsettled_members", "Members that are not at the target of their group.", now.unsettled)
     yield _gauge(KAFKA_GROUPS + "numoffsets", "Committed offsets.", now.offsets)
     yield _gauge("tenure_members", "Members of all groups.", now.members)
     yield _gauge("tenure_static_members", "Members with a group.instance.id.", now.static_members)
     yield _gauge("tenure_pending_members", "Member ids that were given out and not used yet.", now.pending_members)
 
-    completed = measures.happened[notes.RebalanceCompleted]
-    yield _counter(KAFKA_COORDINATOR + "group_completed_rebalance_count", "Rebalances that completed.", completed)
     removed = measures.offsets_removed
     yield _counter(KAFKA_COORDINATOR + "offset_expiration_count", "Offsets that expired.", removed[True])
     yield _counter(KAFKA_COORDINATOR + "offset_deletion_count", "Offsets deleted on request.", removed[False])
 
-    began = CounterMetricFamily(
-        "tenure_rebalances", "Rebalances that began, by cause and the cause's source.", labels=["cause", "source"]
+    yield from rebalance_families(
+        measures.happened[notes.RebalanceCompleted],
+        ((kind.value, by.value, count) for (kind, by), count in measures.rebalances.items()),
+        {outcome.value: count for outcome, count in measures.ended.items()},
+        measures.replaced,
     )
-    for kind, source, count in sorted(
-        (kind.value, by.value, count) for (kind, by), count in measures.rebalances.items()
-    ):
-        began.add_metric([kind, source], count)
-    yield began
-    ended = {outcome.value: count for outcome, count in measures.ended.items()}
-    yield _by("tenure_rebalances_ended", "Rebalances that ended, by outcome.", "outcome", ended)
     yield _histograms(
         "tenure_rebalance_phase_seconds",
         "How long rebalances waited in each phase.",
         "phase",
         measures.phases,
-    )
-    replaced = {str(rebalances).lower(): measures.replaced[rebalances] for rebalances in (False, True)}
-    yield _by(
-        "tenure_static_restarts", "Static members that came back, by whether it rebalanced.", "rebalances", replaced
     )
     yield _by("tenure_fencings", "Requests refused with FENCED_INSTANCE_ID.", "operation", measures.fenced)
     yield _counter("tenure_members_dropped", "Members that did not join or sync in time.", measures.dropped)
@@ -263,21 +256,32 @@ def families(measures: Measures, now: Census) -> Iterator[Metric]:
     yield from _series_of_groups(measures, now)
 
 
-def _kinds(measures: Measures, now: Census) -> Iterator[Metric]:
-    """The metrics of groups that Kafka has since the consumer protocol (KIP-848)."""
-    kinds = GaugeMetricFamily(KAFKA_COORDINATOR + "group_count", "Groups, by protocol.", labels=["protocol"])
-    kinds.add_metric([Kind.CLASSIC.value], sum(now.states.values()))
-    kinds.add_metric([Kind.CONSUMER.value], sum(now.consumer_states.values()))
-    yield kinds
-    groups = GaugeMetricFamily(
-        KAFKA_COORDINATOR + "consumer_group_count", "Groups of the consumer protocol, by state.", labels=["state"]
-    )
-    for state in CONSUMER_STATES:
-        groups.add_metric([state.value], now.consumer_states[state])
-    yield groups
-    text = "Group epochs that members or topics made; not those of members that went."
-    yield _counter(KAFKA_COORDINATOR + "consumer_group_rebalance_count", text, measures.epochs)
-    yield _gauge("tenure_unsettled_members", "Members that are not at the target of their group.", now.unsettled)
+def rebalance_families(
+    completed: int, begun: Iterable[tuple[str, str, int]], ended: Mapping[str, int], replaced: Counter[bool]
+) -> Iterator[Metric]:
+    """The metrics of rebalances and static restarts of all groups. begun: kind of the cause, its source, and count."""
+    yield _counter(KAFKA_COORDINATOR + "group_completed_rebalance_count", "Rebalances that completed.", completed)
+    text = "Rebalances, by cause and the cause's source."
+    causes = CounterMetricFamily("tenure_rebalances", text, labels=["cause", "source"])
+    for kind, source, count in sorted(begun):
+        causes.add_metric([kind, source], count)
+    yield causes
+    yield _by("tenure_rebalances_ended", "Rebalances that ended, by outcome.", "outcome", ended)
+    text = "Static members that came back, by whether it rebalanced."
+    by_effect = {str(rebalances).lower(): replaced[rebalances] for rebalances in (False, True)}
+    yield _by("tenure_static_restarts", text, "rebalances", by_effect)
+
+
+def state_families(classic: Counter[str], consumer: Counter[str]) -> Iterator[Metric]:
+    """The metrics of groups by protocol and state, also those that Kafka has since the consumer protocol (KIP-848)."""
+    yield _gauge(KAFKA_GROUPS + "numgroups", "Groups of the classic protocol.", classic.total())
+    for state, name in STATES.items():
+        yield _gauge(KAFKA_GROUPS + name, f"Groups in state {state.value}.", classic[state.value])
+    kinds = {Kind.CLASSIC.value: classic.total(), Kind.CONSUMER.value: consumer.total()}
+    yield _gauges(KAFKA_COORDINATOR + "group_count", "Groups, by protocol.", "protocol", kinds)
+    states = {state.value: consumer[state.value] for state in CONSUMER_STATES}
+    text = "Groups of the consumer protocol, by state."
+    yield _gauges(KAFKA_COORDINATOR + "consumer_group_count", text, "state", states)
 
 
 def _answers(measures: Measures) -> Metric:
@@ -291,42 +295,50 @@ def _answers(measures: Measures) -> Metric:
 
 def _series_of_groups(measures: Measures, now: Census) -> Iterator[Metric]:
     """The metrics with a series for each of the groups that came first (tenure.metrics.groups.max)."""
-    rebalances = CounterMetricFamily(
-        "tenure_group_rebalances",
-        "Rebalances that began, of the groups that rebalanced first; all others have the empty group id.",
-        labels=["group"],
-    )
-    members = GaugeMetricFamily("tenure_group_members", "Members of these groups.", labels=["group"])
-    generation = GaugeMetricFamily("tenure_group_generation", "Generation of these groups.", labels=["group"])
-    causes = CounterMetricFamily(
+    causes = ((group_id, kind.value, count) for (group_id, kind), count in measures.by_group_cause.items())
+    yield from series_families(measures.by_group, causes, measures.restarts, measures.storms)
+    away = {group_id: now.away[group_id] for group_id in sorted({*measures.by_group, *now.away})}
+    yield _gauges("tenure_group_seats_away", "Static members that are away.", "group", away)
+    members = {group_id: count for group_id, (count, _) in sorted(now.groups.items())}
+    yield _gauges("tenure_group_members", "Members of these groups.", "group", members)
+    generations = {group_id: generation for group_id, (_, generation) in sorted(now.groups.items())}
+    yield _gauges("tenure_group_generation", "Generation of these groups.", "group", generations)
+    yield storm_family(measures.storms_before + measures.storms.total())
+    yield _gauge("tenure_seats_away", "Static members of all groups that are away.", now.away.total())
+
+
+def series_families(
+    by_group: Mapping[str, int],
+    causes: Iterable[tuple[str, str, int]],
+    restarts: Counter[tuple[str, bool]],
+    storms: Counter[str],
+) -> Iterator[Metric]:
+    """The counters of groups with series: rebalances, those by the kind of their cause, static restarts, storms."""
+    text = "Rebalances of the groups that rebalanced first; all others have the empty group id."
+    yield _by("tenure_group_rebalances", text, "group", by_group)
+    by_cause = CounterMetricFamily(
         "tenure_group_rebalance_causes", "The same, by the kind of the first cause.", labels=["group", "cause"]
     )
-    restarts = CounterMetricFamily(
+    for group_id, cause, count in sorted(causes):
+        by_cause.add_metric([group_id, cause], count)
+    yield by_cause
+    back = CounterMetricFamily(
         "tenure_group_static_restarts",
         "Static members of these groups that came back, by whether it rebalanced.",
         labels=["group", "rebalances"],
     )
-    storms = CounterMetricFamily(
-        "tenure_group_storms", "Storms of these groups: five rebalances within a minute.", labels=["group"]
-    )
-    away = GaugeMetricFamily("tenure_group_seats_away", "Static members that are away.", labels=["group"])
-    for group_id, count in sorted(measures.by_group.items()):
-        rebalances.add_metric([group_id], count)
-        # From 0 on: a counter that begins at 1 has no increase, and no alert sees it.
-        storms.add_metric([group_id], measures.storms[group_id])
+    # From 0 on: a counter that begins at 1 has no increase, so nobody would be told.
+    for group_id in sorted(by_group):
         for rebalanced in (False, True):
-            restarts.add_metric([group_id, str(rebalanced).lower()], measures.restarts[group_id, rebalanced])
-    of_causes = ((group_id, kind.value, count) for (group_id, kind), count in measures.by_group_cause.items())
-    for group_id, cause, count in sorted(of_causes):
-        causes.add_metric([group_id, cause], count)
-    for group_id in sorted({*measures.by_group, *now.away}):
-        away.add_metric([group_id], now.away[group_id])
-    for group_id, (count, number) in sorted(now.groups.items()):
-        members.add_metric([group_id], count)
-        generation.add_metric([group_id], number)
-    yield from (rebalances, causes, restarts, storms, away, members, generation)
-    yield _counter("tenure_storms", "Storms of all groups.", measures.storms_before + measures.storms.total())
-    yield _gauge("tenure_seats_away", "Static members of all groups that are away.", now.away.total())
+            back.add_metric([group_id, str(rebalanced).lower()], restarts[group_id, rebalanced])
+    yield back
+    text = "Storms of these groups: five rebalances within a minute."
+    yield _by("tenure_group_storms", text, "group", {group_id: storms[group_id] for group_id in by_group})
+
+
+def storm_family(count: int) -> Metric:
+    """The storms of all groups."""
+    return _counter("tenure_storms", "Storms of all groups.", count)
 
 
 def server_families(numbers: ServerNumbers) -> Iterator[Metric]:
@@ -441,6 +453,13 @@ def quota_families(measures: Measures) -> Iterator[Metric]:
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(name, text, value=value)
+
+
+def _gauges(name: str, text: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, text, labels=[label])
+    for key, value in values.items():
+        family.add_metric([key], value)
+    return family
 
 
 def _counter(name: str, text: str, value: float) -> CounterMetricFamily:

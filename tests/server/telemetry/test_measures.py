@@ -102,7 +102,7 @@ def test_few_groups_are_watched_for_storms() -> None:
     """Those that rebalanced last."""
     measures = Measures()
     measures.take([started(str(number)) for number in range(STORMS_WATCHED_MAX + 5)])
-    assert len(measures._newest) == STORMS_WATCHED_MAX
+    assert len(measures._watched) == STORMS_WATCHED_MAX
 
 
 def test_a_seat_is_away_after_a_silence() -> None:
