@@ -230,11 +230,9 @@ class Client:
         request = message("LeaseKeepAliveRequest", ID=lease)
         index, began = self._chosen, monotonic()
         self.calls.made["LeaseKeepAlive"] += 1
-        call = self._members[index].stream("Lease/LeaseKeepAlive", "LeaseKeepAlive")(
-            iter([request]), timeout=TRY_S, metadata=self._metadata()
-        )
+        stream = self._members[index].stream("Lease/LeaseKeepAlive", "LeaseKeepAlive")
 
-        def read() -> None:
+        def read(call: Any) -> None:
             try:
                 ttl = next(call).TTL
             except (grpc.RpcError, StopIteration) as error:
@@ -244,7 +242,11 @@ class Client:
                 call.cancel()
                 self._loop.call(self._kept, done, ttl, took_s)
 
-        Thread(target=read, name="etcd-lease", daemon=True).start()
+        try:
+            call = stream(iter([request]), timeout=TRY_S, metadata=self._metadata())
+            Thread(target=read, args=(call,), name="etcd-lease", daemon=True).start()
+        except RuntimeError as error:  # no room for a thread now; the lease must not end for that
+            self._loop.call(done, Lost(str(error)))
 
     def _kept(self, done: Done[int], ttl: int, took_s: float) -> None:
         self.calls.answered(took_s)

@@ -198,6 +198,18 @@ def test_keepalives_count_among_the_calls(etcd: Etcd) -> None:
     caller.close()
 
 
+def test_a_keepalive_without_a_thread_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine has no room for one more thread at the moment: the caller gets an outcome, so that it tries again."""
+
+    def thread(**_options: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    caller = Caller(Access(["127.0.0.1:1"]))
+    monkeypatch.setattr("coordinator.log.etcd.client.Thread", thread)
+    assert isinstance(caller.ask(caller.client.keep_alive, 1), Lost)
+    caller.close()
+
+
 def test_a_keepalive_of_a_member_that_is_dead_is_lost() -> None:
     """The caller gets an outcome, so that it tries again; the lease still lives when the member is back."""
     with Etcd(members=1) as etcd:
