@@ -11,14 +11,15 @@ So the causes of an epoch are the changes of members since the last one:
     a regular expression's topics      regex_resolved
     another hash, or list, of topics   topics_changed
 
-The records have no session timeout: it is a setting of the broker or the group (`session_timeouts`).
+The records have no session timeout: it is a setting of the broker or the group (`session_timeouts`). A told cause
+decides where two kinds fit.
 
 House rule: see the package: a kind is named only if the records rule out every other one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
@@ -34,6 +35,7 @@ from coordinator.timeline.records.consumer import CURRENT, EPOCH, MEMBER, PARTIT
 from coordinator.timeline.schema import UNKNOWN
 
 if TYPE_CHECKING:
+    from coordinator.timeline.inference.knowledge import Told
     from coordinator.timeline.schema import RebalanceEvent
     from protocol.messages import ConsumerGroupCurrentMemberAssignmentValue, ConsumerGroupMemberMetadataValue
 
@@ -104,15 +106,23 @@ class _Open:
 class Consumer:
     """The knowledge about a group of the consumer protocol.
 
-    topic_names: by id. session_ms: the session timeout of its members, None where nobody knows it.
+    topic_names: by id. session_ms: the session timeout of its members, None where nobody knows it. told: the cause that
+    somebody told for the epoch after this one, if there is one.
     """
 
-    def __init__(self, group_id: str, topic_names: Mapping[UUID, str], session_ms: int | None = None) -> None:
+    def __init__(
+        self,
+        group_id: str,
+        topic_names: Mapping[UUID, str],
+        session_ms: int | None = None,
+        told: Callable[[int], Told | None] = lambda _: None,
+    ) -> None:
         self.records = LastRecords()
         self.is_known = False
         self._group_id = group_id
         self._names = topic_names
         self._session_ms = session_ms
+        self._told = told
         self._signs: dict[str, Sign] = {}
         self._owners: dict[tuple[str, int], str] = {}
         self._hash: int | None = None
@@ -250,6 +260,9 @@ class Consumer:
         for name, gone in self._gone.items():
             self._waited(at_ms, name, gone.has, gone.said.instance_id)
         causes = self._causes(said.metadata_hash)
+        told = self._told(said.epoch - 1)
+        if told is not None:
+            causes = [told.cause([each]) if told.decides(each) else each for each in causes]
         self._hash = said.metadata_hash
         if not was_known:
             if not is_whole:

@@ -48,6 +48,10 @@ class Told(NamedTuple):
             "reason": self.reason, "source": "client" if self.reason else "inferred", "told": True,
         }  # fmt: skip
 
+    def decides(self, cause: dict[str, Any]) -> bool:
+        """Whether this is one of the kinds that fit an unknown cause, about the same member."""
+        return cause["kind"] == UNKNOWN and self.kind in cause["possible"] and self._names(cause)
+
     def _kinds(self, inferred: list[dict[str, Any]]) -> list[str]:
         """The kinds that are left, once the records had their say."""
         kinds = [self.kind, *self.or_kinds]

@@ -10,6 +10,7 @@ House rule: memory holds each group's last record and the last commits of its me
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
@@ -194,7 +195,9 @@ class Observed:
             group.is_new = self._gap <= self._deleted.pop(group_id, -1)
         events = []
         if group.consumer is None:
-            group.consumer = Consumer(group_id, self.topic_names, self._session_timeouts.get(group_id))
+            group.consumer = Consumer(
+                group_id, self.topic_names, self._session_timeouts.get(group_id), partial(self._told_of, group_id)
+            )
             ending = self._ending.pop(group_id, None)
             if ending is not None and ending.kind == notes.CLASSIC:
                 generation = ending.event["generation"]
@@ -331,7 +334,7 @@ class Observed:
 
     def _known(self, group_id: str, generation_before: int, causes: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The causes with a told one in front, if there is one."""
-        told = self._told.pop((group_id, generation_before), None)
+        told = self._told_of(group_id, generation_before)
         if told is None:
             return causes
         first = told.cause(causes)
@@ -339,6 +342,10 @@ class Observed:
             first,
             *(each for each in causes if each["kind"] not in FOR_WANT_OF_OTHERS and not _is_same(each, first)),
         ]
+
+    def _told_of(self, group_id: str, generation_before: int) -> Told | None:
+        """The told cause of a rebalance, which is used once."""
+        return self._told.pop((group_id, generation_before), None)
 
 
 def _about(cause: dict[str, Any], others: list[dict[str, Any]]) -> bool:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from coordinator.group.course import CAUSES_MAX
 from coordinator.timeline.entries import Timeline
 from coordinator.timeline.inference.consumer import Consumer
+from coordinator.timeline.inference.knowledge import Told
 from coordinator.timeline.inference.observed import Batch, Observed
 from coordinator.timeline.records.consumer import EPOCH, MEMBER
 from coordinator.timeline.schema import RebalanceEvent, TimedNote, record_of
@@ -141,8 +144,8 @@ def test_a_steady_member_expires() -> None:
     assert "member_expired" in {event.get("cause", {}).get("kind") for event in play.inferred}
 
 
-def test_a_silent_member_left_or_expired() -> None:
-    """A member that commits nothing gives no sign."""
+def silent() -> Watched:
+    """A pair whose members committed nothing for long."""
     play = pair()
     play.wait(10_000)
     play.beat("m", 3, {"t": [0, 1]})
@@ -151,9 +154,40 @@ def test_a_silent_member_left_or_expired() -> None:
         play.wait(9_000)
         play.beat("m", 3)
         play.beat("n", 3)
+    return play
+
+
+def begun(play: Watched) -> dict[str, Any]:
+    """The cause of the rebalance that began last."""
+    return next(event["cause"] for event in reversed(play.inferred) if event["type"] == "rebalance_started")
+
+
+def test_a_silent_member_left_or_expired() -> None:
+    """A member that commits nothing gives no sign."""
+    play = silent()
     play.leave("m")
-    cause = next(event["cause"] for event in reversed(play.inferred) if event["type"] == "rebalance_started")
+    cause = begun(play)
     assert (cause["kind"], cause["possible"]) == ("unknown", ["member_left", "member_expired"])
+
+
+@pytest.mark.parametrize(
+    ("told", "kind"),
+    [
+        (Told(1, GROUP, 3, "member_expired", "m"), "member_expired"),
+        (Told(1, GROUP, 3, "member_left", "m", "bye"), "member_left"),
+        (Told(1, GROUP, 3, "member_left", "n"), "unknown"),
+        (Told(1, GROUP, 2, "member_left", "m"), "unknown"),
+        (Told(1, GROUP, 3, "topics_changed"), "unknown"),
+    ],
+)
+def test_a_told_cause_decides_between_those_that_fit(told: Told, kind: str) -> None:
+    """A broker's line about the same member and epoch names one of the kinds that the log leaves open."""
+    play = silent()
+    play.observed.told(told)
+    play.leave("m")
+    cause = begun(play)
+    assert (cause["kind"], cause["member_ids"], cause.get("told", False)) == (kind, ["m"], kind != "unknown")
+    assert cause["client_id"]
 
 
 def test_a_member_that_does_not_give_up_its_partitions_is_removed() -> None:
