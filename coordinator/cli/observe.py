@@ -26,7 +26,7 @@ from coordinator.cli.cluster import (
 )
 from coordinator.cli.exit_codes import ExitCode, fail
 from coordinator.client.client import TIMEOUT, Cluster, parse_addresses
-from coordinator.config import ConfigError, load
+from coordinator.config import HTTP, ConfigError, load
 from coordinator.observe.observer import CannotListen, Observer, Options, observe
 
 DEFAULT_HTTP = "127.0.0.1:8080"
@@ -78,6 +78,8 @@ def command(
     where = Cluster(bootstrap_server, security)
     try:
         config, warnings = load(flags={"tenure.http": ("--http", http)}, sets=sets or [], environment=os.environ)
+        if config.has_tls(HTTP):
+            fail(ExitCode.USAGE, "tenure.http.ssl.*: an observer's HTTP has no TLS; put a proxy in front of it")
         options = Options(where, seconds, config, events, tuple(broker_log or ()))
         observe(options, warnings, lambda observer: print(ready_line(bootstrap_server, observer), flush=True))
     except ConfigError as error:

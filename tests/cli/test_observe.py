@@ -19,6 +19,7 @@ from tests.support.tenure import tenure_command
         (("--http", "0.0.0.0:0"), "--http: "),
         (("--bootstrap-server", "kafka"), "--bootstrap-server: 'kafka' is not HOST:PORT"),
         (("--command-config", "absent.properties"), "--command-config: "),
+        (("--set", "tenure.http.ssl.keystore.location=web.pem"), "tenure.http.ssl.*: "),
     ],
 )
 def test_wrong_usage_is_one_line(arguments: tuple[str, ...], text: str) -> None:
