@@ -18,7 +18,7 @@ from coordinator.security.acls import CLUSTER_NAME, Kind, Operation
 from protocol.messages import ConsumerGroupHeartbeatRequest, CreateTopicsRequest, MetadataRequest
 from tests.oracle.acl_table import CONSUMERS, GROUP, HIDDEN, NEWER, TOPIC
 from tests.oracle.test_acls import DENY, LISTENERS, PROPERTIES, Acl, Server, acl, led
-from tests.support.apache import VERSION_43, ApacheKafka
+from tests.support.apache import AT_ONCE, VERSION_43, ApacheKafka
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import Tenure, wait_until
 
@@ -51,7 +51,9 @@ def servers(kafka_is_here: None) -> Iterator[tuple[Server, Server]]:
     """Kafka and Tenure, each with two topics and a group."""
     with ExitStack() as stack:
         properties = PROPERTIES + MEMBER_STAYS
-        kafka = stack.enter_context(ApacheKafka(version=VERSION_43, listeners=LISTENERS, properties=properties))
+        kafka = stack.enter_context(
+            ApacheKafka(AT_ONCE, version=VERSION_43, listeners=LISTENERS, properties=properties)
+        )
         tenure = stack.enter_context(Tenure({"node.id": "1"}, listeners=LISTENERS, properties=properties))
         found = Server(kafka.ports["SASL"], stack), Server(tenure.ports[0], stack)
         for server in found:

@@ -50,6 +50,8 @@ def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
         with Client(server.bootstrap, WITHIN_S) as client:
             create_topic(client, "t", 4)
         play(int(server.bootstrap.rpartition(":")[2]))
+        # Tenure writes its events a little later.
+        wait_until(lambda: len(kinds(explained(server.bootstrap)["timeline"])) >= len(CAUSES), "the events", WITHIN_S)
         yield server.bootstrap
 
 
