@@ -183,4 +183,5 @@ def member_with_a_regex_leaves(stage: Stage) -> None:
     b.describe()
     b.beat()
     a.join()
+    until_epoch(stage, 5)
     a.describe()

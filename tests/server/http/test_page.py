@@ -433,9 +433,10 @@ def test_the_page_shows_groups_of_the_consumer_protocol(browser: Browser, url: s
 
         def is_asked() -> bool:
             assert two.beat() == 0
-            assert one.beat(owns=True) == 0
-            held = read(f"{url}groups/beats")["held_up_by"]
-            return [each["phase"] for each in held] == ["revoking"]
+            phases = [each["phase"] for each in read(f"{url}groups/beats")["held_up_by"]]
+            if "revoking" not in phases:  # a further heartbeat would give the partitions up
+                assert one.beat(owns=True) == 0
+            return phases == ["revoking"]
 
         wait_until(is_asked, "one must give up partitions", WITHIN_S)
         shown(browser, url, "beats")
