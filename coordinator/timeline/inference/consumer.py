@@ -115,7 +115,7 @@ class Consumer:
         group_id: str,
         topic_names: Mapping[UUID, str],
         session_ms: int | None = None,
-        told: Callable[[int], Told | None] = lambda _: None,
+        told: Callable[[int], Told | None] | None = None,
     ) -> None:
         self.records = LastRecords()
         self.is_known = False
@@ -260,7 +260,7 @@ class Consumer:
         for name, gone in self._gone.items():
             self._waited(at_ms, name, gone.has, gone.said.instance_id)
         causes = self._causes(said.metadata_hash)
-        told = self._told(said.epoch - 1)
+        told = None if self._told is None else self._told(said.epoch - 1)
         if told is not None:
             causes = [told.cause([each]) if told.decides(each) else each for each in causes]
         self._hash = said.metadata_hash

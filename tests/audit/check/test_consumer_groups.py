@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,12 @@ def test_living_group_has_its_epoch_and_members() -> None:
     assert findings == []
     assert (story.group_type, story.generation, story.member_count) == ("consumer", 3, 2)
     assert (story.rebalances, story.causes) == (2, {"joined": 2})
+
+
+def test_history_outlives_its_process() -> None:
+    """`tenure audit --follow` keeps it as bytes from one look to the next."""
+    kept = pickle.loads(pickle.dumps(History(0, "g", Limits())))
+    assert kept.story is None
 
 
 def test_epoch_that_falls_is_found() -> None:
