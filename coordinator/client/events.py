@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
@@ -89,7 +90,35 @@ class NoEvents(ClientError):
     """The cluster keeps no events."""
 
 
-class EventReader:
+class Poller(ABC):
+    """A reader that waits for further events."""
+
+    @abstractmethod
+    def _poll(self, wait_ms: int) -> tuple[list[Placed], ClientError | None]:
+        """The next events in the order of time, and the error of a partition, if there was one."""
+
+    def poll(self, wait_ms: int) -> list[RebalanceEvent]:
+        """The next events, in the order of time; none if none arrive within about that time.
+
+        The list is also empty, and comes sooner, if the reader skipped all new records: to wait for more, poll again.
+        Raises the error of a partition if the other partitions have no events.
+        """
+        return [each.event for each in self.poll_placed(wait_ms)]
+
+    def poll_placed(self, wait_ms: int) -> list[Placed]:
+        """Poll as `poll` does; returns each event with its partition and offset."""
+        events, problem = self._poll(wait_ms)
+        if problem is not None and not events:
+            raise problem
+        return events
+
+    def poll_each(self, wait_ms: int) -> Polled:
+        """Poll as `poll` does; returns the error of a partition with the events of the others; no event is lost."""
+        events, problem = self._poll(wait_ms)
+        return Polled([each.event for each in events], problem)
+
+
+class EventReader(Poller):
     """Reads the events of a cluster from the oldest on. Raises NoEvents if there is no such topic.
 
     group_id: only events of this group, and gaps, which may concern any group. The reader fetches other records but
@@ -274,26 +303,6 @@ class EventReader:
             most = min(max((end - reached) * record_bytes, FETCH_MIN_BYTES), FETCH_BYTES)
             records += (each for each in self._fetch(partition, 0, most) if each[0] < end)
         return records
-
-    def poll(self, wait_ms: int) -> list[RebalanceEvent]:
-        """The next events, in the order of time; none if none arrive within about that time.
-
-        The list is also empty, and comes sooner, if the reader skipped all new records: to wait for more, poll again.
-        Raises the error of a partition if the other partitions have no events.
-        """
-        return [each.event for each in self.poll_placed(wait_ms)]
-
-    def poll_placed(self, wait_ms: int) -> list[Placed]:
-        """Poll as `poll` does; returns each event with its partition and offset."""
-        events, problem = self._poll(wait_ms)
-        if problem is not None and not events:
-            raise problem
-        return events
-
-    def poll_each(self, wait_ms: int) -> Polled:
-        """Poll as `poll` does; returns the error of a partition with the events of the others; no event is lost."""
-        events, problem = self._poll(wait_ms)
-        return Polled([each.event for each in events], problem)
 
     def _poll(self, wait_ms: int) -> tuple[list[Placed], ClientError | None]:
         events: list[Placed] = []

@@ -44,7 +44,7 @@ from coordinator.client.events import (
     EventReader,
     NoEvents,
     Placed,
-    Polled,
+    Poller,
     in_order,
 )
 from coordinator.client.topics import CONSUMER_REPLICA, GROUPS_TOPIC, LATEST
@@ -169,7 +169,7 @@ class SessionTimeouts(Mapping[str, int]):
                 if result.error_code:
                     self._left = 0
                 for config in result.configs:
-                    if config.name == SESSION_TIMEOUT and config.value is not None:
+                    if config.name == SESSION_TIMEOUT and config.value is not None and config.value.isdecimal():
                         self._known[group_id] = int(config.value)
         return self._known[group_id]
 
@@ -200,7 +200,7 @@ class _Partition:
         return header.next_offset <= end and header.partition_leader_epoch <= epoch
 
 
-class OffsetsReader:
+class OffsetsReader(Poller):
     """Reads the groups' log of a cluster from its start, and makes events of it.
 
     group_id: only events of this group; the reader reads only its partition.
@@ -313,22 +313,6 @@ class OffsetsReader:
     def read_back(self) -> Iterator[tuple[list[RebalanceEvent], int]]:
         """Yield all events: a record only tells something beside the one before it, so there is no way back."""
         yield self.read(), 0
-
-    def poll(self, wait_ms: int) -> list[RebalanceEvent]:
-        """The next events, in the order of time; none if none arrive within about that time."""
-        return [each.event for each in self.poll_placed(wait_ms)]
-
-    def poll_placed(self, wait_ms: int) -> list[Placed]:
-        """Poll as `poll` does; returns each event with its partition and offset."""
-        events, problem = self._poll(wait_ms)
-        if problem is not None and not events:
-            raise problem
-        return events
-
-    def poll_each(self, wait_ms: int) -> Polled:
-        """Poll as `poll` does; returns the error of a partition with the events of the others; no event is lost."""
-        events, problem = self._poll(wait_ms)
-        return Polled([each.event for each in events], problem)
 
     def _poll(self, wait_ms: int) -> tuple[list[Placed], ClientError | None]:
         if time.monotonic() > self._found_s + FIND_S:

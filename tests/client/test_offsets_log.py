@@ -46,6 +46,7 @@ class Cluster(Client):
         self.away: set[int] = set()
         self.fetched: list[tuple[int, list[int]]] = []
         self.denied: set[str] = set()
+        self.session_timeout = "45000"
         self.topic_id = UUID(int=7)
         self.per_fetch = 100
         self.no_offsets = False
@@ -70,7 +71,7 @@ class Cluster(Client):
             else:
                 result.configs = [
                     DescribeConfigsResponse.DescribeConfigsResourceResult(
-                        name="consumer.session.timeout.ms", value="45000"
+                        name="consumer.session.timeout.ms", value=self.session_timeout
                     )
                 ]
             return DescribeConfigsResponse(results=[result])
@@ -365,6 +366,8 @@ def test_session_timeouts_are_asked_for_until_the_server_refuses() -> None:
     cluster = Cluster()
     timeouts = SessionTimeouts(cluster)
     assert (timeouts["a"], timeouts.get("a"), list(timeouts), len(timeouts)) == (45_000, 45_000, ["a"], 1)
+    cluster.session_timeout = "soon"
+    assert timeouts.get("odd") is None
     cluster.denied = {"b"}
     assert timeouts.get("b") is None
     cluster.denied = set()
