@@ -48,6 +48,20 @@ def _commands() -> queue.Queue[dict[str, Any]]:
     return commands
 
 
+def _obey(consumer: Any, command: dict[str, Any]) -> bool:
+    """Carry a command out; whether the consumer goes on."""
+    if command["do"] == "close":
+        consumer.close()
+        return False
+    if command["do"] == "sleep":
+        time.sleep(command["s"])
+    elif command["topics"]:
+        consumer.subscribe(command["topics"])
+    else:
+        consumer.unsubscribe()
+    return True
+
+
 def _run_confluent(settings: Settings, commands: queue.Queue[dict[str, Any]]) -> None:
     config: dict[str, Any] = {
         "bootstrap.servers": settings.bootstrap,
@@ -75,16 +89,8 @@ def _run_confluent(settings: Settings, commands: queue.Queue[dict[str, Any]]) ->
     while True:
         consumer.poll(POLL_S)
         while not commands.empty():
-            command = commands.get()
-            if command["do"] == "close":
-                consumer.close()
+            if not _obey(consumer, commands.get()):
                 return
-            if command["do"] == "sleep":
-                time.sleep(command["s"])
-            elif command["topics"]:
-                consumer.subscribe(command["topics"])
-            else:
-                consumer.unsubscribe()
 
 
 def _run_kafka_python(settings: Settings, commands: queue.Queue[dict[str, Any]]) -> None:
@@ -108,16 +114,10 @@ def _run_kafka_python(settings: Settings, commands: queue.Queue[dict[str, Any]])
         consumer.poll(timeout_ms=int(POLL_S * 1000))
         while not commands.empty():
             command = commands.get()
-            if command["do"] == "close":
-                consumer.close()
+            if command["do"] == "subscribe" and command["topics"]:
+                consumer.unsubscribe()  # it refuses to change a subscription
+            if not _obey(consumer, command):
                 return
-            if command["do"] == "sleep":
-                time.sleep(command["s"])
-            elif command["topics"]:
-                consumer.unsubscribe()
-                consumer.subscribe(command["topics"])
-            else:
-                consumer.unsubscribe()
 
 
 async def _run_aiokafka(settings: Settings, commands: queue.Queue[dict[str, Any]]) -> None:

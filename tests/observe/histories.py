@@ -11,7 +11,7 @@ import signal
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tests.observe.stage import Stage
+from tests.observe.stage import Member, Stage
 
 
 class Script(NamedTuple):
@@ -131,6 +131,16 @@ def deleted_topic(stage: Stage) -> None:
     stage.pause(3)
 
 
+def leaves_then_killed(stage: Stage, first: Member, second: Member) -> None:
+    """Of three members, one leaves and another is killed."""
+    first.close()
+    stage.settle(2)
+    stage.pause(3)
+    second.kill()
+    stage.settle(1)
+    stage.pause(3)
+
+
 def leader_changes(stage: Stage) -> None:
     """The leader leaves; the next one is killed."""
     stage.topic()
@@ -139,12 +149,7 @@ def leader_changes(stage: Stage) -> None:
         members.append(stage.start(f"m{number}"))
         stage.settle(number + 1)
     stage.pause(3)
-    members[0].close()
-    stage.settle(2)
-    stage.pause(3)
-    members[1].kill()
-    stage.settle(1)
-    stage.pause(3)
+    leaves_then_killed(stage, members[0], members[1])
 
 
 def static_restarts(stage: Stage) -> None:
@@ -304,12 +309,7 @@ def cooperative(stage: Stage) -> None:
         stage.settle(number + 1)
         stage.pause(3)
         stage.settle(number + 1)
-    members[1].close()
-    stage.settle(2)
-    stage.pause(3)
-    members[0].kill()
-    stage.settle(1)
-    stage.pause(3)
+    leaves_then_killed(stage, members[1], members[0])
 
 
 def silent(stage: Stage) -> None:
