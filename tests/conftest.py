@@ -60,7 +60,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("etcd") is not None and program() is None:
         pytest.skip(MISSING)
     if item.get_closest_marker("prometheus") is not None and prometheus.program() is None:
-        pytest.skip(prometheus.MISSING)
+        pytest.skip(prometheus.MISSING)  # as a package of Debian, it isn't on every developer's machine
 
 
 @pytest.fixture(autouse=True)

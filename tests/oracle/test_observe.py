@@ -62,4 +62,4 @@ def test_the_documented_rights_are_enough(tmp_path: Path) -> None:
     """As on a server of ours (tests/observe/test_rights.py)."""
     properties = SECURED.format(module=PLAIN, authorizer=AUTHORIZER)
     with ApacheKafka(listeners={"SASL": "SASL_PLAINTEXT"}, properties=properties) as kafka:
-        observe_with_rights(kafka.bootstrap_of("SASL"), tmp_path)
+        assert observe_with_rights(kafka.bootstrap_of("SASL"), tmp_path) == 1

@@ -413,6 +413,7 @@ def test_the_page_names_whom_a_group_waits_for(browser: Browser, url: str) -> No
         wait_until(partial(waits_for, "one"), "one is left", WITHIN_S)
         settle(one, two, three)
         wait_until(partial(waits_for), "nobody is waited for", WITHIN_S)
+        assert waits_for()
     finally:
         hang_up()
 

@@ -117,6 +117,7 @@ def test_a_rebalance_counts_from_its_beginning_whatever_comes_of_it(server: Tenu
     server.kill()
     server.start()
     wait_until(lambda: counted(server, "g") == (2, ["completed", "interrupted"]), "it stays counted", WITHIN_S)
+    assert counted(server, "g") == (2, ["completed", "interrupted"])
 
 
 def test_events_of_a_group_that_never_was(server: Tenure) -> None:
