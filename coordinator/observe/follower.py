@@ -61,7 +61,7 @@ class Hearing(Protocol):
     """Other knowledge of causes: a broker's log."""
 
     def heard(self) -> Iterable[Told]:
-        """The causes that were told since the last call."""
+        """The causes that the log has named since the last call."""
 
     def close(self) -> None:
         """Hear no more."""

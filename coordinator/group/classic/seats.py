@@ -249,8 +249,8 @@ def called_until_ms(member: Member, now_ms: int) -> int:
 def is_called(group: Group, member: Member, generation: int, now_ms: int) -> bool:
     """Whether a request with this generation, which is not the group's, has to be answered with "join again".
 
-    The log doesn't say that a member was a standby. After a crash of the coordinator the generation of its request
-    does: then it is called once more, unless a rebalance since then gave it the time of the others.
+    The log doesn't say that a member was a standby. After a crash of the coordinator, the generation of its request
+    says so. The answer calls the member again, unless a rebalance gave it the time of the others.
     """
     is_standbys = generation == STANDBY_GENERATION and group.target_size > 0
     is_timed = member.called_until_ms is not None or member.member_id in group.pending_sync

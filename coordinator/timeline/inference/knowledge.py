@@ -20,7 +20,7 @@ class Told(NamedTuple):
 
     at_ms: Unix time. generation_before: the generation in which the rebalance began. kind: of the cause. member_id,
     group_instance_id: of the member that caused it, as far as they are known. reason: the client's own. or_kinds: other
-    kinds that what was told may mean as well; the records then say which it is.
+    kinds that the same words may mean; the records decide which one it is.
     """
 
     at_ms: int

@@ -115,8 +115,8 @@ class Observed:
     def told(self, cause: Told) -> None:
         """A cause that somebody knows; it must come before the record of the generation that follows.
 
-        Two different causes for one generation belong to two groups of one name, as the first one was deleted, or the
-        first one was told by a coordinator that moved. Neither counts.
+        Two different causes for one generation belong to two groups of one name, because somebody deleted the first
+        one, or to two coordinators, because the group moved. Neither counts.
         """
         place = cause.group, cause.generation_before
         self._told[place] = cause if self._told.get(place, cause) == cause else None
