@@ -7,7 +7,8 @@ calls over the members would be wrong: while one of them is frozen, every third 
 **One try.** gRPC retries nothing here, and neither does the client: only the caller knows whether a second try could
 do the work twice.
 
-gRPC calls back on threads of its own; the client takes each outcome to the engine's thread (`Loop`).
+gRPC calls back on threads of its own; the client takes each outcome to the engine's thread (`Loop`). If the process has
+no room for one more thread, the call is lost like any other.
 
 House rule: what an answer means for the log is decided elsewhere.
 """
@@ -17,6 +18,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -24,6 +26,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 import grpc
+from grpc import _channel as grpc_channel
 
 from coordinator.log.etcd.loop import Loop, now_ms
 from coordinator.log.etcd.messages import (
@@ -65,6 +68,8 @@ OPERATIONS_MAX = 126
 """A transaction of etcd has at most 128 operations (its flag --max-txn-ops), and the same in those nested in it."""
 NESTED = 64
 """More operations than that go into nested transactions of this size each: 64 times 64 fit the same flag."""
+THREADLESS_MS = 100
+"""How long a watch takes to end that could not begin, because there was no room for a thread."""
 PING_MS = 10_000
 """How often gRPC looks whether an idle connection lives. etcd closes connections that ask more often than every 5 s."""
 
@@ -100,7 +105,10 @@ class Access(NamedTuple):
 
 
 class _Member:
-    """The channel to one member, with a function for each call."""
+    """The channel to one member, with a function for each call.
+
+    lacks_thread: gRPC could not start the thread of the channel, and counts it as started.
+    """
 
     def __init__(self, access: Access, endpoint: str) -> None:
         options = [
@@ -120,6 +128,19 @@ class _Member:
             credentials = grpc.ssl_channel_credentials(access.ca.read_bytes(), key, chain)
             self.channel = grpc.secure_channel(endpoint, credentials, options)
         self.endpoint = endpoint
+        self.lacks_thread = False
+
+    def begin(self, call: Callable[[], Any]) -> Any:
+        """Have gRPC begin a call. Raises RuntimeError if there is no room for a thread."""
+        try:
+            if self.lacks_thread:
+                # gRPC never tries that again by itself: no call of this channel would have an outcome any more.
+                grpc_channel._run_channel_spin_thread(self.channel._call_state)  # noqa: SLF001 - it has no public way
+                self.lacks_thread = False
+            return call()
+        except RuntimeError:
+            self.lacks_thread = True
+            raise
 
     def unary(self, method: str, request: str) -> Any:
         """A call with one request and one answer; `request` names both messages."""
@@ -180,7 +201,8 @@ class Client:
     def close(self) -> None:
         """Close all channels; calls under way end as lost."""
         for member in self._members:
-            member.channel.close()
+            with suppress(RuntimeError):  # without its thread, a channel would wait for its calls for ever
+                member.begin(member.channel.close)
 
     def now_ms(self) -> int:
         """See Port."""
@@ -243,9 +265,9 @@ class Client:
                 self._loop.call(self._kept, done, ttl, took_s)
 
         try:
-            call = stream(iter([request]), timeout=TRY_S, metadata=self._metadata())
+            call = self._members[index].begin(lambda: stream(iter([request]), timeout=TRY_S, metadata=self._metadata()))
             Thread(target=read, args=(call,), name="etcd-lease", daemon=True).start()
-        except RuntimeError as error:  # no room for a thread now; the lease must not end for that
+        except RuntimeError as error:
             self._loop.call(done, Lost(str(error)))
 
     def _kept(self, done: Done[int], ttl: int, took_s: float) -> None:
@@ -268,8 +290,9 @@ class Client:
         """See Port."""
         create = message("WatchCreateRequest", key=prefix, range_end=_end(prefix), start_revision=from_revision)
         requests = _Requests(message("WatchRequest", create_request=create))
-        index = self._chosen
-        call = self._members[index].stream("Watch/Watch", "Watch")(requests, metadata=self._metadata())
+        member = self._members[self._chosen]
+        stream = member.stream("Watch/Watch", "Watch")
+        calls: list[Any] = []
         self._watch_number += 1
         number = self._watch_number
         is_over: list[bool] = []
@@ -279,7 +302,8 @@ class Client:
                 is_over.append(True)
                 self._watches.pop(number, None)
                 requests.end()
-                call.cancel()
+                for call in calls:
+                    call.cancel()
                 if outcome is not None:
                     on_end(outcome)
 
@@ -287,7 +311,7 @@ class Client:
             if not is_over:
                 on_events(events, revision)
 
-        def read() -> None:
+        def read(call: Any) -> None:
             outcome: Lost | Compacted = Lost("the watch ended")
             try:
                 for answer in call:
@@ -303,7 +327,12 @@ class Client:
             self._loop.call(end, outcome)
 
         self._watches[number] = partial(end, Lost("the client goes to another member"))
-        Thread(target=read, name="etcd-watch", daemon=True).start()
+        try:
+            calls.append(member.begin(lambda: stream(requests, metadata=self._metadata())))
+            Thread(target=read, args=tuple(calls), name="etcd-watch", daemon=True).start()
+        except RuntimeError as error:
+            # Later: the caller watches anew at once.
+            self._loop.later(THREADLESS_MS, partial(end, Lost(str(error))))
         return partial(end, None)
 
     def _ask(self, method: str, name: str, request: Any, done: Done[Any], result: Callable[[Any], Any]) -> None:
@@ -313,9 +342,14 @@ class Client:
         if function is None:
             function = self._calls[index, method] = self._members[index].unary(method, name)
         try:
-            call = function.future(request, timeout=TRY_S, metadata=self._metadata())
+            call = self._members[index].begin(
+                lambda: function.future(request, timeout=TRY_S, metadata=self._metadata())
+            )
         except ValueError:  # the channel is closed
             self._loop.call(done, Lost("the client is closed"))
+            return
+        except RuntimeError as error:
+            self._loop.call(done, Lost(str(error)))
             return
         self.calls.made[name] += 1
         began = monotonic()

@@ -198,15 +198,39 @@ def test_keepalives_count_among_the_calls(etcd: Etcd) -> None:
     caller.close()
 
 
-def test_a_keepalive_without_a_thread_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine has no room for one more thread at the moment: the caller gets an outcome, so that it tries again."""
+class NoRoom:
+    """A thread that can't start."""
 
-    def thread(**_options: object) -> None:
+    def __init__(self, *_arguments: object, **_options: object) -> None:
+        pass
+
+    def setDaemon(self, _is_daemon: bool) -> None:  # noqa: N802 - as gRPC calls it
+        """As a thread."""
+
+    def start(self) -> None:
+        """As Python does if the machine has no room for one more thread."""
         raise RuntimeError("can't start new thread")
 
-    caller = Caller(Access(["127.0.0.1:1"]))
-    monkeypatch.setattr("coordinator.log.etcd.client.Thread", thread)
-    assert isinstance(caller.ask(caller.client.keep_alive, 1), Lost)
+
+@pytest.mark.parametrize("whose", ["grpc._channel.cygrpc.ForkManagedThread", "coordinator.log.etcd.client.Thread"])
+def test_a_call_without_a_thread_is_lost_and_a_later_one_works(
+    etcd: Etcd, monkeypatch: pytest.MonkeyPatch, whose: str
+) -> None:
+    """The caller gets an outcome, so that it tries again. gRPC would leave all later calls without one."""
+    caller = Caller(Access(etcd.endpoints[:1]))
+    client = caller.client
+    with monkeypatch.context() as patched:
+        patched.setattr(whose, NoRoom)
+        if whose.startswith("grpc"):
+            assert [caller.ask(call) for call in (client.status, client.status)] == [Lost("can't start new thread")] * 2
+        assert isinstance(caller.ask(client.keep_alive, 1), Lost)
+        _, ended, _ = caller.watch(1)
+        assert isinstance(ended.get(timeout=WITHIN_S), Lost)
+    assert isinstance(caller.ask(client.status), Status)
+    assert caller.ask(client.keep_alive, caller.ask(client.grant, 60)) == 60
+    events, _, _ = caller.watch(0)
+    caller.txn(Put(caller.prefix + b"k", b"1"))
+    assert events.get(timeout=WITHIN_S).kv.value == b"1"
     caller.close()
 
 
