@@ -33,6 +33,17 @@ class RecentCalls(NamedTuple):
     longest_ms: int = 0
 
 
+class Share(NamedTuple):
+    """The partitions that a node should have, as it stands.
+
+    registration: a number of its present registration, another one after each lost lease; 0 while it isn't registered.
+    missing: those that it should own, by the nodes that live, and doesn't own.
+    """
+
+    registration: int
+    missing: frozenset[int]
+
+
 class StoreNumbers(NamedTuple):
     """The numbers of the shared store, as this node sees it; times in ms, sizes in bytes.
 
@@ -63,8 +74,8 @@ class Cluster(Protocol):
     def owner(self, partition: int) -> int | None:
         """The id of the node that owns a partition; None while no node does."""
 
-    def awaited(self) -> Sequence[int]:
-        """The partitions that this node should own, by the nodes that live, and doesn't own."""
+    def share(self) -> Share:
+        """The partitions that this node should have."""
 
     def valid(self) -> bool:
         """Whether this node still takes its ownerships as valid: see `engine.Ownership.valid`. It costs little."""

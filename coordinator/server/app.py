@@ -179,6 +179,8 @@ class Server:
         self._statsd: Statsd | None = None
         self.certificates: Certificates | None = None
         self._searches: Searches | None = None
+        # The registration in a cluster after which this node has had all the partitions that it should have.
+        self._joined = 0
         self._sasl: Sasl | None = None
         self._topics: Topics
         self._changes = Changes({}, {})
@@ -400,16 +402,22 @@ class Server:
         return f"{failing} {partitions} can't be written, see the log" if failing else ""
 
     def _away_from(self, cluster: Cluster) -> str:
-        """Why this node doesn't do its part in a cluster; empty if it does."""
+        """Why this node doesn't do its part in a cluster; empty if it does.
+
+        Once it has had all that it should have since it registered, only its own lease counts. If another node dies,
+        all the others get partitions: they must not become unready together.
+        """
         if not cluster.valid():
             return "the store doesn't answer in time"
-        if all(node.node_id != self._config.node_id for node in cluster.nodes()):
+        registration, missing = cluster.share()
+        if not registration:
             return "this node isn't registered"
-        awaited = set(cluster.awaited())
-        loading = {each.index for each in self.runtime.partitions if each.standing is Standing.LOADING}
-        count = len(awaited | loading)
-        partitions = "partition" if count == 1 else "partitions"
-        return f"{count} {partitions} of groups on the way to this node" if count else ""
+        if registration != self._joined:
+            loading = {each.index for each in self.runtime.partitions if each.standing is Standing.LOADING}
+            if count := len(missing | loading):
+                return f"{count} {'partition' if count == 1 else 'partitions'} of groups on the way to this node"
+            self._joined = registration
+        return ""
 
     def _connections_max(self) -> int:
         """How many connections the process's limit on files allows."""

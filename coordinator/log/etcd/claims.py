@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
+from coordinator.log.cluster import Share
 from coordinator.log.engine import NOBODY, OnOwnership
 from coordinator.log.etcd.follower import Follower
 from coordinator.log.etcd.keys import Keys, best_node
@@ -42,6 +43,10 @@ AGAIN_MS = 200
 """Pause before a registration, or a look at what to claim, is tried again."""
 
 
+NO_SHARE = Share(0, frozenset())
+"""Of a node that isn't registered."""
+
+
 class _Orphan(NamedTuple):
     """A partition that this node takes in place of its best node.
 
@@ -58,7 +63,7 @@ class Claims:
     """See the module.
 
     held: the ownerships of this node. acquiring: partitions that are being claimed. settle_ms: see SETTLE_MS.
-    log: takes facts for the operator.
+    log: takes facts for the operator. share: the partitions that this node should have; for any thread.
     """
 
     def __init__(
@@ -73,6 +78,7 @@ class Claims:
         settle_ms: int,
         log: Callable[[str, dict[str, object]], None],
     ) -> None:
+        self.share = NO_SHARE
         self._log = log
         self._settle_ms = settle_ms
         self._port = port
@@ -138,6 +144,7 @@ class Claims:
         lease, info = self._session.lease, self._info
         self._claims_from_ms = None
         self._registered = 0
+        self.share = NO_SHARE
         if info is None or not lease or self._is_leaving or self._ended:
             return
         key = self._keys.node(self._node_id)
@@ -177,6 +184,7 @@ class Claims:
         """Take the registration back: the other nodes are then better for every partition."""
         self._is_leaving = True
         self._claims_from_ms = None
+        self.share = NO_SHARE
         self._take_back()
         self._decide()
 
@@ -242,8 +250,17 @@ class Claims:
         now_ms = self._port.now_ms()
         nodes, owners = self._members.now
         others = [node_id for node_id in nodes if node_id != self._node_id or not self._is_leaving]
+        missing = set(self.share.missing)
         for partition in partitions or range(self._count):
-            self._decide_about(partition, owners[partition], best_node(partition, others), now_ms)
+            best = best_node(partition, others)
+            self._decide_about(partition, owners[partition], best, now_ms)
+            if best == self._node_id and partition not in self._held:
+                missing.add(partition)
+            else:
+                missing.discard(partition)
+        is_whole = not partitions or self.share.registration
+        if is_whole and not self._is_leaving and self._registered == self._registration(self._node_id) != 0:
+            self.share = Share(self._registered, frozenset(missing))
 
     def _decide_about(self, partition: int, owner: int | None, best: int | None, now_ms: int) -> None:
         own, epoch = self._held.get(partition), self._epochs[partition]

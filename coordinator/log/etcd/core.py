@@ -20,6 +20,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
+from coordinator.log.cluster import Share
 from coordinator.log.engine import (
     Acquired,
     Appended,
@@ -127,6 +128,11 @@ class Core:
     def may_claim(self) -> bool:
         """Whether this node may claim partitions."""
         return self._claims.may_claim
+
+    @property
+    def share(self) -> Share:
+        """The partitions that this node should have; for any thread."""
+        return self._claims.share
 
     def owns(self, partition: int) -> bool:
         """Whether this node owns a partition."""

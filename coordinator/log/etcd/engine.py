@@ -17,13 +17,13 @@ from threading import Event
 from time import monotonic
 from typing import NamedTuple
 
-from coordinator.log.cluster import NodeAddresses, StoreNumbers
+from coordinator.log.cluster import NodeAddresses, Share, StoreNumbers
 from coordinator.log.engine import Acquired, Appended, Done, EngineError, OnOwnership, Ownership, Page, Unavailable
 from coordinator.log.etcd.claims import SETTLE_MS, wait_for
 from coordinator.log.etcd.client import Access, Client
 from coordinator.log.etcd.core import Core, Log
 from coordinator.log.etcd.housekeeping import QUOTA, Housekeeping
-from coordinator.log.etcd.keys import Keys, best_node
+from coordinator.log.etcd.keys import Keys
 from coordinator.log.etcd.loop import Loop
 from coordinator.log.etcd.port import Compare, Get, Lost, Put, Refused, Status, Target, Txn, TxnResult
 from coordinator.log.etcd.shared import Decide, OnChange, Shared
@@ -213,15 +213,9 @@ class EtcdEngine:
         """See Cluster."""
         return self.core.members.now.owners[partition]
 
-    def awaited(self) -> Sequence[int]:
+    def share(self) -> Share:
         """See Cluster."""
-        nodes, owners = self.core.members.now
-        node_id = self.core.node_id
-        return [
-            partition
-            for partition, owner in enumerate(owners)
-            if owner != node_id and best_node(partition, nodes) == node_id
-        ]
+        return self.core.share
 
     def valid(self) -> bool:
         """See Cluster."""

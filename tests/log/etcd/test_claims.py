@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from coordinator.log.cluster import Share
 from coordinator.log.engine import NOBODY
 from coordinator.log.etcd.claims import ORPHAN_KEPT_MAX_MS, ORPHAN_KEPT_MS, ORPHAN_MS, SETTLE_MS, TAKEN_MS
 from coordinator.log.etcd.keys import Keys, best_node
@@ -133,3 +134,27 @@ def test_a_node_that_leaves_wants_nothing_and_is_gone_for_the_others() -> None:
     assert wanted(world, 1) == set()
     assert wanted(world, 2) == set(range(PARTITIONS))
     assert set(world.cores[2].members.now.nodes) == {2}
+
+
+def test_a_share_says_since_when_it_counts() -> None:
+    """What a dead node had is missing under the same registration; after a lost lease another one begins."""
+    world = World(1, 2, 3)
+    shares = {node_id: world.cores[node_id].share for node_id in (1, 2, 3)}
+    assert len({share.registration for share in shares.values()} - {0}) == 3
+    assert set().union(*(share.missing for share in shares.values())) == set(range(PARTITIONS))
+    for node_id, share in shares.items():
+        for partition in share.missing:
+            world.own(node_id, partition)
+        assert world.cores[node_id].share == Share(share.registration, frozenset())
+    dead = max(shares, key=lambda node_id: len(shares[node_id].missing))
+    world.processes[dead].kill()
+    world.time.run(2 * TTL_MS)
+    living = [node_id for node_id in shares if node_id != dead]
+    assert set().union(*(world.cores[node_id].share.missing for node_id in living)) == shares[dead].missing
+    assert all(world.cores[node_id].share.registration == shares[node_id].registration for node_id in living)
+    port = world.etcd.port(world.processes[living[0]])
+    port.revoke(world.cores[living[0]].session.lease, lambda _outcome: None)
+    world.time.run(TTL_MS)
+    assert world.cores[living[0]].share.registration > shares[living[0]].registration
+    world.cores[living[0]].leave()
+    assert world.cores[living[0]].share == Share(0, frozenset())

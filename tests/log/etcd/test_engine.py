@@ -110,34 +110,34 @@ def test_nodes_share_the_partitions_and_hand_them_over(start: Callable[[int], No
     one = start(1)
     wait_until(lambda: settled(one), "each partition has one owner", WITHIN_S)
     assert append(one.engine, one.owns[5], record(1)) is None
-    assert one.engine.awaited() == []
+    assert one.engine.share().missing == set()
     epochs = {partition: own.epoch for partition, own in one.owns.items()}
     two = start(2)
     wait_until(lambda: settled(one, two), "each partition has one owner", WITHIN_S)
     assert [node.node_id for node in one.engine.nodes()] == [1, 2]
     assert all(own.epoch == epochs[partition] + 1 for partition, own in two.owns.items())
-    assert [node.engine.awaited() for node in (one, two)] == [[], []]
+    assert [node.engine.share().missing for node in (one, two)] == [set(), set()]
     one.engine.leave()
     wait_until(lambda: settled(two), "each partition has one owner", WITHIN_S)
     assert not one.owns
     assert [each.value for each in two.loaded[5]] == [record(1).value]
 
 
-def test_a_node_awaits_what_another_one_has_not_handed_over(start: Callable[[int], Node]) -> None:
+def test_a_node_misses_what_another_one_has_not_handed_over(start: Callable[[int], Node]) -> None:
     """A node knows which partitions are to come, until it has them."""
     one = start(1)
     wait_until(lambda: settled(one), "each partition has one owner", WITHIN_S)
     one.keeps = True
     two = start(2)
-    wait_until(lambda: bool(two.engine.awaited()), "partitions are to come", WITHIN_S)
-    awaited = set(two.engine.awaited())
-    assert awaited < set(range(PARTITIONS))
+    wait_until(lambda: bool(two.engine.share().missing), "partitions are to come", WITHIN_S)
+    missing = two.engine.share().missing
+    assert missing < set(range(PARTITIONS))
     one.keeps = False
-    for partition in awaited:
+    for partition in missing:
         one.release(partition)
     wait_until(lambda: settled(one, two), "each partition has one owner", WITHIN_S)
-    assert set(two.owns) == awaited
-    assert two.engine.awaited() == []
+    assert set(two.owns) == missing
+    assert two.engine.share().missing == set()
 
 
 def test_a_node_that_dies_is_followed_by_others(start: Callable[[int], Node], monkeypatch: pytest.MonkeyPatch) -> None:

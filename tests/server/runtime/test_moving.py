@@ -100,24 +100,37 @@ async def test_a_handed_over_member_keeps_its_seat() -> None:
             assert await committed(two, "h") == (ErrorCode.NONE, 5)
 
 
-async def test_a_node_is_ready_while_it_does_its_part() -> None:
-    """It isn't without a lease, while a partition is on the way to it, and from the moment when it leaves."""
+async def test_a_node_is_ready_once_it_has_its_share_and_while_it_has_its_lease() -> None:
+    """Later partitions on the way to it don't count: if a node dies, all the others get some and stay ready."""
     async with AsyncExitStack() as stack:
         it = await cluster(stack)
         one, two = (it.nodes[node_id].server for node_id in (1, 2))
-        assert (one.not_ready, two.not_ready) == ("", "")
-        await (await it.nodes[1].peer()).send(commit_request("g", 7), 7)
-        it.log.engines[1].hold = True
-        it.hand_over("g", 2)
+        first, second = "g", next(name for name in "hijklm" if partition_for(name, COUNT) != partition_for("g", COUNT))
+        peer = await it.nodes[1].peer()
+
+        async def hand_over_slowly(group_id: str) -> None:
+            await peer.send(commit_request(group_id, 7), 7)
+            it.log.engines[1].hold = True
+            it.hand_over(group_id, 2)
+
+        async def go_on(group_id: str) -> None:
+            it.log.engines[1].hold = False
+            it.log.engines[1].flush()
+            await it.served_by(2, group_id)
+
+        await hand_over_slowly(first)
         assert (one.not_ready, two.not_ready) == ("", "1 partition of groups on the way to this node")
-        it.log.engines[1].hold = False
-        it.log.engines[1].flush()
-        await it.served_by(2, "g")
+        await go_on(first)
         assert (one.not_ready, two.not_ready) == ("", "")
-        it.log.engines[1].lapse()
-        assert one.not_ready == "the store doesn't answer in time"
-        it.log.engines[1].come_back()
-        assert one.not_ready == ""
+        await hand_over_slowly(second)
+        assert it.log.engines[2].cluster.share().missing == {partition_for(second, COUNT)}
+        assert (one.not_ready, two.not_ready) == ("", "")
+        it.log.engines[2].lapse()
+        assert two.not_ready == "the store doesn't answer in time"
+        it.log.engines[2].come_back()
+        assert two.not_ready == "1 partition of groups on the way to this node"
+        await go_on(second)
+        assert (one.not_ready, two.not_ready) == ("", "")
         it.log.nodes.pop(2)
         assert two.not_ready == "this node isn't registered"
 
