@@ -298,7 +298,7 @@ def _rebalance_lines(entry: Entry) -> Iterator[str]:
     is_order_known = entry.get("causes_in_order", True) or len({cause["kind"] for cause in entry["causes"]}) == 1
     also = "also" if is_order_known else "also, perhaps first"
     for cause in entry["causes"][1:]:
-        yield f"{also}: {cause_text(cause)}"
+        yield f"{also}: {marked_text(cause, entry)}"
     if entry.get("further_causes"):
         yield f"and {_several(entry['further_causes'], 'further cause')}"
     if "preparing_ms" not in entry:

@@ -135,6 +135,15 @@ def test_a_fact_is_not_inferred() -> None:
     )
 
 
+def test_each_inferred_cause_of_a_rebalance_has_the_mark() -> None:
+    """Not only the first cause. A cause that somebody told has no mark; a server's own causes are facts."""
+    causes = [caused("member_left"), caused("member_expired"), caused("member_rejoined", told=True)]
+    lines = list(entry_lines(rebalanced(causes=causes, causes_in_order=False, inferred=True)))
+    assert [line.endswith(" [inferred from the log]") for line in lines[:3]] == [True, True, False]
+    assert [line.partition(":")[0] for line in lines[1:3]] == ["also, perhaps first"] * 2
+    assert not any("inferred" in line for line in entry_lines(rebalanced(causes=causes[:2])))
+
+
 def test_a_rebalance_that_the_server_did_not_outlive() -> None:
     """If the server stopped first, the line says so; if a gap took the end, it gives no reason."""
     begun = {"type": "rebalance", "generation": 1, "generation_before": 1, "causes": [caused("member_left")]}
