@@ -34,7 +34,10 @@ from benchmarks.works import check, create_topic
 LINKS = 40
 PROBES = 5
 SETTLE_S = 10.0
-"""How long the load runs before anything is measured."""
+"""How long the observer runs before it is measured, once it has read the history."""
+
+WARM_S = {"tenure": 10.0, "kafka": 60.0}
+"""How long the load runs before anything is measured: a JVM compiles what it runs often."""
 
 MB = 1e6
 
@@ -52,6 +55,13 @@ def committing(group: Group, pause_s: float, phase_s: float) -> Script:
         values = frames.generation(me.generation), *me.identity(), offset.to_bytes(8, "big")
         answer = yield template.fill(offset, *values)
         check(answer, frames.pack_id(offset), done)
+
+
+def share(pid: int, seconds: float) -> float:
+    """How much of a core a process takes, in percent, measured over that time."""
+    began, before = clock(), cpu_s(pid)
+    time.sleep(seconds)
+    return 100 * (cpu_s(pid) - before) / (clock() - began)
 
 
 @contextmanager
@@ -72,6 +82,15 @@ def records_read(http: str) -> float:
     with urllib.request.urlopen(f"http://{http}/metrics") as answer:
         lines = answer.read().decode().splitlines()
     return float(next(line for line in lines if line.startswith("tenure_observer_records_total ")).split()[1])
+
+
+def is_ready(http: str) -> bool:
+    """Whether the observer has read the history."""
+    try:
+        with urllib.request.urlopen(f"http://{http}/readyz"):
+            return True
+    except urllib.error.HTTPError:
+        return False
 
 
 def is_told(http: str, group_id: str) -> bool:
@@ -122,10 +141,11 @@ def main(
         loading = threading.Thread(target=_load, args=(driver, over))
         loading.start()
         try:
-            before = cpu_s(running.pid)
-            time.sleep(SETTLE_S)
-            alone = (cpu_s(running.pid) - before) / SETTLE_S
+            time.sleep(WARM_S[server])
+            before = share(running.pid, seconds)
             with observer(running.port) as (pid, http):
+                while not is_ready(http):
+                    time.sleep(0.1)
                 time.sleep(SETTLE_S)
                 began, cpu, of_server, records = clock(), cpu_s(pid), cpu_s(running.pid), records_read(http)
                 time.sleep(seconds)
@@ -134,13 +154,14 @@ def main(
                 of_server = (cpu_s(running.pid) - of_server) / took
                 told = delays(running.port, http)
                 memory = peak_bytes(pid)
+            after = share(running.pid, seconds)
         finally:
             over.set()
             loading.join()
-    share, each = 100 * cpu / took, 1e6 * cpu / read
+    each = 1e6 * cpu / read
     print(f"{groups} groups on {server}, {read / took:.0f} records/s")
-    print(f"observer: {share:.1f} % of a core, {each:.1f} us a record, {memory / MB:.0f} MB at most")
-    print(f"server: {100 * alone:.0f} % of a core without an observer, {100 * of_server:.0f} % with it")
+    print(f"observer: {100 * cpu / took:.1f} % of a core, {each:.1f} us a record, {memory / MB:.0f} MB at most")
+    print(f"server: {before:.1f} % of a core before, {100 * of_server:.1f} % with it, {after:.1f} % after")
     print(f"a rebalance is on the page after {min(told):.2f} to {max(told):.2f} s")
 
 
