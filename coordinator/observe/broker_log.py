@@ -7,7 +7,7 @@
 The first call returns the newest BACK_BYTES of the file. log4j renames a full file (server.log.2026-11-27-16) and
 begins a new one under its name; then the rest of the old one comes first. If a file is cut to nothing and written anew
 (as logrotate's copytruncate does), it is read from its start; what was written just before the cut may be lost. A file
-that isn't there yet is waited for.
+that isn't there yet is waited for. After an error the same file is read on where it was, another one from its start.
 
 House rule: a call reads READ_BYTES at most, so that a large file delays nobody.
 """
@@ -15,6 +15,7 @@ House rule: a call reads READ_BYTES at most, so that a large file delays nobody.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class BrokerLog:
         self._begun = b""
         """The beginning of a line whose end isn't written yet."""
         self._is_first = True
+        self._left: tuple[int, int, int] | None = None
+        """The file that an error closed, by device and inode, and the position of its next whole line."""
         self.problem = ""
 
     @property
@@ -52,7 +55,7 @@ class BrokerLog:
             data = self._read()
         except OSError as error:
             self.problem = f"{self._path}: {error.strerror or error}"
-            self.close()
+            self._leave()
             return []
         self.problem = ""
         *whole, self._begun = (self._begun + data).split(b"\n")
@@ -65,6 +68,14 @@ class BrokerLog:
         self._begun = b""
         if file is not None:
             file.close()
+
+    def _leave(self) -> None:
+        """Close the file after an error, and remember where it was."""
+        if self._file is not None:
+            with suppress(OSError):
+                there = os.fstat(self._file.fileno())
+                self._left = there.st_dev, there.st_ino, self._file.tell() - len(self._begun)
+        self.close()
 
     def _read(self) -> bytes:
         if self._file is None:
@@ -91,8 +102,12 @@ class BrokerLog:
         # Unbuffered: a buffer would keep bytes of a file that is cut meanwhile.
         self._file = self._path.open("rb", buffering=0)
         assert self._file is not None
-        if self._is_first:
-            size = os.fstat(self._file.fileno()).st_size
+        there = os.fstat(self._file.fileno())
+        left, self._left = self._left, None
+        if left is not None and left[:2] == (there.st_dev, there.st_ino) and left[2] <= there.st_size:
+            self._file.seek(left[2])
+        elif self._is_first:
+            size = there.st_size
             if size > BACK_BYTES:
                 self._file.seek(size - BACK_BYTES)
                 self._file.readline()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 import pytest
 
@@ -54,6 +54,36 @@ def test_a_file_that_is_cut_is_read_from_its_start(tmp_path: Path) -> None:
         assert log.lines() == ["one", "two"]
         path.write_text("new\n")
         assert log.lines() == ["new"]
+
+
+class Failing:
+    """A file whose next read fails."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.fileno, self.tell, self.close = file.fileno, file.tell, file.close
+
+    def read(self, _size: int) -> bytes:
+        """Fail."""
+        raise OSError(5, "Input/output error")
+
+
+def test_after_an_error_the_file_is_read_on(tmp_path: Path) -> None:
+    """Not from its start, unless it is another file by then."""
+    path = tmp_path / "server.log"
+    append(path, "one\ntw")
+    with closing(BrokerLog(path)) as log:
+        assert log.lines() == ["one"]
+        assert log._file is not None
+        log._file = cast("BinaryIO", Failing(log._file))
+        assert (log.lines(), log.problem) == ([], f"{path}: Input/output error")
+        append(path, "o\n")
+        assert (log.lines(), log.problem) == (["two"], "")
+        log._file = cast("BinaryIO", Failing(log._file))
+        assert log.lines() == []
+        path.rename(tmp_path / "server.log.2026-11-27-16")
+        assert log.lines() == []
+        append(path, "three\n")
+        assert log.lines() == ["three"]
 
 
 def test_a_large_file_is_read_from_its_newest_part_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

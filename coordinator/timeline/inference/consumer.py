@@ -261,7 +261,7 @@ class Consumer:
             self._waited(at_ms, name, gone.has, gone.said.instance_id)
         causes = self._causes(said.metadata_hash)
         told = None if self._told is None else self._told(said.epoch - 1)
-        if told is not None:
+        if told is not None and told.is_of_time(at_ms, at_ms):
             causes = [told.cause([each]) if told.decides(each) else each for each in causes]
         self._hash = said.metadata_hash
         if not was_known:

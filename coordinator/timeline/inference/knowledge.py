@@ -1,15 +1,37 @@
 """Knowledge about a group beside its log: a cause from a broker's log, and live members.
 
+A client's own words stand in a broker's log, and a newline in them begins a line that may look like any other. So a
+told cause counts only if the records don't contradict it: it names the group and the generation that ended, its time is
+that of the rebalance, a member that is gone is in no later record, and one that is new in no earlier one. A line that
+fits all of this can still be a client's.
+
 House rule: plain values. Knowledge is used for one generation and then dropped.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from coordinator.group.causes import CauseKind
 from coordinator.timeline.inference.told import cause_of
 from coordinator.timeline.schema import UNKNOWN
+
+ZONE_MS = 15 * 60_000
+"""Time zones differ from each other by a multiple of this; the lines of a broker's log have local times."""
+
+LATE_MS = 2_000
+"""A line may be so much older than the record before its rebalance, or younger than the record of its end."""
+
+GONE = frozenset(
+    {
+        CauseKind.MEMBER_LEFT.value,
+        CauseKind.MEMBER_REMOVED.value,
+        CauseKind.MEMBER_EXPIRED.value,
+        CauseKind.SYNC_TIMED_OUT.value,
+    }
+)
+"""Kinds after which nobody has the member's id again."""
 
 IN_RECORDS = frozenset({CauseKind.METADATA_CHANGED.value, CauseKind.SUBSCRIPTION_CHANGED.value})
 """Kinds that the records always show."""
@@ -47,6 +69,22 @@ class Told(NamedTuple):
         return made | {
             "reason": self.reason, "source": "client" if self.reason else "inferred", "told": True,
         }  # fmt: skip
+
+    def is_of_time(self, since_ms: int, until_ms: int) -> bool:
+        """Whether a rebalance between these times can have this cause, by the clock of a wall in any time zone.
+
+        A line without a date has no time.
+        """
+        span_ms = until_ms - since_ms + 2 * LATE_MS
+        return self.at_ms < 0 or (until_ms + LATE_MS - self.at_ms) % ZONE_MS <= span_ms
+
+    def agrees(self, before: Collection[str], after: Collection[str]) -> bool:
+        """Whether the members before a rebalance, and those after it, allow this cause."""
+        if self.member_id is None:
+            return True
+        if self.kind in GONE:
+            return self.member_id not in after
+        return self.kind != CauseKind.MEMBER_JOINED.value or self.member_id not in before
 
     def decides(self, cause: dict[str, Any]) -> bool:
         """Whether this is one of the kinds that fit an unknown cause, about the same member."""

@@ -314,7 +314,7 @@ class Observed:
             is_sure = len(kinds) == 1 and len(causes.causes) > missing
             # A generation without a record shows nothing of its cause: a leader may have joined again, for one.
             cause = cause_of(kinds[0]) if is_sure else unknown(())
-            cause = self._known(group_id, lost, [cause])[0]
+            cause = self._known(group_id, lost, [cause], before, seen)[0]
             events.append(superseded(group_id, before, max(seen.joined_ms, 0), lost, cause))
         if missing and before is not None and (back := returned(before, seen)):
             # A static member that comes back before the assignments do begins a rebalance. Which of them, nobody knows.
@@ -322,7 +322,7 @@ class Observed:
             causes = Causes(
                 [*causes.causes, *(each for each in again if not _about(each, causes.causes))], in_order=False
             )
-        known, in_order = self._known(group_id, generation - 1, causes.causes), causes.in_order
+        known, in_order = self._known(group_id, generation - 1, causes.causes, before, seen), causes.in_order
         if known is not causes.causes:
             in_order = True
         elif generation - former > 1:
@@ -332,10 +332,14 @@ class Observed:
             last["generations_unseen"] = generation - former - 1
         return [*events, last]
 
-    def _known(self, group_id: str, generation_before: int, causes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The causes with a told one in front, if there is one."""
+    def _known(
+        self, group_id: str, generation_before: int, causes: list[dict[str, Any]], before: Seen | None, seen: Seen
+    ) -> list[dict[str, Any]]:
+        """The causes with a told one in front, if there is one that the records don't contradict."""
         told = self._told_of(group_id, generation_before)
-        if told is None:
+        if told is None or not told.agrees(_ids(before), _ids(seen)):
+            return causes
+        if before is not None and not told.is_of_time(before.ts, seen.ts):
             return causes
         first = told.cause(causes)
         return [
@@ -346,6 +350,10 @@ class Observed:
     def _told_of(self, group_id: str, generation_before: int) -> Told | None:
         """The told cause of a rebalance, which is used once."""
         return self._told.pop((group_id, generation_before), None)
+
+
+def _ids(seen: Seen | None) -> frozenset[str]:
+    return frozenset() if seen is None else frozenset(member.member_id for member in seen.value.members)
 
 
 def _about(cause: dict[str, Any], others: list[dict[str, Any]]) -> bool:

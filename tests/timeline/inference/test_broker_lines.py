@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.timeline.inference.broker_lines import GROUPS_MAX, LINE_MAX, BrokerLines, ToldCause
 from coordinator.timeline.inference.observed import Observed
-from tests.audit.scenes import GROUP, Scene, member, static
+from tests.audit.scenes import GROUP, HOUR_MS, SECOND_MS, Scene, member, static
 from tests.timeline.inference.observing import events_of
 
 OLD = "[2026-11-27 16:36:52,132] INFO [GroupCoordinator 1]: {} (kafka.coordinator.group.GroupCoordinator)"
@@ -275,7 +275,7 @@ def observed(line: str, scene: Scene) -> dict[str, Any]:
     told = BrokerLines().told(line)
     assert told is not None
     observer = Observed()
-    observer.told(told._replace(group=GROUP, generation_before=1))
+    observer.told(told._replace(group=GROUP, generation_before=1, at_ms=scene.now_ms - SECOND_MS))
     (cause,) = events_of(scene, observer)[-1]["causes"]
     return dict(cause)
 
@@ -294,6 +294,34 @@ def test_a_told_cause_takes_the_place_of_an_unknown_one() -> None:
     told = reader.told(NEW.format(BUMPED))
     assert told is not None
     assert (told.kind, told.member_id, told.group_instance_id) == ("member_removed", None, "s2")
+
+
+@pytest.mark.parametrize(
+    ("reason", "late_ms", "kind"),
+    [
+        ("removing member b on heartbeat expiration", 0, "member_expired"),
+        ("removing member b on heartbeat expiration", 2 * HOUR_MS, "member_expired"),
+        ("removing member b on heartbeat expiration", 5_000, "unknown"),
+        ("removing member b on heartbeat expiration", -70_000, "unknown"),
+        ("removing member a on heartbeat expiration", 0, "unknown"),
+        ("Removing member a on LeaveGroup; client reason: not provided", 0, "unknown"),
+        ("Adding new member a with group instance id None; client reason: not provided", 0, "unknown"),
+    ],
+)
+def test_a_forged_line_counts_only_if_no_record_contradicts_it(reason: str, late_ms: int, kind: str) -> None:
+    """A newline in a client's reason begins a line of its choice. Its time may be that of another zone."""
+    pair = [member("a", {"orders": [0]}), member("b", {"orders": [1]})]
+    scene = Scene().group(pair, 1).tick(60_000).group(pair[:1], 2)
+    forged = OLD.format(PREPARING_OLD.format(reason)).replace("workers", GROUP).replace("generation 3", "generation 1")
+    joins = "Adding new member x with group instance id None; client reason: bye\n"
+    text = OLD.format(PREPARING_OLD.format(joins + forged)).replace("workers", "mine", 1)
+    reader, observer = BrokerLines(), Observed()
+    for line in text.split("\n"):
+        if (told := reader.told(line)) is not None:
+            assert (told.group, told.generation_before) == (GROUP, 1)
+            observer.told(told._replace(at_ms=scene.now_ms - SECOND_MS + late_ms))
+    (cause,) = events_of(scene, observer)[-1]["causes"]
+    assert (cause["kind"], cause["member_ids"], cause.get("told", False)) == (kind, ["b"], kind != "unknown")
 
 
 def test_the_records_decide_between_the_kinds_of_an_ambiguous_line() -> None:
