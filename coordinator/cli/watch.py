@@ -37,7 +37,7 @@ from coordinator.cli.output import Output, counted, json_text, printable
 from coordinator.client.client import Client
 from coordinator.client.errors import ClientError, Unauthenticated
 from coordinator.client.events import NoEvents, absent_line
-from coordinator.client.offsets_log import GroupReader
+from coordinator.client.offsets_log import GroupReader, OffsetsReader, cut_line
 from coordinator.timeline.counts import RETURNS
 from coordinator.timeline.entries import Entry, Timeline
 from coordinator.timeline.schema import RebalanceEvent
@@ -109,6 +109,8 @@ def follow(client: Client, reader: GroupReader) -> Iterator[list[RebalanceEvent]
     wait_ms = min(WAIT_MS, int(client.timeout * 1000 / 2))
     problem: ClientError | None = None
     absent = reader.absent
+    if isinstance(reader, OffsetsReader):
+        reader.on_cut = lambda cut: warn(f"{time_text(time.time_ns() // 1_000_000)} {cut_line(cut)}")
     while True:
         started = time.monotonic()
         former = problem

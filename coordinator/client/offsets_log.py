@@ -15,11 +15,16 @@ leaves events out. For one group it reads one partition.
 
     a leader that moves, or doesn't answer    the reader looks again (FIND_S), and goes on where it was
     records that are gone                     compaction or retention took them: it goes on with the next one
-    a log that ends before that place         an unclean election cut it: it reads the partition anew, as what it knows
-                                              may be of the part that is gone; events of batches that it had read
-                                              before don't come again
+    a log that was cut                        by an unclean election, or because its folder came from a backup: the
+                                              reader reads the partition anew, as what it knows may be of the part that
+                                              is gone; events of batches that it had read before don't come again
     new partitions, a new topic               are read from their start
     transactions                              a commit shows that its member lives, also if it is aborted
+
+A log that was cut may have grown since, so its end alone doesn't show it. Each Fetch names the epoch of the newest
+batch that was read; a leader whose log has another history answers where the two part (KIP-595). A restored folder may
+have the same epochs again. So after a leader moved or didn't answer, the reader reads its last record once more, and
+compares it: an offset never gets another record, unless the log was cut.
 
 House rule: bytes that can't be read are counted, and stop nothing.
 """
@@ -28,9 +33,10 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from coordinator.client.client import Node
@@ -40,7 +46,6 @@ from coordinator.client.events import (
     EARLIEST,
     FIND_S,
     NO_SESSION,
-    RECORD_BATCHES_SINCE,
     EventReader,
     NoEvents,
     Placed,
@@ -50,8 +55,11 @@ from coordinator.client.events import (
 from coordinator.client.topics import CONSUMER_REPLICA, GROUPS_TOPIC, LATEST
 from coordinator.group.partition import partition_for
 from coordinator.timeline.inference.observed import Batch, Observed
+from coordinator.timeline.records.consumer import CONSUMER_VERSIONS
+from coordinator.timeline.records.values import read_key
 from protocol.messages import DescribeConfigsRequest, FetchRequest, ListOffsetsRequest, MetadataRequest
-from protocol.records.batch import CorruptBatch, Header, check_crc, peek_header
+from protocol.records.batch import CorruptBatch, Header, Record, check_crc, peek_header
+from protocol.records.walk import Batch as RecordBatch
 from protocol.records.walk import decode_records
 from schemas.errors import ErrorCode
 
@@ -59,6 +67,9 @@ if TYPE_CHECKING:
     from coordinator.client.client import Client
     from coordinator.timeline.schema import RebalanceEvent
     from protocol.messages import DescribeConfigsResponse, FetchResponse, ListOffsetsResponse, MetadataResponse
+
+LAST_EPOCH_SINCE = 12
+"""The first version of Fetch that can name the epoch of the newest batch that was read (Kafka 2.7)."""
 
 FETCH_BYTES, PARTITION_BYTES = 16 * 1024 * 1024, 1024 * 1024
 """The most bytes of a Fetch, and of one partition in it."""
@@ -80,8 +91,17 @@ MOVED = frozenset(
 NAMES_S = 5.0
 """How often the names of topics are asked for at most, when an id is unknown."""
 
-LOOKUPS_MAX = 1_000
-"""Groups of the consumer protocol whose session timeout is asked for, each with a request."""
+LOOKED_UP_AT_ONCE = 500
+"""Groups of the consumer protocol whose session timeouts one request asks for."""
+
+TIMEOUTS_MAX = 10_000
+"""Session timeouts in memory; those that were asked for first go first. One is used when its group is seen first."""
+
+LOOKUPS_FAILED_MAX = 3
+"""Requests for session timeouts that may fail in a row; after that none is sent."""
+
+CONSUMER_KEYS = frozenset(struct.pack(">h", version) for version in CONSUMER_VERSIONS.values())
+"""The first bytes of the keys of groups of the consumer protocol."""
 
 GROUP_RESOURCE = 32
 """The resource type of a group (KIP-1043)."""
@@ -115,6 +135,15 @@ def reader_of(client: Client, group_id: str | None = None) -> GroupReader:
             raise error from None
 
 
+def cut_line(cut: Cut) -> str:
+    """A line about a log that was cut."""
+    where = "" if cut.kept is None else f" at offset {cut.kept}"
+    return (
+        f"{GROUPS_TOPIC}-{cut.partition} was cut{where}, though records up to offset {cut.read} had been read: "
+        "events of the part that is gone stay, and the cluster has forgotten them"
+    )
+
+
 class TopicNames(Mapping[UUID, str]):
     """The names of a cluster's topics by id. An unknown id makes it ask again, at most every NAMES_S."""
 
@@ -145,59 +174,137 @@ class TopicNames(Mapping[UUID, str]):
 class SessionTimeouts(Mapping[str, int]):
     """The session timeouts of groups of the consumer protocol in ms, by group id: a setting of each group.
 
-    The first LOOKUPS_MAX groups that are asked for have one, unless the server refuses or knows no such setting.
+    A server that refuses all groups of a request isn't asked again: it knows no such setting, or the user has no right.
     """
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._known: dict[str, int] = {}
-        self._left = LOOKUPS_MAX
+        self._known: dict[str, int | None] = {}
+        self._failed = 0
+
+    def ask_for(self, group_ids: Iterable[str]) -> None:
+        """Ask for those that are unknown, with as few requests as possible."""
+        fresh = [group_id for group_id in dict.fromkeys(group_ids) if group_id not in self._known]
+        while fresh and self._failed < LOOKUPS_FAILED_MAX:
+            asked, fresh = fresh[:LOOKED_UP_AT_ONCE], fresh[LOOKED_UP_AT_ONCE:]
+            self._known |= dict.fromkeys(asked)
+            try:
+                self._ask(asked)
+            except Refused:
+                self._failed = LOOKUPS_FAILED_MAX
+            except ClientError:
+                self._failed += 1
+            else:
+                self._failed = 0
+        for group_id in list(islice(self._known, max(len(self._known) - TIMEOUTS_MAX, 0))):
+            del self._known[group_id]
+
+    def _ask(self, group_ids: Iterable[str]) -> None:
+        resources = [
+            DescribeConfigsRequest.DescribeConfigsResource(
+                resource_type=GROUP_RESOURCE, resource_name=group_id, configuration_keys=[SESSION_TIMEOUT]
+            )
+            for group_id in group_ids
+        ]
+        response: DescribeConfigsResponse = self._client.request(DescribeConfigsRequest(resources=resources))
+        for result in response.results:
+            for config in result.configs:
+                if config.name == SESSION_TIMEOUT and config.value is not None and config.value.isdecimal():
+                    self._known[result.resource_name] = int(config.value)
+        if response.results and all(result.error_code for result in response.results):
+            raise Refused(response.results[0].error_code, "settings of groups")
 
     def __getitem__(self, group_id: str) -> int:
         """The session timeout of a group; KeyError where it is unknown."""
-        if group_id not in self._known and self._left:
-            self._left -= 1
-            resource = DescribeConfigsRequest.DescribeConfigsResource(
-                resource_type=GROUP_RESOURCE, resource_name=group_id, configuration_keys=[SESSION_TIMEOUT]
-            )
-            try:
-                response: DescribeConfigsResponse = self._client.request(DescribeConfigsRequest(resources=[resource]))
-            except ClientError:
-                self._left = 0
-                raise KeyError(group_id) from None
-            for result in response.results:
-                if result.error_code:
-                    self._left = 0
-                for config in result.configs:
-                    if config.name == SESSION_TIMEOUT and config.value is not None and config.value.isdecimal():
-                        self._known[group_id] = int(config.value)
-        return self._known[group_id]
+        self.ask_for((group_id,))
+        known = self._known.get(group_id)
+        if known is None:
+            raise KeyError(group_id)
+        return known
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._known)
+        return (group_id for group_id, known in self._known.items() if known is not None)
 
     def __len__(self) -> int:
-        return len(self._known)
+        return sum(1 for _ in self)
+
+
+class Cut(NamedTuple):
+    """A log that was cut. read: the offset behind the last record that was read.
+
+    kept: the end of the part that is still there; None where nobody knows it.
+    """
+
+    partition: int
+    read: int
+    kept: int | None
+
+
+class _Had(NamedTuple):
+    """The part of a log that was read before the log was cut: up to an offset, an epoch and a time (Unix, ms)."""
+
+    end: int
+    epoch: int
+    newest_ms: int
+
+
+NOTHING = _Had(0, -1, 0)
 
 
 @dataclass
 class _Partition:
     """A partition: its leader, the next offset to read, the end as its leader said.
 
-    epoch: of the newest leader whose batch was read. had: the end and the epoch when the log was found to be cut.
+    led_in: the epoch of the leader, as the cluster said. epochs: of the leaders whose batches were read, each with its
+    first offset. newest_ms: the newest time of a batch. last: the last record that was read, with its offset.
+    is_doubted: whether that record must be compared with the log. had: see _Had. cut_at: where the reader was when the
+    log was found to be cut. names_epoch: whether the leader's answers about epochs make sense.
     """
 
     observed: Observed
     leader: Node | None = None
+    led_in: int = -1
     next: int = 0
     end: int = 0
-    epoch: int = -1
-    had: tuple[int, int] = (0, -1)
+    epochs: list[tuple[int, int]] = field(default_factory=list)
+    newest_ms: int = 0
+    last: tuple[int, Record] | None = None
+    is_doubted: bool = False
+    had: _Had = NOTHING
+    cut_at: int = 0
+    names_epoch: bool = True
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the newest leader whose batch was read; -1 if there is none."""
+        return self.epochs[-1][0] if self.epochs else -1
+
+    @property
+    def last_epoch(self) -> int:
+        """The epoch that the next Fetch names; -1 for none."""
+        return self.epoch if self.names_epoch else -1
+
+    @property
+    def fetch_offset(self) -> int:
+        """The offset that the next Fetch asks for."""
+        return self.next if self.last is None or not self.is_doubted else self.last[0]
+
+    def end_of(self, epoch: int) -> int:
+        """The offset at which the part of the log that was read has a newer epoch than this one."""
+        return next((begin for newer, begin in self.epochs if newer > epoch), self.next)
+
+    def has_another(self, records: Iterable[tuple[int, Record]]) -> bool:
+        """Whether these records have another one at the offset of the last one. Compaction may have removed it."""
+        if self.last is None:
+            return False
+        at, known = self.last
+        return any(offset == at and record != known for offset, record in records)
 
     def is_repeated(self, header: Header) -> bool:
-        """Whether a batch was read before the log was cut: a later one has a newer leader, or is behind the end."""
-        end, epoch = self.had
-        return header.next_offset <= end and header.partition_leader_epoch <= epoch
+        """Whether a batch was read before the log was cut."""
+        had = self.had
+        is_of_then = header.partition_leader_epoch <= had.epoch and header.max_timestamp_ms <= had.newest_ms
+        return is_of_then and header.next_offset <= had.end
 
 
 class OffsetsReader(Poller):
@@ -205,7 +312,7 @@ class OffsetsReader(Poller):
 
     group_id: only events of this group; the reader reads only its partition.
     passed_over: records that could not be read. absent: partitions without a leader. on_fetched: called when records
-    have come, before events are made of them.
+    have come, before events are made of them. on_cut: called when a log was found to be cut.
     """
 
     topic = GROUPS_TOPIC
@@ -227,6 +334,7 @@ class OffsetsReader(Poller):
         self.absent_nodes: tuple[int, ...] = ()
         self.records = 0
         self.on_fetched: Callable[[], object] = lambda: None
+        self.on_cut: Callable[[Cut], object] = lambda _: None
         self._unreadable = 0
         """Records, and batches, that could not be read, beside those that the partitions count now."""
         self._turn = 0
@@ -280,7 +388,11 @@ class OffsetsReader(Poller):
         for each in topic.partitions:
             if wanted is None or each.partition_index == wanted:
                 known = self._partitions.setdefault(each.partition_index, _Partition(self._observed()))
-                known.leader = nodes.get(each.leader_id)
+                leader = nodes.get(each.leader_id)
+                if (leader, each.leader_epoch) != (known.leader, known.led_in):
+                    known.is_doubted = known.names_epoch = True
+                    known.cut_at = 0
+                known.leader, known.led_in = leader, each.leader_epoch
         self.absent = tuple(sorted(number for number, each in self._partitions.items() if each.leader is None))
 
     def begin_at(self, at_ms: int) -> None:
@@ -342,11 +454,14 @@ class OffsetsReader(Poller):
                 answers = self._ask(node, asked, wait_ms // len(led))
             except ClientError as error:
                 problem, moved = error, True
+                for number in asked:
+                    self._partitions[number].is_doubted = True
                 continue
             self.on_fetched()
             for answer in answers:
+                partition = self._partitions[answer.partition_index]
                 if answer.error_code in MOVED:
-                    moved = True
+                    moved = partition.is_doubted = True
                 elif answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                     try:
                         self._go_on(answer.partition_index)
@@ -354,8 +469,11 @@ class OffsetsReader(Poller):
                         problem, moved = error, True
                 elif answer.error_code:
                     problem = Refused(answer.error_code, f"{GROUPS_TOPIC}-{answer.partition_index}")
+                elif answer.diverging_epoch.end_offset >= 0:
+                    epoch, end = answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset
+                    self._cut(answer.partition_index, min(end, partition.end_of(epoch)), epoch)
                 else:
-                    self._partitions[answer.partition_index].end = answer.high_watermark
+                    partition.end = answer.high_watermark
                     events += self._take(answer.partition_index, answer.records or b"")
         if moved:
             self._found_s = 0.0  # look for the leaders at the next poll
@@ -375,7 +493,8 @@ class OffsetsReader(Poller):
                     partitions=[
                         FetchRequest.FetchPartition(
                             partition=number,
-                            fetch_offset=self._partitions[number].next,
+                            fetch_offset=self._partitions[number].fetch_offset,
+                            last_fetched_epoch=self._partitions[number].last_epoch,
                             partition_max_bytes=PARTITION_BYTES,
                         )
                         for number in numbers
@@ -383,21 +502,41 @@ class OffsetsReader(Poller):
                 )
             ],
         )
-        response: FetchResponse = self._client.request(request, node, at_least=RECORD_BATCHES_SINCE)
+        response: FetchResponse = self._client.request(request, node, at_least=LAST_EPOCH_SINCE)
         if response.error_code:
             raise Refused(response.error_code, GROUPS_TOPIC)
         return [each for topic in response.responses for each in topic.partitions]
 
     def _go_on(self, number: int) -> None:
-        """The next record isn't in the log: go on with its first one. If the log was cut, what is known is dropped."""
+        """The next record isn't in the log: go on with its first one, or read a log that was cut anew."""
         partition = self._partitions[number]
         first, end = self._offset(number, EARLIEST), self._offset(number, LATEST)
         if partition.next > first:
-            self._unreadable += partition.observed.unreadable
-            partition.observed = self._observed()
-            partition.had = end, partition.epoch
+            self._cut(number, min(end, partition.next), partition.epoch, first)
+        else:
+            partition.last, partition.is_doubted = None, False
+            partition.next = first
+            partition.observed.begin_at(first)
+
+    def _cut(self, number: int, end: int, epoch: int, first: int = 0) -> None:
+        """The log was cut: drop what is known of it, and read it anew.
+
+        end, epoch: the end of the part that may be there still, and its newest epoch. first: where the log begins. If
+        it begins later, the next Fetch says so.
+        """
+        partition = self._partitions[number]
+        cut = Cut(number, partition.next, end if end < partition.next else None)
+        # A leader that lost its epochs would have the log read anew for ever.
+        partition.names_epoch = partition.names_epoch and partition.next > partition.cut_at
+        partition.cut_at = partition.next
+        self._unreadable += partition.observed.unreadable
+        partition.observed = self._observed()
+        partition.had = _Had(end, epoch, partition.newest_ms)
+        partition.epochs.clear()
+        partition.last, partition.is_doubted = None, False
         partition.next = first
         partition.observed.begin_at(first)
+        self.on_cut(cut)
 
     def _observed(self) -> Observed:
         return Observed(self._names, self._session_timeouts)
@@ -414,24 +553,27 @@ class OffsetsReader(Poller):
 
     def _take(self, number: int, data: bytes) -> list[Placed]:
         """The events in the bytes of a Fetch."""
-        partition, position = self._partitions[number], 0
+        partition = self._partitions[number]
         observed, events = partition.observed, []
-        while position < len(data):
-            try:
-                header = peek_header(data, position)
-                if position + header.size > len(data):
-                    break  # cut off: the next Fetch returns it whole
-                check_crc(data, position, header)
-                batch = decode_records(data, position, header)
-            except CorruptBatch:
-                if position:
-                    break
-                # A batch that can't be read is passed, as far as its header tells where the next one is.
-                self._unreadable += 1
-                partition.next = max(partition.next + 1, min(_end_of(data), partition.end))
-                break
+        # Without a record to compare, nothing can be doubted. A log that ends before that record is doubted still.
+        if partition.last is None or (not data and partition.last[0] < partition.end):
+            partition.is_doubted = False
+        is_doubted = partition.is_doubted
+        batches = self._batches(partition, data)
+        self._session_timeouts.ask_for(
+            read_key(record.key).group_id or ""
+            for batch in batches
+            for record in batch.records
+            if record.key[:2] in CONSUMER_KEYS and self._is_wanted(record.key) and not batch.is_control
+        )
+        for batch in batches:
+            header = batch.header
             place = Batch(header.base_offset, header.partition_leader_epoch, header.is_transactional)
             made: list[tuple[int, RebalanceEvent]] = []
+            partition.is_doubted = False
+            if is_doubted and partition.has_another(zip(batch.offsets, batch.records, strict=True)):
+                self._cut(number, partition.next, partition.epoch)
+                break
             for offset, record in zip(batch.offsets, batch.records, strict=True):
                 if offset < partition.next:
                     continue
@@ -444,12 +586,35 @@ class OffsetsReader(Poller):
                     for event in observed.add(offset, record.timestamp_ms, record.key, record.value, place)
                 ]
             made += [(header.next_offset - 1, event) for event in observed.end_batch()]
+            if batch.records and batch.offsets[-1] >= partition.next:
+                partition.last = batch.offsets[-1], batch.records[-1]
+            if header.partition_leader_epoch > partition.epoch:
+                partition.epochs.append((header.partition_leader_epoch, header.base_offset))
             partition.next = max(partition.next, header.next_offset)
-            partition.epoch = max(partition.epoch, header.partition_leader_epoch)
-            position += header.size
+            partition.newest_ms = max(partition.newest_ms, header.max_timestamp_ms)
             if not partition.is_repeated(header):
                 events += [Placed(number, offset, event) for offset, event in made if event["at_ms"] >= self._since_ms]
         return events
+
+    def _batches(self, partition: _Partition, data: bytes) -> list[RecordBatch]:
+        """The whole batches in the bytes of a Fetch, up to one that can't be read."""
+        batches: list[RecordBatch] = []
+        position = 0
+        while position < len(data):
+            try:
+                header = peek_header(data, position)
+                if position + header.size > len(data):
+                    break  # cut off: the next Fetch returns it whole
+                check_crc(data, position, header)
+                batches.append(decode_records(data, position, header))
+            except CorruptBatch:
+                if not batches and not partition.is_doubted:
+                    # A batch that can't be read is passed, as far as its header tells where the next one is.
+                    self._unreadable += 1
+                    partition.next = max(partition.next + 1, min(_end_of(data), partition.end))
+                break
+            position += header.size
+        return batches
 
     def _is_wanted(self, key: bytes) -> bool:
         """Whether a record is about the group; each key begins with a version and the group's id."""

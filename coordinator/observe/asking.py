@@ -9,7 +9,14 @@ requests go over one connection for each node, one after the other, and the answ
 FRESH_S. So ten open pages cost the cluster as much as one. All requests together take their turn from one budget; a
 request that would have to wait beyond its deadline fails with Unreachable, as if the cluster hadn't answered.
 
-House rule: only requests that read (READING) leave this module.
+    with asking.own.client(5.0) as client:
+        ...
+
+The reader of the log, and the writer of events, have clients with connections of their own, because their requests wait
+for news, or write. Those requests count in the same budget. So that the log is read whatever the page asks for, a few
+small ones wait for no turn (URGENT): they only make others wait.
+
+House rule: the shared clients send only requests that read (READING).
 """
 
 from __future__ import annotations
@@ -28,6 +35,7 @@ from protocol.messages import (
     ConsumerGroupDescribeRequest,
     DescribeClusterRequest,
     DescribeGroupsRequest,
+    FetchRequest,
     FindCoordinatorRequest,
     ListGroupsRequest,
     ListOffsetsRequest,
@@ -37,7 +45,7 @@ from protocol.messages import (
 )
 
 if TYPE_CHECKING:
-    from coordinator.client.client import Cluster
+    from coordinator.client.client import Cluster, Node
 
 READING = (
     ConsumerGroupDescribeRequest,
@@ -49,6 +57,9 @@ READING = (
     MetadataRequest,
     OffsetFetchRequest,
 )
+
+URGENT = (ListOffsetsRequest, MetadataRequest)
+"""Requests of clients of their own that wait for no turn: without the leaders and the ends of logs nothing is read."""
 
 REQUESTS_PER_S, REQUESTS_AT_ONCE = 20, 40
 """The budget of an observer: requests to the whole cluster in a second on average, and at most at once. A broker takes
@@ -99,11 +110,16 @@ class Budget:
         if wait > 0:
             self._pause(wait)
 
+    def charge(self) -> None:
+        """Count a request that goes at once; others wait longer for it."""
+        with self._lock:
+            self._next = max(self._next, self._clock() - self._at_once * self._interval) + self._interval
+
 
 class Asking:
     """See the module. where: the observed cluster. timeout: seconds that a call may take.
 
-    count: requests that were sent.
+    own: the cluster, for clients with connections of their own. count: requests that were sent.
     """
 
     def __init__(
@@ -120,6 +136,7 @@ class Asking:
         self._lock = Lock()
         self._nodes: dict[Address, _Node] = {}
         self._answers: dict[tuple[Address, bytes], tuple[float, Any]] = {}
+        self.own = Own(where, self)
         self.count = 0
 
     def open(self, *, anew: bool = False) -> Client:
@@ -148,7 +165,12 @@ class Asking:
         node.connect(deadline)
         return _Shared(node, anew=anew)
 
-    # For `_Node`.
+    # For `_Node` and `_OwnClient`.
+
+    def sent(self) -> None:
+        """Count a request."""
+        with self._lock:
+            self.count += 1
 
     def known(self, address: Address, asked: bytes) -> Any:
         """A fresh answer to an equal request; None if there is none."""
@@ -159,13 +181,43 @@ class Asking:
     def keep(self, address: Address, asked: bytes, answer: Any) -> None:
         """Keep an answer for equal requests."""
         with self._lock:
-            self.count += 1
             now = self._clock()
             if len(self._answers) >= KEPT_MAX:
                 self._answers.clear()
             for key in [key for key, (at, _) in self._answers.items() if now - at >= FRESH_S]:
                 del self._answers[key]
             self._answers[address, asked] = now, answer
+
+
+class Own:
+    """The observed cluster, for clients with connections of their own; see the module."""
+
+    def __init__(self, where: Cluster, asking: Asking) -> None:
+        self._where = where
+        self._asking = asking
+
+    def client(self, timeout: float) -> Client:
+        """A client, as Cluster.client makes it."""
+        return _OwnClient(self._where, timeout, self._asking)
+
+
+class _OwnClient(Client):
+    """A client that counts what it sends, each try too. Fetches have a pace of their own."""
+
+    def __init__(self, where: Cluster, timeout: float, asking: Asking) -> None:
+        super().__init__(where.bootstrap, timeout, security=where.security)
+        self._asking = asking
+
+    def _send(
+        self, message: Message, node: Node | None, deadline: Deadline, at_least: int = 0, at_most: int = NEWEST
+    ) -> Any:
+        if not isinstance(message, FetchRequest):
+            if isinstance(message, URGENT):
+                self._asking.budget.charge()
+            else:
+                self._asking.budget.take(deadline.left)
+            self._asking.sent()
+        return super()._send(message, node, deadline, at_least, at_most)
 
 
 class _Shared:
@@ -215,6 +267,7 @@ class _Node:
             if answer is None:
                 self._asking.budget.take(deadline.left)
                 answer = self._send(message, version, deadline)
+                self._asking.sent()
                 self._asking.keep(self._address, asked, answer)
             return answer
         finally:

@@ -8,7 +8,7 @@ An event's place for the feed is its number since the start: after a restart of 
 what was inferred may be less, because compaction went on. So an id of an earlier run gets all events in memory.
 
 A cluster that is away, brokers that restart, leaders that move: one line says that no answer comes, and one that the
-cluster is back. The reader goes on where it was.
+cluster is back. The reader goes on where it was. A line says that a log was cut.
 
 House rule: nothing here infers.
 """
@@ -25,13 +25,13 @@ from uuid import uuid4
 
 from coordinator.client.errors import ClientError, Refused, Unauthenticated
 from coordinator.client.events import Placed, absent_line
-from coordinator.client.offsets_log import OffsetsReader
+from coordinator.client.offsets_log import Cut, OffsetsReader, cut_line
 from coordinator.observe.begun import Begun
 from protocol.errors import ProtocolError
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.client.client import Cluster
+    from coordinator.client.client import Client
     from coordinator.observe.live import Look
     from coordinator.server.http.feed import News
     from coordinator.server.telemetry.lines import Lines
@@ -57,6 +57,13 @@ Taker = Callable[["list[RebalanceEvent]"], None]
 """Gets the events of a turn."""
 
 
+class Reached(Protocol):
+    """The observed cluster: a client.Cluster, or asking.Own."""
+
+    def client(self, timeout: float) -> Client:
+        """A client of it."""
+
+
 class Hearing(Protocol):
     """Other knowledge of causes: a broker's log."""
 
@@ -79,7 +86,7 @@ class Follower:
 
     def __init__(
         self,
-        where: Cluster,
+        where: Reached,
         timeout: float,
         lines: Lines,
         *,
@@ -123,6 +130,7 @@ class Follower:
                     if self.reader is None:
                         self.reader = OffsetsReader(client)
                         self.reader.on_fetched = partial(self._hear, self.reader)
+                        self.reader.on_cut = self._say_cut
                     events, problem = self._turn(self.reader)
                 except (ClientError, ProtocolError) as error:
                     events, problem = [], error
@@ -181,6 +189,9 @@ class Follower:
             placed.append(Placed(0, self._count, event))
             self._count += 1
         return placed
+
+    def _say_cut(self, cut: Cut) -> None:
+        self._lines.warn("log_was_cut", cut_line(cut), partition=cut.partition, read=cut.read, kept=cut.kept)
 
     def _say(self, problem: Exception | None) -> None:
         """Say once that the cluster is away, and once that it is back."""

@@ -107,12 +107,12 @@ class Observer:
         self._asking = Asking(options.where, Budget(), options.timeout)
         self._published = None
         if options.events:
-            target = target_of(options.events, options.where, options.timeout)
+            target = target_of(options.events, self._asking.own, options.timeout)
             self._published = Published(target, lines)
         counts = Counts(config.metrics_groups_max)
         self.live = Live(self._asking, lines, lambda looks: self.follower.see(looks))  # noqa: PLW0108 - the follower comes below
         self.follower = Follower(
-            options.where,
+            self._asking.own,
             options.timeout,
             lines,
             hearing=[Heard(path, BrokerLines().told, lines) for path in options.broker_logs],

@@ -37,7 +37,8 @@ from schemas.errors import ErrorCode
 if TYPE_CHECKING:
     from io import FileIO
 
-    from coordinator.client.client import Client, Cluster
+    from coordinator.client.client import Client
+    from coordinator.observe.follower import Reached
     from coordinator.server.telemetry.lines import Lines
     from coordinator.timeline.schema import RebalanceEvent
     from protocol.messages import CreateTopicsResponse, MetadataResponse, ProduceResponse
@@ -153,7 +154,7 @@ def _write(file: FileIO, data: bytes) -> int:
 class TopicTarget:
     """A topic of the observed cluster."""
 
-    def __init__(self, where: Cluster, timeout: float) -> None:
+    def __init__(self, where: Reached, timeout: float) -> None:
         self.name = f"topic {EVENTS_TOPIC}"
         self._client: Client = where.client(timeout)
         self._leader: Node | None = None
@@ -341,6 +342,6 @@ class Published:
             self._changed.notify_all()
 
 
-def target_of(text: str, where: Cluster, timeout: float) -> Target:
+def target_of(text: str, where: Reached, timeout: float) -> Target:
     """The target of `--events`: TOPIC, or the name of a file."""
     return TopicTarget(where, timeout) if text == TOPIC else FileTarget(Path(text))

@@ -7,10 +7,11 @@ from uuid import UUID
 
 import pytest
 
+from coordinator.client import offsets_log
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused, Unreachable
 from coordinator.client.events import EventReader
-from coordinator.client.offsets_log import OffsetsReader, SessionTimeouts, TopicNames, reader_of
+from coordinator.client.offsets_log import Cut, OffsetsReader, SessionTimeouts, TopicNames, cut_line, reader_of
 from coordinator.client.topics import LATEST
 from protocol.messages import (
     DescribeConfigsRequest,
@@ -22,9 +23,10 @@ from protocol.messages import (
     MetadataRequest,
     MetadataResponse,
 )
+from protocol.records.batch import peek_header
 from protocol.records.codecs import Codec
 from schemas.errors import ErrorCode
-from tests.audit.scenes import GROUP, Scene, compressed, group_on, member
+from tests.audit.scenes import GROUP, Scene, compressed, consumer_member, group_on, member
 
 A, B = {"orders": [0]}, {"orders": [1]}
 OTHER = group_on(1)
@@ -34,7 +36,8 @@ class Cluster(Client):
     """Kafka with two nodes, whose groups' log is made of scenes; node 1 leads all unless `leaders` says otherwise.
 
     firsts: first offsets. errors: the next error of a partition. away: nodes that don't answer. fetched: partitions by
-    request, with their nodes. denied: topics that the user may not see. topic_errors: of named topics.
+    request, with their nodes. denied: topics and groups that the user may not see. epochs: of its batches: known; lost,
+    so that each answer is wrong; or ignored, as by Tenure. looked_up: groups whose settings were asked for, by request.
     """
 
     def __init__(self, *scenes: Scene) -> None:
@@ -47,9 +50,11 @@ class Cluster(Client):
         self.fetched: list[tuple[int, list[int]]] = []
         self.denied: set[str] = set()
         self.session_timeout = "45000"
+        self.looked_up: list[list[str]] = []
         self.topic_id = UUID(int=7)
         self.per_fetch = 100
         self.no_offsets = False
+        self.epochs = "known"
 
     def request(self, message: Any, node: Any = None, *, at_least: int = 0) -> Any:
         """Answer as Kafka would."""
@@ -64,17 +69,10 @@ class Cluster(Client):
             answer = ListOffsetsResponse.ListOffsetsPartitionResponse(offset=offset)
             return ListOffsetsResponse(topics=[ListOffsetsResponse.ListOffsetsTopicResponse(partitions=[answer])])
         if isinstance(message, DescribeConfigsRequest):
-            (wanted,) = message.resources
-            result = DescribeConfigsResponse.DescribeConfigsResult()
-            if wanted.resource_name in self.denied:
-                result.error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
-            else:
-                result.configs = [
-                    DescribeConfigsResponse.DescribeConfigsResourceResult(
-                        name="consumer.session.timeout.ms", value=self.session_timeout
-                    )
-                ]
-            return DescribeConfigsResponse(results=[result])
+            self.looked_up.append([wanted.resource_name for wanted in message.resources])
+            if self.away:
+                raise Unreachable("127.0.0.1:1: Connection refused")
+            return DescribeConfigsResponse(results=[self._setting(each.resource_name) for each in message.resources])
         assert isinstance(message, FetchRequest)
         assert message.topics[0].topic_id == self.topic_id
         self.fetched.append((node.node_id, [each.partition for each in message.topics[0].partitions]))
@@ -83,6 +81,18 @@ class Cluster(Client):
         answers = [self._fetched(each, node.node_id) for each in message.topics[0].partitions]
         return FetchResponse(responses=[FetchResponse.FetchableTopicResponse(partitions=answers)])
 
+    def _setting(self, group_id: str) -> Any:
+        result = DescribeConfigsResponse.DescribeConfigsResult(resource_name=group_id)
+        if group_id in self.denied:
+            result.error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        else:
+            result.configs = [
+                DescribeConfigsResponse.DescribeConfigsResourceResult(
+                    name="consumer.session.timeout.ms", value=self.session_timeout
+                )
+            ]
+        return result
+
     def _fetched(self, asked: Any, node_id: int) -> Any:
         answer = FetchResponse.PartitionData(partition_index=asked.partition)
         scene = self.scenes[asked.partition]
@@ -90,6 +100,8 @@ class Cluster(Client):
             answer.error_code = self.errors.pop(asked.partition)
         elif self.leaders.get(asked.partition, 1) != node_id:
             answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        elif self._diverges(scene, asked, answer):
+            pass
         elif not self.firsts.get(asked.partition, 0) <= asked.fetch_offset <= scene.next_offset:
             answer.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
         else:
@@ -98,6 +110,28 @@ class Cluster(Client):
             answer.records = b"".join(new[: self.per_fetch])
             answer.high_watermark = scene.next_offset
         return answer
+
+    def _diverges(self, scene: Scene, asked: Any, answer: Any) -> bool:
+        """Whether the log has another history than the batch before the offset says; then the answer tells where."""
+        if (
+            self.epochs == "ignored"
+            or asked.last_fetched_epoch < 0
+            or asked.fetch_offset < self.firsts.get(asked.partition, 0)
+        ):
+            return False
+        begins: dict[int, int] = {}
+        for number, batch in enumerate(scene.batches):
+            begins.setdefault(peek_header(batch).partition_leader_epoch, scene.base_offset + number)
+        begins.setdefault(scene.epoch, scene.next_offset)
+        newer = [begin for epoch, begin in begins.items() if epoch > asked.last_fetched_epoch]
+        floor = max((epoch for epoch in begins if epoch <= asked.last_fetched_epoch), default=-1)
+        if self.epochs == "lost":
+            floor, newer = 0, [0]
+        end = newer[0] if newer else scene.next_offset
+        if floor == asked.last_fetched_epoch and end >= asked.fetch_offset:
+            return False
+        answer.diverging_epoch = FetchResponse.EpochEndOffset(epoch=floor, end_offset=end)
+        return True
 
     def _metadata(self, message: MetadataRequest) -> MetadataResponse:
         brokers = [MetadataResponse.MetadataResponseBroker(node_id=node, host="127.0.0.1", port=1) for node in (1, 2)]
@@ -249,6 +283,103 @@ def test_a_log_that_was_cut_and_went_on_tells_what_is_new() -> None:
     assert told(reader.poll(0)) == [(GROUP, 2)]
 
 
+def cuts_of(reader: OffsetsReader) -> list[Cut]:
+    """The cuts that the reader finds from now on."""
+    found: list[Cut] = []
+    reader.on_cut = found.append
+    return found
+
+
+def test_a_log_that_was_cut_and_has_grown_past_the_reader_is_read_anew() -> None:
+    """Its end says nothing; the leader knows that the reader's newest epoch ends sooner."""
+    cluster = Cluster(grown(formed()).group([member("c", A)], 3))
+    reader = OffsetsReader(cluster)
+    cuts = cuts_of(reader)
+    reader.read()
+    cluster.scenes[0] = formed()
+    cluster.scenes[0].epoch = 2
+    cluster.scenes[0].group([member("a", A), member("d", B)], 2).group([member("a", A)], 3).group([], 4)
+    assert reader.poll(0) == []
+    assert told(reader.poll(0)) == [(GROUP, 2), (GROUP, 3), (GROUP, 4)]
+    assert cuts == [Cut(0, 3, 1)]
+    assert cut_line(cuts[0]).startswith("__consumer_offsets-0 was cut at offset 1, though records up to offset 3 ")
+    assert reader.poll(0) == []
+    assert len(cuts) == 1
+
+
+def test_a_batch_of_an_old_epoch_that_was_never_read_is_new() -> None:
+    """The log goes back to a leader that had written more in its epoch than the next leader had."""
+    scene = formed()
+    scene.epoch = 2
+    cluster = Cluster(grown(scene))
+    reader = OffsetsReader(cluster)
+    reader.read()
+    cluster.scenes[0] = formed().group([member("a", A), member("d", B)], 2)
+    cluster.scenes[0].epoch = 3
+    assert reader.poll(0) == []
+    (event,) = reader.poll(0)
+    assert [cause["member_ids"] for cause in event["causes"]] == [["d"]]
+
+
+def test_a_restored_folder_is_read_anew() -> None:
+    """A backup has the same epochs again, and perhaps as many records; the last record that was read is another one."""
+    cluster = Cluster(grown(formed()).group([member("c", A)], 3))
+    reader = OffsetsReader(cluster)
+    cuts = cuts_of(reader)
+    reader.read()
+    cluster.away = {1}
+    with pytest.raises(Unreachable):
+        reader.poll(0)
+    cluster.away, cluster.epochs = set(), "ignored"
+    cluster.scenes[0] = formed().tick(60_000).group([member("a", A), member("d", B)], 2).group([member("d", A)], 3)
+    cluster.scenes[0].group([member("d", A)], 4)
+    assert reader.poll(0) == []
+    assert told(reader.poll(0)) == [(GROUP, 2), (GROUP, 3), (GROUP, 4)]
+    assert cuts == [Cut(0, 3, None)]
+    assert cut_line(cuts[0]).startswith("__consumer_offsets-0 was cut, though ")
+
+
+def test_a_restored_folder_that_lacks_one_record_is_read_anew_once_it_grows() -> None:
+    """Until then nothing contradicts: the log ends where the reader's last record was."""
+    cluster = Cluster(grown(formed()))
+    reader = OffsetsReader(cluster)
+    cuts = cuts_of(reader)
+    reader.read()
+    cluster.leaders[0] = 2
+    cluster.scenes[0] = formed()
+    cluster.epochs = "ignored"
+    for _ in range(3):
+        assert (reader.poll(0), cuts) == ([], [])
+    cluster.scenes[0].tick(60_000).group([member("a", A), member("d", B)], 2)
+    reader.poll(0)
+    assert (told(reader.poll(0)), cuts) == ([(GROUP, 2)], [Cut(0, 2, None)])
+
+
+def test_a_leader_that_comes_back_with_the_same_log_is_no_cut() -> None:
+    """The last record comes once more, and tells nothing."""
+    cluster = Cluster(grown(formed()))
+    reader = OffsetsReader(cluster)
+    cuts = cuts_of(reader)
+    reader.read()
+    cluster.away = {1}
+    reader.poll_each(0)
+    cluster.away = set()
+    assert reader.poll(0) == []
+    cluster.scenes[0].group([member("c", A)], 3)
+    assert (told(reader.poll(0)), cuts, reader.reached) == ([(GROUP, 3)], [], {0: 3})
+
+
+def test_a_leader_without_epochs_does_not_keep_the_reader_busy() -> None:
+    """Its answer never fits, so the second one doesn't count."""
+    cluster = Cluster(grown(formed()))
+    cluster.epochs = "lost"
+    cluster.per_fetch = 1
+    reader = OffsetsReader(cluster)
+    cuts = cuts_of(reader)
+    events = [event for _ in range(8) for event in reader.poll(0)]
+    assert (told(events)[-1], len(cuts), reader.reached) == ((GROUP, 2), 2, {0: 2})
+
+
 def test_counts_of_what_cannot_be_read_never_fall() -> None:
     """A key that can't be read counts, and still counts once the log is another one."""
     cluster = Cluster(formed().append((b"\x00", b"")))
@@ -372,6 +503,36 @@ def test_session_timeouts_are_asked_for_until_the_server_refuses() -> None:
     assert timeouts.get("b") is None
     cluster.denied = set()
     assert timeouts.get("c") is None
+    assert cluster.looked_up == [["a"], ["odd"], ["b"]]
+
+
+def test_one_request_asks_for_many_session_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refusal of some is theirs alone; a cluster that is away may fail twice in a row; the oldest ones go first."""
+    monkeypatch.setattr(offsets_log, "LOOKED_UP_AT_ONCE", 2)
+    monkeypatch.setattr(offsets_log, "TIMEOUTS_MAX", 4)
+    cluster = Cluster()
+    cluster.denied = {"b"}
+    timeouts = SessionTimeouts(cluster)
+    timeouts.ask_for(["a", "b", "c", "a"])
+    assert (cluster.looked_up, dict(timeouts)) == ([["a", "b"], ["c"]], {"a": 45_000, "c": 45_000})
+    cluster.away = {1}
+    timeouts.ask_for(["d", "e", "f"])
+    cluster.away = set()
+    assert (timeouts.get("g"), list(timeouts)) == (45_000, ["g"])
+    cluster.away = {1}
+    timeouts.ask_for("hijklm")
+    cluster.away = set()
+    assert (timeouts.get("n"), len(cluster.looked_up)) == (None, 8)
+
+
+def test_the_groups_of_a_fetch_share_a_request() -> None:
+    """Each group of the consumer protocol is looked up before its first record is taken, with all others."""
+    scene = Scene()
+    for number in range(3):
+        scene.append(consumer_member(group_on(0, f"modern-{number}")))
+    cluster = Cluster(scene, formed(OTHER), formed(), formed())
+    OffsetsReader(cluster).read()
+    assert cluster.looked_up == [[group_on(0, f"modern-{number}") for number in range(3)]]
 
 
 def test_names_of_topics_are_asked_for_once_in_a_while() -> None:

@@ -9,8 +9,9 @@ from coordinator.client.errors import Unreachable
 from coordinator.client.groups import delete_groups, list_groups
 from coordinator.observe import asking
 from coordinator.observe.asking import Asking, Budget
-from protocol.messages import ListGroupsResponse
+from protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse, ListGroupsResponse
 from tests.client.scripted import HANG_UP, Clock, Scripted
+from tests.support.patience import WITHIN_S
 
 LISTED = ListGroupsResponse(groups=[])
 
@@ -57,6 +58,42 @@ def test_the_budget_makes_requests_wait_or_fail() -> None:
     assert budget.share_left == pytest.approx(0.5)
     clock.now += 10
     assert budget.share_left == 1.0
+
+
+def test_a_request_that_goes_at_once_makes_others_wait() -> None:
+    """It counts; the next one in turn waits for it."""
+    clock = Clock()
+    budget = Budget(per_s=10, at_once=2, clock=clock, pause=clock.pause)
+    for _ in range(4):
+        budget.charge()
+    assert not clock.pauses
+    assert budget.share_left == pytest.approx(-1.0)
+    budget.take(1.0)
+    assert clock.pauses == pytest.approx([0.3])
+
+
+def test_clients_with_connections_of_their_own_count_too() -> None:
+    """What the reader of the log asks for costs the page its turns; it reads the log whatever the page does."""
+    clock = Clock()
+    budget = Budget(per_s=1, at_once=3, clock=clock, pause=clock.pause)
+    with Scripted({"ListGroups": [LISTED], "DescribeConfigs": [DescribeConfigsResponse()]}) as server:
+        shared = Asking(Cluster(server.bootstrap), budget, clock=clock)
+        with shared.own.client(WITHIN_S) as client:
+            client.nodes()
+            client.request(DescribeConfigsRequest())
+            client.nodes()
+            assert shared.count == 3
+            assert not clock.pauses
+            assert budget.share_left == pytest.approx(0.0)
+            client.request(DescribeConfigsRequest())
+            assert clock.pauses == pytest.approx([1.0])
+            client.nodes()
+            with shared.open() as page:
+                page.timeout = 1.0
+                with pytest.raises(Unreachable, match="too many requests"):
+                    list_groups(page)
+        assert (shared.count, len(server.asked("ListGroups"))) == (5, 0)
+        shared.close()
 
 
 def test_nothing_is_changed() -> None:
