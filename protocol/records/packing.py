@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import zlib
 
+from protocol.errors import ProtocolError
+
 PACKED_FROM = 512 * 1024
 """A value of so many bytes is packed."""
 PACKED = b"z"
@@ -19,5 +21,10 @@ def packed(value: bytes) -> bytes:
 
 
 def unpacked(stored: bytes) -> bytes:
-    """The value that was stored."""
-    return zlib.decompress(stored[1:]) if stored.startswith(PACKED) else stored
+    """The value that was stored. Raises ProtocolError if it is packed in another way."""
+    if not stored.startswith(PACKED):
+        return stored
+    try:
+        return zlib.decompress(stored[1:])
+    except zlib.error as error:
+        raise ProtocolError(f"a value that begins with {PACKED!r} can't be unpacked: {error}") from None

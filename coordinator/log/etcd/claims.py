@@ -99,6 +99,8 @@ class Claims:
         # The create revision of own/ppp of partitions that this node gives up.
         self._releasing: dict[int, int] = {}
         self._orphans: dict[int, _Orphan] = {}
+        # Keys that the log has a line about.
+        self._unreadable: set[bytes] = set()
         self._info: bytes | None = None
         self._claims_from_ms: int | None = None
         # The create revision of this node's registration. Then, if another lease has it: since when, and whether the
@@ -233,15 +235,26 @@ class Claims:
     def _changed(self) -> None:
         if not self.known:
             return
-        nodes = {self._keys.number(key): kv.value for key, kv in self._nodes.keys.items()}
+        nodes = {self._read(key, key.rpartition(b"/")[2]): kv.value for key, kv in self._nodes.keys.items()}
+        nodes.pop(NOBODY, None)
         owners: list[int | None] = [None] * self._count
         for key, kv in self._owners.keys.items():
             if (partition := self._keys.number(key)) < self._count:
-                owners[partition] = int(kv.value)
+                owners[partition] = self._read(key, kv.value)
         self._members.now = Picture(nodes, owners)
         if self._registered and self._node_id not in nodes and self._nodes.revision > self._registered:
             self.announce()  # somebody has deleted it
         self._decide()
+
+    def _read(self, key: bytes, number: bytes) -> int:
+        """A node's id in a key or its value; NOBODY if another version wrote it in another way."""
+        try:
+            return int(number)
+        except ValueError:
+            if key not in self._unreadable:
+                self._unreadable.add(key)
+                self._log("key_unreadable", {"key": key.decode(errors="replace")})
+            return NOBODY
 
     def _decide(self, *partitions: int) -> None:
         """Decide about these partitions; without any, about all."""

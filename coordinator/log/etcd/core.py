@@ -33,7 +33,7 @@ from coordinator.log.engine import (
 )
 from coordinator.log.engine import Page as OnPage
 from coordinator.log.etcd.claims import SETTLE_MS, Claims
-from coordinator.log.etcd.keys import NO_HEAD, Head, Keys, parse_head, prefix_end
+from coordinator.log.etcd.keys import NO_HEAD, UNREADABLE, Head, Keys, any_head, prefix_end
 from coordinator.log.etcd.members import Members
 from coordinator.log.etcd.port import (
     Compacted,
@@ -52,6 +52,7 @@ from coordinator.log.etcd.port import (
 )
 from coordinator.log.etcd.session import Session
 from coordinator.log.etcd.writer import Owned, Writer
+from protocol.errors import ProtocolError
 from protocol.records.batch import Record
 from protocol.records.packing import unpacked
 
@@ -237,9 +238,13 @@ class Core:
             self._acquired(partition, Unavailable(outcome.reason))
             return
         (found,) = outcome.gets
-        before, modified = (NO_HEAD, 0) if found is None else (parse_head(found.value), found.mod_revision)
-        head = Head(before.epoch + 1, 0, f"{self.node_id}/{claim}")
+        before, modified = (NO_HEAD, 0) if found is None else (any_head(found.value), found.mod_revision)
         own_key, head_key = self._keys.own(partition), self._keys.head(partition)
+        if before.epoch == UNREADABLE:
+            text = f"{head_key.decode()} has a value that this version can't read: {before.owner!r}"
+            self._acquired(partition, EngineError(text))
+            return
+        head = Head(before.epoch + 1, 0, f"{self.node_id}/{claim}")
         conditions = [
             Compare(own_key, Target.CREATE_REVISION, claim),
             Compare(head_key, Target.MOD_REVISION, modified),
@@ -254,7 +259,7 @@ class Core:
             return
         if not outcome.succeeded:
             own, found = outcome.gets
-            if found is None or parse_head(found.value) != head:
+            if found is None or any_head(found.value) != head:
                 if own is not None and own.create_revision == claim:
                     self._read_head(partition, claim)  # the former owner has appended meanwhile
                 else:
@@ -299,7 +304,7 @@ class Core:
             return
         if not outcome.succeeded:
             (found,) = outcome.gets
-            if found is None or parse_head(found.value) != own.head.next():
+            if found is None or any_head(found.value) != own.head.next():
                 self._over(own, f"partition {own.partition} was claimed")
                 self._load(own, page, done)
                 return
@@ -321,7 +326,11 @@ class Core:
             elif not isinstance(outcome, Page):
                 done(Unavailable("the history that the load needs was compacted"))
             else:
-                records = [Record(kv.key[len(prefix) :], unpacked(kv.value), 0) for kv in outcome.kvs]
+                try:
+                    records = [Record(kv.key[len(prefix) :], unpacked(kv.value), 0) for kv in outcome.kvs]
+                except ProtocolError as error:
+                    done(EngineError(f"it holds a record that can't be read: {error}"))
+                    return
                 if records:
                     page(records)
                 if outcome.more:
@@ -357,7 +366,7 @@ class Core:
         asked, self._asked = self._asked, {}
         found: list[KeyValue | None] = outcome.gets if isinstance(outcome, TxnResult) else [None] * len(asked)
         for (own, dones), kv in zip(asked.items(), found, strict=True):
-            head = NO_HEAD if kv is None else parse_head(kv.value)
+            head = NO_HEAD if kv is None else any_head(kv.value)
             error: EngineError | None = None
             if own.is_over or (kv is not None and (head.epoch, head.owner) != (own.epoch, own.head.owner)):
                 error = Fenced(f"the ownership of partition {own.partition} at epoch {own.epoch} is over")

@@ -104,9 +104,13 @@ class Opening:
             return
         found = outcome.gets[0]
         assert found is not None
-        meta = json.loads(found.value)
-        if meta["format"] > FORMAT:
-            self.error = f"the cluster's keys have format {meta['format']}, and this version knows {FORMAT}"
+        try:
+            meta = dict(json.loads(found.value))
+        except (TypeError, ValueError):
+            meta = {}
+        version = meta.get("format", "unknown")
+        if not isinstance(version, int) or version > FORMAT:
+            self.error = f"the cluster's keys have format {version}, and this version knows {FORMAT}"
         elif "moving" in meta:
             self.error = "a move into this cluster is under way, or was interrupted: then make it again"
         elif meta["partitions"] != self._count:

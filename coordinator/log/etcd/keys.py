@@ -42,12 +42,22 @@ class Head(NamedTuple):
 
 NO_HEAD = Head(-1, 0, "")
 """Of a partition that nobody has ever claimed."""
+UNREADABLE = -2
+"""The epoch of a head that another version wrote, and that this one can't read. It equals no head of this version."""
 
 
 def parse_head(value: bytes) -> Head:
     """Read a head. Raises ValueError."""
     epoch, sequence, owner = value.decode().split(":", 2)
     return Head(int(epoch), int(sequence), owner)
+
+
+def any_head(value: bytes) -> Head:
+    """Read a head that any version may have written: see UNREADABLE."""
+    try:
+        return parse_head(value)
+    except ValueError:
+        return Head(UNREADABLE, 0, value.decode(errors="replace"))
 
 
 class Keys:

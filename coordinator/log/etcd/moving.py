@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 from coordinator.log.engine import NOBODY, EngineError
 from coordinator.log.etcd.client import Access, Client
@@ -63,6 +63,7 @@ PAGE_KEYS = 1_000
 OPERATIONS_MAX, BYTES_MAX = 1_000, 1_000_000
 """Of a transaction."""
 MOVING = "moving"
+Value = TypeVar("Value")
 FENCE = b"%d" % NOBODY
 """The value of own/ppp while a cluster is written."""
 
@@ -147,9 +148,10 @@ class Mover:
         for partition in range(count):
             prefix, found = self._keys.log(partition), dict[bytes, bytes]()
             for kv in self._range(prefix, revision):
-                found[kv.key[len(prefix) :]] = unpacked(kv.value)
+                found[kv.key[len(prefix) :]] = _readable(unpacked, kv)
             records.append(found)
-        heads = {self._keys.number(kv.key): parse_head(kv.value) for kv in self._range(self._keys.heads, revision)}
+        kvs = self._range(self._keys.heads, revision)
+        heads = {self._keys.number(kv.key): _readable(parse_head, kv) for kv in kvs}
         epochs = [heads.get(partition, NO_HEAD).epoch for partition in range(count)]
         return Stored(cluster_id, records, epochs, entries)
 
@@ -226,7 +228,7 @@ class Mover:
     def _write_partition(self, partition: int, records: Mapping[bytes, bytes], epoch: int) -> None:
         key = self._keys.head(partition)
         (found,) = self._call_txn(Txn([], [Get(key)])).gets
-        before = NO_HEAD if found is None else parse_head(found.value)
+        before = NO_HEAD if found is None else _readable(parse_head, found)
         head = Head(max(before.epoch, epoch) + 1, 0, self._tag)
         fenced = NotMoved(f"another program writes to partition {partition} of {self._cluster}")
         condition = Compare(key, Target.MOD_REVISION, 0 if found is None else found.mod_revision)
@@ -269,12 +271,12 @@ class Mover:
     def _revoke(self, lease: int, done: Callable[[Any], None]) -> None:
         self._client.revoke(lease, lambda outcome: done(_unless_gone(outcome)))
 
-    def _raise_head(self, key: bytes, raised: Callable[[bytes], bytes]) -> None:
+    def _raise_head(self, key: bytes, raised: Callable[[KeyValue], bytes]) -> None:
         while True:
             (found,) = self._call_txn(Txn([], [Get(key)])).gets
             if found is None or self._tag.encode() in found.value:
                 return
-            value = raised(found.value)
+            value = raised(found)
             unchanged = Compare(key, Target.MOD_REVISION, found.mod_revision)
             if self._txn([unchanged], [Put(key, value)], Get(key), value):
                 return
@@ -369,15 +371,23 @@ def _parts(prefix: bytes, records: Mapping[bytes, bytes]) -> Iterator[list[Put]]
         yield part
 
 
-def _raised(tag: str, value: bytes) -> bytes:
-    head = parse_head(value)
+def _readable(read: Callable[[bytes], Value], kv: KeyValue) -> Value:
+    """What a value means. Raises NotMoved if another version wrote it in another way."""
+    try:
+        return read(kv.value)
+    except ValueError as error:
+        raise NotMoved(f"{kv.key!r} has a value that this version can't read: {error}") from None
+
+
+def _raised(tag: str, kv: KeyValue) -> bytes:
+    head = _readable(parse_head, kv)
     if head.epoch > EPOCH_MAX - EPOCHS:
         raise NotMoved(f"the epoch {head.epoch} can't be raised by {EPOCHS}")
     return Head(head.epoch + EPOCHS, 0, tag).text()
 
 
-def _raised_state(tag: str, value: bytes) -> bytes:
-    head = parse_state_head(value)
+def _raised_state(tag: str, kv: KeyValue) -> bytes:
+    head = _readable(parse_state_head, kv)
     return StateHead(head.sequence + EPOCHS, tag).text()
 
 

@@ -81,12 +81,22 @@ class StateHead(NamedTuple):
 
 NO_CHANGE = StateHead(0, "")
 """Before the first change."""
+UNREADABLE = StateHead(-1, "")
+"""Of a head that another version wrote, and that this one can't read."""
 
 
 def parse_state_head(value: bytes) -> StateHead:
     """Read a head. Raises ValueError."""
     sequence, by = value.decode().split(":", 1)
     return StateHead(int(sequence), by)
+
+
+def _any_head(value: bytes) -> StateHead:
+    """Read a head that any version may have written."""
+    try:
+        return parse_state_head(value)
+    except ValueError:
+        return UNREADABLE
 
 
 class _Change:
@@ -165,6 +175,10 @@ class Shared:
         """Write the next part of the change under way, by the entries as they are now."""
         if not self._changes:
             self._is_writing = False
+            return
+        if self._head == UNREADABLE:
+            name = self._head_key.decode()
+            self._over(Unavailable(f"{name} has a value that this version can't read: nothing is written"))
             return
         writes = self._changes[0].decide(self.entries)
         part = dict(islice(writes.items(), _fitting(writes)))
@@ -288,7 +302,7 @@ class Shared:
         """Take what was read, if it is newer than the copy."""
         if revision > self.revision:
             self.revision = revision
-            self._head = next((parse_state_head(kv.value) for kv in kvs if kv.key == self._head_key), NO_CHANGE)
+            self._head = next((_any_head(kv.value) for kv in kvs if kv.key == self._head_key), NO_CHANGE)
             entries = {self._name(kv.key): kv.value for kv in kvs if kv.key.startswith(self._entry)}
             writes: dict[str, bytes | None] = dict.fromkeys(self.entries.keys() - entries.keys())
             writes |= {name: value for name, value in entries.items() if self.entries.get(name) != value}
@@ -311,7 +325,7 @@ class Shared:
                 continue
             revision = kv.mod_revision
             if kv.key == self._head_key:
-                self._head = NO_CHANGE if is_delete else parse_state_head(kv.value)
+                self._head = NO_CHANGE if is_delete else _any_head(kv.value)
             elif kv.key.startswith(self._entry):
                 writes[self._name(kv.key)] = None if is_delete else kv.value
         self.revision = revision

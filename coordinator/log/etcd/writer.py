@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 from coordinator.config import STORED_MAX_BYTES
 from coordinator.log.engine import Appended, Fenced, Unavailable
-from coordinator.log.etcd.keys import NO_HEAD, Head, Keys, parse_head
+from coordinator.log.etcd.keys import NO_HEAD, Head, Keys, any_head
 from coordinator.log.etcd.port import Compare, Delete, Get, Put, Target, Txn, TxnResult
 from coordinator.log.etcd.session import Session
 from protocol.records.batch import Record
@@ -186,7 +186,7 @@ class Writer:
             return None
         left = []
         for part, found in zip(parts, result.gets, strict=True):
-            head = NO_HEAD if found is None else parse_head(found.value)
+            head = NO_HEAD if found is None else any_head(found.value)
             if head == part.head:
                 self._durable(part)
             elif head != part.own.head:
@@ -207,7 +207,7 @@ class Writer:
         """
         parts, self._parts = self._parts, []
         for part, found in zip(parts, heads.gets, strict=True):
-            head = NO_HEAD if found is None else parse_head(found.value)
+            head = NO_HEAD if found is None else any_head(found.value)
             if head == part.head:
                 self._durable(part)
             elif head != part.own.head:

@@ -84,6 +84,13 @@ REPORTS = {
         Level.ERROR,
         lambda _, said: f"Another process is node {said['node']} of this cluster: give each node an id of its own",
     ),
+    "key_unreadable": Report(
+        Level.ERROR,
+        lambda _, said: (
+            f"This version can't read the key {said['key']} in etcd, or its value; a newer version may have written "
+            "it. The node leaves it as it is"
+        ),
+    ),
     "engine_broke": Report(Level.ERROR, lambda _, said: f"The client of etcd broke a rule of its own: {said['trace']}"),
     "store_warned": Report(
         Level.WARN,

@@ -1,0 +1,139 @@
+"""What a newer version of Tenure has written is refused with one clear error, and stays as it is.
+
+House rule: a test writes into etcd what a newer version might, and compares all keys afterwards.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator.group.partition import partition_for
+from protocol.messages import ListGroupsRequest
+from schemas.errors import ErrorCode
+from tests.cluster.test_late_duplicate import TOPIC, commit
+from tests.cluster.test_seats import refusal
+from tests.support.etcd import Etcd
+from tests.support.patience import WITHIN_S
+from tests.support.raw import Connection
+from tests.support.tenure import wait_until
+from tests.support.tenure_cluster import ClusterNode, TenureCluster
+
+pytestmark = pytest.mark.etcd
+
+COUNT = 50
+VERSION = b"\0\x09"
+"""The first bytes of a value: a version that no release of Kafka has."""
+GROUPS = {
+    "classic": (b"\0\2", b"group 'classic': unknown value version 9"),
+    "offset": (b"\0\1", b"unknown offset value version 9"),
+    "consumer": (b"\0\3", b"ConsumerGroupMetadataValue has no version 9"),
+}
+"""Groups, the versions of the record keys that get such a value, and the reasons that the log gives."""
+
+
+@pytest.fixture
+def cluster() -> Iterator[TenureCluster]:
+    """One node on one member of etcd."""
+    with Etcd(members=1) as etcd, TenureCluster(etcd, nodes=1, settings={"tenure.topics": f"{TOPIC}:1"}) as running:
+        yield running
+
+
+def put(etcd: Etcd, key: str, value: bytes) -> None:
+    """Write a key; surrogates in it stand for its bytes."""
+    name = key.encode(errors="surrogateescape")
+    pair = {"key": base64.b64encode(name).decode(), "value": base64.b64encode(value).decode()}
+    etcd.ask("/v3/kv/put", pair)
+
+
+def delete(etcd: Etcd, key: str) -> None:
+    """Delete a key."""
+    etcd.ask("/v3/kv/deleterange", {"key": base64.b64encode(key.encode(errors="surrogateescape")).decode()})
+
+
+def error_of(node: ClusterNode, group: str, offset: int) -> int:
+    """The error of a commit."""
+    with Connection(node.port) as connection:
+        answer: Any = connection.ask(commit(group, offset), 7)
+    error: int = answer.topics[0].partitions[0].error_code
+    return error
+
+
+def record_key(cluster: TenureCluster, group: str, version: bytes) -> str:
+    """The key in etcd of a group's record."""
+    name = version + len(group).to_bytes(2) + group.encode()
+    if version == b"\0\1":
+        name += len(TOPIC).to_bytes(2) + TOPIC.encode() + bytes(4)
+    return f"/{cluster.name}/log/{partition_for(group, COUNT):03d}/" + name.decode(errors="surrogateescape")
+
+
+def test_a_record_of_a_newer_version_is_refused_and_stays(cluster: TenureCluster) -> None:
+    """Groups of its partition get COORDINATOR_NOT_AVAILABLE, and a line says why; all other groups are served.
+
+    A record whose key has an unknown version is passed over. All of them are still there when a version comes that
+    knows them.
+    """
+    (node,), etcd = cluster.nodes, cluster.etcd
+    partitions = {partition_for(group, COUNT): reason for group, (_, reason) in GROUPS.items()}
+    other = next(name for name in map(str, range(COUNT)) if partition_for(name, COUNT) not in partitions)
+    for group in (*GROUPS, other):
+        assert error_of(node, group, 7) == ErrorCode.NONE
+    assert node.stop() == 0
+    logs = f"/{cluster.name}/log/"
+    former = etcd.values(logs)
+    for group, (version, _) in GROUPS.items():
+        put(etcd, record_key(cluster, group, version), VERSION + b"of a newer version")
+    put(etcd, record_key(cluster, other, b"\0\x63"), VERSION)
+    put(etcd, record_key(cluster, "offset", b"\0\x63"), VERSION)
+    newer = etcd.values(logs)
+    assert len(newer) > len(former)
+    mark = node.mark()
+    node.start()
+    wait_until(lambda: error_of(node, other, 8) == ErrorCode.NONE, "the other group is served", WITHIN_S)
+    refused = lambda: len(node.events("partition_refused", since=mark)) == len(GROUPS)  # noqa: E731 - a word for a loop
+    wait_until(refused, "a line for each partition", WITHIN_S)
+    for group in GROUPS:
+        assert error_of(node, group, 8) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    with Connection(node.port) as connection:
+        listed: Any = connection.ask(ListGroupsRequest(), 4)
+    assert [each.group_id for each in listed.groups] == [other]
+    lines = node.events("partition_refused", since=mark)
+    assert {line["partition"]: line["reason"].encode() for line in lines} == {
+        partition: b"it holds a record that can't be read: " + reason for partition, reason in partitions.items()
+    }
+    assert {line["level"] for line in lines} == {"error"}
+    (skipped,) = node.events("records_skipped", since=mark)
+    assert skipped["records"] == {"key version 99": 1}
+    assert node.stop() == 0
+    now = etcd.values(logs)
+    changed = record_key(cluster, other, b"\0\1")
+    assert now.pop(changed) != newer.pop(changed)
+    assert now == newer
+    assert not [line for line in node.events(since=mark) if line["event"] in {"engine_broke", "coordinator_broke"}]
+    for group, (version, _) in GROUPS.items():
+        key = record_key(cluster, group, version)
+        put(etcd, key, former[key]) if key in former else delete(etcd, key)
+    node.start()
+    wait_until(lambda: not any(error_of(node, group, 9) for group in GROUPS), "all groups are served", WITHIN_S)
+
+
+def test_a_node_that_finds_a_newer_format_says_so_in_one_line_and_writes_nothing(
+    cluster: TenureCluster, tmp_path: Path
+) -> None:
+    """Exit code 2. A node that runs goes on: it was there before."""
+    etcd = cluster.etcd
+    name = f"/{cluster.name}/meta"
+    meta = etcd.values(name)[name]
+    put(etcd, name, meta.replace(b'"format": 1', b'"format": 2, "later": [1]'))
+    before = etcd.values(f"/{cluster.name}/")
+    node = ["--cluster", cluster.name, "--node-id", "9", "--data-dir", str(tmp_path / "data")]
+    line = refusal("--store", etcd.store, *node)
+    assert "the cluster's keys have format 2, and this version knows 1" in line
+    assert etcd.values(f"/{cluster.name}/") == before
+    assert error_of(cluster.nodes[0], "g", 1) == ErrorCode.NONE
+    put(etcd, name, b"\xff\0")
+    assert "the cluster's keys have format unknown" in refusal("--store", etcd.store, *node)
