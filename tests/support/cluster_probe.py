@@ -497,7 +497,12 @@ class Probe:
         async def receive() -> None:
             while True:
                 kind, sent, request, version, value = await open_requests.get()
-                error, found = outcome(await link.receive(request, version), value)
+                try:
+                    error, found = outcome(await link.receive(request, version), value)
+                except (OSError, EOFError):
+                    # From here on the node answers nothing: it may have said its last yes to this anchor, and no no.
+                    self.note(Asked(member.group, "heartbeat", -1, link.node, self.now(), None, None))
+                    raise
                 # Its commits are of another topic partition than the member's.
                 shown = found if kind == "fetch" else -1
                 self.note(Asked(member.group, kind, -1, link.node, sent, self.now(), error, shown))
