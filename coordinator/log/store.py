@@ -14,7 +14,6 @@ House rule: a store is opened only under the lock of its folder; nothing is crea
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -210,8 +209,6 @@ def open_cluster(
     counts: Counts,  # noqa: ARG001 - as OpenStore: etcd counts its own writes
 ) -> Store:
     """Open etcd for a node of a cluster. Its data folder has nothing but the topic of events."""
-    # Its lines are no lines of ours: they would stand between log lines in JSON. It reads this when it is imported.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         # Only a node of a cluster needs the extra.
         from coordinator.log.etcd.engine import open_engine, version_warning  # noqa: PLC0415

@@ -252,6 +252,25 @@ class Etcd:
         """See Member.ask. Keys and values are base64, numbers are text."""
         return self.members[number].ask(path, body, self._context)
 
+    def enable_users(self, user: str, password: str, prefix: str) -> None:
+        """Switch users on: root, and one that may read and write the keys with a prefix, and nothing else.
+
+        From then on `ask` gets no answer about keys.
+        """
+        end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
+        permission = {"permType": "READWRITE", "key": _base64(prefix), "range_end": _base64(end)}
+        for path, body in (
+            ("user/add", {"name": "root", "password": "of-root"}),
+            ("role/add", {"name": "root"}),
+            ("user/grant", {"user": "root", "role": "root"}),
+            ("user/add", {"name": user, "password": password}),
+            ("role/add", {"name": user}),
+            ("role/grant", {"name": user, "perm": permission}),
+            ("user/grant", {"user": user, "role": user}),
+            ("enable", {}),
+        ):
+            self.ask(f"/v3/auth/{path}", body)
+
     def leader(self) -> int:
         """The number of the leader, as a majority sees it; waits while there is none."""
 

@@ -16,6 +16,7 @@ House rule: what an answer means for the log is decided elsewhere.
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -87,6 +88,11 @@ _REFUSALS = {
     grpc.StatusCode.UNIMPLEMENTED,
 }
 """Codes with which etcd says that it has not carried a call out. After any other one, that is unknown."""
+
+
+UNTRUSTED = re.compile(r"CERTIFICATE_VERIFY_FAILED(?:: ([\w ]+))?")
+TLS_PROBLEM = "TLS: "
+"""How the reason of a call begins that was lost because one side refused the other one's certificate."""
 
 
 class Access(NamedTuple):
@@ -181,7 +187,6 @@ class Client:
     def __init__(self, access: Access, loop: Loop) -> None:
         # Before the first channel: a server that forks workers has none, and gRPC must not guard against it.
         os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
-        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         self._access = access
         self._loop = loop
         self._members = [_Member(access, endpoint) for endpoint in access.endpoints]
@@ -197,6 +202,11 @@ class Client:
     def endpoint(self) -> str:
         """The member that gets the calls now."""
         return self._members[self._chosen].endpoint
+
+    @property
+    def size(self) -> int:
+        """How many members it knows."""
+        return len(self._members)
 
     def close(self) -> None:
         """Close all channels; calls under way end as lost."""
@@ -444,8 +454,20 @@ def _end(prefix: bytes) -> bytes:
 def _text(error: Exception) -> str:
     if isinstance(error, grpc.RpcError):
         details = str(error.details() or "")
-        return f"{error.code().name}: {details}"
+        return _tls_text(details) or f"{error.code().name}: {details}"
     return repr(error)
+
+
+def _tls_text(details: str) -> str:
+    """The words for a refused certificate; "" for anything else."""
+    if found := UNTRUSTED.search(details):
+        why = f" ({found[1]})" if found[1] else ""
+        return f"{TLS_PROBLEM}etcd's certificate isn't valid by tenure.store.ssl.truststore.location{why}"
+    if "Hostname Verification Check failed" in details:
+        return f"{TLS_PROBLEM}etcd's certificate doesn't name the address in tenure.store"
+    if "TSI_DATA_CORRUPTED" in details:  # an alert right behind the handshake
+        return f"{TLS_PROBLEM}etcd misses, or refuses, this node's certificate (tenure.store.ssl.keystore.location)"
+    return ""
 
 
 def _compare(compare: Compare) -> Any:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from coordinator.log.cluster import NodeAddresses, Share, StoreNumbers
 from coordinator.log.engine import Acquired, Appended, Done, EngineError, OnOwnership, Ownership, Page, Unavailable
 from coordinator.log.etcd.claims import SETTLE_MS, wait_for
-from coordinator.log.etcd.client import Access, Client
+from coordinator.log.etcd.client import TLS_PROBLEM, Access, Client
 from coordinator.log.etcd.core import Core, Log
 from coordinator.log.etcd.housekeeping import QUOTA, Housekeeping
 from coordinator.log.etcd.keys import Keys
@@ -60,15 +60,17 @@ class Opening:
         self._keys = keys
         self._count = partition_count
         self._fresh_id = fresh_id
+        self._tls_problems = 0
 
     def begin(self) -> None:
         """Log in, if the client has a user; then go on."""
         self._client.log_in(self._logged_in)
 
     def _again(self, outcome: Lost | Refused, step: Callable[[], None]) -> None:
-        """Try a step again, or give up if etcd has refused it."""
+        """Try a step again, or give up if etcd has refused it, or all members have a problem with certificates."""
         self.error = f"etcd at {self._client.endpoint}: {outcome.reason}"
-        if isinstance(outcome, Refused):
+        self._tls_problems = self._tls_problems + 1 if outcome.reason.startswith(TLS_PROBLEM) else 0
+        if isinstance(outcome, Refused) or self._tls_problems == self._client.size:
             self.done.set()
         else:
             self._client.later(AGAIN_MS, step)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from queue import SimpleQueue
+from threading import Thread
 from time import monotonic
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from coordinator.log.cluster import NodeAddresses
-from coordinator.log.engine import EngineError
 from coordinator.log.etcd.client import Access, Client
-from coordinator.log.etcd.engine import open_engine
 from coordinator.log.etcd.keys import prefix_end
 from coordinator.log.etcd.loop import Loop
 from coordinator.log.etcd.port import (
@@ -32,7 +34,6 @@ from coordinator.log.etcd.port import (
     Txn,
     TxnResult,
 )
-from tests.log.calls import append, opened, record
 from tests.support.certificates import Certificates
 from tests.support.etcd import Etcd
 from tests.support.patience import WITHIN_S
@@ -41,7 +42,6 @@ from tests.support.tenure import wait_until
 pytestmark = pytest.mark.etcd
 
 NOT_FOUND = 5
-TTL_MS = 5_000
 
 
 class Caller:
@@ -246,42 +246,22 @@ def test_a_keepalive_of_a_member_that_is_dead_is_lost() -> None:
         caller.close()
 
 
-def engine_of(access: Access, cluster: str) -> Any:
-    """Open an engine as a sole node that may claim."""
-    engine = open_engine(access, cluster, 1, 2, TTL_MS, lambda: uuid4().hex, settle_ms=0)
-    engine.register(NodeAddresses(1, {}))
-    wait_until(lambda: engine.core.may_claim, "the node may claim partitions", WITHIN_S)
-    return engine
+def test_a_certificate_of_another_host_is_said(certificates: Certificates, tmp_path: Path) -> None:
+    """Somebody else's certificate of the same CA is no proof."""
+    elsewhere = tmp_path / "elsewhere.pem"
+    elsewhere.write_text(certificates.authority.issue("elsewhere", hosts=("elsewhere",)).pem())
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(elsewhere)
+    context.set_alpn_protocols(["h2"])
+    with socket.create_server(("127.0.0.1", 0)) as listening:
 
+        def serve() -> None:
+            with suppress(OSError), context.wrap_socket(listening.accept()[0], server_side=True) as connection:
+                connection.recv(1)
 
-def test_members_with_tls_know_their_clients_by_certificate(certificates: Certificates) -> None:
-    """With the CA and a certificate the engine works; without a certificate the members don't answer."""
-    with Etcd(members=1, certificates=certificates) as etcd:
-        access = Access(etcd.endpoints, certificates.ca, certificates.client, certificates.client)
-        engine = engine_of(access, "c")
-        own, _ = opened(engine)
-        assert append(engine, own, record(1)) is None
-        engine.close()
-        caller = Caller(Access(etcd.endpoints, certificates.ca))
-        assert isinstance(caller.ask(caller.client.status), Lost)
+        Thread(target=serve, daemon=True).start()
+        caller = Caller(Access([f"127.0.0.1:{listening.getsockname()[1]}"], certificates.ca))
+        assert caller.ask(caller.client.status) == Lost(
+            "TLS: etcd's certificate doesn't name the address in tenure.store"
+        )
         caller.close()
-
-
-def test_a_user_of_etcd_logs_in_again_when_the_token_is_old() -> None:
-    """A wrong password is refused at the start, in one line."""
-    with Etcd(members=1) as etcd:
-        for path, body in [
-            ("user/add", {"name": "root", "password": "right"}),
-            ("role/add", {"name": "root"}),
-            ("user/grant", {"user": "root", "role": "root"}),
-            ("enable", {}),
-        ]:
-            etcd.ask(f"/v3/auth/{path}", body)
-        engine = engine_of(Access(etcd.endpoints, user="root", password="right"), "c")
-        own, _ = opened(engine)
-        assert append(engine, own, record(1)) is None
-        engine.client._token = "old.1"
-        assert append(engine, own, record(2)) is None
-        engine.close()
-        with pytest.raises(EngineError, match="authentication failed"):
-            open_engine(Access(etcd.endpoints, user="root", password="wrong"), "c", 1, 2, TTL_MS, lambda: uuid4().hex)
