@@ -18,6 +18,11 @@ from coordinator.timeline.words import duration_text, time_text
 GONE = frozenset({"member_expired", "member_left", "member_removed", "sync_timed_out"})
 """Kinds of causes by which a member is gone."""
 
+WAITS = "while they are on it, the group may hold joins of new members for them, up to expected.instance.ids.timeout.ms"
+"""In the classic protocol. A group that gave a missing member up holds nothing for it; no description says so."""
+
+WAITS_NOT = "in the consumer protocol no join waits for them, and the other members have all partitions"
+
 
 def seat_findings(
     group_id: str,
@@ -55,7 +60,7 @@ def _missing(group_id: str, entries: Sequence[Entry], group: DescribedGroup, now
         group_id,
         f"{count} expected {'member is' if count == 1 else 'members are'} missing: {names}{more}{held}",
         "start the programs that have these names as group.instance.id; or take the names off expected.instance.ids: "
-        "while they are on it, the group holds joins of new members for them, up to expected.instance.ids.timeout.ms",
+        + (WAITS if group.consumer is None else WAITS_NOT),
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from coordinator.client.groups import Group
-from coordinator.timeline.described import Expects
+from coordinator.timeline.described import ConsumerState, Expects
 from coordinator.timeline.diagnosis import GONE_MIN_MS, Finding, Severity, findings
 from coordinator.timeline.entries import Timeline
 from coordinator.timeline.seat_diagnosis import seat_findings
@@ -52,7 +52,19 @@ def test_an_expected_member_that_is_missing_for_long() -> None:
         assert finding[:4] == (
             Severity.WARNING, "expected_members_missing", "g", "1 expected member is missing: b (for 3 min 0 s)"
         )  # fmt: skip
-        assert "take the names off expected.instance.ids" in finding.advice
+        assert finding.advice.endswith(
+            "take the names off expected.instance.ids: while they are on it, the group may hold joins of new members "
+            "for them, up to expected.instance.ids.timeout.ms"
+        )
+
+
+def test_the_advice_about_a_group_of_the_consumer_protocol() -> None:
+    """No join waits there, so the advice doesn't say that one does."""
+    group = replace(expecting("b"), consumer=ConsumerState(group_epoch=3, target_epoch=3))
+    (finding,) = found(group, started(OLD_MS, "member_expired", "b"))
+    assert finding.severity is Severity.WARNING
+    assert finding.advice.endswith("no join waits for them, and the other members have all partitions")
+    assert "hold" not in finding.advice
 
 
 def test_members_that_no_event_tells_of() -> None:
