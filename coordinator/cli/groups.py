@@ -58,6 +58,8 @@ OFFSET_COLUMNS = (
 MEMBER_COLUMNS = ("GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "ASSIGNMENT")
 SEAT_COLUMNS = ("CURRENT-EPOCH", "TARGET-EPOCH", "TARGET-ASSIGNMENT", "UPGRADED")
 """Only members of groups of the consumer protocol have these (KIP-848). UPGRADED: false for a classic client."""
+STANDBY_COLUMN = "STANDBY"
+"""Only groups with standbys have it (docs/seats.md). The last column, so that a script finds it behind any other."""
 STATE_COLUMNS = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE")
 EPOCH_COLUMNS = ("GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH")
 """Only groups of the consumer protocol have these."""
@@ -210,11 +212,18 @@ def _print_offsets(groups: Sequence[Group], lines: dict[str, list[OffsetLine]]) 
 
 def _print_members(groups: Sequence[Group]) -> None:
     members = [(group, member) for group in groups for member in group.members]
-    if any(member.seat is not None for _, member in members):
-        rows = [(*member_row(group.group_id, member), *_seat_row(group, member)) for group, member in members]
-        print_table((*MEMBER_COLUMNS, *SEAT_COLUMNS), rows)
-    else:
-        print_table(MEMBER_COLUMNS, [member_row(group.group_id, member) for group, member in members])
+    has_seats = any(member.seat is not None for _, member in members)
+    has_standbys = any(member.is_standby for _, member in members)
+    rows = [
+        (
+            *member_row(group.group_id, member),
+            *(_seat_row(group, member) if has_seats else ()),
+            *((_truth(member.is_standby),) if has_standbys else ()),
+        )
+        for group, member in members
+    ]
+    headings = (*MEMBER_COLUMNS, *(SEAT_COLUMNS if has_seats else ()), *((STANDBY_COLUMN,) if has_standbys else ()))
+    print_table(headings, rows)
 
 
 def _seat_row(group: Group, member: Member) -> tuple[object, ...]:
@@ -222,7 +231,12 @@ def _seat_row(group: Group, member: Member) -> tuple[object, ...]:
     if member.seat is None or group.consumer is None:
         return (None,) * len(SEAT_COLUMNS)
     target = assignment_text(member.seat.target)
-    return member.seat.epoch, group.consumer.target_epoch, target, str(not member.seat.is_classic).lower()
+    return member.seat.epoch, group.consumer.target_epoch, target, _truth(not member.seat.is_classic)
+
+
+def _truth(value: object) -> str:
+    """As in the tables of Kafka's tools."""
+    return str(value).lower()
 
 
 def member_row(group_id: str, member: Member) -> tuple[object, ...]:

@@ -1,8 +1,9 @@
 """`tenure groups wait`: return when a group is as a deployment wants it.
 
 A script that restarts consumers one after the other goes on when the group is Stable with all its members. The command
-describes the group again and again, also while its coordinator is away. It does the same on Apache Kafka. A static
-member that stops keeps its seat, so only another member id shows that its new process is there (--restarted).
+describes the group again and again, also while no server answers or the coordinator is away, until its time is over. It
+does the same on Apache Kafka. A static member that stops keeps its seat, so only another member id shows that its new
+process is there (--restarted).
 
 House rule: this command changes nothing.
 """
@@ -10,7 +11,8 @@ House rule: this command changes nothing.
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -19,7 +21,7 @@ from coordinator.cli.exit_codes import ExitCode, fail
 from coordinator.cli.groups import app, states_named
 from coordinator.cli.options import Command, seconds
 from coordinator.client.client import Client
-from coordinator.client.errors import Refused
+from coordinator.client.errors import Refused, Unreachable
 from coordinator.client.groups import DEAD, describe_groups, is_unknown
 from coordinator.group.consumer.group import AWAY
 from coordinator.timeline.described import seated
@@ -59,35 +61,62 @@ def wait_command(
     states = states_named(state or ["Stable"])
     if (restarted is None) != (former is None):
         fail(ExitCode.USAGE, "--restarted and --from belong together")
-    deadline = time.monotonic() + timeout
+
+    def is_as_wanted(found: _Look) -> bool:
+        return found.state in states and members in {None, found.size}
+
+    def is_over(found: _Look) -> bool:
+        is_back = restarted is None or found.member_ids.get(restarted, former) != former
+        return is_as_wanted(found) and is_back
+
     with cluster(bootstrap_server, timeout, command_config) as client:
-        while True:
-            found, seated = _look(client, group_id)
-            is_back = restarted is None or seated.get(restarted, former) != former
-            if found in states and members in {None, len(seated)} and is_back:
-                return
-            if time.monotonic() >= deadline:
-                break
-            time.sleep(LOOK_AGAIN_AFTER_S)
+        found = _look_until(client, group_id, is_over, timeout)
+    if is_over(found):
+        return
     wanted = " or ".join(states) + ("" if members is None else f" with {_members(members)}")
-    is_told = f"after {timeout:g} s group {group_id} is {found} with {_members(len(seated))}"
-    if found in states and members in {None, len(seated)}:
-        fail(ExitCode.FINDINGS, f"{is_told}, and {restarted} is not back")
-    fail(ExitCode.FINDINGS, f"{is_told}, not {wanted}")
+    is_told = f"after {timeout:g} s group {group_id} is {found.state} with {_members(found.size)}"
+    fail(
+        ExitCode.FINDINGS, f"{is_told}, " + (f"and {restarted} is not back" if is_as_wanted(found) else f"not {wanted}")
+    )
 
 
-def _look(client: Client, group_id: str) -> tuple[str, dict[str, str]]:
-    """A group's state, and the members with a seat that are there: member ids by instance id, or by themselves.
+class _Look(NamedTuple):
+    """A group's state, how many members with a seat are there, and the member id of each static one, standbys too."""
 
-    A group that isn't there is Dead, as for Kafka.
+    state: str
+    size: int
+    member_ids: dict[str, str]
+
+
+def _look_until(client: Client, group_id: str, is_over: Callable[[_Look], bool], timeout: float) -> _Look:
+    """Look again and again; returns the first look that ends the wait, or the last one in time.
+
+    Raises Unreachable if no server answers at the end of the time.
     """
+    deadline = time.monotonic() + timeout
+    while True:
+        client.timeout = max(deadline - time.monotonic(), LOOK_AGAIN_AFTER_S)
+        try:
+            found = _look(client, group_id)
+        except Unreachable:
+            if time.monotonic() >= deadline:
+                raise
+        else:
+            if is_over(found) or time.monotonic() >= deadline:
+                return found
+        time.sleep(LOOK_AGAIN_AFTER_S)
+
+
+def _look(client: Client, group_id: str) -> _Look:
+    """The group as it is now. A group that isn't there is Dead, as for Kafka."""
     group = describe_groups(client, [group_id])[group_id]
     if is_unknown(group):
-        return DEAD, {}
+        return _Look(DEAD, 0, {})
     if isinstance(group, Refused):
         raise group
-    there = [member for member in seated(group.members) if member.seat is None or member.seat.epoch != AWAY]
-    return group.state, {member.group_instance_id or member.member_id: member.member_id for member in there}
+    there = [member for member in group.members if member.seat is None or member.seat.epoch != AWAY]
+    static = {member.group_instance_id: member.member_id for member in there if member.group_instance_id is not None}
+    return _Look(group.state, len(seated(there)), static)
 
 
 def _members(count: int) -> str:

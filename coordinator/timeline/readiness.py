@@ -1,9 +1,10 @@
 """Whether a deployment can restart a static member now, so that nothing moves.
 
 A restart of a static member moves nothing if the group is Stable, and the program is back within its session timeout
-(KIP-345). `verdict` asks for more. No other member may be away or missing, because a deployment that goes on after one
-broken seat breaks the next one. For the same reason all seats have to be taken (target.group.size); standbys are no
-members, but one that is away counts. The session timeout has to be longer than restarts of the last days took.
+(KIP-345). In a group without static members each restart moves partitions. `verdict` asks for more. No other member may
+be away or missing, because a deployment that goes on after one broken seat breaks the next one. For the same reason all
+seats have to be taken (target.group.size); standbys are no members, but one that is away counts. The session timeout
+has to be longer than restarts of the last days took.
 
 A member is away if its last request is older than `absent_ms`, or if it said so (consumer protocol). A restart takes as
 long as the old member id was silent. The restart of a member that expired and came back took too long. It counts until
@@ -99,6 +100,7 @@ def _seats(group: DescribedGroup, instance_id: str | None) -> list[Member]:
 
 def _reasons_against(group: DescribedGroup, entries: Sequence[Entry] | None, wanted: Wanted) -> Iterator[str]:
     yield from _not_stable(group)
+    yield from _none_static(group)
     yield from _others_away(group, wanted)
     yield from _missing(group)
     yield from _seats_free(group)
@@ -109,6 +111,12 @@ def _reasons_against(group: DescribedGroup, entries: Sequence[Entry] | None, wan
 def _not_stable(group: DescribedGroup) -> Iterator[str]:
     if group.state != STABLE:
         yield f"group {group.group_id} is {group.state}"
+
+
+def _none_static(group: DescribedGroup) -> Iterator[str]:
+    """A dynamic member has no seat: its restart moves its partitions."""
+    if all(member.group_instance_id is None for member in group.members):
+        yield f"no member of group {group.group_id} has an instance id, so each restart moves partitions"
 
 
 def _others_away(group: DescribedGroup, wanted: Wanted) -> Iterator[str]:
@@ -131,8 +139,8 @@ def _missing(group: DescribedGroup) -> Iterator[str]:
     """Members that the group expects by its settings are not there."""
     if group.expects is not None and group.expects.missing:
         missing = group.expects.missing
-        is_or_are = "is" if len(missing) == 1 else "are"
-        yield f"{', '.join(missing[:NAMED_MAX])} {is_or_are} expected and missing"
+        more = f" and {len(missing) - NAMED_MAX} more" if len(missing) > NAMED_MAX else ""
+        yield f"{', '.join(missing[:NAMED_MAX])}{more} {'is' if len(missing) == 1 else 'are'} expected and missing"
 
 
 def _seats_free(group: DescribedGroup) -> Iterator[str]:

@@ -8,7 +8,7 @@
 #
 #   count_members GROUP
 #
-# It prints how many members the group has, those that are away among them.
+# It prints two numbers: how many members the group has, those that are away among them, and how many standbys.
 
 : "${TENURE:=tenure}"
 : "${TENURE_OPTIONS:=--bootstrap-server 127.0.0.1:9092}"
@@ -18,7 +18,10 @@
 count_members() {
     # shellcheck disable=SC2086 # several options
     table=$("$TENURE" groups describe "$1" --members $TENURE_OPTIONS) || return
-    printf '%s\n' "$table" | awk -v group="$1" '$1 == group { count++ } END { print count + 0 }'
+    printf '%s\n' "$table" | awk -v group="$1" '
+        NR == 1 { has_standbys = $NF == "STANDBY" }
+        $1 == group { if (has_standbys && $NF == "true") standbys++; else members++ }
+        END { print members + 0, standbys + 0 }'
 }
 
 restart_seat() {

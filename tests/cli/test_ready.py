@@ -49,12 +49,19 @@ def test_standbys_are_no_members() -> None:
         spare.send_join()
         assert spare.receive_join().error_code == 0
         assert run_app(wait_app, "wait", "g", "--members", "2", *where).code == 0
+        back = ["--restarted", "spare", "--from"]
+        assert run_app(wait_app, "wait", "g", "--members", "2", *back, "its-former-id", *where).code == 0
+        assert run_app(wait_app, "wait", "g", *back, spare.member_id, *where[:2], "--timeout", "0.1").code == 1
         ran = run_app(app, "ready", "g", "--members", "2", *where)
         assert (ran.code, ran.out) == (0, READY_WITH_STANDBY)
         (described,) = run_app(groups_app, "describe", "g", "--members", "--output", "json", *where).json
         assert described["target_size"] == 2
         assert [each["member_id"] for each in described["members"] if "standby_ms" in each] == [spare.member_id]
         assert run_app(make_app("doctor"), "doctor", "g", *where).out == "1 group looked at: nothing found\n"
+        rows = run_app(groups_app, "describe", "g", "--members", *where[:2]).rows
+        assert [(row["GROUP-INSTANCE-ID"], row["STANDBY"]) for row in rows] == [
+            ("a", "false"), ("b", "false"), ("spare", "true")
+        ]  # fmt: skip
         set_seats(server.port, "g", 4)
         wait_until(lambda: True if a.heartbeat() else None, "a rebalance", WITHIN_S)
         settle(a, b, spare)

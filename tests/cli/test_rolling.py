@@ -17,6 +17,7 @@ from coordinator.client.topics import create_topic
 from tests.cli.conftest import SETTINGS
 from tests.support import supervisor
 from tests.support.patience import WITHIN_S
+from tests.support.seats import set_seats
 from tests.support.tenure import Tenure, tenure_command, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -117,6 +118,29 @@ def test_all_seats_restart_and_nothing_moves(rolled: Rolled, script: tuple[str, 
         wait_until(partial(rolled.is_seated, name), "it has its partitions", WITHIN_S)
         assert rolled.log(name) == [*seen[name], own.replace("assigned", "revoked"), own], "revoked by its own end"
     assert [line.split(":")[0] for line in ran.stdout.splitlines() if "ready" in line] == ["ready"] * 3
+
+
+def test_a_standby_restarts_too_and_is_no_member(rolled: Rolled) -> None:
+    """Three seats and a fourth worker: each process is another one, the standby still waits, and nothing moves."""
+    names = (*NAMES, "worker-3")
+    set_seats(rolled.server.port, GROUP, len(NAMES))
+    mark = rolled.server.mark()
+    rolled.supervise("start", names[-1])
+    rolled.server.wait_for_event("standby_joined", GROUP, since=mark)
+    wait_until(lambda: rolled.log(names[-1]), "it has its empty assignment", WITHIN_S)
+    mark = rolled.server.mark()
+    for script, restarted in (
+        (("statefulset.sh", GROUP, "worker"), names),
+        (("systemd.sh", GROUP, "worker", "3"), names[-1:]),
+    ):
+        before = rolled.pids()
+        ran = rolled.run(*script)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        after = rolled.pids()
+        assert {name for name in names if before[name] != after[name]} == {*restarted}
+        assert ran.stdout.count("3 members and 1 standby") == len(restarted)
+    for event in ("rebalance_started", "seat_taken"):
+        assert rolled.server.count(event, GROUP, since=mark) == 0
 
 
 def test_it_stops_before_a_seat_that_is_not_safe(rolled: Rolled) -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 from confluent_kafka import Consumer
 
 from coordinator.cli.groups import app as groups_app
 from coordinator.cli.wait import app
-from tests.cli.conftest import TOPIC, MakeGroup, Run, run_app
+from coordinator.client.client import CLOSED_WITHIN
+from tests.cli.conftest import SETTINGS, TOPIC, MakeGroup, Run, at, run_app
 from tests.support.patience import WITHIN_S
+from tests.support.scripted import Member, hang_up, settle
+from tests.support.tenure import Tenure
 
 
 def test_a_group_that_is_as_wanted(run: Run, make_group: MakeGroup) -> None:
@@ -59,3 +63,22 @@ def test_a_group_becomes_as_wanted(run: Run, bootstrap: str) -> None:
             consumer.poll(0.1)
         consumer.close()
     assert waiting.result(WITHIN_S).code == 0
+
+
+def test_a_server_that_is_away_for_a_while() -> None:
+    """The command goes on when the server is back, also after the time in which other commands give up."""
+    with Tenure(SETTINGS) as server, ThreadPoolExecutor(1) as threads:
+        a, b = (Member(server.port, "g", name, 9, instance=name) for name in "ab")
+        settle(a, b)
+        server.kill()
+        waiting = threads.submit(run_app, app, "wait", "g", "--members", "2", *at(server.bootstrap))
+        with pytest.raises(TimeoutError):
+            waiting.result(1.5 * CLOSED_WITHIN)
+        server.start()
+        assert waiting.result(WITHIN_S) == (0, "", "")
+        server.kill()
+        where = ["--bootstrap-server", server.bootstrap, "--timeout", "0.5"]
+        ran = run_app(app, "wait", "g", "--members", "2", *where)
+        assert (ran.code, ran.out) == (5, "")
+        assert server.bootstrap in ran.err
+        hang_up()

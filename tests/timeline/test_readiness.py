@@ -7,6 +7,7 @@ from typing import Any
 
 from coordinator.group.consumer.group import AWAY
 from coordinator.timeline.described import ConsumerSeat, Expects, Member
+from coordinator.timeline.diagnosis import NAMED_MAX
 from coordinator.timeline.entries import Entry, Timeline
 from coordinator.timeline.readiness import ABSENT_MS, Verdict, Wanted, absent, verdict
 from tests.timeline.test_diagnosis import NOW_MS, event, group_of, started
@@ -62,6 +63,14 @@ def test_a_group_that_rebalances_is_not_ready() -> None:
     assert judged(member("a"), state="PreparingRebalance") == Verdict(False, "group g is PreparingRebalance", [])
 
 
+def test_a_group_without_static_members_is_not_ready() -> None:
+    """Each restart there is a rebalance. One static member is enough, because a deployment may restart only that."""
+    dynamic = replace(member("a"), group_instance_id=None)
+    reason = "no member of group g has an instance id, so each restart moves partitions"
+    assert judged(dynamic, dynamic) == Verdict(False, reason, [])
+    assert judged(dynamic, member("b"), instance_id="b").is_ready
+
+
 def test_another_member_that_is_away() -> None:
     """A silent member counts, unless it is the one to restart. The option says for how long it has to be silent."""
     away = member("b", ABSENT_MS)
@@ -83,6 +92,8 @@ def test_members_that_are_expected_and_missing() -> None:
     """A group whose settings name members that are not there is not ready."""
     group = replace(group_of(member("a")), expects=Expects(["b", "c"], 0, None))
     assert verdict(group, [], Wanted("a")).reason == "b, c are expected and missing"
+    many = replace(group, expects=Expects([f"w{number}" for number in range(NAMED_MAX + 2)], 0, None))
+    assert verdict(many, [], Wanted("a")).reason.endswith(f"w{NAMED_MAX - 1} and 2 more are expected and missing")
 
 
 def test_other_numbers_of_members() -> None:
