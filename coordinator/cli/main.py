@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typer import Typer
 
 COMMANDS = {
-    "groups": "coordinator.cli.ready",
+    "groups": "coordinator.cli.group_settings",
     "members": "coordinator.cli.members",
     "users": "coordinator.cli.users",
     "explain": "coordinator.cli.explain",

@@ -1,0 +1,64 @@
+"""`tenure groups settings`: show a group's own settings, and change them, without Kafka's tools.
+
+The server applies a change at once and keeps it. A group can have settings before it exists. All changes of one command
+go with one request, so the server takes all of them or none.
+
+House rule: the server knows the settings, and says what is wrong with a value.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from coordinator.cli.cluster import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Timeout, cluster
+from coordinator.cli.exit_codes import ExitCode, fail, warn
+from coordinator.cli.options import Command, OutputForm
+from coordinator.cli.output import Output, print_json, print_table
+from coordinator.cli.ready import app
+from coordinator.client.group_settings import change_settings, settings_of
+
+__all__ = ["app"]
+
+
+@app.command("settings", cls=Command)
+def settings_command(
+    group_id: Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")],
+    given: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set this setting; may be repeated.")
+    ] = None,
+    unset: Annotated[
+        list[str] | None,
+        typer.Option("--unset", metavar="NAME", help="The server's value counts again; may be repeated."),
+    ] = None,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+    output: OutputForm = Output.TABLE,
+    timeout: Timeout = None,
+) -> None:
+    """Show the settings that a group has of its own, after the changes of --set and --unset."""
+    changes = _changes(given or [], unset or [])
+    with cluster(bootstrap_server, timeout, command_config) as client:
+        if changes:
+            change_settings(client, group_id, changes)
+        found = settings_of(client, group_id)
+    if output is Output.JSON:
+        print_json({"group_id": group_id, "settings": found})
+    elif found:
+        print_table(("GROUP", "SETTING", "VALUE"), [(group_id, name, value) for name, value in found.items()])
+    else:
+        warn(f"group {group_id} has no settings of its own")
+
+
+def _changes(given: list[str], unset: list[str]) -> dict[str, str | None]:
+    """The new value of each setting by name; None for one to remove."""
+    changes: dict[str, str | None] = dict.fromkeys(unset)
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            fail(ExitCode.USAGE, f"--set: {text!r} is not NAME=VALUE")
+        if name in changes:
+            fail(ExitCode.USAGE, f"{name} is named twice")
+        changes[name] = value
+    return changes

@@ -1,0 +1,60 @@
+"""A group's own settings over the network: read them and change them, as `kafka-configs.sh` of Kafka 4 does (KIP-848).
+
+House rule: the server knows which settings there are; here a setting is a name and a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from coordinator.client.errors import Refused
+from protocol.messages import DescribeConfigsRequest, IncrementalAlterConfigsRequest
+
+if TYPE_CHECKING:
+    from coordinator.client.client import Client
+    from protocol.messages import DescribeConfigsResponse, IncrementalAlterConfigsResponse
+
+GROUP = 32
+"""The type of the resource that has a group's settings."""
+OWN = 8
+"""The source of a setting that was set for the group itself."""
+SET, DELETE = 0, 1
+"""Operations of IncrementalAlterConfigs."""
+
+
+def settings_of(client: Client, group_id: str) -> dict[str, str]:
+    """The settings that were set for this group, by name. Raises `Refused`."""
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=GROUP, resource_name=group_id, configuration_keys=None
+    )
+    response: DescribeConfigsResponse = client.request(DescribeConfigsRequest(resources=[resource]), at_least=1)
+    (result,) = response.results
+    _check(result.error_code, result.error_message, group_id)
+    return {each.name: each.value or "" for each in sorted(result.configs, key=_name) if each.config_source == OWN}
+
+
+def change_settings(client: Client, group_id: str, changes: Mapping[str, str | None]) -> None:
+    """Set these settings of a group, or remove those whose value is None: all or none. Raises `Refused`."""
+    configs = [
+        IncrementalAlterConfigsRequest.AlterableConfig(
+            name=name, config_operation=DELETE if value is None else SET, value=value
+        )
+        for name, value in changes.items()
+    ]
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=GROUP, resource_name=group_id, configs=configs
+    )
+    response: IncrementalAlterConfigsResponse = client.request(IncrementalAlterConfigsRequest(resources=[resource]))
+    (result,) = response.responses
+    _check(result.error_code, result.error_message, group_id)
+
+
+def _name(config: DescribeConfigsResponse.DescribeConfigsResourceResult) -> str:
+    return config.name
+
+
+def _check(error_code: int, message: str | None, group_id: str) -> None:
+    """Raises Refused, with the server's reason, if it refused."""
+    if error_code:
+        raise Refused(error_code, f"settings of group {group_id!r}: {message}" if message else f"group {group_id!r}")
