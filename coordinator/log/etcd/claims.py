@@ -2,7 +2,8 @@
 
 Every node finds the same best node for a partition (keys.best_node). A node claims the partitions whose best node it is
 and that nobody owns. The first node of a cluster waits SETTLE_MS after its registration, so that a cluster that starts
-doesn't give everything to it. A partition that nobody has owned for ORPHAN_MS goes to any node.
+doesn't give everything to it. A partition that nobody has owned for ORPHAN_MS, by the count of a node that could
+claim all that time, goes to that node.
 
 The owner of a partition whose best node is another one hands it over: when a node joins, and when this node leaves,
 because a node that leaves takes its registration back first. An owner that took it after ORPHAN_MS keeps it for a
@@ -277,7 +278,8 @@ class Claims:
 
     def _decide_about(self, partition: int, owner: int | None, best: int | None, now_ms: int) -> None:
         own, epoch = self._held.get(partition), self._epochs[partition]
-        if owner is not None:
+        # The time in which this node couldn't claim doesn't count: perhaps no node reached etcd, the best one neither.
+        if owner is not None or own is not None or not self.may_claim:
             self._free_since.pop(partition, None)
         if own is not None:
             if best is not None and best != self._node_id and not self._keeps(partition, best, now_ms):

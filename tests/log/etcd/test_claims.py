@@ -47,6 +47,21 @@ def test_a_partition_that_its_best_node_does_not_take_is_for_anyone() -> None:
     assert wanted(world, 1) == wanted(world, 2) == set(range(PARTITIONS))
 
 
+def test_the_time_without_etcd_does_not_count_against_the_best_node() -> None:
+    """Nobody could claim; when etcd is back, the best node has as long as ever."""
+    world = World(1, 2)
+    for member in range(3):
+        world.etcd.kill(member)
+    world.time.run(2 * ORPHAN_MS)
+    for member in range(3):
+        world.etcd.heal(member)
+    world.told[1].clear()
+    world.time.run(ORPHAN_MS)
+    assert wanted(world, 1) == {each for each in range(PARTITIONS) if best_node(each, (1, 2)) == 1}
+    world.time.run(ORPHAN_MS)
+    assert wanted(world, 1) == set(range(PARTITIONS))
+
+
 def test_a_partition_of_a_node_that_does_not_claim_stays_for_a_while_where_it_is() -> None:
     """It would be without an owner for seconds after each hand-over. The time doubles; a new registration ends it."""
     world = World(1, 2)
