@@ -28,7 +28,7 @@ from coordinator.observe.asking import Asking, Budget
 from coordinator.observe.broker_log import BrokerLog
 from coordinator.observe.counts import Counts, ObserverMetrics, Progress
 from coordinator.observe.follower import Follower
-from coordinator.observe.live import Live
+from coordinator.observe.live import SHARE_KEPT, Live
 from coordinator.observe.published import Published, target_of
 from coordinator.server.clock import LoopClock
 from coordinator.server.http.feed import Feed
@@ -128,7 +128,9 @@ class Observer:
         self.address: Address | None = None
         if config.http:
             metrics = ObserverMetrics(counts, self.live, self._progress)
-            self._site = Site(config, self, self._asking.open, metrics, lines, clock, feed=self._feed)
+            self._site = Site(
+                config, self, self._asking.open, metrics, lines, clock, feed=self._feed, spare=self._has_spare
+            )
 
     @property
     def trouble(self) -> str:
@@ -169,6 +171,9 @@ class Observer:
             await asyncio.to_thread(self._published.stop, STOP_WITHIN_S)
         await asyncio.to_thread(self._looking.join, STOP_WITHIN_S)
         self._asking.close()
+
+    def _has_spare(self) -> bool:
+        return self._asking.budget.share_left >= SHARE_KEPT
 
     def _progress(self) -> Progress:
         reader = self.follower.reader

@@ -19,7 +19,7 @@ from tests.support.tenure import tenure_command, wait_until
 
 PATHS = (
     *("/", "/healthz", "/readyz", "/metrics", "/nodes", "/groups", "/overview", "/findings", "/openapi.json"),
-    *("/lag?group=workers", "/lags?group=workers", "/groups/workers", "/groups/workers/events"),
+    *("/lag?group=workers", "/lags?group=workers", "/sums", "/groups/workers", "/groups/workers/events"),
 )
 """All that the page asks for, and what programs do."""
 

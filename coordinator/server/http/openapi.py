@@ -138,6 +138,13 @@ SCHEMAS: dict[str, Schema] = {
             **SUMS,
         },
     ),
+    "AllSums": object_of(
+        {
+            "groups": {**NUMBER, "description": "how many groups there are"},
+            "is_complete": {**FLAG, "description": "whether each of them has been asked about"},
+            "sums": list_of(ref("Lags")),
+        }
+    ),
     "Lag": object_of({"group_id": TEXT, **SUMS, "topics": list_of(ref("TopicLag"))}),
     "TopicLag": object_of({"topic": TEXT, **SUMS, "offsets": list_of(ref("Offset"))}),
     "Offset": object_of(
@@ -629,6 +636,10 @@ PATHS: dict[str, Schema] = {
             **REFUSED,
         },
         [{"name": "group", "in": "query", "description": "may be repeated", "schema": list_of(TEXT)}],
+    ),
+    "/sums": _get(
+        "The sums of lag of all groups, as far as they are known; requests make the server ask about more groups",
+        {200: json_answer("some of them are older than others", ref("AllSums")), **REFUSED},
     ),
     "/nodes": _get("The nodes of the cluster, and who has what", {200: json_answer("now", ref("Nodes"))} | REFUSED),
     "/groups": _get(

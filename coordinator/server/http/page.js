@@ -8,7 +8,7 @@
    The page asks again when /events tells of something, and slowly while it doesn't: state and lag change without events.
    It knows nothing of the server behind it but its paths, so that an observer of another cluster can serve it. */
 
-import {$, named} from "./page_dom.js";
+import {$, ask, named, several} from "./page_dom.js";
 import {chosen} from "./page_address.js";
 import * as group from "./page_group.js";
 import * as list from "./page_list.js";
@@ -25,6 +25,13 @@ function say() {
   $("live").className = isConnected && !failure ? "good" : "busy";
 }
 
+/* The cluster, so that a person who has the pages of several clusters can tell them apart. */
+async function nameCluster() {
+  const {nodes} = await ask("/nodes");
+  const addresses = nodes.map((node) => `${node.host}:${node.port}`).join(", ");
+  $("where").textContent = $("where").title = nodes.length > 1 ? `${several(nodes.length, "node")}: ${addresses}` : addresses;
+}
+
 const views = {
   list: list.open((reason) => { failure = reason; say(); }),
   group: group.open(),
@@ -32,6 +39,7 @@ const views = {
 
 /* Shows what the address names. is: whether a person went there, and wants the focus there too. */
 function route(is) {
+  nameCluster().catch(() => {});
   const name = chosen();
   const isGroup = name !== undefined;
   if (!isGroup) listAddress = location.hash || "#";

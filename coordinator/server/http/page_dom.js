@@ -55,7 +55,10 @@ export function span(ms) {
 }
 
 /* How long ago, in one unit: a list needs no more. */
-export const ago = (ms) => `${span(Math.max(Date.now() - ms, 0)).replace(/\.\d+/, "").split(" ").slice(0, 2).join(" ")} ago`;
+export function ago(ms) {
+  const past = Date.now() - ms;
+  return past < 1_000 ? "just now" : `${span(past).replace(/\.\d+/, "").split(" ").slice(0, 2).join(" ")} ago`;
+}
 
 /* The numbers of partitions, neighbours together: 0-5, 7. */
 export function ranges(numbers) {

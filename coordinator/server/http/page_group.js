@@ -54,7 +54,7 @@ function memberColumns() {
     {key: "seat", name: "Instance id", value: (member) => member.group_instance_id ?? "", cell: (member) => member.group_instance_id ?? element("span", {class: "dim", text: "dynamic"})},
     {key: "member", name: "Member id", long: true, value: (member) => member.member_id},
     {key: "client", name: "Client", long: true, value: (member) => `${member.client_id} ${member.client_host}`},
-    {key: "count", name: "Partitions", number: true, value: partitions},
+    {key: "count", name: "Partitions", number: true, long: true, value: partitions},
     {key: "assignment", name: "Assignment", long: true, value: (member) => byTopic(member.assignment) || (member.assignment === null ? "unreadable" : "")},
     ...(consumer ? [{key: "target", name: "Target", long: true, value: target}] : []),
     ...(consumer || members.some(isStandby)
@@ -151,7 +151,7 @@ function showEntries() {
   const whole = items();
   const found = whole.filter((entry) => lanes.inView({from_ms: entry.at_ms, until_ms: entry.until_ms}) && has(entry.text.join("\n")));
   $("entries-section").hidden = whole.length === 0;
-  $("entries-count").textContent = found.length === whole.length ? whole.length === 1 ? "1 entry" : `${grouped(whole.length)} entries` : `${grouped(found.length)} of ${grouped(whole.length)} entries are in this range and match`;
+  $("entries-count").textContent = found.length === whole.length ? whole.length === 1 ? "1 entry." : `${grouped(whole.length)} entries.` : `${grouped(found.length)} of ${grouped(whole.length)} entries are in this range and match.`;
   const focused = $("entries").contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
   const newest = found.toReversed();
   $("entries").replaceChildren(...newest.slice(0, entriesMax).map((entry) => {
@@ -238,8 +238,7 @@ async function askGroup() {
   if ($("summary").textContent !== summary) $("summary").textContent = summary;  // a screen reader reads it when it changes
   const isThere = is.status === undefined || isGone;
   $("note").textContent = isThere ? told.problem ?? "" : is.status === 404 ? "This page shows the group as soon as there is one with this name." : "This page asks again.";
-  // A person who follows a link before the data is there sees nothing of another group meanwhile.
-  $("body").hidden = false;
+  $("body").hidden = !isThere && past.timeline.length === 0;
   showAll(is);
 }
 

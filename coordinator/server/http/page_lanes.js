@@ -184,7 +184,8 @@ function drawStrip(rebalances) {
 }
 
 function showRange() {
-  const text = isAll() ? "all that is in memory" : span(view[1] - view[0]);
+  const where = view[1] < all[0] ? ", before the first event in memory" : view[0] > Math.max(all[1], Date.now()) ? ", in the future" : "";
+  const text = isAll() ? "all that is in memory" : span(view[1] - view[0]) + where;
   if ($("range-said").textContent !== text) $("range-said").textContent = text;
   for (const [id, ms] of [["from", view[0]], ["to", view[1]]]) {
     if (document.activeElement !== $(id)) $(id).value = utc(ms);

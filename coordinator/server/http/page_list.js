@@ -1,5 +1,6 @@
-/* All groups: how many are in which state, what the doctor finds, the nodes, and a table. The lag of a group is asked for
-   while its row is in view, so that 10,000 groups cost no more than fifty. */
+/* All groups: how many are in which state, what the doctor finds, the nodes, and a table. Members, topics and lag of a
+   group are asked for while its row is in view, so that 10,000 groups cost no more than fifty. If the table is sorted by
+   one of them, the server finds out those of all groups, a part at a time. */
 
 import {$, Asking, ago, ask, badge, element, findingItem, grouped, isBusy, named, ranges, several, stateBadge, sum, utc} from "./page_dom.js";
 import {format, here, replace} from "./page_address.js";
@@ -7,7 +8,9 @@ import {Table} from "./page_table.js";
 
 const LAGS_MAX = 50;  // groups of one question
 const QUERY_MAX = 6_000;  // characters of its address
-const ALL_MAX = 200;  // of so many groups the lag of all is asked for, so that they can be sorted by it
+const ALL_MAX = 200;  // of so many groups the lag of all is asked for
+const SUMMED = ["members", "topics", "lag"];  // columns that are sorted by sums
+const SUMS_MS = 15_000, SUMS_SOON_MS = 2_000;  // while some sums are unknown, the page asks sooner
 const FIRST_SORT = "-problem";
 const FIRST = 8;  // findings that are in view at once
 
@@ -35,6 +38,24 @@ function questions(names) {
 }
 
 const exists = (group) => !["deleted", "unknown"].includes(group.state);
+
+const isSummed = () => groups.length > ALL_MAX && SUMMED.includes((here().sort ?? "").replace("-", ""));
+
+/* The rows in view are asked about more often, so theirs stay. */
+async function askSums(asking) {
+  if (!isSummed()) return showSummed(null);
+  const told = await ask("/sums");
+  const inView = new Set(table.shown.map((group) => group.group_id));
+  for (const each of told.sums) if (!inView.has(each.group_id) || !lags.has(each.group_id)) lags.set(each.group_id, each);
+  asking.everyMs = told.is_complete ? SUMS_MS : SUMS_SOON_MS;
+  showSummed(told);
+  table.draw();
+}
+
+function showSummed(told) {
+  $("summed").textContent = told === null || told.is_complete ? ""
+    : `Sorted by what is known of ${grouped(told.sums.length)} of ${several(told.groups || groups.filter(exists).length, "group")} so far.`;
+}
 
 async function askLags() {
   const wanted = groups.length <= ALL_MAX ? groups : table.shown;
@@ -72,7 +93,6 @@ export function lagTitle(told) {
 }
 
 function columns() {
-  const all = () => groups.length <= ALL_MAX;
   const link = (group) => element("a", {href: format({group: group.group_id}), text: named(group.group_id)});
   const kind = (group) => `${group.group_type || "classic"}${group.protocol_type && group.protocol_type !== "consumer" ? `, ${group.protocol_type}` : ""}`;
   return [
@@ -84,10 +104,10 @@ function columns() {
       cell: (group) => element("span", {class: group.rebalances ? "" : "dim", text: grouped(group.rebalances)})},
     {key: "restarts", name: "Restarts", number: true, title: "Static restarts, rejoins and takeovers in the last hour", value: restarts,
       cell: (group) => element("span", {class: group.suspect_restarts + group.takeovers ? "suspect" : restarts(group) ? "" : "dim", title: restartText(group), text: grouped(restarts(group))})},
-    {key: "members", name: "Members", number: true, sorts: all, value: (group) => of(group, "members"),
+    {key: "members", name: "Members", number: true, value: (group) => of(group, "members"),
       cell: (group) => of(group, "standbys") ? element("span", {title: `and ${several(of(group, "standbys"), "standby")}`, text: `${of(group, "members")} + ${of(group, "standbys")}`}) : of(group, "members")},
-    {key: "topics", name: "Topics", number: true, less: true, sorts: all, value: (group) => of(group, "topics")},
-    {key: "lag", name: "Lag", number: true, sorts: all, title: "Records between the committed offsets and the ends of the logs", value: (group) => of(group, "lag"),
+    {key: "topics", name: "Topics", number: true, less: true, value: (group) => of(group, "topics")},
+    {key: "lag", name: "Lag", number: true, title: "Records between the committed offsets and the ends of the logs", value: (group) => of(group, "lag"),
       cell: (group) => element("span", {title: lagTitle(lags.get(group.group_id)), text: lagText(lags.get(group.group_id))})},
     {key: "last", name: "Last event", number: true, value: (group) => group.last_event_ms,
       cell: (group) => group.last_event_ms === null ? "-" : element("time", {datetime: utc(group.last_event_ms), title: utc(group.last_event_ms), text: ago(group.last_event_ms)})},
@@ -168,8 +188,8 @@ export function showNodes({nodes, partitions_without_node: nobody}) {
   const head = ["Node", "Address", "Groups", "Partitions", "Partitions of __consumer_offsets"].map((text) => element("th", {scope: "col", role: "columnheader", text}));
   const row = (name, address, count, partitions, kind) => element("tr", {role: "row", class: kind},
     element("th", {scope: "row", role: "rowheader", text: name}),
-    ...[["Address", address], ["Groups", count], ["Partitions", partitions.length], ["of __consumer_offsets", ranges(partitions) || "none"]]
-      .map(([head, text]) => element("td", {role: "cell", "data-label": head, text: String(text)})));
+    ...[["Address", address, "long"], ["Groups", count], ["Partitions", partitions.length], ["of __consumer_offsets", ranges(partitions) || "none", "long"]]
+      .map(([head, text, kind]) => element("td", {role: "cell", class: kind, "data-label": head}, element("span", {text: String(text)}))));
   $("nodes").replaceChildren(
     element("caption", {class: "unseen", text: "Nodes and the partitions that they have"}),
     element("thead", {role: "rowgroup"}, element("tr", {role: "row"}, ...head)),
@@ -184,23 +204,25 @@ const told = (work, failed) => () => work().then(() => failed(""), (error) => fa
 
 /* The questions of this view. failed: shows the reason of a failure, "" after a success. */
 export function open(failed) {
-  table = new Table($("groups"), columns(), {name: "groups", sort: here().sort ?? FIRST_SORT, changed: (sort) => { rename({sort}); lagging.soon(); }});
+  table = new Table($("groups"), columns(), {name: "groups", sort: here().sort ?? FIRST_SORT, changed: (sort) => { rename({sort}); lagging.soon(); summing.soon(); }});
   $("filter").addEventListener("input", () => { table.page = 0; rename({search: $("filter").value}); lagging.soon(); });
   const lagging = new Asking(askLags, 15_000, 1_000);
   lagging.work = () => askLags().catch(() => {});  // the table shows a dash
+  const summing = new Asking(() => askSums(summing).catch(() => {}), SUMS_MS, 1_000);
   const listing = new Asking(told(async () => {
     groups = await ask("/overview");
     const first = !isTold;
     isTold = true;
     show();
-    if (first) lagging.start();
+    if (first) [lagging, summing].forEach((each) => each.start());
+    else if (table.shown.some((group) => exists(group) && !lags.has(group.group_id))) lagging.soon();
   }, failed), 10_000, 1_000);
   const examining = new Asking(() => ask("/findings").then(showFindings).catch((error) => { $("looked-at").textContent = error.message; }), 15_000, 2_000);
   const owning = new Asking(() => ask("/nodes").then(showNodes).catch(() => {}), 10_000, 2_000);
   const all = [listing, examining, owning];
   return {
-    start() { all.forEach((each) => each.start()); if (isTold) lagging.start(); show(); },
-    stop() { [...all, lagging].forEach((each) => each.stop()); },
+    start() { [...all, ...(isTold ? [lagging, summing] : [])].forEach((each) => each.start()); show(); },
+    stop() { [...all, lagging, summing].forEach((each) => each.stop()); },
     soon() { listing.soon(); },
   };
 }

@@ -1,11 +1,12 @@
 /* Tables that can be sorted and searched, page by page, so that 10,000 rows are as quick as ten. On a narrow screen each
    row is a card, and a list box sorts. */
 
-import {element, grouped} from "./page_dom.js";
+import {element, grouped, several} from "./page_dom.js";
 
 /* columns: {key, name, value(row), cell(row), number, long, sorts}. value: to sort by, and for the file; cell: what to show,
    by default the value. long: a card gives it a line of its own. less: there is
-   no room for it in a window of middle size. options: {name, size, sort, found(count), changed(sort)}. */
+   no room for it in a window of middle size. options: {name, size, sort, nothing, changed(sort)}. name: of the rows, ending
+   in s. nothing: what to say if there are none. */
 export class Table {
   constructor(root, columns, options) {
     Object.assign(this, {root, columns, size: 50, sort: "", page: 0, rows: [], ...options});
@@ -19,8 +20,8 @@ export class Table {
     this.said = element("span", {role: "status"});
     this.earlier = element("button", {type: "button", text: "Previous", does: () => this.turn(-1)});
     this.later = element("button", {type: "button", text: "Next", does: () => this.turn(1)});
-    const file = element("button", {type: "button", class: "file", text: "CSV", title: "Download all rows as CSV", "aria-label": `Download ${this.name} as CSV`, does: () => this.save()});
-    this.foot = element("p", {class: "pages"}, this.earlier, this.later, this.said, file);
+    this.file = element("button", {type: "button", class: "file", text: "CSV", title: "Download all rows as CSV", "aria-label": `Download ${this.name} as CSV`, does: () => this.save()});
+    this.foot = element("p", {class: "pages"}, this.earlier, this.later, this.said, this.file);
     const box = element("p", {class: "sorts"}, "Sort by ", this.select);
     root.replaceChildren(box, element("div", {class: "wide"}, this.table), this.foot);
   }
@@ -68,8 +69,11 @@ export class Table {
     this.body.replaceChildren(...this.shown.map((row) => element("tr", {role: "row"}, ...this.columns.map((column) => this.cell(column, row)))));
     if (focused) [...this.body.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused)?.focus();
     const first = this.page * this.size;
-    const [from, to, all] = [first + 1, first + this.shown.length, this.ordered.length].map(grouped);
-    this.said.textContent = all === "0" ? this.nothing ?? "nothing" : last ? `${from} to ${to} of ${all}` : all;
+    const [from, to] = [first + 1, first + this.shown.length].map(grouped);
+    const all = several(this.ordered.length, this.name.replace(/s$/, ""));
+    const text = this.ordered.length === 0 ? this.nothing ?? "nothing" : last ? `${from} to ${to} of ${all}` : all;
+    if (this.said.textContent !== text) this.said.textContent = text;  // a screen reader reads it when it changes
+    this.file.hidden = this.ordered.length === 0;
     this.earlier.hidden = this.later.hidden = last === 0;
     this.earlier.disabled = this.page === 0;
     this.later.disabled = this.page === last;
@@ -85,27 +89,23 @@ export class Table {
   }
 
   drawHead() {
-    const names = this.columns.map((column) => `${column.key} ${column.name} ${this.sorts(column)}`).join();
+    const names = this.columns.map((column) => `${column.key} ${column.name}`).join();
     if (names !== this.headNames) {
       this.headNames = names;
       this.head.replaceChildren(...this.columns.map((column) => {
         const cell = element("th", {scope: "col", role: "columnheader", class: kinds(column), title: column.title});
-        cell.append(this.sorts(column) ? element("button", {type: "button", text: column.name, does: () => this.sortBy(this.next(column))}) : column.name);
+        cell.append(sorts(column) ? element("button", {type: "button", text: column.name, does: () => this.sortBy(this.next(column))}) : column.name);
         return cell;
       }));
-      const sorted = this.columns.filter((column) => this.sorts(column));
+      const sorted = this.columns.filter((column) => sorts(column));
       this.select.replaceChildren(element("option", {value: "", text: "as it comes"}), ...sorted.flatMap((column) => [
         element("option", {value: column.key, text: `${column.name}, up`}), element("option", {value: `-${column.key}`, text: `${column.name}, down`})]));
     }
     this.select.value = this.sort;
     this.columns.forEach((column, index) => {
       const direction = this.sort === column.key ? "ascending" : this.sort === `-${column.key}` ? "descending" : "none";
-      if (this.sorts(column)) this.head.children[index].setAttribute("aria-sort", direction);
+      if (sorts(column)) this.head.children[index].setAttribute("aria-sort", direction);
     });
-  }
-
-  sorts(column) {
-    return column.sorts === undefined || (typeof column.sorts === "function" ? column.sorts() : column.sorts);
   }
 
   /* Numbers are most interesting when they are large. */
@@ -128,6 +128,8 @@ export class Table {
     setTimeout(() => URL.revokeObjectURL(url));
   }
 }
+
+const sorts = (column) => column.sorts !== false;
 
 const kinds = (column) => ["number", "long", "less"].filter((kind) => column[kind]).join(" ");
 

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from anyio import CapacityLimiter, to_thread
 from starlette.middleware import Middleware
@@ -34,6 +34,7 @@ from coordinator.server.http.feed import Feed, FeedEvent, Subscriber, TopicSourc
 from coordinator.server.http.guard import Guard
 from coordinator.server.http.kept import Kept
 from coordinator.server.http.overview import lags, overview
+from coordinator.server.http.sums import Sums
 from coordinator.server.http.web import Web, error
 from coordinator.server.telemetry.metrics import exposition
 from coordinator.timeline.entries import Timeline
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from coordinator.server.http.guard import Secure
     from coordinator.server.telemetry.lines import Lines
 
-OVERVIEW_MS, FINDINGS_MS, LAG_MS, LAGS_MS = 1_000, 10_000, 2_000, 5_000
+OVERVIEW_MS, FINDINGS_MS, LAG_MS, LAGS_MS, SUMS_MS = 1_000, 10_000, 2_000, 5_000, 1_000
 """How long an answer about all groups, or about offsets, is good."""
 
 LAGS_MAX = 50
@@ -109,7 +110,7 @@ class Site:
     """The HTTP side of `server`.
 
     config: has limits and host names. ask: opens a client of the cluster. lines: gets uvicorn's log. secure: as of
-    Guard. feed: brings events; by default it reads the cluster's topic of events.
+    Guard. feed: brings events; by default it reads the cluster's topic of events. spare: as of Sums.
     """
 
     def __init__(
@@ -122,6 +123,7 @@ class Site:
         clock: Clock,
         secure: Secure | None = None,
         feed: Feed | None = None,
+        spare: Callable[[], bool] = lambda: True,
     ) -> None:
         self._guard = Guard(clock, lines, config.http_max_connections, config.http_idle_timeout_ms, secure)
         self._health = server
@@ -139,6 +141,7 @@ class Site:
         self._clock = clock
         self._kept = Kept(clock)
         self._limiter = CapacityLimiter(THREADS_MAX)
+        self._sums = Sums(self._question, clock, spare)
 
     async def start(self, listening: socket.socket) -> None:
         """Answer requests on a bound socket."""
@@ -147,6 +150,7 @@ class Site:
     async def stop(self) -> None:
         """Finish the answers under way, and stop."""
         await self._feed.stop()
+        await self._sums.stop()
         await self._web.stop()
 
     def routes(self) -> list[Route]:
@@ -160,6 +164,7 @@ class Site:
             Route("/findings", self._findings),
             Route("/lag", self._lag),
             Route("/lags", self._lags),
+            Route("/sums", self._all_sums),
             Route("/nodes", self._nodes),
             Route("/groups", self._groups),
             Route("/groups/{group_id:path}/events", self._group_events),
@@ -240,6 +245,14 @@ class Site:
         work = self._kept.get(("lags", names), "", LAGS_MS, partial(self._on_thread, partial(lags, names)))
         return await self._answered(work)
 
+    async def _all_sums(self, _: Request) -> Response:
+        """For the page: the sums of all groups, as far as they are known."""
+
+        async def make() -> list[bytes]:
+            return await to_thread.run_sync(pieces_of, self._sums.now(), limiter=self._limiter)
+
+        return await self._answered(self._kept.get("sums", "", SUMS_MS, make))
+
     async def _group_events(self, request: Request) -> Response:
         """The entries in memory, as in `tenure explain --output json`, with their texts, runs and lanes."""
         group_id: str = request.path_params["group_id"]
@@ -311,10 +324,14 @@ class Site:
 
     async def _on_thread(self, ask: Callable[[Client], Any]) -> list[bytes]:
         """The pieces of the body that `ask` returns."""
+        return cast("list[bytes]", await self._question(lambda client: pieces_of(ask(client))))
 
-        def run() -> list[bytes]:
+    async def _question(self, ask: Callable[[Client], Any]) -> Any:
+        """What `ask` returns."""
+
+        def run() -> Any:
             with self._ask() as client:
-                return pieces_of(ask(client))
+                return ask(client)
 
         return await to_thread.run_sync(run, limiter=self._limiter)
 

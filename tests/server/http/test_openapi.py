@@ -136,6 +136,7 @@ def schema_of(path: str, status: int) -> dict[str, Any]:
         ("/lag", "lag?group=none", 404),
         ("/lags", "lags?group=commits&group=stands&group=none", 200),
         ("/lags", "lags?" + "&".join(f"group={number}" for number in range(LAGS_MAX + 1)), 400),
+        ("/sums", "sums", 200),
         ("/overview", "overview", 200),
         ("/groups/{group_id}", "groups/g%2F1", 200),
         ("/groups/{group_id}", "groups/waits", 200),

@@ -661,7 +661,7 @@ def test_ten_thousand_groups_are_a_page_of_rows_and_few_questions(browser: Brows
         "the first page",
         WITHIN_S,
     )
-    assert said(browser, "#groups .pages [role=status]") == "1 to 50 of 10,000"
+    assert said(browser, "#groups .pages [role=status]") == "1 to 50 of 10,000 groups"
     wait_until(lambda: browser.evaluate("asked.some((path) => path.startsWith('/lags'))"), "lags", WITHIN_S)
     lags = browser.evaluate(
         "asked.filter((path) => path.startsWith('/lags')).map((path) => path.split('group=').length - 1)"
@@ -676,6 +676,37 @@ def test_ten_thousand_groups_are_a_page_of_rows_and_few_questions(browser: Brows
     )
     assert browser.evaluate(rows)[0] == "team.service-7799"
     assert took_ms < WITHIN_S * 1_000
+
+
+@pytest.mark.browser
+def test_ten_thousand_groups_can_be_sorted_by_lag(browser: Browser, url: str) -> None:
+    """The server is asked for the sums of all groups only then; the list says how many are known."""
+    shown(browser, url, "rolled")
+    group = (
+        "{group_id: `g-${number}`, group_type: 'classic', protocol_type: 'consumer', state: 'Stable', rebalances: 0,"
+        " static_restarts: 0, suspect_restarts: 0, static_rejoins: 0, takeovers: 0, node_id: 1, last_event_ms: null}"
+    )
+    sums = (
+        "(lag) => ({group_id: `g-${lag}`, members: 9 - lag, standbys: 0, topics: 1, lag,"
+        " without_end: 0, beyond_end: 0})"
+    )
+    told = f"{{groups: 10_000, is_complete: window.complete, sums: [3, 1, 2].map({sums})}}"
+    answered(browser, "/overview", f"Array.from({{length: 10_000}}, (_, number) => ({group}))")
+    answered(browser, "/lags", "[]")
+    answered(browser, "/sums", told)
+    browser.evaluate("window.complete = false; location.hash = '#'")
+    rows = "[...document.querySelectorAll('#groups tbody tr')].slice(0, 4).map((row) => row.cells[0].innerText)"
+    wait_until(lambda: browser.evaluate("asked.some((path) => path.startsWith('/lags'))"), "the list", WITHIN_S)
+    assert not browser.evaluate("asked.some((path) => path.startsWith('/sums'))")
+    for head, first in (("Lag", "g-3"), ("Members", "g-1")):
+        heads = f"[...document.querySelectorAll('#groups thead button')].find((e) => e.innerText === '{head}')"
+        browser.evaluate(f"{heads}.focus()")
+        browser.press("Enter")
+        wait_until(lambda first=first: browser.evaluate(rows)[0] == first, head, WITHIN_S)  # type: ignore[misc]
+    assert browser.evaluate(rows) == ["g-1", "g-2", "g-3", "g-0"]
+    assert said(browser, "#summed") == "Sorted by what is known of 3 of 10,000 groups so far."
+    browser.evaluate("window.complete = true")
+    wait_until(lambda: said(browser, "#summed") == "", "all is known", WITHIN_S)
 
 
 @pytest.mark.browser

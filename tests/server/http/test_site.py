@@ -127,6 +127,22 @@ async def test_a_cluster_without_events_says_so(asked: Asked) -> None:
     assert await asked.get("overview") == (200, "[]")
 
 
+async def test_the_sums_of_all_groups_are_told_as_they_become_known(asked: Asked) -> None:
+    """The first answer begins to find them out; a later one has members and lag of each group."""
+    for group in ("b", "a"):
+        assert not (await asyncio.to_thread(asked.join, group, instance_id="i-1")).error_code
+    assert await asked.get("sums") == (200, '{"groups":0,"is_complete":false,"sums":[]}')
+    told: dict[str, Any] = {}
+    async with asyncio.timeout(WITHIN_S):
+        while not told.get("is_complete"):
+            told = json.loads((await asked.get("sums"))[1])
+    assert told["groups"] == 2
+    assert [(each["group_id"], each["members"], each["lag"]) for each in told["sums"]] == [
+        ("a", 1, None),
+        ("b", 1, None),
+    ]
+
+
 async def test_a_group_that_is_not_there_is_said(asked: Asked) -> None:
     """For a group that doesn't exist the status is 404, also if no group could have such a long name."""
     assert await asked.get("groups/none") == (404, '{"error":"no such group"}')
