@@ -37,6 +37,9 @@ TOPIC_PARTITIONS_MAX = 10_000
 STORED_MAX_BYTES = 1_400_000
 """The most bytes of a record that etcd takes: its requests have 1.5 MiB (its flag --max-request-bytes)."""
 
+STORED_MAX_RECORDS = 4_095
+"""The most records that etcd takes in one request, beside the head of their partition (its flag --max-txn-ops)."""
+
 NODE_ID_MAX = 999
 """The largest id of a node in a cluster: __rebalance_events has a partition for each id up to the largest."""
 
@@ -288,7 +291,8 @@ class GroupConfig:
     """The settings of the group core. The defaults are Kafka's (GroupCoordinatorConfig).
 
     fixes: tickets whose better rule is switched on, in lower case ("kafka-12759"); see docs/decisions.
-    stored_max_bytes: the most bytes that the store takes of a group's record, packed; 0 if it takes any number.
+    stored_max_bytes: the most bytes that the store takes of a group's record, or of a batch that must not be divided,
+    packed; 0 if it takes any number. stored_max_records: the most records of such a batch.
     """
 
     group_min_session_timeout_ms: int = field(
@@ -466,6 +470,7 @@ class GroupConfig:
     )
     fixes: frozenset[str] = frozenset()
     stored_max_bytes: int = 0
+    stored_max_records: int = STORED_MAX_RECORDS
 
     @property
     def group_settings(self) -> GroupSettings:

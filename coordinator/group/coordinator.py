@@ -265,6 +265,8 @@ class Coordinator:
         else:
             new = upgrade.upgraded(begun, group, event)
         consumer_heartbeat.heartbeat(begun, new, event)
+        if isinstance(group, Group) and group.state is not EMPTY:
+            upgrade.check_size(begun, group)
         if group is None:
             self.groups[new.group_id] = new
         elif group.state is EMPTY:

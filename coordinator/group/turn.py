@@ -14,6 +14,7 @@ from coordinator.group.effects import SESSION, SYNC, Effects, Response, Timer, T
 from coordinator.group.group import NEVER, Group, Member, Waiting
 from coordinator.group.topics import NO_TOPICS, Topics
 from protocol.messages import JoinGroupResponse, SyncGroupResponse, alike
+from protocol.records.packing import stored_bytes
 from protocol.speed import new
 from schemas.errors import ErrorCode
 
@@ -169,6 +170,14 @@ class Turn:
     def append(self, *appended: Record) -> None:
         """Write records, in one batch with the others of this turn."""
         self.effects.records.extend(appended)
+
+    def store_takes(self, written: Iterable[Record]) -> bool:
+        """Whether the store takes these records in a batch that must not be divided."""
+        limit = self.config.stored_max_bytes
+        if not limit:
+            return True
+        batch = list(written)
+        return len(batch) <= self.config.stored_max_records and stored_bytes(batch) <= limit
 
     def write_group(self, group: Group, since_ms: int | None) -> bool:
         """Write the group's record; since_ms: when the group entered its state.

@@ -6,13 +6,18 @@ House rule: only a packed value begins with PACKED.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable
 
 from protocol.errors import ProtocolError
+from protocol.records.batch import Record
 
 PACKED_FROM = 512 * 1024
 """A value of so many bytes is packed."""
 PACKED = b"z"
 """The first byte of a packed value; all of Kafka's begin with the high byte of a version, 0."""
+
+OVERHEAD = 64
+"""Bytes that a record takes in a request to such a store beside key and value."""
 
 
 def packed(value: bytes) -> bytes:
@@ -28,3 +33,8 @@ def unpacked(stored: bytes) -> bytes:
         return zlib.decompress(stored[1:])
     except zlib.error as error:
         raise ProtocolError(f"a value that begins with {PACKED!r} can't be unpacked: {error}") from None
+
+
+def stored_bytes(records: Iterable[Record]) -> int:
+    """The bytes that records take in a request to such a store."""
+    return sum(len(record.key or b"") + len(packed(record.value or b"")) + OVERHEAD for record in records)

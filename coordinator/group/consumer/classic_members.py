@@ -97,7 +97,7 @@ def last_seat(turn: Turn, group: ConsumerGroup, instance_id: str | None) -> Cons
     seat = group.seat(instance_id)
     if seat is None or seat.classic is not None or group.classic_size < group.size - 1:
         return None
-    return seat if downgrade.may_downgrade(turn, group.size) else None
+    return seat if downgrade.may_downgrade(turn, group, group.size) else None
 
 
 def find(turn: Turn, group: ConsumerGroup, event: JoinGroup, member_id: str) -> Found:

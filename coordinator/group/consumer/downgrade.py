@@ -25,6 +25,7 @@ from coordinator.group.course import Outcome
 from coordinator.group.group import Group, Member
 from coordinator.group.state import DEAD, STABLE
 from protocol.consumer import CONSUMER
+from protocol.records.packing import stored_bytes
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -39,12 +40,23 @@ def is_due(turn: Turn, group: ConsumerGroup, going: Collection[ConsumerMember]) 
     """Whether a group becomes a classic one once these members are gone."""
     left = group.size - len(going)
     classic = group.classic_size - sum(member.classic is not None for member in going)
-    return 0 < left == classic and may_downgrade(turn, left)
+    return 0 < left == classic and may_downgrade(turn, group, left)
 
 
-def may_downgrade(turn: Turn, size: int) -> bool:
-    """Whether a group of this size may become a classic one."""
-    return turn.config.group_consumer_migration_policy in POLICIES and size <= turn.config.group_max_size
+def may_downgrade(turn: Turn, group: ConsumerGroup, left: int) -> bool:
+    """Whether a group may become a classic one with so many members, and the store takes that at once."""
+    config, group_id, wall_ms = turn.config, group.group_id, turn.now.wall_ms
+    if config.group_consumer_migration_policy not in POLICIES or left > config.group_max_size:
+        return False
+    if not config.stored_max_bytes:
+        return True
+    gone = list(records.group_tombstones(group, wall_ms))
+    # One record of the classic group has about what these have.
+    kept = [
+        *(records.member_record(group_id, member, wall_ms) for member in group.members.values()),
+        *(records.target_record(group_id, *each, wall_ms) for each in group.targets.items()),
+    ]
+    return len(gone) < config.stored_max_records and stored_bytes([*gone, *kept]) <= config.stored_max_bytes
 
 
 def downgrade(turn: Turn, group: ConsumerGroup, going: Collection[ConsumerMember] = ()) -> Group:

@@ -104,6 +104,10 @@ def leave(turn: Turn, group: ConsumerGroup, event: LeaveGroup) -> None:
             reason = identity.reason or reason
         errors.append(error)
     members = list(leaving.values())
+    gone = (each for member in members for each in records.member_tombstones(group.group_id, member.member_id, 0))
+    if not turn.store_takes(gone):
+        turn.answer(event.request, answer(event, [ErrorCode.UNKNOWN_SERVER_ERROR] * len(errors)))
+        return
     remove(turn, group, members, reason, reasons.of_removal(group, members, event, reason) if members else None)
     response: LeaveGroupResponse = answer(event, errors)
     turn.answer(event.request, response)

@@ -42,6 +42,9 @@ limit.
 """
 
 
+TOO_LARGE = "The change of the group is larger than the store of this cluster takes at once; the group stays as it was."
+
+
 class Found(NamedTuple):
     """The member that sent a request.
 
@@ -138,6 +141,8 @@ def plan_step(turn: Turn, group: ConsumerGroup, change: Change, *, may_assign: b
             raise Refused(ErrorCode.FENCED_MEMBER_EPOCH, f"{words} {ABANDON}") from None
     if moved != member:
         written.append(records.current_record(group_id, moved, wall_ms))
+    if not turn.store_takes(written):
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, TOO_LARGE)
     return Step(change, moved, regex, plan, written)
 
 

@@ -34,6 +34,7 @@ from coordinator.group.consumer.group import (
 from coordinator.group.notes import CHANGES_MAX, TargetAssigned, TargetChange
 from coordinator.group.topics import metadata_hash
 from protocol.records.batch import Record
+from protocol.records.packing import OVERHEAD
 
 if TYPE_CHECKING:
     from coordinator.group.events import TargetMade
@@ -178,11 +179,23 @@ def make_target(
     given = Given(group.group_id, bumped.epoch, members, owned, targets)
     making = Making(bumped.epoch, targets, steps_to(given, name, ids))
     for made in islice(making.steps, PAUSES_AT_ONCE + 1 if len(members) <= MEMBERS_AT_ONCE else 0):
+        if made is not None and is_large(turn, made):
+            making.steps = iter((made,))
+            break
         if made is not None:
             plan.take(made, member.member_id, turn.now.wall_ms)
             return plan
     plan.go_on(making)
     return plan
+
+
+def is_large(turn: Turn, made: Made) -> bool:
+    """Whether a target is written alone, because the store may have no room for it beside the sender's records.
+
+    Written alone it may be divided: see log.etcd.writer.
+    """
+    limit = turn.config.stored_max_bytes
+    return 0 < limit < 2 * sum(OVERHEAD + len(key) + len(value) for key, value in made.written.values())
 
 
 class Given(NamedTuple):

@@ -63,6 +63,14 @@ def upgraded(turn: Turn, group: Group, event: ConsumerHeartbeat) -> ConsumerGrou
         raise
 
 
+def check_size(turn: Turn, group: Group) -> None:
+    """Raises Refused if the store doesn't take the records of an upgrade at once. turn: has them."""
+    if not turn.store_takes(turn.effects.records):
+        refused = refusal(group, "the group is larger than the store of this cluster takes at once")
+        group.no_upgrade = pause_of(turn, group.size, refused)
+        raise refused
+
+
 def pause_of(turn: Turn, size: int, refused: Refused) -> NoUpgrade | None:
     """How long a group of this size gets no further upgrade; None for a small group.
 

@@ -29,26 +29,32 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from coordinator.config import STORED_MAX_BYTES
+from coordinator.config import STORED_MAX_BYTES, STORED_MAX_RECORDS
 from coordinator.log.engine import Appended, Fenced, Unavailable
 from coordinator.log.etcd.keys import NO_HEAD, Head, Keys, any_head
 from coordinator.log.etcd.port import Compare, Delete, Get, Put, Target, Txn, TxnResult
 from coordinator.log.etcd.session import Session
 from protocol.records.batch import Record
-from protocol.records.packing import packed
+from protocol.records.packing import OVERHEAD, packed, stored_bytes
 
 OPERATIONS_MAX = 1_024
 """Records in a transaction. etcd takes 4,096, and holds up all others while it writes them."""
 BYTES_MAX = 1_000_000
 """Keys and values of a transaction. etcd takes requests of 1.5 MiB (its flag --max-request-bytes)."""
-ATOMIC_OPERATIONS_MAX, ATOMIC_BYTES_MAX = 4_096, STORED_MAX_BYTES
+ATOMIC_RECORDS_MAX, ATOMIC_BYTES_MAX = STORED_MAX_RECORDS, STORED_MAX_BYTES
 """The most that a batch may have that can't be divided: all that etcd takes in one request."""
 PARTITIONS_MAX = 64
 """Partitions in a transaction. Conditions and the largest nested transaction share etcd's 128 operations."""
-OVERHEAD = 64
-"""Bytes that a record takes in a request beside key and value."""
-OFFSET_KEY_VERSIONS = (b"\x00\x00", b"\x00\x01")
-"""How keys of committed offsets begin."""
+DIVISIBLE = (
+    frozenset({b"\x00\x00", b"\x00\x01"}),
+    frozenset({b"\x00\x06", b"\x00\x07"}),
+    frozenset({b"\x00\x03", b"\x00\x10"}),
+)
+"""How the keys of a batch begin that may be divided, so that a part of it may stay alone if its owner dies.
+
+Committed offsets: each stands for itself. Targets of members, and behind them their epoch; resolved regular
+expressions, and behind them the group's epoch: as long as the epoch isn't there, the next heartbeat makes them anew.
+"""
 
 
 class Owned:
@@ -278,14 +284,12 @@ def _size(batch: list[Record]) -> int:
 
 
 def _fitted(batch: list[Record]) -> Iterator[tuple[list[Record], bool]]:
-    """A batch as parts that fit into a transaction each, and whether it is the last part. Raises Unavailable.
-
-    Only a batch of committed offsets is divided: each of its records stands for itself.
-    """
+    """A batch as parts that fit into a transaction each, and whether it is the last part. Raises Unavailable."""
     if len(batch) < OPERATIONS_MAX and _size(batch) <= BYTES_MAX:
         yield batch, True
         return
-    if all((record.key or b"").startswith(OFFSET_KEY_VERSIONS) for record in batch):
+    versions = {(record.key or b"")[:2] for record in batch}
+    if any(versions <= divisible for divisible in DIVISIBLE):
         part: list[Record] = []
         size = 0
         for record in batch:
@@ -297,8 +301,8 @@ def _fitted(batch: list[Record]) -> Iterator[tuple[list[Record], bool]]:
             size += longer
         yield part, True
         return
-    small = sum(len(record.key or b"") + len(packed(record.value or b"")) + OVERHEAD for record in batch)
-    if len(batch) + 1 > ATOMIC_OPERATIONS_MAX or small > ATOMIC_BYTES_MAX:
+    small = stored_bytes(batch)
+    if len(batch) > ATOMIC_RECORDS_MAX or small > ATOMIC_BYTES_MAX:
         raise Unavailable(f"{len(batch)} records of {small} bytes are more than a transaction of etcd takes")
     yield batch, True
 

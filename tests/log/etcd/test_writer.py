@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coordinator.config import STORED_MAX_RECORDS
 from coordinator.log.engine import EngineError, Fenced, Unavailable
 from coordinator.log.etcd.keys import Head, Keys, parse_head
 from coordinator.log.etcd.port import Get, KeyValue, Put, Txn, TxnResult
@@ -148,21 +149,37 @@ def test_who_gives_up_needs_a_barrier() -> None:
     assert KEYS.log(0) + b"key-1" not in store.keys
 
 
-def test_a_commit_of_many_offsets_is_divided_and_other_batches_are_not() -> None:
-    """Each offset stands for itself; anything else is whole, or refused."""
+@pytest.mark.parametrize(("versions", "last"), [(b"\1\1", 1), (b"\0\1", 1), (b"\7\7", 6), (b"\x10\x10", 3)])
+def test_a_batch_whose_parts_may_stand_alone_is_divided(versions: bytes, last: int) -> None:
+    """Committed offsets; targets and regular expressions, whose epoch comes last. They are durable together."""
     store, writer = Store(), Writer(KEYS)
     own = owned(store, 0)
-    offsets = [Record(b"\x00\x01%05d" % number, b"\x00", 0) for number in range(3 * OPERATIONS_MAX)]
-    outcomes = appended(writer, own, *offsets)
+    count = 5 * OPERATIONS_MAX
+    batch = [Record(b"\0%c%05d" % (versions[number % 2], number), b"\0", 0) for number in range(count)]
+    batch.append(Record(b"\0%c" % last, b"\0", 0))
+    outcomes = appended(writer, own, *batch)
     sizes = []
     while (txn := writer.next()) is not None:
+        assert not outcomes
+        assert (KEYS.log(0) + batch[-1].key) not in store.keys
         sizes.append(len(txn.success))
         writer.told(store.carry_out(txn))
     assert max(sizes) <= OPERATIONS_MAX
     assert outcomes == [(1, None)]
-    assert len(store.keys) == 1 + len(offsets)
-    others = [Record(b"\x00\x02%05d" % number, b"\x00", 0) for number in range(5_000)]
-    assert isinstance(appended(writer, own, *others)[0][1], Unavailable)
+    assert len(store.keys) == 1 + len(batch)
+
+
+@pytest.mark.parametrize("mixed", [b"\2\2", b"\7\5", b"\1\7"])
+def test_other_batches_are_whole_or_refused(mixed: bytes) -> None:
+    """A part of them would be a group that never was."""
+    writer = Writer(KEYS)
+    own = owned(Store(), 0)
+    whole = [Record(b"\0%c%05d" % (mixed[number % 2], number), b"\0", 0) for number in range(STORED_MAX_RECORDS)]
+    appended(writer, own, *whole)
+    txn = writer.next()
+    assert txn is not None
+    assert len(txn.success) == 1 + len(whole)
+    assert isinstance(appended(writer, own, *whole, record(1))[0][1], Unavailable)
 
 
 @pytest.mark.parametrize("value", [b"\x00\x03small", b"\x00\x03" + b"large" * 200_000])
