@@ -89,6 +89,11 @@ prometheus: ## a Prometheus for tests where none is installed: Debian's, unpacke
 		|| { tail -n 3 apt/log >&2; echo "$$hint" >&2; exit 1; }; \
 	for package in *.deb; do dpkg -x "$$package" . || exit 1; done; rm -rf apt *.deb
 
+.PHONY: check-dashboard
+check-dashboard: ## check the dashboard by the schemas that Grafana publishes (Go; the first time a minute)
+	@command -v go >/dev/null || { echo 'make check-dashboard: install Go (https://go.dev/dl)' >&2; exit 1; }
+	cd tests/server/telemetry/dashboard && go run . $(CURDIR)/examples/monitoring/grafana-dashboard.json
+
 # The server has replace directives, so `go install` refuses it; a module that requires it doesn't.
 ETCD_NEW ?= v3.7.3
 
@@ -161,6 +166,7 @@ bench-audit: .venv/.spark ## the audit's cost, beside Kafka's own tool (a log of
 nightly: .venv/.audit ## the long rounds of every randomised test, 20 minutes of faults of a cluster, and test-suites (hours)
 	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m 'not (oracle or compose or spark or toolchain or dist)' $(ARGS)
 	$(BIN)/python -m tests.cluster.long_history --minutes 20 --seed $$(date +%j)
+	@if command -v go >/dev/null; then $(MAKE) check-dashboard; fi
 	@# Of the clients that need more than Python, those whose rounds are long; without their tools they are left out.
 	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m toolchain tests/interop/test_takeover.py
 
