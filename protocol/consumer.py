@@ -25,6 +25,9 @@ CONSUMER = "consumer"
 NO_PARTITIONS = b"\x00\x00" + bytes(4) + b"\xff\xff\xff\xff"
 """An assignment of version 0 with no topics and no user data. Clients can't read one without any bytes."""
 
+GENERATION_SINCE = 2
+"""The first version of a subscription that names the member's generation (KIP-792)."""
+
 RACK_SINCE = 3
 """The first version of a subscription with a rack."""
 
@@ -67,6 +70,15 @@ def decode_rack(data: bytes) -> str | None:
     except ProtocolError:
         return None
     return subscription.rack_id if version >= RACK_SINCE else None
+
+
+def decode_generation(data: bytes) -> int | None:
+    """The generation in the metadata of a consumer (KIP-792); None if it names none, or the bytes can't be read."""
+    try:
+        version, subscription = decode_versioned(ConsumerProtocolSubscription, data)
+    except ProtocolError:
+        return None
+    return subscription.generation_id if version >= GENERATION_SINCE else None
 
 
 def decode_subscription(protocol_type: str, data: bytes) -> frozenset[str] | None:

@@ -77,6 +77,7 @@ class Member:
     assignment: for the group's generation; empty until the leader's assignments come.
     is_new: has not completed a first join yet; its timer then limits the wait itself.
     called_until_ms: until when a standby that got this seat may join and sync to take it; None for other members.
+    may_lack_seat: a standby that got this seat has synced, and has sent no heartbeat since: its answer may be lost.
     beat: the last heartbeat that got NONE (heartbeat.remember). None after anything that may change the answer: the
     group rebalances or is Dead, or another member id has the seat.
     deadline_ms: when its session ends without another heartbeat, on the clock of `Now.ms`.
@@ -102,6 +103,7 @@ class Member:
         "group_instance_id",
         "is_new",
         "joined_by",
+        "may_lack_seat",
         "member_id",
         "protocols",
         "rebalance_timeout_ms",
@@ -133,6 +135,7 @@ class Member:
         self.awaiting_sync: Waiting | None = None
         self.beat: Hashable | None = None
         self.called_until_ms: int | None = None
+        self.may_lack_seat = False
         self.deadline_ms = NEVER
         self.timer_at_ms = NEVER
         self.encoded: bytes | None = None
@@ -347,6 +350,7 @@ class Group(AnyGroup):
             member.session_timeout_ms = session_timeout_ms
             member.changed()
         member.called_until_ms = None
+        member.may_lack_seat = False
         self._set_awaiting_join(member, waiting)
 
     def all_changed(self) -> None:

@@ -19,6 +19,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -129,6 +130,11 @@ class ConsumerProcess:
         ]
         name = self.settings.group_instance_id or "dynamic"
         return "\n".join([f"{self.client} {name}", *lines, *(f"  ! {line.rstrip()}" for line in self._stderr[-15:])])
+
+    def keep(self, path: Path) -> None:
+        """Write all its events into a file, and behind them what it wrote to standard error."""
+        lines = [json.dumps(event) for event in list(self.events)]
+        path.write_text("".join(f"{line}\n" for line in lines) + "".join(self._stderr))
 
     def ownerships(self) -> Iterable[tuple[int, float, float]]:
         """Yield partition, begin and end of each span of ownership; end is infinite while it lasts."""

@@ -1,6 +1,7 @@
 """Standbys with real clients: it kills members, and counts what the others notice while a standby reads on.
 
     python -m tests.interop.takeover --client confluent-kafka --members 5 --rounds 50 [--crash [N]] [--rebalance [N]]
+                                     [--keep FOLDER]
 
 Each round kills a random member at a random moment with SIGKILL, the leader too, and waits until a standby reads from
 the committed offsets. `--crash` also kills the coordinator in every fifth round, at a random moment between the kill
@@ -8,6 +9,8 @@ and a second after the member's expiry; `--crash 1` in every round. Some clients
 is away for a session timeout: on a busy machine it needs `--session-ms 12000`. `--rebalance` kills the member during a
 rebalance in every fifth round: the group gets one more seat, one standby gets that seat, and another one the seat of
 the lost member.
+
+`--keep FOLDER` keeps the server's log and the events of each consumer, to find out why a round went wrong.
 
 The program prints a line for each round: how long after the member's expiry the standby had its first record, and how
 many rebalance callbacks the others had.
@@ -21,7 +24,10 @@ import argparse
 import random
 import statistics
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
+from pathlib import Path
 from typing import NamedTuple
 
 from tests.interop.brokers import TenureBroker, create_topic
@@ -223,6 +229,17 @@ def is_nth(number: int, every: int) -> bool:
     return every > 0 and (number + 1) % every == 0
 
 
+@contextmanager
+def kept(fleet: Fleet, folder: Path | None) -> Iterator[None]:
+    """Keep the events of each consumer in the end, if there is a folder for them."""
+    try:
+        yield
+    finally:
+        for number, consumer in enumerate(fleet.consumers if folder is not None else ()):
+            assert folder is not None
+            consumer.keep(folder / f"consumer-{number}.jsonl")
+
+
 def main() -> None:
     """Run the rounds, and print what each took."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -233,11 +250,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--crash", nargs="?", type=int, default=0, const=5)
     parser.add_argument("--rebalance", nargs="?", type=int, default=0, const=5)
+    parser.add_argument("--keep", type=Path)
     asked = parser.parse_args()
-    with Tenure(SETTINGS) as tenure:
+    with Tenure(SETTINGS, directory=asked.keep) as tenure:
         broker = TenureBroker(tenure)
         create_topic(tenure.bootstrap, TOPIC, asked.members + 1)
-        with Fleet(tenure.bootstrap, TOPIC, asked.members + 1) as fleet:
+        with Fleet(tenure.bootstrap, TOPIC, asked.members + 1) as fleet, kept(fleet, asked.keep):
             chance = random.Random(asked.seed)
             rounds = Rounds(fleet, broker, asked.client, asked.members, asked.session_ms, chance)
             took: list[Takeover] = []

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.consumer import decode_assignment, decode_subscription, decode_versioned
+from protocol.consumer import decode_assignment, decode_generation, decode_subscription, decode_versioned
 from protocol.errors import ProtocolError
 from protocol.messages import ConsumerProtocolAssignment, ConsumerProtocolSubscription, encode
 
@@ -39,6 +39,15 @@ def test_bytes_that_say_nothing(data: bytes) -> None:
     """The reader refuses damaged bytes, and raises no other error."""
     with pytest.raises(ProtocolError):
         decode_versioned(ConsumerProtocolAssignment, data)
+
+
+def test_generation_of_a_consumer_is_read_since_version_2() -> None:
+    """Older metadata name none, and damaged ones neither (KIP-792)."""
+    said = ConsumerProtocolSubscription(topics=["orders"], user_data=None, generation_id=7)
+    data = {version: struct.pack(">h", version) + encode(said, min(version, 1)) for version in (0, 1)}
+    data |= {version: struct.pack(">h", version) + encode(said, min(version, NEWEST)) for version in (2, NEWEST + 1)}
+    assert {version: decode_generation(said) for version, said in data.items()} == {0: None, 1: None, 2: 7, 4: 7}
+    assert decode_generation(b"\0\2\0\0\0\1") is None
 
 
 def assignment(version: int, *topics: tuple[str, list[int]], announced: int | None = None) -> bytes:

@@ -15,6 +15,7 @@ from uuid import UUID
 import pytest
 
 from coordinator.client.errors import Refused
+from coordinator.group.classic.seats import STANDBY_GENERATION
 from coordinator.group.partition import partition_for
 from coordinator.log.engine import Unavailable
 from coordinator.log.topics.list import Topic
@@ -35,6 +36,7 @@ from schemas.errors import ErrorCode
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Closed, Connection
 from tests.support.scripted import OPENED, Member, hang_up, settle
+from tests.support.seats import set_seats
 
 if TYPE_CHECKING:
     from coordinator.server.nodes.topics import ChangeResult
@@ -101,6 +103,19 @@ def reconnect(tenure: Tenure, member: Member) -> Member:
     OPENED.append(member.connection)
     member.waits = False
     return member
+
+
+def enter(member: Member) -> None:
+    """Let a member join and sync that waits for nobody."""
+    member.send_join()
+    assert member.receive_join().error_code == ErrorCode.NONE
+    member.send_sync({})
+    assert member.connection.receive(WITHIN_S).error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+
+
+def is_leader(member: Member) -> bool:
+    """Whether the answer to its join says that it leads."""
+    return member.joined is not None and member.joined.leader == member.member_id
 
 
 def commit_of(group_id: str, offset: int, member: Member | None = None) -> OffsetCommitRequest:
@@ -314,6 +329,46 @@ class TestMove:
         nodes.move("workers", other_than(nodes, "workers"))
         assert follower.connection.receive(WITHIN_S).error_code == ErrorCode.NOT_COORDINATOR  # type: ignore[attr-defined]
         assert nodes.group("workers").state == "Dead"  # it never had a synced generation
+
+    @pytest.mark.parametrize("leads", [False, True], ids=["follower", "leader"])
+    @pytest.mark.parametrize("moment", ["lost", "called", "join is lost", "joined", "sync is lost"])
+    def test_a_standby_takes_its_seat_at_the_new_node(self, nodes: Tenure, moment: str, *, leads: bool) -> None:
+        """Whatever it had asked at the old one: it has the seat's partitions, and nobody else notices."""
+        set_seats(ports_of(nodes)[0], "workers", 2)
+        group = nodes.group("workers")
+        members = [member_of(nodes, name) for name in ("one", "two")]
+        settle(*members)
+        standby = member_of(nodes, "three")
+        enter(standby)
+        assert (standby.generation, group.state) == (STANDBY_GENERATION, "Stable")
+        (lost,) = (each for each in members if is_leader(each) is leads)
+        (other,) = (each for each in members if each is not lost)
+        seat = group.assignment[lost.member_id]
+        with group.no_rebalance():
+            lost.leave()
+            if moment != "lost":
+                assert standby.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
+            if moment == "join is lost":
+                standby.send_join()
+                nodes.group("workers").wait_until(lambda _: nodes.requests.count("JoinGroup") == 7)
+            elif moment in {"joined", "sync is lost"}:
+                standby.send_join()
+                assert standby.receive_join().error_code == ErrorCode.NONE
+            if moment == "sync is lost":
+                standby.send_sync({})
+                nodes.group("workers").wait_until(lambda _: nodes.requests.count("SyncGroup") == 4)
+            nodes.move("workers", other_than(nodes, "workers"))
+            reconnect(nodes, standby)
+            if moment in {"lost", "called"}:
+                assert standby.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
+            if moment == "joined":
+                standby.send_sync({})
+                assert standby.connection.receive(WITHIN_S).error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+            else:
+                enter(standby)
+            assert standby.heartbeat() == ErrorCode.NONE
+            assert (group.assignment[standby.member_id], group.generation) == (seat, other.generation)
+            assert reconnect(nodes, other).heartbeat() == ErrorCode.NONE
 
     def test_no_acknowledged_commit_is_lost(self, nodes: Tenure) -> None:
         """While the coordinator moves again and again, each answer NONE is true at every later coordinator."""

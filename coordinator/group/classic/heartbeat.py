@@ -37,6 +37,7 @@ def heartbeat(group: Group, member_id: str, instance_id: str | None, generation:
     if generation != group.generation:
         return called(group, member, generation, now_ms)
     member.deadline_ms = now_ms + member.session_timeout_ms
+    member.may_lack_seat = False
     return REBALANCE_IN_PROGRESS if state is PREPARING_REBALANCE else NONE
 
 

@@ -260,7 +260,6 @@ def rejoin(turn: Turn, group: Group, event: JoinGroup) -> None:
         return
     assert member is not None
     assert group.state is not EMPTY
-    is_called = member.called_until_ms is not None
     leads = group.leader == member_id
     protocols = protocols_of(event)
     is_changed = member.protocols != protocols
@@ -271,7 +270,7 @@ def rejoin(turn: Turn, group: Group, event: JoinGroup) -> None:
         # Nearly all members join because the group rebalances. Such a join is no cause of its own.
         own = CauseKind.MEMBER_REJOINED if says_why(event) else None
         update_and_wait(turn, group, member, event, kind if differs else own)
-    elif is_called and not differs and reason in (None, JoinReason.RESTART):
+    elif not differs and reason in (None, JoinReason.RESTART) and seats.is_due(turn, group, member, protocols):
         take_seat(turn, group, member, event)
     elif group.state is STABLE and leads and (is_changed or reason is not JoinReason.RESTART):
         # The leader rejoins when topics changed; its metadata need not show that.

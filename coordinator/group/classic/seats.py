@@ -10,7 +10,8 @@ leave it out. So a rebalance of the others doesn't touch it, and Kafka can read 
                 become standbys.
 
 A standby that got a seat without a JoinGroup of its own is *called* until it has joined and synced. It has the time of
-a rebalance for that (`Member.called_until_ms`). Then it expires, and the next standby has the seat.
+a rebalance for that (`Member.called_until_ms`). Then it expires, and the next standby has the seat. If the answer to
+its sync is lost, its next JoinGroup calls it again (`is_due`).
 
 House rule: a standby never delays a rebalance of the others.
 """
@@ -24,7 +25,7 @@ from coordinator.group.classic import course
 from coordinator.group.group import Group, Member, Standby, subscribed_topics
 from coordinator.group.state import COMPLETING_REBALANCE, STABLE
 from coordinator.group.turn import NONE, Turn
-from protocol.consumer import CONSUMER, decode_rack
+from protocol.consumer import CONSUMER, decode_generation, decode_rack
 from protocol.messages import JoinGroupResponse
 from schemas.errors import ErrorCode
 
@@ -257,6 +258,40 @@ def is_called(group: Group, member: Member, generation: int, now_ms: int) -> boo
     if is_standbys and member.joined_by is None and not is_timed:
         member.called_until_ms = called_until_ms(member, now_ms)
     return is_standbys or member.called_until_ms is not None
+
+
+def is_due(turn: Turn, group: Group, member: Member, protocols: list[tuple[str, bytes]]) -> bool:
+    """Whether a JoinGroup of `member`, with these protocols, is that of a standby that takes its seat.
+
+    It is called, or it is called again: the answer to its sync may be lost; or this coordinator hasn't heard of it
+    since it loaded the group, and the metadata are those of a standby.
+    """
+    if member.called_until_ms is not None:
+        return True
+    if group.state is not STABLE or group.target_size == 0 or not has_seats(group):
+        return False
+    if not member.may_lack_seat and not (
+        member.joined_by is None
+        and member.member_id not in group.pending_sync
+        and was_standby(group, member, protocols)
+    ):
+        return False
+    member.may_lack_seat = False
+    member.called_until_ms = called_until_ms(member, turn.now.ms)
+    return True
+
+
+def was_standby(group: Group, member: Member, protocols: list[tuple[str, bytes]]) -> bool:
+    """Whether these protocols, of a member that the log restored, may be those of a standby that got the seat.
+
+    Metadata name the generation (KIP-792), or a leader's are the same as in the record. A leader that rejoins for other
+    partitions assigns them, and its sync then starts a rebalance (`sync.finds_more`).
+    """
+    name = group.protocol_name
+    assert name is not None
+    said = dict(protocols)[name]
+    is_same_leader = group.leader == member.member_id and member.metadata(name) == said
+    return is_same_leader or decode_generation(said) == STANDBY_GENERATION
 
 
 # A rebalance completes.

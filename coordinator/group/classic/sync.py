@@ -6,7 +6,7 @@ and answers the syncs once the record is durable.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from coordinator.group import notes, records
@@ -17,6 +17,7 @@ from coordinator.group.course import Outcome
 from coordinator.group.group import Group, Waiting
 from coordinator.group.state import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE, STABLE
 from coordinator.group.turn import NONE, Turn, sync_answer, sync_error
+from protocol.consumer import decode_assignment
 from protocol.speed import new
 from schemas.errors import ErrorCode
 
@@ -38,18 +39,25 @@ def sync(turn: Turn, group: Group, event: SyncGroup) -> None:
         turn.answer(event.request, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
         return
     # A standby that got a seat has it from now on.
-    member.called_until_ms = None
+    was_called, member.called_until_ms = member.called_until_ms is not None, None
     if group.state is COMPLETING_REBALANCE:
         # The client sent the request again: answer the first one, so that it doesn't wait for ever (KAFKA-20938).
         turn.release_sync(member, ErrorCode.NOT_COORDINATOR)
         member.awaiting_sync = new(Waiting, (event.request, event.version))
         rebalance.synced(turn, group, member)
         if group.leader == member.member_id:
-            assign(turn, group, assignments_of(event) if event.given is None else event.given)
+            assign(turn, group, given_by(event))
         else:
             records.prepare(group, member)
+    elif was_called and group.leader == member.member_id and finds_more(group, given_by(event)):
+        rebalance.prepare(turn, group, by_member(CauseKind.LEADER_REJOINED, member, api_version=event.version))
+        turn.answer(event.request, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
     else:
         assert group.state is STABLE
+        if was_called:
+            member.may_lack_seat = True
+            # Its next heartbeat has to be looked at.
+            member.beat = None
         rebalance.synced(turn, group, member)
         turn.answer(event.request, sync_answer(group, member.assignment))
         turn.renew_sessions(group, [member])
@@ -72,9 +80,33 @@ def validate(turn: Turn, group: Group, event: SyncGroup) -> ErrorCode:
     return NONE
 
 
-def assignments_of(event: SyncGroup) -> dict[str, bytes]:
+def given_by(event: SyncGroup) -> Mapping[str, bytes]:
     """The leader's assignments, by member id."""
+    if event.given is not None:
+        return event.given
     return {assignment.member_id: assignment.assignment for assignment in event.body.assignments}
+
+
+def finds_more(group: Group, given: Mapping[str, bytes]) -> bool:
+    """Whether these assignments have topic partitions that no member has.
+
+    A standby that leads saw topics grow that the lost leader hadn't seen: nobody else would ever tell. Fewer partitions
+    don't count: its view may be older than that of the lost leader.
+    """
+    found = partitions_in(group, given.values())
+    held = partitions_in(group, [member.assignment for member in group.members.values()])
+    return found is not None and held is not None and not found <= held
+
+
+def partitions_in(group: Group, assignments: Iterable[bytes]) -> set[tuple[str, int]] | None:
+    """The topic partitions in assignments; None if one can't be read."""
+    found: set[tuple[str, int]] = set()
+    for assignment in assignments:
+        partitions = decode_assignment(group.protocol_type or "", assignment)
+        if partitions is None:
+            return None
+        found.update((topic, each) for topic, some in partitions.items() for each in some)
+    return found
 
 
 def assign(turn: Turn, group: Group, given: Mapping[str, bytes]) -> None:
