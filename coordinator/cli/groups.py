@@ -23,7 +23,7 @@ from coordinator.cli.cluster import (
 )
 from coordinator.cli.exit_codes import ExitCode, end, fail, warn
 from coordinator.cli.options import Command, OutputForm
-from coordinator.cli.output import Output, assignment_text, print_json, print_table
+from coordinator.cli.output import Output, assignment_text, counted, print_json, print_table
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused, error_name
 from coordinator.client.groups import (
@@ -195,7 +195,8 @@ def _remark(group: Group) -> None:
     if group.state in REBALANCING:
         warn(f"group {group.group_id} is rebalancing")
     elif not group.members:
-        warn(f"group {group.group_id} has no members")
+        held = 0 if group.expects is None else group.expects.held
+        warn(f"group {group.group_id} has no members" + (f"; {counted(held, 'join')} held for others" if held else ""))
 
 
 def _print_offsets(groups: Sequence[Group], lines: dict[str, list[OffsetLine]]) -> None:

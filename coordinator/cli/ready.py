@@ -17,7 +17,7 @@ import typer
 from coordinator.cli.cluster import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Timeout, cluster
 from coordinator.cli.exit_codes import ExitCode, fail, warn
 from coordinator.cli.groups import group_failure
-from coordinator.cli.options import Command, duration_ms, seconds
+from coordinator.cli.options import Command, duration_ms, seconds, whole_number
 from coordinator.cli.output import printable
 from coordinator.cli.wait import app
 from coordinator.client.client import Client
@@ -51,7 +51,13 @@ def ready_command(
         typer.Option("--restart", metavar="INSTANCE", help="The seat, a group.instance.id; any if not given."),
     ] = None,
     members: Annotated[
-        int | None, typer.Option("--members", metavar="N", min=1, help="Not ready with more members, or with fewer.")
+        int | None,
+        typer.Option(
+            "--members",
+            metavar="N",
+            parser=whole_number,
+            help="Not ready with more members, or with fewer; standbys don't count.",
+        ),
     ] = None,
     absent_after: AbsentAfter = ABSENT_AFTER,
     since: Annotated[

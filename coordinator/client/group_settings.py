@@ -57,4 +57,5 @@ def _name(config: DescribeConfigsResponse.DescribeConfigsResourceResult) -> str:
 def _check(error_code: int, message: str | None, group_id: str) -> None:
     """Raises Refused, with the server's reason, if it refused."""
     if error_code:
-        raise Refused(error_code, f"settings of group {group_id!r}: {message}" if message else f"group {group_id!r}")
+        reason = f": {message.rstrip('.')}" if message else ""
+        raise Refused(error_code, f"settings of group {group_id!r}{reason}")

@@ -110,7 +110,9 @@ def _reasons_against(group: DescribedGroup, entries: Sequence[Entry] | None, wan
 
 def _not_stable(group: DescribedGroup) -> Iterator[str]:
     if group.state != STABLE:
-        yield f"group {group.group_id} is {group.state}"
+        held = 0 if group.expects is None else group.expects.held
+        why = f", and {'1 join is' if held == 1 else f'{held} joins are'} held" if held else ""
+        yield f"group {group.group_id} is {group.state}{why}"
 
 
 def _none_static(group: DescribedGroup) -> Iterator[str]:

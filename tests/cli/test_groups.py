@@ -8,6 +8,7 @@ import pytest
 
 from coordinator.cli.groups import EPOCH_COLUMNS, MEMBER_COLUMNS, OFFSET_COLUMNS, SEAT_COLUMNS, app
 from coordinator.client.client import Client
+from coordinator.client.group_settings import change_settings
 from coordinator.client.groups import remove_members
 from protocol.messages import (
     ConsumerGroupDescribeResponse,
@@ -20,6 +21,8 @@ from protocol.messages import (
 from tests.cli.conftest import PARTITION_COUNT, TOPIC, MakeGroup, Run, at, run_app
 from tests.client.scripted import Scripted
 from tests.support.patience import WITHIN_S
+from tests.support.scripted import Member, hang_up
+from tests.support.tenure import Tenure
 
 ABSENT = "nobody-made-this-group"
 STAYS = "group {} still has members, so it is not deleted: stop them first"
@@ -339,3 +342,14 @@ def test_all_describes_groups_of_consumers_only() -> None:
     assert [rows["Consumer"][name] for name in EPOCH_COLUMNS] == ["6", "5"]
     assert [rows["classic"][name] for name in EPOCH_COLUMNS] == ["-", "-"]
     assert [members.rows[0][name] for name in SEAT_COLUMNS] == ["4", "5", "t(0,1)", "true"]
+
+
+def test_a_group_that_holds_joins_says_so() -> None:
+    """It has no members, although a program runs: the join waits for an expected member."""
+    with Tenure({}) as server, Client(server.bootstrap, WITHIN_S) as client:
+        change_settings(client, "g", {"expected.instance.ids": "a,b"})
+        Member(server.port, "g", "a", 9, instance="a").send_join()
+        server.wait_for_event("rebalance_held", "g")
+        ran = run_app(app, "describe", "g", "--members", *at(server.bootstrap))
+        assert (ran.code, ran.err) == (0, "tenure: group g has no members; 1 join held for others\n")
+        hang_up()

@@ -169,7 +169,7 @@ class AiokafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
 
 
 def _client_error(error: KafkaError) -> ClientError:
-    return ClientError(error.message or type(error).__name__, str(error))
+    return ClientError(getattr(error, "message", None) or type(error).__name__, str(error))
 
 
 def _numbers(partitions: Iterable[TopicPartition]) -> tuple[int, ...]:

@@ -61,6 +61,8 @@ def test_a_whole_group_is_ready() -> None:
 def test_a_group_that_rebalances_is_not_ready() -> None:
     """Only a Stable group answers the restart of a static member at once."""
     assert judged(member("a"), state="PreparingRebalance") == Verdict(False, "group g is PreparingRebalance", [])
+    waiting = replace(group_of(state="Empty"), expects=Expects(["b"], 2, NOW_MS))
+    assert verdict(waiting, [], Wanted()).reason == "group g is Empty, and 2 joins are held"
 
 
 def test_a_group_without_static_members_is_not_ready() -> None:
