@@ -41,8 +41,8 @@ REAL_SESSION_TIMEOUT_MS = 45_000
 """Clients' own default. librdkafka gives its partitions up by itself after so long without a heartbeat's answer."""
 REBALANCE_TIMEOUT_MS = 120_000
 """A commit that waits for etcd keeps a client from polling: longer than any fault."""
-REAL = ("confluent-kafka", "aiokafka", "kafka-clients-3")
-"""The clients of which a stage that many tests share has a group."""
+REAL = ("confluent-kafka", "aiokafka", "kafka-clients-3", "confluent-kafka:consumer")
+"""The clients of which a stage that many tests share has a group, and its protocol if that isn't the classic one."""
 FEW = REAL if IS_LONG else REAL[:1]
 """Clients of a stage that serves one test alone."""
 
@@ -50,12 +50,12 @@ FEW = REAL if IS_LONG else REAL[:1]
 class RealGroup:
     """Two static members of one client. A thread commits through the first one, again and again.
 
-    acknowledged: the highest offset that was acknowledged; attempted: the highest that was sent.
+    client: as in REAL. acknowledged: the highest offset that was acknowledged; attempted: the highest that was sent.
     """
 
     def __init__(self, fleet: Fleet, client: str) -> None:
-        self.client = client
-        self.name = f"real-{client}"
+        self._client, _, self._protocol = client.partition(":")
+        self.name = f"real-{client.replace(':', '-')}"
         self.acknowledged = self.attempted = 0
         self._fleet = fleet
         self._over = threading.Event()
@@ -65,11 +65,12 @@ class RealGroup:
 
     def _start(self, seat: str) -> ConsumerProcess:
         return self._fleet.start(
-            self.client,
+            self._client,
             self.name,
             group_instance_id=f"{self.name}-{seat}",
             session_timeout_ms=REAL_SESSION_TIMEOUT_MS,
             rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+            protocol=self._protocol or "classic",
         )
 
     def settle(self) -> None:
@@ -147,7 +148,7 @@ class Stage:
     ) -> None:
         self.etcd = Etcd(members=3, arguments=etcd_arguments)
         self.cluster = TenureCluster(self.etcd, settings={**SETTINGS, **(settings or {})}, proxied=proxied)
-        self._clients = [client for client in real if CLIENTS[client].missing is None]
+        self._clients = [each for each in real if CLIENTS[each.partition(":")[0]].missing is None]
         self._groups, self._members, self._pause_s = groups, members, pause_s
         self._session_timeout_ms, self._restarts, self._seed = session_timeout_ms, restarts, seed
         self._stack = ExitStack()

@@ -178,6 +178,10 @@ def old_version(tmp_path_factory: pytest.TempPathFactory) -> Path:
     packed = git("archive", commits[-1], *PACKAGES)
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         archive.extractall(folder)
+    # A node's program begins with the interpreter and the path that it has here.
+    asked = [sys.executable, "-P", "-c", "import coordinator.cli.main as main; print(main.__file__)"]
+    found = subprocess.run(asked, env={"PYTHONPATH": str(folder)}, capture_output=True, text=True, check=True).stdout
+    assert Path(found.strip()).is_relative_to(folder), found
     return folder
 
 

@@ -7,8 +7,9 @@
         assert not wrongs(probe.history)
 
 Each member joins with an instance id, then sends a heartbeat every `pause_s`; the first member of a group also commits
-the next number and reads it back. A member asks its coordinator alone, and looks for another one as clients do: after
-NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, a closed connection, or a second without an answer.
+the next number and reads it back. At another node it reads before it commits. A member asks its coordinator alone, and
+looks for another one as clients do: after NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, a closed connection, or a second
+without an answer.
 
 With `restarts`, members also restart: a program that has nothing but its instance id joins again, and keeps the seat.
 The history then has joins, and the generation that each join and heartbeat was told.
@@ -123,6 +124,8 @@ class Member:
         self.fenced = False
         self._link: Link | None = None
         self._next = 0
+        # Before it commits at another node: a commit would hide that this node lacks the commits of the former one.
+        self._reads_first = True
 
     async def run(self) -> None:
         """Be a member until the task is cancelled."""
@@ -141,6 +144,7 @@ class Member:
             self._link = await self.probe.find(self.group)
             if self._link is None:
                 return
+            self._reads_first = True
         if self.generation < 0:
             await self._join(self._link)
             return
@@ -149,6 +153,9 @@ class Member:
             return
         if not self._go_on(await self._heartbeat(self._link)) or self.number:
             return
+        if self._reads_first and not self._go_on(await self._fetch(self._link)):
+            return
+        self._reads_first = False
         if self._go_on(await self._commit(self._link)):
             self._go_on(await self._fetch(self._link))
 
