@@ -15,7 +15,7 @@ from typing import Protocol
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource, ConfigSource
 from confluent_kafka.admin._resource import ResourceType
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from tests.support.apache import ApacheKafka
 from tests.support.patience import WITHIN_S
@@ -140,6 +140,13 @@ def create_topic(bootstrap: str, name: str, partition_count: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     created = admin.create_topics([NewTopic(name, partition_count, 1)], operation_timeout=WITHIN_S)
     created[name].result(WITHIN_S)
+
+
+def grow_topic(bootstrap: str, name: str, partition_count: int) -> None:
+    """Give a topic more partitions with an unmodified admin client."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    grown = admin.create_partitions([NewPartitions(name, partition_count)], operation_timeout=WITHIN_S)
+    grown[name].result(WITHIN_S)
 
 
 def settings_of(bootstrap: str, topic: str) -> dict[str, str]:

@@ -102,6 +102,16 @@ def first_reads(member: ConsumerProcess, since: float) -> dict[int, tuple[int, f
     return found
 
 
+def assert_no_rebalance(tenure: Tenure, group: str, since: int) -> None:
+    """Fail with the causes if the group rebalanced after the mark, and name the members that expired.
+
+    A machine that is too busy lets a second member expire, and then one standby is not enough.
+    """
+    causes = [event["cause"] for event in tenure.events("rebalance_started", group, since=since)]
+    gone = [event["member_id"] for event in tenure.events("member_expired", group, since=since)]
+    assert not causes, f"the group rebalanced: {causes}; {gone} expired\n{tenure.tail()}"
+
+
 def kill_and_watch(
     fleet: Fleet,
     broker: TenureBroker,
@@ -123,7 +133,12 @@ def kill_and_watch(
     if crash_after_s is not None:
         wait_until(lambda: time.monotonic() >= since + crash_after_s, "the moment of the crash", WITHIN_S)
         tenure.restart()
-    fleet.wait("the standby has the seat", lambda: set(standby.membership.partitions) == seat)
+
+    def holds_on() -> bool:
+        assert_no_rebalance(tenure, group, mark)
+        return set(standby.membership.partitions) == seat
+
+    fleet.wait("the standby has the seat", holds_on)
     fleet.wait("the standby reads on", lambda: seat <= first_reads(standby, since).keys())
     if crash_after_s is None:
         tenure.wait_for_event("seat_taken", group, since=mark)

@@ -13,7 +13,7 @@ import random
 
 import pytest
 
-from tests.interop.brokers import TenureBroker, create_topic
+from tests.interop.brokers import TenureBroker, create_topic, grow_topic
 from tests.interop.client import Ability
 from tests.interop.clients import clients_named, clients_that
 from tests.interop.fleet import Fleet
@@ -67,6 +67,31 @@ def test_a_standby_takes_the_seat_of_a_killed_member(
         assert (takeover.callbacks, takeover.rebalances) == (0, 0)
         assert set(takeover.first.values()) == {1}
         assert standby.membership.generation == generation
+        assert fleet.double_ownerships() == []
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("client", clients_named("confluent-kafka"), indirect=True)
+def test_a_standby_that_leads_assigns_the_partitions_that_the_lost_leader_had_not_seen(
+    tenure_server: TenureBroker, client: str, group: str
+) -> None:
+    """The topic grew before the standby started. It knows more than the others, which costs one rebalance."""
+    create_topic(tenure_server.bootstrap, topic := f"topic-{group}", PARTITION_COUNT)
+    with Fleet(tenure_server.bootstrap, topic, PARTITION_COUNT) as fleet:
+        tenure = tenure_server.tenure
+        set_seats(tenure.port, group, 2)
+        members = [fleet.start(client, group, session_timeout_ms=SESSION_MS) for _ in range(2)]
+        fleet.wait_until_shared(members)
+        grow_topic(tenure_server.bootstrap, topic, PARTITION_COUNT + 2)
+        standby = start_standby(fleet, tenure, client, group, SESSION_MS)
+        leader = leader_of(tenure, group)
+        lost, other = sorted(members, key=lambda member: member.membership.member_id != leader)
+        mark = tenure.mark()
+        fleet.close(lost)
+        tenure.wait_for_event("seat_taken", group, since=mark)
+        fleet.partition_count += 2
+        fleet.wait_until_shared([other, standby])
+        assert tenure_server.rebalances(group, mark) == 1
         assert fleet.double_ownerships() == []
 
 
