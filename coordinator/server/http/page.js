@@ -17,12 +17,14 @@ let source = null;
 let shown;
 let listAddress = "#";
 let isConnected = false;
+let isRefused = false;  // a server may keep no events; its other answers are there
 let failure = "";
 
 function say() {
-  const text = failure || (isConnected ? "live" : source === null ? "connecting" : "not connected, trying again");
+  const text = failure || (isConnected ? "live" : isRefused ? "no events here: asks every 10 s" : source === null ? "connecting" : "not connected, trying again");
   if ($("live").textContent !== text) $("live").textContent = text;
   $("live").className = isConnected && !failure ? "good" : "busy";
+  $("hour").hidden = isRefused;
 }
 
 /* The cluster, so that a person who has the pages of several clusters can tell them apart. */
@@ -66,14 +68,14 @@ function told(event) {
 
 function listen() {
   source = new EventSource("/events");
-  source.onopen = () => { isConnected = true; say(); told({}); };
+  source.onopen = () => { [isConnected, isRefused] = [true, false]; say(); told({}); };
   source.onmessage = told;
   source.addEventListener("gap", told);
   source.onerror = () => {
-    isConnected = false;
-    say();
     // A server without events refuses; the browser doesn't try again then.
-    if (source.readyState === EventSource.CLOSED) setTimeout(listen, 10_000);
+    [isConnected, isRefused] = [false, source.readyState === EventSource.CLOSED];
+    say();
+    if (isRefused) setTimeout(listen, 10_000);
   };
 }
 

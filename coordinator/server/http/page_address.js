@@ -1,5 +1,5 @@
 /* The address: #group=NAME&from=TIME&to=TIME is a group in a range of time; #search=TEXT&state=STATE&sort=-COLUMN is the
-   list. A time is Unix time in ms, or as the page shows it. #NAME alone is a group too. */
+   list. A time is Unix time in ms, or as the page shows it; a range may have one end. #NAME alone is a group too. */
 
 import {iso} from "./page_dom.js";
 
@@ -47,11 +47,11 @@ export function time(text) {
 
 export const timeText = (ms) => iso(Math.round(ms));
 
-/* The range of time in the address; null unless both ends are there. */
+/* The range of time in the address; null if there is none. One of its ends may be undefined: then it is open. */
 export function range() {
   const {from, to} = here();
   const [fromMs, toMs] = [time(from), time(to)];
-  return fromMs === undefined || toMs === undefined || toMs <= fromMs ? null : {fromMs, toMs};
+  return (fromMs === undefined && toMs === undefined) || toMs <= fromMs ? null : {fromMs, toMs};
 }
 
 /* Another address of the same view: no new step for the back button. */

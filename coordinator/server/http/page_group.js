@@ -1,7 +1,7 @@
 /* One group: its state, what is wrong and whom it waits for, its seats over time, members, lag, and what happened. */
 
 import {$, Asking, ask, badge, element, findingItem, grouped, iso, named, ranges, several, span, stateBadge, sum, utc} from "./page_dom.js";
-import {chosen, format, here, range} from "./page_address.js";
+import {chosen, format, range, timeText} from "./page_address.js";
 import * as lanes from "./page_lanes.js";
 import {lagText, lagTitle} from "./page_list.js";
 import {Table} from "./page_table.js";
@@ -157,7 +157,7 @@ function showEntries() {
   $("entries").replaceChildren(...newest.slice(0, entriesMax).map((entry) => {
     const [first, ...more] = entry.text;
     const around = Math.max(AROUND_MS, (entry.until_ms - entry.at_ms) / 2);
-    const href = format({group: chosen(), from: entry.at_ms - around, to: entry.until_ms + around});
+    const href = format({group: chosen(), from: timeText(entry.at_ms - around), to: timeText(entry.until_ms + around)});
     const at = element("time", {datetime: iso(entry.at_ms), text: utc(entry.at_ms)});
     const line = element("p", {}, element("a", {href, title: "Show this time in the picture"}, at), " " + first);
     return element("li", {class: `${entry.type}${entry.inferred ? " inferred" : ""}`}, line, ...more.map((text) => element("p", {text: text.trim()})));
@@ -276,6 +276,9 @@ export function open() {
     start() { asking.start(); lagging.start(); },
     stop() { asking.stop(); lagging.stop(); },
     soon() { asking.soon(); },
-    follow() { lanes.follow(); },
+    follow() {
+      lanes.follow();
+      $("lanes").scrollIntoView({block: "nearest"});  // a person who chose the time of an entry far below sees the picture
+    },
   };
 }

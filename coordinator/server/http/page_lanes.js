@@ -66,7 +66,8 @@ export function follow() {
 
 function setView() {
   const named = range();
-  view = named ? [named.fromMs, named.toMs] : all;
+  const [from, to] = [named?.fromMs ?? all[0], named?.toMs ?? all[1]];
+  view = to > from ? [from, to] : all;
 }
 
 const zoom = (factor, at = (view[0] + view[1]) / 2) => go(at - (at - view[0]) * factor, at + (view[1] - at) * factor);

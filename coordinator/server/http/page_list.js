@@ -17,6 +17,7 @@ const FIRST = 8;  // findings that are in view at once
 let groups = [];
 let problems = new Map();  // by group: the worst severity that the doctor finds
 let lags = new Map();
+let nodes = {nodes: [], partitions_without_node: []};
 let table = null;
 let isTold = false;
 
@@ -153,6 +154,7 @@ export function show() {
   table.sort = sort;
   table.nothing = groups.length ? "no group has such a name and state" : isTold ? "no group yet" : "";
   showTiles();
+  showNodes(nodes);
   table.show(chosenGroups());
 }
 
@@ -181,8 +183,10 @@ function showFindings(told) {
   show();
 }
 
-export function showNodes({nodes, partitions_without_node: nobody}) {
-  $("nodes-section").hidden = nodes.length < 2 && !nobody.length;
+export function showNodes(told) {
+  nodes = told;
+  const nobody = told.partitions_without_node;
+  $("nodes-section").hidden = told.nodes.length < 2 && !nobody.length;
   const counts = new Map();
   for (const group of groups) counts.set(group.node_id, (counts.get(group.node_id) ?? 0) + 1);
   const head = ["Node", "Address", "Groups", "Partitions", "Partitions of __consumer_offsets"].map((text) => element("th", {scope: "col", role: "columnheader", text}));
@@ -194,7 +198,7 @@ export function showNodes({nodes, partitions_without_node: nobody}) {
     element("caption", {class: "unseen", text: "Nodes and the partitions that they have"}),
     element("thead", {role: "rowgroup"}, element("tr", {role: "row"}, ...head)),
     element("tbody", {role: "rowgroup"},
-      ...nodes.map((node) => row(node.node_id, `${node.host}:${node.port}`, grouped(counts.get(node.node_id) ?? 0), node.partitions)),
+      ...told.nodes.map((node) => row(node.node_id, `${node.host}:${node.port}`, grouped(counts.get(node.node_id) ?? 0), node.partitions)),
       ...(nobody.length ? [row("nobody", "-", "-", nobody, "bad")] : [])),
   );
 }

@@ -548,6 +548,43 @@ def iso(at_ms: int) -> str:
 
 
 @pytest.mark.browser
+def test_a_range_may_be_open(browser: Browser, url: str) -> None:
+    """A link with one end shows all before or after it; one whose end is beyond all that happened shows everything."""
+    shown(browser, url, "rolled")
+    times = [entry["at_ms"] for entry in read(f"{url}groups/rolled/events")["timeline"]]
+    listed = "document.querySelectorAll('#entries li').length"
+    for ends, count in (
+        (f"from={times[-1]}", 1),
+        (f"to={times[0]}", 6),
+        (f"to={times[0] + 1}", 1),
+        ("from=2100-01-01", 6),
+    ):
+        browser.evaluate(f"location.hash = '#group=rolled&{ends}'")
+        wait_until(lambda count=count: browser.evaluate(listed) == count, ends, WITHIN_S)  # type: ignore[misc]
+
+
+@pytest.mark.browser
+def test_the_time_of_an_entry_is_shown_in_the_picture(browser: Browser, url: str) -> None:
+    """A person who chooses it far below sees the picture, of this time; the way back shows all again."""
+    browser.resize(800, 400)
+    shown(browser, url, "rolled")
+    browser.evaluate("[...document.querySelectorAll('#entries a')].at(-1).focus()")
+    assert browser.evaluate("document.querySelector('#drawing').getBoundingClientRect().bottom") < 0
+    browser.press("Enter")
+    wait_until(lambda: browser.evaluate("location.hash.includes('from=')"), "the range is in the address", WITHIN_S)
+    wait_until(lambda: said(browser, "#range-said") != "all that is in memory", "the range is shown", WITHIN_S)
+    box = browser.evaluate(
+        "(({top, bottom}) => [top, bottom])(document.querySelector('#drawing').getBoundingClientRect())"
+    )
+    assert 0 <= box[0] < box[1] <= 400
+    at_ms = read(f"{url}groups/rolled/events")["timeline"][0]["at_ms"]
+    assert browser.evaluate("location.hash").startswith(f"#group=rolled&from={iso(at_ms - 1_000)}&to=")
+    browser.evaluate("history.back()")
+    wait_until(lambda: said(browser, "#range-said") == "all that is in memory", "all is shown", WITHIN_S)
+    browser.resize(1280, 900)
+
+
+@pytest.mark.browser
 def test_a_range_can_be_typed(browser: Browser, url: str) -> None:
     """A time without a zone is UTC; a text that is no time is marked and changes nothing."""
     shown(browser, url, "rolled")
