@@ -117,6 +117,8 @@ class Connection:
             self._socket = socket.create_connection(address, timeout=_socket_timeout(address, deadline))
         except OSError as error:
             raise _lost(address, error) from None
+        except (ValueError, OverflowError) as error:  # a server named a node whose host or port can't be
+            raise Unreachable(f"{address}: {error}") from None
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._begin_tls(deadline)

@@ -35,6 +35,7 @@ from coordinator.client.connection import Address
 from coordinator.client.errors import ClientError, Refused, Unreachable
 from coordinator.client.topics import CONSUMER_REPLICA, LATEST
 from coordinator.timeline.schema import EVENTS_TOPIC, RebalanceEvent, read_event
+from protocol.errors import ProtocolError
 from protocol.messages import FetchRequest, ListOffsetsRequest, MetadataRequest
 from protocol.records.batch import CorruptBatch
 from protocol.records.walk import decode_batches
@@ -150,7 +151,7 @@ class EventReader(Poller):
         )
         response: MetadataResponse = self._client.request(request, at_least=4)
         nodes = {broker.node_id: Node(broker.node_id, Address(broker.host, broker.port)) for broker in response.brokers}
-        (topic,) = response.topics
+        topic = topic_of(response, EVENTS_TOPIC)
         if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise NoEvents(
                 f"this cluster has no topic {EVENTS_TOPIC}: only Tenure keeps events of groups, "
@@ -226,7 +227,7 @@ class EventReader(Poller):
         topics = [ListOffsetsRequest.ListOffsetsTopic(name=EVENTS_TOPIC, partitions=[asked])]
         request = ListOffsetsRequest(replica_id=CONSUMER_REPLICA, topics=topics)
         response: ListOffsetsResponse = self._client.request(request, self._leaders[partition], at_least=1)
-        answer = response.topics[0].partitions[0]
+        answer = only(each for topic in response.topics for each in topic.partitions)
         if answer.error_code:
             raise Refused(answer.error_code, f"{EVENTS_TOPIC}-{partition}")
         return answer.offset
@@ -352,9 +353,9 @@ class EventReader(Poller):
             ],
         )
         response: FetchResponse = self._client.request(request, self._leaders[partition], at_least=RECORD_BATCHES_SINCE)
-        if response.error_code or not response.responses:
-            raise Refused(response.error_code or ErrorCode.UNKNOWN_SERVER_ERROR, f"{EVENTS_TOPIC}-{partition}")
-        return response.responses[0].partitions[0]
+        if response.error_code:
+            raise Refused(response.error_code, f"{EVENTS_TOPIC}-{partition}")
+        return only(each for topic in response.responses for each in topic.partitions)
 
     def _records(self, partition: int, data: bytes) -> list[tuple[int, Record]]:
         """The records in the bytes of a Fetch, without those that the reader already has."""
@@ -384,6 +385,18 @@ class EventReader(Poller):
             else:
                 events.append(Placed(partition, offset, event))
         return events
+
+
+def topic_of(response: MetadataResponse, name: str) -> MetadataResponse.MetadataResponseTopic:
+    """The topic in an answer. Raises ProtocolError if it isn't there."""
+    return only(topic for topic in response.topics if topic.name == name)
+
+
+def only(answers: Iterable[Answer]) -> Answer:
+    """The part of an answer that a server must send. Raises ProtocolError if it isn't there."""
+    for answer in answers:
+        return answer
+    raise ProtocolError("the server's answer lacks a part")
 
 
 def absent_line(absent: Iterable[int], topic: str = EVENTS_TOPIC, nodes: Sequence[int] = ()) -> str:

@@ -41,7 +41,7 @@ from uuid import UUID
 
 from coordinator.client.client import Node
 from coordinator.client.connection import Address
-from coordinator.client.errors import ClientError, Refused
+from coordinator.client.errors import ClientError, Refused, Unreachable
 from coordinator.client.events import (
     EARLIEST,
     FIND_S,
@@ -51,12 +51,15 @@ from coordinator.client.events import (
     Placed,
     Poller,
     in_order,
+    only,
+    topic_of,
 )
 from coordinator.client.topics import CONSUMER_REPLICA, GROUPS_TOPIC, LATEST
 from coordinator.group.partition import partition_for
 from coordinator.timeline.inference.observed import Batch, Observed
 from coordinator.timeline.records.consumer import CONSUMER_VERSIONS
 from coordinator.timeline.records.values import read_key
+from protocol.errors import ProtocolError
 from protocol.messages import DescribeConfigsRequest, FetchRequest, ListOffsetsRequest, MetadataRequest
 from protocol.records.batch import CorruptBatch, Header, Record, check_crc, peek_header
 from protocol.records.walk import Batch as RecordBatch
@@ -67,6 +70,9 @@ if TYPE_CHECKING:
     from coordinator.client.client import Client
     from coordinator.timeline.schema import RebalanceEvent
     from protocol.messages import DescribeConfigsResponse, FetchResponse, ListOffsetsResponse, MetadataResponse
+
+FAILURES = (ClientError, ProtocolError)
+"""The exceptions of a request: a server doesn't answer, refuses, or answers nonsense."""
 
 LAST_EPOCH_SINCE = 12
 """The first version of Fetch that can name the epoch of the newest batch that was read (Kafka 2.7)."""
@@ -159,7 +165,7 @@ class TopicNames(Mapping[UUID, str]):
             request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
             try:
                 response: MetadataResponse = self._client.request(request, at_least=10)
-            except ClientError:
+            except FAILURES:
                 raise KeyError(topic_id) from None
             self._names |= {topic.topic_id: topic.name for topic in response.topics if topic.name is not None}
         return self._names[topic_id]
@@ -192,7 +198,7 @@ class SessionTimeouts(Mapping[str, int]):
                 self._ask(asked)
             except Refused:
                 self._failed = LOOKUPS_FAILED_MAX
-            except ClientError:
+            except FAILURES:
                 self._failed += 1
             else:
                 self._failed = 0
@@ -312,7 +318,8 @@ class OffsetsReader(Poller):
 
     group_id: only events of this group; the reader reads only its partition.
     passed_over: records that could not be read. absent: partitions without a leader. on_fetched: called when records
-    have come, before events are made of them. on_cut: called when a log was found to be cut.
+    have come, before events are made of them. on_cut: called when a log was found to be cut. is_answered: whether some
+    leader answered the newest poll.
     """
 
     topic = GROUPS_TOPIC
@@ -335,6 +342,7 @@ class OffsetsReader(Poller):
         self.records = 0
         self.on_fetched: Callable[[], object] = lambda: None
         self.on_cut: Callable[[Cut], object] = lambda _: None
+        self.is_answered = False
         self._unreadable = 0
         """Records, and batches, that could not be read, beside those that the partitions count now."""
         self._turn = 0
@@ -373,7 +381,7 @@ class OffsetsReader(Poller):
         )
         response: MetadataResponse = self._client.request(request, at_least=4)
         nodes = {broker.node_id: Node(broker.node_id, Address(broker.host, broker.port)) for broker in response.brokers}
-        (topic,) = response.topics
+        topic = topic_of(response, GROUPS_TOPIC)
         self._found_s = time.monotonic()
         # No group yet: the topic comes with the first one.
         is_new = topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -427,6 +435,7 @@ class OffsetsReader(Poller):
         yield self.read(), 0
 
     def _poll(self, wait_ms: int) -> tuple[list[Placed], ClientError | None]:
+        self.is_answered = False
         if time.monotonic() > self._found_s + FIND_S:
             self.find_again()
         events, self._held = self._held, []
@@ -452,21 +461,24 @@ class OffsetsReader(Poller):
         for node, asked in led.items():
             try:
                 answers = self._ask(node, asked, wait_ms // len(led))
-            except ClientError as error:
-                problem, moved = error, True
+            except FAILURES as error:
+                problem, moved = _lost(error), True
                 for number in asked:
                     self._partitions[number].is_doubted = True
                 continue
+            self.is_answered = True
             self.on_fetched()
             for answer in answers:
-                partition = self._partitions[answer.partition_index]
-                if answer.error_code in MOVED:
+                partition = self._partitions.get(answer.partition_index)
+                if partition is None:
+                    problem = Unreachable(f"{node.address} answers about partition {answer.partition_index}")
+                elif answer.error_code in MOVED:
                     moved = partition.is_doubted = True
                 elif answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                     try:
                         self._go_on(answer.partition_index)
-                    except ClientError as error:
-                        problem, moved = error, True
+                    except FAILURES as error:
+                        problem, moved = _lost(error), True
                 elif answer.error_code:
                     problem = Refused(answer.error_code, f"{GROUPS_TOPIC}-{answer.partition_index}")
                 elif answer.diverging_epoch.end_offset >= 0:
@@ -546,7 +558,7 @@ class OffsetsReader(Poller):
         topics = [ListOffsetsRequest.ListOffsetsTopic(name=GROUPS_TOPIC, partitions=[asked])]
         request = ListOffsetsRequest(replica_id=CONSUMER_REPLICA, topics=topics)
         response: ListOffsetsResponse = self._client.request(request, self._partitions[number].leader, at_least=1)
-        answer = response.topics[0].partitions[0]
+        answer = only(each for topic in response.topics for each in topic.partitions)
         if answer.error_code:
             raise Refused(answer.error_code, f"{GROUPS_TOPIC}-{number}")
         return answer.offset
@@ -623,6 +635,11 @@ class OffsetsReader(Poller):
 
 GroupReader = EventReader | OffsetsReader
 """A reader of events, told or inferred."""
+
+
+def _lost(error: ClientError | ProtocolError) -> ClientError:
+    """Nonsense is no answer."""
+    return error if isinstance(error, ClientError) else Unreachable(str(error))
 
 
 def _end_of(data: bytes) -> int:

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from coordinator.observe.live import Look
     from coordinator.timeline.schema import RebalanceEvent
 
+STATES_MAX = 100_000
+"""Groups whose state is remembered. The log has no end of a group that only had committed offsets."""
+
 CLOSING = frozenset({"rebalance_ended", "group_loaded", "group_deleted"})
 """Types of events after which no rebalance is open."""
 
@@ -71,7 +74,10 @@ class Begun:
                 continue
             if state not in REBALANCING:
                 generation = self._open.pop(group_id, None)
+                self._states.pop(group_id, None)
                 self._states[group_id] = state
+                if len(self._states) > STATES_MAX:
+                    del self._states[next(iter(self._states))]
                 if generation is not None and look.group.consumer is None:
                     events.append(_event("group_loaded", look, generation))
                 continue

@@ -8,7 +8,8 @@ An event's place for the feed is its number since the start: after a restart of 
 what was inferred may be less, because compaction went on. So an id of an earlier run gets all events in memory.
 
 A cluster that is away, brokers that restart, leaders that move: one line says that no answer comes, and one that the
-cluster is back. The reader goes on where it was. A line says that a log was cut.
+cluster is back. The reader goes on where it was. If some broker answers, the lines say that another one is away, and
+the others are read meanwhile. A line says that a log was cut.
 
 House rule: nothing here infers.
 """
@@ -23,7 +24,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
 
-from coordinator.client.errors import ClientError, Refused, Unauthenticated
+from coordinator.client.errors import ClientError, Refused, Unauthenticated, Unreachable
 from coordinator.client.events import Placed, absent_line
 from coordinator.client.offsets_log import Cut, OffsetsReader, cut_line
 from coordinator.observe.begun import Begun
@@ -111,6 +112,9 @@ class Follower:
         self._count = 0
         self._id = uuid4().hex
         self._absent: tuple[int, ...] = ()
+        self._failed = 0
+        """How many turns failed in a row."""
+        self._broker_problem = ""
         self.reader: OffsetsReader | None = None
         self.is_caught_up = threading.Event()
         self.is_away = False
@@ -135,7 +139,7 @@ class Follower:
                 except (ClientError, ProtocolError) as error:
                     events, problem = [], error
                 self._give(events, news, is_over=self._clock() - began_s >= BEGIN_S)
-                self._say(problem)
+                self._say(problem, is_partial=self.reader is not None and self.reader.is_answered)
                 if problem is not None:
                     stopping.wait(PAUSE_S)
                 else:
@@ -190,11 +194,26 @@ class Follower:
             self._count += 1
         return placed
 
+    def _say_broker(self, problem: str) -> None:
+        if problem and not self._broker_problem:
+            self._lines.warn("broker_away", f"A broker doesn't answer, trying again: {problem}", reason=problem)
+        elif self._broker_problem and not problem:
+            self._lines.info("broker_back", "All brokers answer")
+        self._broker_problem = problem
+
     def _say_cut(self, cut: Cut) -> None:
         self._lines.warn("log_was_cut", cut_line(cut), partition=cut.partition, read=cut.read, kept=cut.kept)
 
-    def _say(self, problem: Exception | None) -> None:
-        """Say once that the cluster is away, and once that it is back."""
+    def _say(self, problem: Exception | None, *, is_partial: bool) -> None:
+        """Say once that the cluster is away, or a broker of it, and once that it is back."""
+        is_of_broker = is_partial and isinstance(problem, Unreachable)
+        self._say_broker(str(problem) if is_of_broker else "")
+        if is_of_broker:
+            problem = None
+        # One turn may fail because the first broker that is asked for the leaders has just ended.
+        self._failed = 0 if problem is None else self._failed + 1
+        if self._failed == 1:
+            return
         if problem is not None and not self.is_away:
             text = str(problem)
             why = "refuses the observer" if _is_refusal(problem) else "is away"

@@ -35,6 +35,9 @@ LIST_S = 30.0
 DESCRIBED_AT_ONCE = 50
 """Groups in a look. So 10,000 quiet groups have their turn within some minutes."""
 
+NEWS_MAX = 10_000
+"""Groups with news that wait for their description; of more, the first ones have their turn with all others."""
+
 SHARE_KEPT = 0.5
 """The part of the budget that quiet groups leave for the page."""
 
@@ -85,6 +88,8 @@ class Live:
         """The log has news of these groups. For any thread."""
         with self._lock:
             self._news |= dict.fromkeys(group_ids)
+            for group_id in list(islice(self._news, max(len(self._news) - NEWS_MAX, 0))):
+                del self._news[group_id]
 
     def run(self, stopping: threading.Event) -> None:
         """Look until `stopping` is set."""

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from coordinator.client.client import Node
 from coordinator.client.connection import Address
 from coordinator.client.errors import ClientError, Refused
-from coordinator.client.events import EventReader, NoEvents
+from coordinator.client.events import EventReader, NoEvents, only, topic_of
 from coordinator.timeline.schema import EVENTS_TOPIC, VERSION, read_event
 from protocol.errors import ProtocolError
 from protocol.messages import CreateTopicsRequest, MetadataRequest, ProduceRequest
@@ -184,7 +184,7 @@ class TopicTarget:
         )
         leader, self._leader = self._leader, None
         response: ProduceResponse = self._client.request(request, leader, at_least=SINCE_BATCHES)
-        answer = response.responses[0].partition_responses[0]
+        answer = only(each for topic in response.responses for each in topic.partition_responses)
         if answer.error_code:
             raise Refused(answer.error_code, f"topic {EVENTS_TOPIC!r}")
         self._leader = leader
@@ -200,7 +200,7 @@ class TopicTarget:
         code: int = ErrorCode.LEADER_NOT_AVAILABLE
         for look in range(LOOKS_MAX):
             response: MetadataResponse = self._client.request(request, at_least=4)
-            (topic,) = response.topics
+            topic = topic_of(response, EVENTS_TOPIC)
             leader = next((each.leader_id for each in topic.partitions if each.partition_index == 0), -1)
             for broker in response.brokers:
                 if broker.node_id == leader and not topic.error_code:

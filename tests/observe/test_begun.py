@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from coordinator.client.client import Node
 from coordinator.client.connection import Address
 from coordinator.client.groups import Group
+from coordinator.observe import begun as begins
 from coordinator.observe.begun import Begun
 from coordinator.observe.live import Look
 from coordinator.timeline.entries import Timeline
@@ -77,3 +80,12 @@ def test_a_deleted_group_is_forgotten() -> None:
     begun.add([ended(4, 1_000), {"type": "group_deleted", "group": "g", "generation": 4, "at_ms": 2_000}], 1.0)
     (began,) = begun.begins([look("PreparingRebalance", 2.0)])
     assert (began["generation"], began["state"]) == (0, "Empty")
+
+
+def test_states_of_groups_that_come_and_go_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The group that was seen longest ago goes first."""
+    monkeypatch.setattr(begins, "STATES_MAX", 2)
+    seen = Begun()
+    for number, name in enumerate(("a", "b", "a", "c")):
+        seen.begins([Look(number, number, Group(name, "Empty", "consumer", "", NODE, []))])
+    assert list(seen._states) == ["a", "c"]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from coordinator.client.client import Cluster
+from coordinator.client.errors import Unreachable
 from coordinator.client.events import Placed
 from coordinator.observe.follower import Follower
 from coordinator.observe.observer import Heard
@@ -134,3 +135,15 @@ def test_a_broker_s_log_tells_causes(tmp_path: Path, written: Written) -> None:
     cause = news.event["causes"][0]
     assert (cause["kind"], cause["reason"], cause["told"]) == ("member_joined", "need to re-join", True)
     assert written.events == ["broker_log_unreadable"]
+
+
+def test_one_broker_that_is_away_is_not_the_cluster(written: Written) -> None:
+    """A line says that a broker is away; the cluster is, if no broker answers in two turns."""
+    follower = Follower(Cluster("127.0.0.1:1"), 1.0, written.lines)
+    lost = Unreachable("127.0.0.1:1: Connection refused")
+    away = []
+    for problem, is_partial in ((lost, True), (lost, True), (None, True), (lost, False), (lost, False), (None, True)):
+        follower._say(problem, is_partial=is_partial)
+        away.append(follower.is_away)
+    assert away == [False, False, False, False, True, False]
+    assert written.events == ["broker_away", "broker_back", "cluster_away", "cluster_back"]

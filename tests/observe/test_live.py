@@ -151,3 +151,13 @@ def test_metrics_may_be_read_while_the_list_grows(written: Written) -> None:
     live = Live(Asking(Cluster("127.0.0.1:1"), Budget()), written.lines, lambda _: None)
     live.listed |= {"old": Growing(), "older": Growing()}  # type: ignore[dict-item]
     assert live.states.total() == 2
+
+
+def test_news_that_wait_are_bounded(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many groups come and go in a second."""
+    monkeypatch.setattr(lives, "NEWS_MAX", 2)
+    with Scripted() as server:
+        live = Looking(server, written).live
+        live.changed(["a", "b"])
+        live.changed(["c"])
+    assert list(live._news) == ["b", "c"]

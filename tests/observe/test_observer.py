@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import signal
+import socket
 import subprocess
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -14,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from coordinator.testing.tenure import Tenure
+from tests.client.scripted import SILENCE, Scripted
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import tenure_command, wait_until
 
@@ -22,6 +25,9 @@ PATHS = (
     *("/lag?group=workers", "/lags?group=workers", "/sums", "/groups/workers", "/groups/workers/events"),
 )
 """All that the page asks for, and what programs do."""
+
+STOPPED_WITHIN_S = 60.0
+"""A busy machine takes a while; a process that waits for the cluster or a client would never end."""
 
 SETTINGS = {"tenure.events.enable": False, "group.initial.rebalance.delay.ms": 0}
 
@@ -136,6 +142,25 @@ def test_a_cluster_that_is_away_is_said_once(tmp_path: Path) -> None:
         observer.entries("others", 1)
         assert observer.entries("workers", 1)[: len(before)] == before
     assert observer.lines == ["http_listening", "cluster_away", "cluster_back"]
+
+
+def test_sigterm_ends_it_whatever_it_waits_for(tmp_path: Path) -> None:
+    """The cluster accepts and never answers; a page waits for it; a client of HTTP reads nothing."""
+    silence: dict[str, list[Any]] = {"Metadata": [SILENCE]}
+    with Scripted(silence) as server, observing(server.bootstrap, tmp_path, "--events", "topic") as observer:
+        host, _, port = observer.ready.rpartition("http=")[2].rpartition(":")
+        with (
+            socket.create_connection((host, int(port))) as waits,
+            socket.create_connection((host, int(port))) as never_reads,
+        ):
+            waits.sendall(b"GET /groups HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            never_reads.sendall(b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 100)
+            wait_until(lambda: len(server.asked("Metadata")) >= 2, "questions", WITHIN_S)
+            began = time.monotonic()
+            observer.process.send_signal(signal.SIGTERM)
+            assert observer.process.wait(WITHIN_S) == 0
+            assert time.monotonic() - began < STOPPED_WITHIN_S
+    assert set(observer.lines) <= {"http_listening", "cluster_away", "events_not_written"}
 
 
 def test_it_starts_without_a_cluster(tmp_path: Path) -> None:

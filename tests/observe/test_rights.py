@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,9 @@ def consuming(bootstrap: str, client_id: str, **more: Any) -> Iterator[None]:
     """A real consumer that polls until the block ends, and then leaves."""
     over = threading.Event()
     settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "group.id": GROUP, "client.id": client_id}
-    consumer = Consumer(settings | {"session.timeout.ms": 30_000, "log_level": 0} | more)
+    if "group.protocol" not in more:
+        settings["session.timeout.ms"] = 30_000
+    consumer = Consumer(settings | {"log_level": 0} | more)
     consumer.subscribe(["orders"])
 
     def poll() -> None:
@@ -64,22 +66,31 @@ def test_the_documented_rights_are_enough(tmp_path: Path) -> None:
     """A user with the rights of the page sees everything; before they are given, a line names what is refused."""
     properties = SECURED.format(module=PLAIN, authorizer=AUTHORIZER)
     with Tenure(listeners={"SASL": "SASL_PLAINTEXT"}, properties=properties) as secured:
-        assert observe_with_rights(secured.bootstrap_of("SASL"), tmp_path) == 1
+        assert observe_with_rights(secured.bootstrap_of("SASL"), tmp_path, "classic") == [1]
 
 
-def observe_with_rights(bootstrap: str, tmp_path: Path) -> int:
-    """Observe a secured server, first without the rights, then with them; how many members the group has in the end."""
-    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+def observe_with_rights(bootstrap: str, tmp_path: Path, *protocols: str, ca: Path | None = None) -> list[int]:
+    """Observe a secured server, first without the rights, then with them.
+
+    protocols: of a group each. ca: the certificate that signed the server's; None: it speaks no TLS. Returns how many
+    members each group has in the end.
+    """
+    login = {"security.protocol": "SASL_PLAINTEXT" if ca is None else "SASL_SSL", "sasl.mechanism": "PLAIN"}
+    trust = {} if ca is None else {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(ca)}
     admin_login = login | {"bootstrap.servers": bootstrap, "sasl.username": "admin", "sasl.password": "secret"}
+    if ca is not None:
+        admin_login["ssl.ca.location"] = str(ca)
     admin = AdminClient(admin_login | {"log_level": 0})
     admin.create_topics([NewTopic("orders", 6, 1)])["orders"].result(WITHIN_S)
     file = tmp_path / "client.properties"
     jaas = f'sasl.jaas.config={PLAIN} required username="eve" password="secret";'
-    file.write_text("\n".join([f"{name}={value}" for name, value in login.items()] + [jaas]))
-    with (
-        consuming(bootstrap, "one", **admin_login),
-        observing(bootstrap, tmp_path, "--command-config", str(file)) as observer,
-    ):
+    file.write_text("\n".join([f"{name}={value}" for name, value in (login | trust).items()] + [jaas]))
+    groups = [f"{GROUP}-{protocol}" for protocol in protocols]
+    with ExitStack() as stack:
+        for group, protocol in zip(groups, protocols, strict=True):
+            modern = {} if protocol == "classic" else {"group.protocol": protocol}
+            stack.enter_context(consuming(bootstrap, f"one-{protocol}", **admin_login, **modern, **{"group.id": group}))
+        observer = stack.enter_context(observing(bootstrap, tmp_path, "--command-config", str(file)))
         wait_until(lambda: "cluster_away" in observer.lines, "a refusal", WITHIN_S)
         assert "The cluster refuses the observer" in observer.log
         allowed = [
@@ -89,8 +100,9 @@ def observe_with_rights(bootstrap: str, tmp_path: Path) -> int:
         for future in admin.create_acls(allowed).values():
             future.result(WITHIN_S)
         wait_until(lambda: "cluster_back" in observer.lines, "rights", WITHIN_S)
-        (first,) = observer.entries(GROUP, 1)
-        assert first["cause"]["client_id"] == "one"
-        wait_until(lambda: observer.get("/groups") or None, "groups", WITHIN_S)
-        assert observer.status(f"/lag?group={GROUP}") == 200
-        return len(observer.get(f"/groups/{GROUP}")["members"])
+        for group, protocol in zip(groups, protocols, strict=True):
+            first = observer.entries(group, 1)[0]
+            assert (first["cause"]["kind"], first["cause"]["client_id"]) == ("member_joined", f"one-{protocol}")
+            assert observer.status(f"/lag?group={group}") == 200
+        wait_until(lambda: len(observer.get("/groups")) == len(groups) or None, "groups", WITHIN_S)
+        return [len(observer.get(f"/groups/{group}")["members"]) for group in groups]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +12,14 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from coordinator.cli.main import make_app
+from tests.cli.conftest import at, run_app
 from tests.observe.test_observer import observing
 from tests.observe.test_rights import GROUP, PLAIN, SECURED, consuming, observe_with_rights
-from tests.support.apache import AUTHORIZER, ApacheKafka
+from tests.support.apache import AUTHORIZER, VERSION_43, ApacheKafka
+from tests.support.certificates import make_certificates
 from tests.support.patience import WITHIN_S
-from tests.support.tenure import wait_until
+from tests.support.tenure import tenure_command, wait_until
 
 pytestmark = pytest.mark.oracle
 
@@ -43,8 +49,35 @@ def test_the_page_tells_why_a_group_of_kafka_rebalanced(tmp_path: Path) -> None:
             assert gone["moved_partitions"] == 3
             # The page's answer about a group may be 2 s old (asking.FRESH_S).
             wait_until(lambda: observer.get(f"/groups/{GROUP}")["state"] == "Stable", "a stable group", WITHIN_S)
+            # `explain` and `watch` read the topic that the observer writes: it has what a broker told.
+            causes = [entry["cause"]["kind"] for entry in observer.entries(GROUP, 3)]
+            told = wait_until(lambda: _explained(kafka.bootstrap, len(causes)), "the events", WITHIN_S)
+            assert [entry["cause"]["kind"] for entry in told] == causes
+            assert told[-1]["cause"]["told"]
+            with _watching(kafka.bootstrap, tmp_path) as printed, consuming(kafka.bootstrap, "three"):
+                wait_until(lambda: "rebalance_ended" in printed.read_text(), "a rebalance", WITHIN_S)
         said = [line for line in observer.lines if line.startswith("cluster_")]
         assert said == ["cluster_away", "cluster_back"]
+
+
+def _explained(bootstrap: str, count: int) -> list[dict[str, Any]] | None:
+    """The timeline of the group that `explain` reads from the topic of events, once it is so long."""
+    answer = run_app(make_app("explain"), "explain", GROUP, "--output", "json", *at(bootstrap)).json
+    timeline: list[dict[str, Any]] = answer["timeline"]
+    assert not answer["inferred"]
+    return timeline if len(timeline) >= count else None
+
+
+@contextmanager
+def _watching(bootstrap: str, folder: Path) -> Iterator[Path]:
+    """The file with the output of `watch`, which runs until the block ends."""
+    printed = folder / "watch.out"
+    command = [*tenure_command(), "watch", GROUP, "--output", "json", *at(bootstrap)]
+    with printed.open("wb") as out, subprocess.Popen(command, stdout=out) as process:
+        try:
+            yield printed
+        finally:
+            process.kill()
 
 
 def _newest(observer: Any, members: int) -> dict[str, Any]:
@@ -59,7 +92,10 @@ def _newest(observer: Any, members: int) -> dict[str, Any]:
 
 @pytest.mark.usefixtures("kafka_is_here")
 def test_the_documented_rights_are_enough(tmp_path: Path) -> None:
-    """As on a server of ours (tests/observe/test_rights.py)."""
+    """As on a server of ours (tests/observe/test_rights.py); on Kafka 4.3, over TLS, and with both kinds of groups."""
+    files = make_certificates(tmp_path / "certificates")
     properties = SECURED.format(module=PLAIN, authorizer=AUTHORIZER)
-    with ApacheKafka(listeners={"SASL": "SASL_PLAINTEXT"}, properties=properties) as kafka:
-        assert observe_with_rights(kafka.bootstrap_of("SASL"), tmp_path) == 1
+    properties += f"ssl.keystore.type=PEM\nssl.keystore.location={files.server}\n"
+    with ApacheKafka(listeners={"SASL": "SASL_SSL"}, properties=properties, version=VERSION_43) as kafka:
+        bootstrap = kafka.bootstrap_of("SASL")
+        assert observe_with_rights(bootstrap, tmp_path, "classic", "consumer", ca=files.ca) == [1, 1]

@@ -10,9 +10,10 @@ House rule: GET only, and no header that lets other sites read.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
     from coordinator.server.http.guard import Secure
     from coordinator.server.telemetry.lines import Lines
 
+    Answering = Callable[[Request], Coroutine[Any, Any, Response]]
+
 OVERVIEW_MS, FINDINGS_MS, LAG_MS, LAGS_MS, SUMS_MS = 1_000, 10_000, 2_000, 5_000, 1_000
 """How long an answer about all groups, or about offsets, is good."""
 
@@ -62,6 +65,9 @@ LAGS_MAX = 50
 
 THREADS_MAX = 4
 """Requests about groups that run at the same time."""
+
+END_S = 0.5
+"""How long a stop leaves requests of the page to a cluster that is silent."""
 
 ALIVE_S = 15.0
 """A stream of events sends something at least so often, so that proxies keep it open."""
@@ -142,16 +148,19 @@ class Site:
         self._kept = Kept(clock)
         self._limiter = CapacityLimiter(THREADS_MAX)
         self._sums = Sums(self._question, clock, spare)
+        self._ending = asyncio.Event()
 
     async def start(self, listening: socket.socket) -> None:
         """Answer requests on a bound socket."""
         await self._web.start(listening, self.routes())
 
     async def stop(self) -> None:
-        """Finish the answers under way, and stop."""
+        """Finish the answers under way, and stop. An answer that waits for a cluster says after END_S that it can't."""
+        end = asyncio.get_running_loop().call_later(END_S, self._ending.set)
         await self._feed.stop()
         await self._sums.stop()
         await self._web.stop()
+        end.cancel()
 
     def routes(self) -> list[Route]:
         """All routes."""
@@ -160,18 +169,37 @@ class Site:
             Route("/healthz", self._healthz),
             Route("/readyz", self._readyz),
             Route("/metrics", self._exposition),
-            Route("/overview", self._overview),
-            Route("/findings", self._findings),
-            Route("/lag", self._lag),
-            Route("/lags", self._lags),
-            Route("/sums", self._all_sums),
-            Route("/nodes", self._nodes),
-            Route("/groups", self._groups),
-            Route("/groups/{group_id:path}/events", self._group_events),
-            Route("/groups/{group_id:path}", self._group),
-            Route("/events", self._events),
+            *(
+                Route(path, self._before_end(answer))
+                for path, answer in (
+                    ("/overview", self._overview),
+                    ("/findings", self._findings),
+                    ("/lag", self._lag),
+                    ("/lags", self._lags),
+                    ("/sums", self._all_sums),
+                    ("/nodes", self._nodes),
+                    ("/groups", self._groups),
+                    ("/groups/{group_id:path}/events", self._group_events),
+                    ("/groups/{group_id:path}", self._group),
+                    ("/events", self._events),
+                )
+            ),
             *(Route(path, partial(_page, name, media_type)) for path, name, media_type in PAGE),
         ]
+
+    def _before_end(self, answer: Answering) -> Answering:
+        """`answer`, for a route; a request that still waits for a cluster when this server stops gets an error."""
+
+        async def answering(request: Request) -> Response:
+            working, ends = asyncio.create_task(answer(request)), asyncio.create_task(self._ending.wait())
+            try:
+                await asyncio.wait((working, ends), return_when=asyncio.FIRST_COMPLETED)
+                return working.result() if working.done() else error(504, "no answer came before this server stopped")
+            finally:
+                working.cancel()
+                ends.cancel()
+
+        return answering
 
     async def _healthz(self, _: Request) -> Response:
         return _state(self._health.trouble)
@@ -333,7 +361,7 @@ class Site:
             with self._ask() as client:
                 return ask(client)
 
-        return await to_thread.run_sync(run, limiter=self._limiter)
+        return await to_thread.run_sync(run, limiter=self._limiter, abandon_on_cancel=True)
 
     async def _answered(self, work: Awaitable[list[bytes]]) -> Response:
         """The answer with the body that `work` makes, or with its error."""

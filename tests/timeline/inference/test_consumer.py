@@ -286,6 +286,26 @@ def test_words() -> None:
     assert timed_lines(entries[0])[0].endswith(line)
 
 
+def test_a_group_goes_to_the_consumer_protocol_and_back() -> None:
+    """The tombstones of a conversion delete no group; each conversion is an event, and the next epoch has its cause."""
+    play = Watched()
+    play.classic_group(("c", None, {"t": [0, 1]}), ("d", None, {"t": [2, 3]}))
+    play.told.clear()
+    play.inferred.clear()
+    play.wait(1_000)
+    play.join("a")
+    assert agree(play)[:3] == ["group_converted", "rebalance_started", "target_assigned"]
+    assert (begun(play)["kind"], begun(play)["member_ids"]) == ("member_joined", ["a"])
+    play.told.clear()
+    play.inferred.clear()
+    play.wait(1_000)
+    play.leave("a")
+    told = [(event["type"], event["kind"], event["members"]) for event in play.told if "kind" in event]
+    inferred = [(event["type"], event["kind"], event["members"]) for event in play.inferred if "kind" in event]
+    assert inferred == told == [("group_converted", "classic", 2)]
+    assert "group_deleted" not in {event["type"] for event in play.inferred}
+
+
 def test_causes_of_a_long_rebalance_are_bounded() -> None:
     """However many members come at once, and however many epochs follow."""
     group = Consumer("g", {})
