@@ -67,6 +67,19 @@ def test_a_yes_in_the_midst_of_another_nodes_time_is_late() -> None:
     assert found(asked("heartbeat", 3.9, node=0)) == set()
 
 
+def test_a_node_that_stops_and_is_back_within_3_s_was_not_the_coordinator_all_the_time() -> None:
+    """Its last yes may go to an anchor, behind its no to the members; the end of the anchor's connection shows it."""
+    rolled = [
+        asked("heartbeat", 20.0),
+        asked("heartbeat", 20.2, error=NOT_COORDINATOR),
+        Asked("g", "commit", -1, 0, 20.15, 20.35, OK),
+        asked("heartbeat", 20.5, node=1),
+        asked("heartbeat", 22.0),
+    ]
+    assert found(*rolled) == {"late yes"}
+    assert found(*rolled, asked("heartbeat", 20.4, member=-1, error=None)) == set()
+
+
 def test_a_commit_that_is_gone_at_the_end_is_lost() -> None:
     """Only what was acknowledged has to be there; more may be."""
     assert lost_commits(RIGHT, {"g": 4}) == []
