@@ -256,7 +256,8 @@ class Consumer:
     def _epoch(self, at_ms: int, said: Any, *, is_whole: bool) -> list[RebalanceEvent]:
         former, self.records.epoch = self.records.epoch, said.epoch
         was_known, self.is_known = self.is_known, True
-        before, is_away = self._before(), bool(self._away) or any(each.away_ms is not None for each in self._returns)
+        before = self._before() if self._open is None else ()
+        is_away = bool(self._away) or any(each.away_ms is not None for each in self._returns)
         for name, gone in self._gone.items():
             self._waited(at_ms, name, gone.has, gone.said.instance_id)
         causes = self._causes(said.metadata_hash)

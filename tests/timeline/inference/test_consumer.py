@@ -315,3 +315,22 @@ def test_causes_of_a_long_rebalance_are_bounded() -> None:
         group.add(epoch, EPOCH, None, ConsumerGroupMetadataValue(epoch=epoch), is_whole=True)
     assert group._open is not None
     assert len(group._open.causes) == CAUSES_MAX * 10 + 49
+
+
+def test_the_members_before_are_listed_once_a_rebalance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not with each of its epochs: thousands of members may come one after the other."""
+    listed: list[Any] = []
+    before = Consumer._before
+
+    def noted(self: Consumer) -> Any:
+        listed.append(self)
+        return before(self)
+
+    monkeypatch.setattr(Consumer, "_before", noted)
+    group = Consumer(GROUP, {})
+    for number in range(100):
+        said = ConsumerGroupMemberMetadataValue(client_id="c", subscribed_topic_names=["t"])
+        group.add(number, MEMBER, f"m{number}", said, is_whole=True)
+        group.add(number, EPOCH, None, ConsumerGroupMetadataValue(epoch=number + 1), is_whole=True)
+        group.end_batch(number)
+    assert len(listed) == 1
