@@ -33,6 +33,7 @@ METADATA_MAGIC = b"CGMDv2:"
 OFFSET_INVALID = -1001
 REQUEST_TIMEOUT_S = 10.0
 POLL_MESSAGES = 500
+FATAL_CAUSES = (KafkaError.FENCED_INSTANCE_ID, KafkaError.UNRELEASED_INSTANCE_ID, KafkaError.GROUP_MAX_SIZE_REACHED)
 
 
 class ConfluentConsumer:
@@ -181,7 +182,7 @@ class ConfluentConsumer:
 def _client_error(error: KafkaError) -> ClientError:
     """The name of a fatal error's cause is only in its text."""
     if error.code() == KafkaError._FATAL:
-        for cause in map(KafkaError, (KafkaError.FENCED_INSTANCE_ID, KafkaError.UNRELEASED_INSTANCE_ID)):
+        for cause in map(KafkaError, FATAL_CAUSES):
             if cause.str() in error.str():
                 return ClientError(cause.name(), error.str(), fatal=True)
     return ClientError(error.name(), error.str(), fatal=error.fatal())
