@@ -13,11 +13,13 @@ import pytest
 
 from coordinator.client.client import Client
 from coordinator.client.groups import remove_members
-from tests.interop.brokers import Broker
+from tests.interop.brokers import Broker, TenureBroker, create_topic
 from tests.interop.client import ROOT, Ability
 from tests.interop.clients import CLIENTS, clients_named, clients_that
+from tests.interop.conftest import PARTITION_COUNT
 from tests.interop.fleet import Fleet
 from tests.support.patience import WITHIN_S
+from tests.support.seats import set_of_group
 
 PAGE = ROOT / "docs/same-seats.md"
 
@@ -29,6 +31,12 @@ ROUNDS = 3
 
 BY_MEMBER_ID = {"aiokafka", "sarama"}
 """Clients that order by member id. With the nested names they fail, unless the random parts happen to be in order."""
+
+STICKY = {
+    "sticky": ("aiokafka", "franz-go", "kafka-clients-3", "kafka-clients-4", "kafka-python"),
+    "cooperative-sticky": ("confluent-kafka", "franz-go", "kafka-clients-3", "kafka-clients-4", "kafka-python", "kcat"),
+}
+"""The clients that have these assignors; sarama's sticky one isn't tried."""
 
 
 def assert_same_seats(
@@ -62,6 +70,29 @@ def test_each_has_its_partitions_after_a_full_stop(
 def test_the_assignor_by_instance_id(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
     """With the assignor of examples/same_seats, aiokafka does it with any names."""
     assert_same_seats(broker, fleet, client, group, "range-by-instance", NESTED)
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize(
+    ("client", "assignor"),
+    [
+        pytest.param(*each.values, assignor, marks=each.marks)
+        for assignor, names in STICKY.items()
+        for each in clients_named(*names)
+    ],
+    indirect=["client"],
+)
+def test_sticky_assignors_need_expected_members(
+    tenure_server: TenureBroker, client: str, group: str, assignor: str
+) -> None:
+    """All join before the leader assigns for the first time, so it has no former owners to start from.
+
+    Apache Kafka has no expected members: there it depends on who joins first.
+    """
+    create_topic(tenure_server.bootstrap, topic := f"topic-{group}", PARTITION_COUNT)
+    set_of_group(tenure_server.tenure.port, group, "expected.instance.ids", ",".join(PLAIN))
+    with Fleet(tenure_server.bootstrap, topic, PARTITION_COUNT) as fleet:
+        assert_same_seats(tenure_server, fleet, client, group, assignor, PLAIN)
 
 
 @pytest.mark.interop
