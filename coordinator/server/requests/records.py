@@ -18,6 +18,7 @@ from heapq import merge
 from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any
 
+from coordinator.config import INT64_MAX
 from coordinator.log.engine import EngineError
 from coordinator.log.segments.disk import reason
 from coordinator.log.segments.segment import OFFSETS_TOPIC
@@ -203,7 +204,11 @@ def _fill(
 
 
 def offset_for_leader_epoch(services: Services, call: Call, request: OffsetForLeaderEpochRequest) -> Steps:
-    """OffsetForLeaderEpoch: there is one epoch, and it ends where the log ends."""
+    """OffsetForLeaderEpoch: there is one epoch, and it ends where the log ends.
+
+    In a cluster a user's topic has no records, but groups that a broker had may have offsets in it, with its epochs.
+    Every epoch ends behind all offsets then: else consumers would take these for cut off, and commit others.
+    """
     topics = []
     asked_of: list[tuple[OffsetForLeaderEpochResponse.EpochEndOffset, TopicPartition]] = []
     may_all = may(services, call, Operation.CLUSTER_ACTION, Kind.CLUSTER, is_told=False)
@@ -222,7 +227,11 @@ def offset_for_leader_epoch(services: Services, call: Call, request: OffsetForLe
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
             answer.error_code = _leader_error(services, known, asked.partition, asked.current_leader_epoch)
-            if not answer.error_code and asked.leader_epoch == LEADER_EPOCH:
+            if answer.error_code:
+                continue
+            if not services.discovery.keeps_records and known.name not in INTERNAL_TOPICS:
+                answer.leader_epoch, answer.end_offset = asked.leader_epoch, INT64_MAX
+            elif asked.leader_epoch == LEADER_EPOCH:
                 asked_of.append((answer, services.data.topic_partition(known, asked.partition)))
         topics.append(OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
         yield

@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from coordinator.cli.log.command import app
+from coordinator.config import INT64_MAX
 from protocol.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from schemas.errors import ErrorCode
 from tests.cli.conftest import run_app
@@ -118,9 +119,9 @@ def test_the_cluster_answers_of_imported_groups_as_kafka_did(way: Way) -> None:
     assert way.rebalances == 0
 
 
-def test_a_leader_epoch_of_the_broker_is_unknown(way: Way) -> None:
-    """The topic's records stayed at the broker: epoch 0 ends at 0, and a later one has no end, as in a new topic."""
-    assert way.epochs == {0: (ErrorCode.NONE, 0, 0), EPOCH: (ErrorCode.NONE, -1, -1)}
+def test_a_leader_epoch_of_the_broker_ends_behind_all_offsets(way: Way) -> None:
+    """The topic's records stayed at the broker; a client must not take its offsets for cut off."""
+    assert way.epochs == {epoch: (ErrorCode.NONE, epoch, INT64_MAX) for epoch in (0, EPOCH)}
 
 
 def test_kafkas_tool_reads_the_exported_folder(way: Way) -> None:

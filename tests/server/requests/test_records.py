@@ -11,6 +11,8 @@ from uuid import UUID
 
 import pytest
 
+from coordinator.config import INT64_MAX
+from coordinator.log.memory import MemoryLog
 from coordinator.server.nodes.topic_data import ANSWERS_SIZE_MAX, Budget
 from coordinator.server.wire.call import Call, Steps
 from protocol.header import encode_request
@@ -682,6 +684,23 @@ async def test_where_an_epoch_ends(version: int) -> None:
         if version >= 2:
             errors = [each.error_code for each in found[2:]]
             assert errors == [ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+async def test_in_a_cluster_every_epoch_ends_behind_all_offsets() -> None:
+    """A position that a broker's group had is never taken for cut off; no record is there that could say so."""
+    async with serving(shared=MemoryLog([1] * 4)) as server:
+        peer = await server.peer()
+        asked = [
+            OffsetForLeaderEpochRequest.OffsetForLeaderPartition(partition=partition, leader_epoch=epoch)
+            for partition, epoch in ((0, 0), (0, 5), (7, 0))
+        ]
+        topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic="orders", partitions=asked)
+        found = (await peer.ask(OffsetForLeaderEpochRequest(topics=[topic]), 4)).topics[0].partitions
+        assert [(each.error_code, each.leader_epoch, each.end_offset) for each in found] == [
+            (ErrorCode.NONE, 0, INT64_MAX),
+            (ErrorCode.NONE, 5, INT64_MAX),
+            (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1),
+        ]
 
 
 def delete_request(*asked: tuple[str, int, int]) -> DeleteRecordsRequest:
