@@ -172,7 +172,7 @@ def test_numbers_of_addresses(text: str) -> None:
 def test_every_field_is_in_the_table() -> None:
     """Each field of the configuration has a row, except fields that are computed from others."""
     rows = {row.attribute for row in settings().values()}
-    made = {"group", "security", "overrides", "stated", "topic_defaults", "stored_max_bytes"}
+    made = {"group", "security", "overrides", "stated", "topic_defaults", "stored_max_bytes", "stored_max_records"}
     assert {item.name for owner in (Config, GroupConfig, ListenerConfig) for item in fields(owner)} - made == rows
     assert all(row.doc.endswith(".") for row in settings().values())
 
