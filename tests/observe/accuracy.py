@@ -5,8 +5,11 @@
     python -m tests.observe.accuracy --play kafka-3.9 kafka-4.3 tenure   # plays all scripts anew, and records them
     python -m tests.observe.accuracy --play kafka-4.3 --only storm twins.consumer
     python -m tests.observe.accuracy --write                         # the table of docs/observe-accuracy.md
+    python -m tests.observe.accuracy --random --seed 7 --rounds 7    # histories that no rule was made for, 8 minutes
+    python -m tests.observe.accuracy --random --seed 7 --rounds 0 --misses   # these once more
 
 A played history is kept in `recorded/`, so that a change of a rule can be measured without a server (test_accuracy.py).
+Random ones are kept in `build/random/SEED`.
 
 House rule: nothing is left out of the table but scripts that a server can't play.
 """
@@ -15,16 +18,18 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tests.observe.histories import SCRIPTS
-from tests.observe.play import AT_ONCE, SERVERS, play
+from tests.observe.play import AT_ONCE, RANDOM_AT_ONCE, SERVERS, play, play_random
 from tests.observe.score import Score, score
 from tests.observe.stage import History
 
 RECORDED = Path(__file__).with_name("recorded")
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "observe-accuracy.md"
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "observe-accuracy.md"
+RANDOM = ROOT / "build" / "random"
 BEGIN, END = "<!-- the table of tests.observe.accuracy -->\n", "<!-- end of the table -->\n"
 WORDS = ("right", "unknown", "wrong")
 TITLES = {"kafka-3.9": "Kafka 3.9.1", "kafka-4.3": "Kafka 4.3.1", "tenure": "Tenure"}
@@ -54,29 +59,47 @@ def counts_of(scores: Iterable[Score]) -> Counter[str]:
 def table(histories: Iterable[History]) -> str:
     """Right, unknown and wrong of each script and server, from the log alone; and the sums, with live state too."""
     cells: dict[tuple[str, str], Score] = {}
-    sums: dict[tuple[str, str, bool], list[Score]] = defaultdict(list)
     protocols = {script.name: script.protocol for script in SCRIPTS}
+    histories = list(histories)
     for history in histories:
-        protocol = protocols[history.script]
-        for live in (False, True):
-            scored = score(history, live=live)
-            sums[history.server, protocol, live].append(scored)
-            if not live:
-                cells[history.script, history.server] = scored
-    alone = "right | of these, order unknown | unknown | wrong"
-    lines = [f"| server | protocol | rebalances | {alone} | with live state: {alone} |", "| --- " * 11 + "|"]
-    for server in SERVERS:
-        for protocol in ("classic", "consumer"):
-            if (server, protocol, False) in sums:
-                cells_of = [_shares(sums[server, protocol, live]) for live in (False, True)]
-                total = counts_of(sums[server, protocol, False]).total()
-                lines.append(f"| {TITLES[server]} | {protocol} | {total} | {' | '.join(cells_of)} |")
+        cells[history.script, history.server] = score(history, live=False)
+    lines = sums(histories, ("classic", "consumer"), lambda history: protocols[history.script])
     lines += ["", f"| script | {' | '.join(TITLES[server] for server in SERVERS)} |", "| --- " * 4 + "|"]
     for script in SCRIPTS:
         row = [_cell(cells.get((script.name, server))) for server in SERVERS]
         if any(row):
             lines.append(f"| {_title(script.name)} | {' | '.join(row)} |")
     return "\n".join(lines) + "\n"
+
+
+RANDOM_KINDS = ("classic", "classic, default times", "consumer", "consumer, default times")
+
+
+def random_table(histories: Iterable[History]) -> str:
+    """The sums of random histories."""
+
+    def kind_of(history: History) -> str:
+        _, _, protocol, times, _ = history.script.split("-")
+        return protocol + (", default times" if times == "default" else "")
+
+    return "\n".join(sums(histories, RANDOM_KINDS, kind_of)) + "\n"
+
+
+def sums(histories: Iterable[History], kinds: Sequence[str], kind_of: Callable[[History], str]) -> list[str]:
+    """The lines of a table: the sums by server and kind of history."""
+    found: dict[tuple[str, str, bool], list[Score]] = defaultdict(list)
+    for history in histories:
+        for live in (False, True):
+            found[history.server, kind_of(history), live].append(score(history, live=live))
+    alone = "right | of these, order unknown | unknown | wrong"
+    lines = [f"| server | protocol | rebalances | {alone} | with live state: {alone} |", "| --- " * 11 + "|"]
+    for server in SERVERS:
+        for kind in kinds:
+            if (server, kind, False) in found:
+                cells_of = [_shares(found[server, kind, live]) for live in (False, True)]
+                total = counts_of(found[server, kind, False]).total()
+                lines.append(f"| {TITLES[server]} | {kind} | {total} | {' | '.join(cells_of)} |")
+    return lines
 
 
 def _title(name: str) -> str:
@@ -116,24 +139,48 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.observe.accuracy")
     parser.add_argument("--play", nargs="+", choices=SERVERS, default=[])
     parser.add_argument("--only", nargs="+", default=[], metavar="SCRIPT")
-    parser.add_argument("--at-once", type=int, default=AT_ONCE, help="how many scripts are played beside each other")
+    parser.add_argument("--at-once", type=int, help="how many histories are played beside each other")
     parser.add_argument("--misses", action="store_true")
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--random", action="store_true", help="random histories")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=7, help="of each protocol on each server; 0: plays nothing")
     options = parser.parse_args()
+    if options.random:
+        _random(options)
+        return
     RECORDED.mkdir(exist_ok=True)
     for server in options.play:
-        play(server, options.only, lambda history: history.save(path_of(history)), print, options.at_once)
+        play(server, options.only, lambda each: each.save(path_of(each)), print, options.at_once or AT_ONCE)
     histories = [each for each in recorded() if not options.only or each.script in options.only]
     if options.misses:
-        for history in histories:
-            for verdict in score(history, live=False).verdicts:
-                if verdict.word != "right":
-                    print(f"{history.server} {history.script}: {verdict.word}")
-                    print(f"    told     {verdict.told}\n    inferred {verdict.inferred}")
+        _print_misses(histories)
     text = table(histories)
     print(text)
     if options.write:
         write(text)
+
+
+def _random(options: argparse.Namespace) -> None:
+    folder = RANDOM / str(options.seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    if options.rounds:
+        play_random(
+            options.play or SERVERS, options.seed, options.rounds, lambda each: each.save(path_of(each, folder)), print,
+            options.at_once or RANDOM_AT_ONCE,
+        )  # fmt: skip
+    histories = list(recorded(folder))
+    if options.misses:
+        _print_misses(histories)
+    print(random_table(histories))
+
+
+def _print_misses(histories: Iterable[History]) -> None:
+    for history in histories:
+        for verdict in score(history, live=False).verdicts:
+            if verdict.word != "right":
+                print(f"{history.server} {history.script}: {verdict.word}")
+                print(f"    told     {verdict.told}\n    inferred {verdict.inferred}")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ commands as JSON lines from standard input:
 
     {"do": "subscribe", "topics": [...]}   subscribes to other topics; to none is an unsubscribe
     {"do": "sleep", "s": 5}                doesn't poll for so long
+    {"do": "hold", "s": 5}                 takes so long to give up the next partitions (confluent-kafka alone)
     {"do": "close"}                        closes the consumer, and ends
 
 It says nothing: a script learns from the server what became of the member.
@@ -62,6 +63,17 @@ def _obey(consumer: Any, command: dict[str, Any]) -> bool:
     return True
 
 
+class _Holder:
+    """A callback that takes its time to give up partitions, once for each command. s: how long."""
+
+    def __init__(self) -> None:
+        self.s = 0.0
+
+    def __call__(self, _consumer: Consumer, _partitions: list[Any]) -> None:
+        seconds, self.s = self.s, 0.0
+        time.sleep(seconds)
+
+
 def _run_confluent(settings: Settings, commands: queue.Queue[dict[str, Any]]) -> None:
     config: dict[str, Any] = {
         "bootstrap.servers": settings.bootstrap,
@@ -85,11 +97,17 @@ def _run_confluent(settings: Settings, commands: queue.Queue[dict[str, Any]]) ->
     if settings.instance_id is not None:
         config["group.instance.id"] = settings.instance_id
     consumer = Consumer(config)
-    consumer.subscribe(list(settings.topics))
+    holder = _Holder()
+    consumer.subscribe(list(settings.topics), on_revoke=holder)
     while True:
         consumer.poll(POLL_S)
         while not commands.empty():
-            if not _obey(consumer, commands.get()):
+            command = commands.get()
+            if command["do"] == "hold":
+                holder.s = command["s"]
+            elif command["do"] == "subscribe" and command["topics"]:
+                consumer.subscribe(command["topics"], on_revoke=holder)
+            elif not _obey(consumer, command):
                 return
 
 

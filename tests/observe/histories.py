@@ -326,15 +326,45 @@ def silent(stage: Stage) -> None:
     stage.pause(3)
 
 
+def pattern(stage: Stage) -> None:
+    """Members subscribe to a regular expression; then a topic is made that it matches."""
+    stage.topic()
+    wanted = [f"^{stage.group}-.*"]
+    for number in range(2):
+        stage.start(f"m{number}", topics=wanted)
+        stage.settle(number + 1)
+    stage.pause(3)
+    mark = stage.settle(2)
+    stage.topic(2)
+    stage.changed(mark, 2)
+    stage.pause(3)
+
+
+def held_partitions(stage: Stage) -> None:
+    """A member has to give up partitions, and takes longer than its max.poll.interval.ms; then it comes back."""
+    stage.topic()
+    slow = stage.start("m1", max_poll_ms=6_000)
+    mark = stage.settle(1)
+    stage.pause(3)
+    slow.tell("hold", s=9.0)
+    other = stage.start("m2")
+    stage.changed(mark, 1)
+    stage.settle(2)
+    stage.pause(3)
+    other.close()
+    stage.settle(1)
+    stage.pause(3)
+
+
 CLASSIC = (
     joins_and_leaves, expiries, frozen, slow_polls, subscriptions, added_partitions, deleted_topic, leader_changes,
     static_restarts, static_expiry, static_new_subscription, twins, removals, rolling_deploy, rolling_kill,
-    rolling_static, storm, scale_down, cooperative, silent,
+    rolling_static, storm, scale_down, cooperative, silent, pattern,
 )  # fmt: skip
 CONSUMER = (
     joins_and_leaves, expiries, frozen, slow_polls, subscriptions, added_partitions, deleted_topic, leader_changes,
     static_restarts, static_expiry, static_new_subscription, twins, removals, rolling_deploy, rolling_kill,
-    rolling_static, storm, scale_down, silent,
+    rolling_static, storm, scale_down, silent, pattern, held_partitions,
 )  # fmt: skip
 OTHERS = {
     "aiokafka": (joins_and_leaves, expiries, added_partitions, static_restarts, rolling_deploy),

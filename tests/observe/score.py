@@ -32,8 +32,6 @@ from coordinator.timeline.records.values import GROUP_KIND, read_group, read_key
 from tests.observe.stage import History
 
 UNKNOWN = "unknown"
-CONSUMER_SESSION_MS = 3_000
-"""The setting group.consumer.session.timeout.ms of the servers (play.py); an observer asks for it."""
 IN_THE_RECORD = frozenset({"member_joined", "metadata_changed"})
 """Kinds that nobody has to infer, if they aren't what began the rebalance: two records differ in them."""
 
@@ -93,22 +91,32 @@ def told_by_lines(lines: list[str]) -> list[Told]:
 
 
 def told_by_events(events: list[dict[str, Any]]) -> list[Told]:
-    """The causes that Tenure's events tell."""
-    return [
-        Told(
-            event["generation_before"], frozenset([cause["kind"]]),
-            frozenset((*cause["member_ids"], *filter(None, (cause["group_instance_id"],)))), number == 0,
-        )
-        for event in events
-        if event["type"] == "rebalance_ended"
-        for number, cause in enumerate(event["causes"])
-    ]  # fmt: skip
+    """The causes that Tenure's events tell.
+
+    In a group of the consumer protocol each cause raises the epoch, and so begins a rebalance of its own where another
+    one counts them differently. A static member that comes back during a rebalance is a cause only if it begins one.
+    """
+    return [each for event in events for each in _told_by_event(event)]
+
+
+def _told_by_event(event: dict[str, Any]) -> Iterator[Told]:
+    if event["type"] == "member_replaced" and event["state"] != "Stable":
+        names = frozenset((event["member_id"], event["old_member_id"], event["group_instance_id"]))
+        yield Told(event["generation"], frozenset(["static_member_replaced"]), names, is_first=False)
+    if event["type"] != "rebalance_ended":
+        return
+    before, causes = event["generation_before"], event["causes"]
+    each_has_an_epoch = event.get("group_type") == "consumer" and event["generation"] - before == len(causes)
+    for number, cause in enumerate(causes):
+        names = frozenset((*cause["member_ids"], *filter(None, (cause["group_instance_id"],))))
+        epoch = before + number if each_has_an_epoch else before
+        yield Told(epoch, frozenset([cause["kind"]]), names, is_first=number == 0 or each_has_an_epoch)
 
 
 def infer(history: History, *, live: bool) -> Iterator[dict[str, Any]]:
     """The events that an observer makes of the history. live: whether it sees the group's state too."""
     names = {UUID(topic_id): name for topic_id, name in history.topic_ids.items()}
-    observed = Observed(names, {history.group: CONSUMER_SESSION_MS})
+    observed = Observed(names, {history.group: history.session_ms})
     states = sorted(history.described, key=lambda each: each[0]) if live else []
     batch, position = None, 0
     for record in sorted(history.records, key=lambda each: each.offset):

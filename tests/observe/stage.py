@@ -39,7 +39,7 @@ from coordinator.client.errors import ClientError
 from coordinator.client.events import EventReader
 from coordinator.client.groups import Group, describe_groups, remove_members
 from coordinator.timeline.records.values import read_key
-from protocol.messages import MetadataRequest
+from protocol.messages import IncrementalAlterConfigsRequest, MetadataRequest
 from protocol.records.batch import CorruptBatch
 from protocol.records.walk import decode_batches
 from tests.interop.clients import CLIENTS
@@ -57,6 +57,12 @@ EVENTS_S = 0.5
 POLL_S = 0.05
 PRODUCE_INTERVAL_S = 0.1
 ROOT = Path(__file__).resolve().parents[2]
+
+BROKER_SESSION_MS = 3_000
+"""The setting group.consumer.session.timeout.ms of the servers (play.py); an observer asks for it."""
+
+GROUP_RESOURCE = 32
+SET = 0
 
 Server = ApacheKafka | Tenure
 
@@ -78,7 +84,8 @@ class History:
 
     server: `kafka-3.9`, `kafka-4.3` or `tenure`. lines: of the server's log, those that name the group.
     events: of the group in `__rebalance_events`. described: live states, each with the time of its answer.
-    topic_ids: the names of topics by id; records of the consumer protocol have ids.
+    topic_ids: the names of topics by id; records of the consumer protocol have ids. session_ms: the session timeout of
+    the group's members, if it has the consumer protocol. traits: what a seed drew (random_histories.py).
     """
 
     script: str
@@ -89,6 +96,8 @@ class History:
     events: list[dict[str, Any]] = field(default_factory=list)
     described: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     topic_ids: dict[str, str] = field(default_factory=dict)
+    session_ms: int = BROKER_SESSION_MS
+    traits: dict[str, Any] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
         """Write it as compressed JSON."""
@@ -127,6 +136,11 @@ class Member:
             command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the process is there; a frozen one is."""
+        return self._process.poll() is None
+
     def tell(self, do: str, **fields: Any) -> None:
         """Give it a command."""
         assert self._process.stdin is not None
@@ -160,9 +174,11 @@ class Stage:
         self.client = client
         self.group = f"{script}-{time.time_ns() // 1_000_000 % 10_000_000}"
         self.topics: list[str] = []
+        self._partitions: dict[str, int] = {}
         self._topic_ids: dict[str, str] = {}
         self.members: list[Member] = []
         self.described: list[tuple[int, dict[str, Any]]] = []
+        self.session_ms = BROKER_SESSION_MS
         self._admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         self._asking = Client(self.bootstrap, 10.0)
         self._watching = Client(self.bootstrap, 10.0)
@@ -196,6 +212,7 @@ class Stage:
         made = self._admin.create_topics([NewTopic(name, partitions, 1)], operation_timeout=WITHIN_S)
         made[name].result(WITHIN_S)
         self.topics.append(name)
+        self._partitions[name] = partitions
         self._topic_ids[str(self._id_of(name))] = name
         return name
 
@@ -210,6 +227,13 @@ class Stage:
     def grow(self, topic: str, partitions: int) -> None:
         """Give a topic more partitions."""
         self._admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(WITHIN_S)
+        self._partitions[topic] = partitions
+
+    def grow_by(self, topic: str, more: int, most: int) -> None:
+        """Give a topic some more partitions, but not more than `most`."""
+        partitions = self._partitions[topic] + more
+        if partitions <= most:
+            self.grow(topic, partitions)
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic."""
@@ -238,6 +262,20 @@ class Stage:
         self.members.append(member)
         return member
 
+    def set_session(self, session_ms: int, heartbeat_ms: int) -> None:
+        """Give the group of the consumer protocol other times than the broker's."""
+        wanted = {"consumer.heartbeat.interval.ms": heartbeat_ms, "consumer.session.timeout.ms": session_ms}
+        configs = [
+            IncrementalAlterConfigsRequest.AlterableConfig(name=name, config_operation=SET, value=str(value))
+            for name, value in wanted.items()
+        ]
+        resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+            resource_type=GROUP_RESOURCE, resource_name=self.group, configs=configs
+        )
+        (answer,) = self._asking.request(IncrementalAlterConfigsRequest(resources=[resource])).responses
+        assert not answer.error_code, answer
+        self.session_ms = session_ms
+
     def remove(self, *instance_ids: str) -> None:
         """Remove static members as an operator does."""
         remove_members(self._asking, self.group, instance_ids)
@@ -251,9 +289,9 @@ class Stage:
             f"{members} members", lambda group: len(group.members) == members and _is_settled(group), other=epoch_from
         )
 
-    def until(self, what: str, holds: Any, *, other: int | None = None) -> int:
+    def until(self, what: str, holds: Any, *, other: int | None = None, within_s: float = SETTLE_S) -> int:
         """Wait until the description of the group fits."""
-        end = time.monotonic() + SETTLE_S
+        end = time.monotonic() + within_s
         while True:
             group = self.describe()
             if group is not None and holds(group) and (now := _mark(group)) != other:
@@ -281,8 +319,9 @@ class Stage:
         """All records and words about the group so far."""
         self.pause(EVENTS_S)
         history = History(
-            self.script, server_name, self.group, described=list(self.described), topic_ids=self._topic_ids
-        )
+            self.script, server_name, self.group, described=list(self.described), topic_ids=self._topic_ids,
+            session_ms=self.session_ms,
+        )  # fmt: skip
         if isinstance(server, ApacheKafka):
             history.records = list(read_log(server.log_dir, self.group))
             history.lines = lines_of(server, self.group)

@@ -175,6 +175,10 @@ _CLASSIC: tuple[tuple[re.Pattern[str], tuple[CauseKind, ...]], ...] = tuple(
             _JOINED,
         ),
         (
+            r"Pending dynamic member with id (?P<member>\S+) joins group (?P<group>.+?) in \w+ state\. Adding to the",
+            _JOINED,
+        ),
+        (
             (
                 r"Static member with groupInstanceId=(?P<instance>.*) and unknown member id joins group (?P<group>.+) "
                 r"in \w+ state\. Created a new member id (?P<member>\S+)"
@@ -215,6 +219,11 @@ _CONSUMER: tuple[tuple[re.Pattern[str], tuple[CauseKind, ...]], ...] = tuple(
             (CauseKind.REVOCATION_TIMED_OUT,),
         ),
         (r"Member (?P<member>\S+) updated its subscribed (?:topics|regex) to", (CauseKind.SUBSCRIPTION_CHANGED,)),
+        (
+            r"Received updated regular expressions based on the context of member (?P<member>\S+):",
+            (CauseKind.REGEX_RESOLVED,),
+        ),
+        (r"Scanned \d+ topics to refresh regular expressions", ()),
         (r"Computed new metadata hash", (CauseKind.TOPICS_CHANGED,)),
         (r"Computed new subscription metadata", (CauseKind.TOPICS_CHANGED,)),
     )
@@ -316,9 +325,13 @@ class BrokerLines:
     def _consumer(self, at_ms: int, group: str, fact: _Fact) -> list[ToldCause]:
         """A line of a request that may raise the group epoch. One LeaveGroup may have a line for each of its members.
 
-        A request that is repeated because its answer was lost has a line, and raises nothing.
+        A request that is repeated because its answer was lost has a line, and raises nothing. Nor does a member that
+        joins with a regular expression, until the expression is resolved; then another request raises the epoch.
         """
         heard = self._group(group)
+        if not fact.kinds:
+            heard.facts = []
+            return []
         is_same = _BESIDE & set(fact.kinds) or all(_GONE & set(each.kinds) for each in (fact, *heard.facts))
         heard.facts = [*(heard.facts[1 - FACTS_MAX :] if is_same else ()), fact]
         heard.heard_ms = at_ms

@@ -128,6 +128,7 @@ def test_lines_until_the_group_is_stable_are_further_causes() -> None:
         "Replacing previously mapped member s1-1 with this groupInstanceId.",
         "Static member with groupInstanceId=s2 and unknown member id joins group workers in PreparingRebalance state. "
         "Created a new member id s2-1 for this member and add to the group.",
+        "Pending dynamic member with id m-7 joins group workers in PreparingRebalance state. Adding to the group now.",
         "Group workers removed dynamic members who haven't joined: HashSet(m-4, m-5)",
         "Stabilized group workers generation 4 (__consumer_offsets-2) with 2 members",
         "Member m-6 in group workers has failed, removing it from the group",
@@ -138,9 +139,10 @@ def test_lines_until_the_group_is_stable_are_further_causes() -> None:
         ("member_expired", ("m-3",), None, ""),
         ("static_member_replaced", ("s1-1",), "s1", ""),
         ("member_joined", ("s2-1",), "s2", ""),
+        ("member_joined", ("m-7",), None, ""),
         ("member_expired", ("m-4", "m-5"), None, ""),
     ]
-    assert [cause.is_first for cause in causes] == [True, False, False, False, False, False]
+    assert [cause.is_first for cause in causes] == [True, False, False, False, False, False, False]
 
 
 def test_kafka_3_names_the_last_member_that_left_when_the_group_is_empty() -> None:
@@ -202,6 +204,13 @@ def test_kafka_4_says_why_members_left_before_the_rebalance() -> None:
             ["Member GEvk updated its subscribed topics to: [orders, refunds].", "Computed new metadata hash: -2397."],
             ("subscription_changed", ("GEvk",), None, ""),
         ),
+        (
+            [
+                "Received updated regular expressions based on the context of member GEvk: {(^orders-.*)=x}.",
+                "Computed new metadata hash: -2397.",
+            ],
+            ("regex_resolved", ("GEvk",), None, ""),
+        ),
         (["Computed new metadata hash: -7848259626129865532."], ("topics_changed", (), None, "")),
         ([], ("subscription_changed/topics_changed/regex_resolved", (), None, "")),
     ],
@@ -227,6 +236,9 @@ def test_lines_of_another_request_are_no_cause() -> None:
     for line in (away, back, joins.format("p9ck")):
         assert short(heard(NEW, line, joins.format("GEvk"), BUMPED)) == [("member_joined", ("GEvk",), None, "")]
     untold = ("subscription_changed/topics_changed/regex_resolved", (), None, "")
+    # A member that joins with a regular expression raises nothing until it is resolved, by another request.
+    scanned = "[GroupId workers] Scanned 4 topics to refresh regular expressions [(^orders-.*)] in 16ms."
+    assert short(heard(NEW, joins.format("p9ck"), scanned, BUMPED)) == [untold]
     assert short(heard(NEW, away, back, BUMPED)) == [untold]
     reader = BrokerLines()
     reader.add(NEW.format(joins.format("p9ck")))
