@@ -82,6 +82,7 @@ POSSIBLE = {
     CauseKind.MEMBER_LEFT: "it left",
     CauseKind.MEMBER_REMOVED: "an operator removed it",
     CauseKind.MEMBER_EXPIRED: "its session ended",
+    CauseKind.SYNC_TIMED_OUT: "it did not take its assignment in time",
     CauseKind.SUBSCRIPTION_CHANGED: "a member subscribed to other topics",
     CauseKind.TOPICS_CHANGED: "topics changed",
     CauseKind.REGEX_RESOLVED: "a regular expression matched other topics",

@@ -28,17 +28,23 @@ if TYPE_CHECKING:
     from coordinator.timeline.inference.knowledge import Live
     from coordinator.timeline.inference.seen import Member
 
-JOINED, LEFT, REMOVED, EXPIRED, METADATA, PROTOCOL, LEADER, REJOINED, REPLACED = (
+JOINED, LEFT, REMOVED, EXPIRED, METADATA, PROTOCOL, LEADER, REJOINED, REPLACED, SYNC_TIMED_OUT = (
     str(kind.value)
     for kind in (
         CauseKind.MEMBER_JOINED, CauseKind.MEMBER_LEFT, CauseKind.MEMBER_REMOVED, CauseKind.MEMBER_EXPIRED,
         CauseKind.METADATA_CHANGED, CauseKind.PROTOCOL_CHANGED, CauseKind.LEADER_REJOINED, CauseKind.MEMBER_REJOINED,
-        CauseKind.STATIC_MEMBER_REPLACED,
+        CauseKind.STATIC_MEMBER_REPLACED, CauseKind.SYNC_TIMED_OUT,
     )
 )  # fmt: skip
 
 RETURNED = (REPLACED, LEADER, REJOINED, REMOVED, EXPIRED)
 """Kinds that fit a static member with another member id in a new generation."""
+
+ENDED = (LEFT, REMOVED, EXPIRED, SYNC_TIMED_OUT)
+"""Kinds that fit members of a generation that left no record."""
+
+MARGIN_MS = 500
+"""A broker on a busy machine writes a record, or ends a session, that much later than its clock says."""
 
 EAGER = frozenset({"range", "roundrobin", "sticky"})
 """Assignors whose members give up everything before they join: nothing in their metadata makes one join again."""
@@ -61,8 +67,11 @@ class Classic:
         self.last: Seen | None = None
         self.signs = Signs()
         self.live: Live | None = None
+        self._present: set[str] = set()
+        self._gone_by: dict[str, int] = {}
         self._revokers: tuple[Seat, ...] = ()
         self._held_back: set[TopicPartition] = set()
+        self._restless: Seat | None = None
 
     def take(self, seen: Seen) -> None:
         """The record becomes the last one."""
@@ -76,9 +85,30 @@ class Classic:
         self.signs.begin(seen, is_new=is_new)
         if before is not None and not is_new:
             self.signs.returned((Seat(name, is_static=True) for name in returned(before, seen)), seen.ts)
+        if before is not None and before.leader != seen.leader:
+            self._restless = None
         if is_new:
             self.live = None
+            self._present.clear()
+            self._gone_by.clear()
         self.last = seen
+
+    def looked(self, live: Live, *, is_preparing: bool) -> None:
+        """Somebody saw the group.
+
+        The first look while it prepares shows who was there first. A member that one look has and a later one lacks was
+        gone by then: no other member gets its id. A look may be older than the record that was taken last, so the
+        absence from a look says nothing by itself.
+        """
+        if is_preparing and self.live is None:
+            self.live = live
+        if self.last is None:
+            return
+        for member in self.last.value.members:
+            if member.member_id in live.member_ids:
+                self._present.add(member.member_id)
+            elif member.member_id in self._present:
+                self._gone_by.setdefault(member.member_id, live.at_ms)
 
     def causes(self, seen: Seen) -> Causes:
         """The causes of the generation of `seen`, which follows the last record."""
@@ -92,14 +122,37 @@ class Classic:
         changed = _changes(before, seen, stayed)
         is_awaited = len(gone) == 1 and bool(came or changed)
         went = [self._departure(seat, member, stayed, seen, is_awaited=is_awaited) for seat, member in gone.items()]
+        if not (before.seats or seen.seats):
+            # Whoever came between two empty generations left no record.
+            return Causes([unknown(ENDED)])
         if not (came or went or changed):
             again = self._again(before, seen)
             return Causes(again, in_order=len(again) == 1)
+        if came and went and not stayed:
+            return Causes([*came, *went], in_order=len(came) == 1)
+        # Members that gave up partitions join again, and may have been first. They have to, so it happened.
+        again = self._gave_up(seen, before.leader)
+        if again:
+            return Causes([*came, *went, *changed, *again], in_order=False)
+        if (came or went) and self._leader_may_be_first(before, seen, stayed):
+            first = unknown((*kinds_of([*came, *went]), LEADER))
+            return Causes([first, *came, *went, *changed], in_order=False)
         if came and went:
-            if not stayed:
-                return Causes([*came, *went], in_order=len(came) == 1)
             return self._by_live(came, went, changed)
         return Causes([*came, *went, *changed], in_order=len(came) + len(went) + len(changed) == 1)
+
+    def _leader_may_be_first(self, before: Seen, seen: Seen, stayed: Mapping[Seat, Member]) -> bool:
+        """Whether the leader had a reason to join again beside members that came or went.
+
+        Topics that its members had before grew, came or went; or it joined again before for no reason that shows.
+        """
+        leader = before.leader
+        if leader is None or leader not in stayed:
+            return False
+        if leader == self._restless:
+            return True
+        had = {topic for seat in stayed for topic in topics_of(before.seats[seat]) or ()}
+        return any(change["topic"] in had for change in self._topics(before, seen).get("topics", ()))
 
     def _by_live(self, came: list[Any], went: list[Any], changed: list[Any]) -> Causes:
         """The order of members that came and went, if somebody saw the group while it prepared."""
@@ -123,27 +176,39 @@ class Classic:
         dropped as too late to join if it came less than its rebalance timeout before.
 
         If it used to commit all the time, its silence says more (`_by_silence`). When the silence ended, is known if it
-        was the last member, whose end makes the record; else another member's last commit is the earliest moment.
+        was alone, because its end makes the record; else another member's last commit is the earliest moment.
 
-        is_awaited: whether the rebalance may have begun for another reason, and waited for this member.
+        is_awaited: whether the rebalance began for another reason, and waited for this member alone.
         """
         sign = self.signs.of[seat]
         session_ms = member.session_timeout
-        limit_ms = session_ms - session_ms // SLACK if sign.is_weak else session_ms
+        limit_ms = session_ms - (session_ms // SLACK if sign.is_weak else MARGIN_MS)
         if member.rebalance_timeout > 0:
             limit_ms = min(limit_ms, member.rebalance_timeout)
         went = REMOVED if seat.is_static else LEFT
         most_ms = seen.joined_ms - sign.last_ms
-        if most_ms < limit_ms:
+        if most_ms < limit_ms or self._was_gone_early(seat, member, sign, limit_ms):
             return cause_of(went, member=member)
-        least_ms = most_ms if not seen.seats else self.signs.latest(stayed) - sign.last_ms
+        is_alone = len(self.signs.of) == 1 and not seen.seats
+        others = self.signs.of.keys() - {seat} if not seen.seats else stayed
+        least_ms = most_ms if is_alone else self.signs.latest(others) - sign.last_ms
         pause_ms = max(2 * sign.longest_ms, session_ms // SLACK)
         is_long = 2 * (most_ms - least_ms) >= session_ms
-        if is_awaited and is_long and session_ms <= most_ms <= session_ms + pause_ms:
-            # All others had joined and committed no more; this one was waited for until its session ended.
+        if is_awaited and not stayed and is_long and session_ms <= most_ms <= session_ms + pause_ms:
+            # All others had only just come, so this one was waited for until its session ended. A member that stayed
+            # may have been waited for as well.
             least_ms = most_ms
         kind = self._by_silence(sign, member, least_ms, most_ms) if sign.is_steady(session_ms) else None
         return unknown((went, EXPIRED), member) if kind is None else cause_of(kind, member=member)
+
+    def _was_gone_early(self, seat: Seat, member: Member, sign: Sign, limit_ms: int) -> bool:
+        """Whether a look lacked the member before its session can have ended, however long the join phase took after.
+
+        The look's time is of another clock, and of the question, not the answer; so it has a heartbeat interval more.
+        A static member's id also goes when its program comes back.
+        """
+        by_ms = None if seat.is_static else self._gone_by.get(member.member_id)
+        return by_ms is not None and by_ms - sign.last_ms + member.session_timeout // SLACK < limit_ms
 
     @staticmethod
     def _by_silence(sign: Sign, member: Member, least_ms: int, most_ms: int) -> str | None:
@@ -179,7 +244,7 @@ class Classic:
         leader = before.leader
         led_by = None if leader is None else seen.seats.get(leader)
         if len(seen.seats) == 1:
-            return [cause_of(LEADER, member=led_by) | self._topics(before, seen)]
+            return [self._led_again(led_by, leader, self._topics(before, seen))]
         filled = [place for place in seen.owners if place in self._held_back]
         if filled and self._revokers:
             return self._gave_up(seen, leader)
@@ -187,10 +252,16 @@ class Classic:
         # Any other member has to send other metadata, such as other partitions that it owns.
         followers = [(seat, member) for seat, member in seen.seats.items() if seat != leader]
         if all(member.subscription == before.seats[seat].subscription for seat, member in followers):
-            return [cause_of(LEADER, member=led_by) | topics]
+            return [self._led_again(led_by, leader, topics)]
         if seen.value.protocol in EAGER:
-            return [cause_of(LEADER, member=led_by) | topics]
+            return [self._led_again(led_by, leader, topics)]
         return [unknown((LEADER, REJOINED), None) | topics]
+
+    def _led_again(self, led_by: Member | None, leader: Seat | None, topics: dict[str, Any]) -> dict[str, Any]:
+        """The leader joined again. One that does so without a reason may do it at any time."""
+        if not topics:
+            self._restless = leader
+        return cause_of(LEADER, member=led_by) | topics
 
     def _gave_up(self, seen: Seen, leader: Seat | None) -> list[dict[str, Any]]:
         """Members gave up partitions in the last generation, and joined again so that others get them.

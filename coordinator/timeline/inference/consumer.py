@@ -140,6 +140,7 @@ class Consumer:
         self._returns: list[_Return] = []
         self._target_ms = 0
         self._is_regex = False
+        self._is_regex_last = False
         self._has_grown = False
         self._of_batch: list[dict[str, Any]] = []
 
@@ -176,6 +177,7 @@ class Consumer:
         if version == TARGET_EPOCH and said is not None:
             return self._target_epoch(at_ms, said)
         if version == MEMBER and name is not None:
+            self._is_regex_last = False
             self._member(at_ms, name, said)
         elif version == CURRENT and name is not None:
             return self._current(at_ms, name, said)
@@ -188,7 +190,7 @@ class Consumer:
         elif version == PARTITIONS and said is not None:
             self._topics = {each.topic_name: each.num_partitions for each in said.topics}
         elif version == REGEX:
-            self._is_regex = True
+            self._is_regex = self._is_regex_last = True
         return []
 
     def end_batch(self, at_ms: int) -> list[RebalanceEvent]:
@@ -209,7 +211,7 @@ class Consumer:
         # A member that subscribes to a regular expression makes no epoch until the expression is resolved.
         self._waiting += self._changes[: max(CAUSES_KEPT - len(self._waiting), 0)]
         self._changes = []
-        self._is_regex = False
+        self._is_regex = self._is_regex_last = False
         if self._open is not None and (self.is_settled or not self.records.members):
             events.append(self._ended(at_ms, self._open))
             self._open = None
@@ -292,7 +294,10 @@ class Consumer:
         """The causes of an epoch: what changed since the last one."""
         went = [self._departure(name, gone) for name, gone in self._gone.items()]
         causes = [*went, *self._changes]
-        if not causes and self._is_regex:
+        if self._is_regex_last and not went:
+            # The members before it in the batch have no epoch of their own: they waited for the expression.
+            causes = [client_cause(REGEXES), *(each for each in causes if each["kind"] == JOINED)]
+        elif not causes and self._is_regex:
             causes = [client_cause(REGEXES)]
         elif not causes and self._waiting:
             causes = self._waiting
@@ -310,7 +315,7 @@ class Consumer:
             self._forget(name)
         self._gone.clear()
         self._changes, self._waiting = [], []
-        self._is_regex = False
+        self._is_regex = self._is_regex_last = False
         self._topics_before = self._topics
         return causes
 

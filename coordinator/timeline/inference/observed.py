@@ -89,6 +89,7 @@ class Observed:
         self.unreadable = 0
         self._groups: dict[str, _Group] = {}
         self._next = 0
+        self._newest_ms = -1
         self._gap = -1
         self._told: dict[tuple[str, int], Told | None] = {}
         self._deleted: dict[str, int] = {}
@@ -124,16 +125,19 @@ class Observed:
             del self._told[next(iter(self._told))]
 
     def described(self, group_id: str, at_ms: int, state: str, member_ids: frozenset[str]) -> None:
-        """The group as it is described at a time. The first look while it prepares shows who was there first."""
+        """The group as it is described at a time; looks come in their order (`Classic.looked`)."""
         group = self._groups.get(group_id)
-        if group is not None and state == State.PREPARING_REBALANCE.value and group.classic.live is None:
-            group.classic.live = Live(at_ms, member_ids)
+        if group is not None:
+            is_preparing = state == State.PREPARING_REBALANCE.value
+            # Where this clock is behind the cluster's, the newest record still came before.
+            group.classic.looked(Live(max(at_ms, self._newest_ms), member_ids), is_preparing=is_preparing)
 
     def add(
         self, offset: int, at_ms: int, key: bytes, value: bytes | None, batch: Batch = NO_BATCH
     ) -> list[RebalanceEvent]:
         """Take the next record or tombstone; the events that it tells."""
         self.passed(offset)
+        self._newest_ms = max(self._newest_ms, at_ms)
         read = read_key(key)
         if read.kind == OFFSET_KIND:
             assert read.group_id is not None
@@ -314,6 +318,8 @@ class Observed:
             is_sure = len(kinds) == 1 and len(causes.causes) > missing
             # A generation without a record shows nothing of its cause: a leader may have joined again, for one.
             cause = cause_of(kinds[0]) if is_sure else unknown(())
+            if lost == former and (before is None or not before.value.members):
+                cause = cause_of(CauseKind.MEMBER_JOINED.value)  # nothing else begins a rebalance of an empty group
             cause = self._known(group_id, lost, [cause], before, seen)[0]
             events.append(superseded(group_id, before, max(seen.joined_ms, 0), lost, cause))
         if missing and before is not None and (back := returned(before, seen)):

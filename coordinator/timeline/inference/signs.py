@@ -10,7 +10,7 @@ House rule: a sign belongs to the seat that has the topic partition in the recor
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -28,16 +28,18 @@ class Sign:
 
     last_ms: the last one, or the join (Unix time in ms). times: how many commits at different times. longest_ms: the
     longest pause between two of them. is_weak: the last one was in a transaction. was_steady: in an earlier generation.
+    has_partitions: without any, it has nothing to commit.
     """
 
-    __slots__ = ("is_weak", "last_ms", "longest_ms", "times", "was_steady")
+    __slots__ = ("has_partitions", "is_weak", "last_ms", "longest_ms", "times", "was_steady")
 
-    def __init__(self, joined_ms: int, *, was_steady: bool = False) -> None:
+    def __init__(self, joined_ms: int, *, was_steady: bool = False, has_partitions: bool = True) -> None:
         self.last_ms = joined_ms
         self.times = 0
         self.longest_ms = 0
         self.is_weak = False
         self.was_steady = was_steady
+        self.has_partitions = has_partitions
 
     def note(self, at_ms: int, *, is_weak: bool) -> None:
         """A commit came."""
@@ -51,7 +53,7 @@ class Sign:
     def is_steady(self, session_ms: int) -> bool:
         """Whether a silence as long as half a session timeout is unusual for this member."""
         if self.times < STEADY_TIMES:
-            return self.was_steady and self.longest_ms * 2 <= session_ms
+            return self.was_steady and self.has_partitions and self.longest_ms * 2 <= session_ms
         return self.longest_ms * 2 <= session_ms
 
 
@@ -66,11 +68,14 @@ class Signs:
         """A record has the members from now on. is_new: a generation; else members came back, or were replaced."""
         former = self.of
         self.of = {}
+        owning = set(seen.owners.values())
         for seat, member in seen.seats.items():
             known = former.get(seat)
             if known is None or is_new:
                 steady = known is not None and known.is_steady(member.session_timeout)
-                self.of[seat] = Sign(seen.joined_ms if is_new else seen.ts, was_steady=steady)
+                self.of[seat] = Sign(
+                    seen.joined_ms if is_new else seen.ts, was_steady=steady, has_partitions=seat in owning
+                )
             else:
                 self.of[seat] = known
         self._owners = {place: self.of[seat] for place, seat in seen.owners.items()}
@@ -87,6 +92,6 @@ class Signs:
             sign = self.of[seat]
             sign.last_ms = max(sign.last_ms, at_ms)
 
-    def latest(self, seats: Mapping[Seat, object]) -> int:
+    def latest(self, seats: Iterable[Seat]) -> int:
         """The last commit of any of these seats; -1 if there was none."""
         return max((self.of[seat].last_ms for seat in seats if seat in self.of and self.of[seat].times), default=-1)

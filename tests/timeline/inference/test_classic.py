@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.timeline.inference.observed import Observed
 from tests.audit.scenes import GROUP, Member, Scene, member, static, subscription
-from tests.timeline.inference.observing import events_of, follow, last_kinds, told
+from tests.timeline.inference.observing import events_of, follow, kinds, last_kinds, told
 
 A, B, C = {"orders": [0]}, {"orders": [1]}, {"orders": [2]}
 GONE = "member_left/member_expired"
@@ -14,7 +14,8 @@ GONE = "member_left/member_expired"
 
 def test_members_that_come_joined() -> None:
     """A new seat is a new member, also in the first generation; each is a cause of its own."""
-    scene = Scene().group([member("a", A)], 1).group([member("a", A), member("b", B), member("c", C)], 2)
+    all_of_it = {"orders": [0, 1, 2]}
+    scene = Scene().group([member("a", all_of_it)], 1).group([member("a", A), member("b", B), member("c", C)], 2)
     assert told(scene) == [
         ("completed", 1, ["member_joined"]),
         ("completed", 2, ["member_joined", "member_joined"]),
@@ -84,16 +85,18 @@ def test_the_length_of_a_silence_tells_a_hung_program_from_a_dead_one(
 
 
 def test_a_member_that_was_waited_for_until_its_session_ended_expired() -> None:
-    """Another one came meanwhile. The join phase ended just then, so this member was the last one it waited for."""
+    """Another one came, and nobody else was there. The join phase ended just when the session did."""
     for silent_s, kind in ((11, "member_expired"), (14, GONE)):
-        scene = steady(steady(Scene().group([member("a", A), member("b", B)], 1), 0, 4), 1, 4).tick(
-            silent_s * 1000 - 1000
-        )
-        assert last_kinds(scene.group([member("a", A), member("c", B)], 2)) == [kind, "member_joined"]
+        scene = steady(Scene().group([member("b", B)], 1), 1, 4).tick(silent_s * 1000 - 1000)
+        assert last_kinds(scene.group([member("c", B)], 2)) == ["member_joined", kind]
+
+
+def test_two_members_may_have_been_waited_for() -> None:
+    """One that is gone and one that stayed: the first may have left at once, and the other one was slow."""
+    scene = steady(steady(Scene().group([member("a", A), member("b", B)], 1), 0, 4), 1, 4).tick(10_000)
+    assert last_kinds(scene.group([member("a", A), member("c", B)], 2)) == [GONE, "member_joined"]
     scene = steady(steady(Scene().group([member("a", A), member("b", B)], 1), 0, 4), 1, 4).tick(10_000)
     assert last_kinds(scene.group([member("a", A)], 2)) == [GONE], "something else began it, and left no trace"
-    late = steady(steady(Scene().group([member("a", A), member("b", B)], 1), 1, 4), 0, 8).tick(3_000)
-    assert last_kinds(late.group([member("a", A)], 2)) == [GONE], "the other one went on: this one was silent before"
     scene = Scene().group([member("a", A), member("b", B), member("c", C)], 1)
     scene = steady(steady(steady(scene, 0, 4), 2, 4), 1, 4).tick(10_000)
     assert last_kinds(scene.group([member("a", A)], 2)) == [GONE, GONE], "two are gone, and one may have left"
@@ -112,6 +115,49 @@ def test_the_last_member_expired_if_it_was_steady() -> None:
     assert told(scene.group([], 2))[-1] == ("emptied", 2, ["member_expired"])
     scene = steady(Scene().group([member("a", A)], 1), 0, 4).group([], 2)
     assert told(scene)[-1] == ("emptied", 2, ["member_left"])
+
+
+def test_only_the_end_of_a_lone_member_is_known() -> None:
+    """Of two that are gone, one may have left, and the group waited for the other until its session ended."""
+    scene = steady(steady(Scene().group([member("a", A), member("b", B)], 1), 0, 4), 1, 4).tick(10_000)
+    assert told(scene.group([], 2))[-1] == ("emptied", 2, [GONE, GONE])
+
+
+def test_a_member_without_partitions_has_nothing_to_commit() -> None:
+    """So its silence tells nothing, although it committed all the time before."""
+    scene = steady(Scene().group([member("a", A)], 1), 0, 4).group([member("a")], 2).tick(10_000)
+    assert last_kinds(scene.group([], 3)) == [GONE]
+
+
+def test_a_member_that_was_silent_for_nearly_its_session_left_or_expired() -> None:
+    """A broker on a busy machine writes the record of a commit a little later than the session begins anew."""
+    for silent_ms, kind in ((9_000, "member_left"), (9_700, GONE)):
+        scene = Scene().group([member("a", A), member("b", B)], 1).tick(60_000).commit(7, partition=1)
+        assert last_kinds(scene.tick(silent_ms - 1_000).group([member("a", A)], 2)) == [kind]
+
+
+def test_members_that_came_to_an_empty_group_and_went_left_no_record() -> None:
+    """Only a join begins a rebalance of an empty group; its member ended before it had its assignment."""
+    scene = Scene().group([member("a", A)], 1).commit(1).group([], 2).group([], 4)
+    ended = "member_left/member_removed/member_expired/sync_timed_out"
+    assert told(scene)[-2:] == [("superseded", 3, ["member_joined"]), ("emptied", 4, [ended])]
+
+
+def test_a_leader_with_a_reason_to_join_again_may_have_been_first() -> None:
+    """Beside a member that came or went: topics grew, or the leader joined again before without a reason."""
+    first = "member_joined/leader_rejoined"
+    both = {"orders": [0, 1]}
+    two = [member("a", A), member("b", B)]
+    grown = Scene().group([member("a", A)], 1).group(two, 2)
+    assert (told(grown)[-1][2], events_of(grown)[-1]["causes_in_order"]) == ([first, "member_joined"], False)
+    restless = Scene().group([member("a", both)], 1).group([member("a", both)], 2)
+    assert last_kinds(restless) == ["leader_rejoined"]
+    assert last_kinds(restless.group(two, 3)) == [first, "member_joined"]
+    assert last_kinds(restless.group(two, 4)) == ["leader_rejoined"]
+    left = steady(restless, 1, 1).group([member("a", both)], 5)
+    assert last_kinds(left) == ["member_left/leader_rejoined", "member_left"]
+    other = Scene().group([member("a", both)], 1).group([member("a", both)], 2).group(two, 3, leader="b")
+    assert last_kinds(other.group([member("b", both)], 4)) == ["member_left"], "another one leads"
 
 
 def test_a_commit_in_a_transaction_is_a_weaker_sign() -> None:
@@ -154,6 +200,56 @@ def test_a_live_look_may_tell_who_came_first(live: set[str], first: str | None) 
     (event,) = follow(scene.group([member("a", A), member("c", B)], 2), observed, begin=at)
     assert event.get("causes_in_order", True) is (first is not None)
     assert first is None or event["causes"][0]["kind"] == first
+
+
+@pytest.mark.parametrize(
+    ("looks", "kind"),
+    [
+        ([(1_000, {"a", "b"}), (3_000, {"a"})], "member_left"),
+        ([(1_000, {"a", "b"}), (9_000, {"a"})], GONE),  # its session may have ended by then
+        ([(1_000, {"a", "b"}), (3_000, {"a", "b"})], GONE),
+        ([(3_000, {"a"})], GONE),  # the look may be older than the record
+        ([], GONE),
+    ],
+)
+def test_a_look_may_tell_that_a_member_left_before_its_session_ended(
+    looks: list[tuple[int, set[str]]], kind: str
+) -> None:
+    """A slow member holds up the rebalance for longer than the other's session, so the records fit both kinds."""
+    observed = Observed()
+    scene = Scene().group([member("a", A), member("b", B)], 1).commit(1, partition=1)
+    list(follow(scene, observed))
+    for after_ms, members in looks:
+        observed.described(GROUP, scene.now_ms + after_ms, "PreparingRebalance", frozenset(members))
+    at = scene.next_offset
+    (event,) = follow(scene.tick(30_000).group([member("a", A)], 2), observed, begin=at)
+    assert kinds(event) == [kind]
+
+
+def test_a_look_tells_nothing_about_a_seat_that_a_new_program_took() -> None:
+    """The old member id is gone as soon as the program is back; the seat's end comes later."""
+    observed = Observed()
+    scene = Scene().group([member("a", A), static("s", 1, B)], 1).commit(1, partition=1)
+    list(follow(scene, observed))
+    for members in ({"a", "s-1"}, {"a", "s-2"}):
+        observed.described(GROUP, scene.now_ms + 1_000, "PreparingRebalance", frozenset(members))
+    at = scene.next_offset
+    (event,) = follow(scene.tick(30_000).group([member("a", A)], 2), observed, begin=at)
+    assert kinds(event) == ["member_removed/member_expired"]
+
+
+def test_a_look_of_a_clock_that_is_behind_is_not_before_the_newest_record() -> None:
+    """A member that committed all along can't have left long before its last sign."""
+    observed = Observed()
+    scene = Scene().group([member("a", A), member("b", B)], 1).commit(1, partition=1)
+    list(follow(scene, observed))
+    at = scene.next_offset
+    observed.described(GROUP, scene.now_ms - 60_000, "Stable", frozenset({"a", "b"}))
+    list(follow(scene.tick(30_000).commit(1, partition=0), observed, begin=at))
+    observed.described(GROUP, scene.now_ms - 60_000, "PreparingRebalance", frozenset({"a"}))
+    at = scene.next_offset
+    (event,) = follow(scene.tick(30_000).group([member("a", A)], 2), observed, begin=at)
+    assert kinds(event) == [GONE]
 
 
 def wants(name: str, parts: dict[str, list[int]], *topics: str) -> Member:
@@ -224,6 +320,17 @@ def test_each_member_that_gave_up_partitions_joined_again() -> None:
         ("leader_rejoined", ["a"], "partitions_revoked"),
         ("member_rejoined", ["b"], "partitions_revoked"),
     ]
+    assert event["causes_in_order"] is False
+
+
+def test_a_member_that_gave_up_partitions_may_be_first_beside_another_one() -> None:
+    """It had to join again; whether it did so before the new member came, or because of it, nobody knows."""
+    scene = Scene().group([member("a", {"orders": [0, 1]}), member("b", C)], 1, protocol=COOPERATIVE)
+    scene.group([member("a", A), member("b", C), member("c")], 2, protocol=COOPERATIVE)
+    scene.group([member("a", A), member("b", C), member("c", B), member("d")], 3, protocol=COOPERATIVE)
+    event = events_of(scene)[-1]
+    assert kinds(event) == ["member_joined", "leader_rejoined"]
+    assert event["causes"][1]["meaning"] == "partitions_revoked"
     assert event["causes_in_order"] is False
 
 
