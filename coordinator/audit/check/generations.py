@@ -27,6 +27,7 @@ WORDS = {
     CauseKind.MEMBER_EXPIRED: "expired",
     CauseKind.TOPICS_CHANGED: "topics changed",
     CauseKind.REGEX_RESOLVED: "regular expression resolved",
+    CauseKind.SYNC_TIMED_OUT: "no sync in time",
     CauseKind.REVOCATION_TIMED_OUT: "partitions not given up",
 }
 """The words for each kind of cause that can be inferred."""

@@ -6,7 +6,8 @@ import pytest
 
 from coordinator.audit.check.generations import WORDS, Clock, words_of
 from coordinator.group.causes import CauseKind
-from coordinator.timeline.inference.classic import RETURNED
+from coordinator.timeline.inference.classic import ENDED, RETURNED
+from coordinator.timeline.inference.told import unknown
 from tests.audit.histories import story_of
 from tests.audit.scenes import (
     HOUR_MS,
@@ -25,7 +26,7 @@ from tests.timeline.inference.observing import events_of
 @pytest.mark.parametrize(
     ("before", "after", "cause"),
     [
-        (static_members(a=1), static_members(a=1, b=1), "joined"),
+        ([member("x", {"orders": [0, 1, 2]})], [member("x", PARTS["a"]), member("y", PARTS["b"])], "joined"),
         (static_members(a=1, b=1), static_members(a=1), "removed"),
         ([member("x", PARTS["a"])], [member("y", PARTS["a"])], "joined, left"),
         ([member("x")], [member("x", topics=["orders", "refunds"])], "subscription changed"),
@@ -42,6 +43,7 @@ def test_a_cause_that_the_log_does_not_tell_names_all_that_fit() -> None:
     words = " or ".join(WORDS[CauseKind(kind)] for kind in RETURNED)
     assert story_of(Scene().group(static_members(a=1), 1).group(static_members(a=2), 2))[0].causes == {words: 1}
     assert words_of([{"kind": "unknown", "possible": []}]) == "unknown"
+    assert words_of([unknown(ENDED)]) == "left or removed or expired or no sync in time"
 
 
 def test_subscriptions_are_compared_by_topics() -> None:
