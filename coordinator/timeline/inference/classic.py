@@ -134,25 +134,18 @@ class Classic:
         again = self._gave_up(seen, before.leader)
         if again:
             return Causes([*came, *went, *changed, *again], in_order=False)
-        if (came or went) and self._leader_may_be_first(before, seen, stayed):
+        if (
+            (came or went)
+            and before.leader is not None
+            and before.leader == self._restless
+            and self._restless in stayed
+        ):
+            # The leader joined again before for no reason that shows. It may have done so once more, and first.
             first = unknown((*kinds_of([*came, *went]), LEADER))
             return Causes([first, *came, *went, *changed], in_order=False)
         if came and went:
             return self._by_live(came, went, changed)
         return Causes([*came, *went, *changed], in_order=len(came) + len(went) + len(changed) == 1)
-
-    def _leader_may_be_first(self, before: Seen, seen: Seen, stayed: Mapping[Seat, Member]) -> bool:
-        """Whether the leader had a reason to join again beside members that came or went.
-
-        Topics that its members had before grew, came or went; or it joined again before for no reason that shows.
-        """
-        leader = before.leader
-        if leader is None or leader not in stayed:
-            return False
-        if leader == self._restless:
-            return True
-        had = {topic for seat in stayed for topic in topics_of(before.seats[seat]) or ()}
-        return any(change["topic"] in had for change in self._topics(before, seen).get("topics", ()))
 
     def _by_live(self, came: list[Any], went: list[Any], changed: list[Any]) -> Causes:
         """The order of members that came and went, if somebody saw the group while it prepared."""
