@@ -404,8 +404,8 @@ class Server:
     def _away_from(self, cluster: Cluster) -> str:
         """Why this node doesn't do its part in a cluster; empty if it does.
 
-        Once it has had all that it should have since it registered, only its own lease counts. If another node dies,
-        all the others get partitions: they must not become unready together.
+        Once the node has had all partitions that it should have since it registered, only its own lease counts. If
+        another node dies, all others get partitions: they must not become unready together.
         """
         if not cluster.valid():
             return "the store doesn't answer in time"

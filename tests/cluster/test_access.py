@@ -78,8 +78,8 @@ def test_a_wrong_certificate_or_password_is_said_at_once(
         text: refusal({**settings, **changes}, tmp_path)
         for text, changes in {
             f"etcd's certificate isn't valid by {truststore}": {truststore: str(certificates.foreign_ca)},
-            f"etcd misses, or refuses, this node's certificate ({keystore})": {keystore: ""},
-            f"refuses, this node's certificate ({keystore})": {keystore: str(certificates.foreign_client)},
+            f"etcd accepts no certificate of this node ({keystore})": {keystore: ""},
+            f"accepts no certificate of this node ({keystore})": {keystore: str(certificates.foreign_client)},
             unauthenticated: {"tenure.store.password.file": str(wrong)},
             f"INVALID_ARGUMENT: {unauthenticated}": {"tenure.store.user": "nobody"},
             "PERMISSION_DENIED": {"tenure.cluster": "others"},

@@ -90,8 +90,8 @@ def given_by(event: SyncGroup) -> Mapping[str, bytes]:
 def finds_more(group: Group, given: Mapping[str, bytes]) -> bool:
     """Whether these assignments have topic partitions that no member has.
 
-    A standby that leads saw topics grow that the lost leader hadn't seen: nobody else would ever tell. Fewer partitions
-    don't count: its view may be older than that of the lost leader.
+    Then a topic grew, and the lost leader had not seen it: only the standby that leads can tell. Fewer partitions don't
+    count: the standby's view may be older than that of the lost leader.
     """
     found = partitions_in(group, given.values())
     held = partitions_in(group, [member.assignment for member in group.members.values()])

@@ -44,7 +44,7 @@ def is_due(turn: Turn, group: ConsumerGroup, going: Collection[ConsumerMember]) 
 
 
 def may_downgrade(turn: Turn, group: ConsumerGroup, left: int) -> bool:
-    """Whether a group may become a classic one with so many members, and the store takes that at once."""
+    """Whether a group may become a classic one of `left` members, and the store takes the records of that at once."""
     config, group_id, wall_ms = turn.config, group.group_id, turn.now.wall_ms
     if config.group_consumer_migration_policy not in POLICIES or left > config.group_max_size:
         return False

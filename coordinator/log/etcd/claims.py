@@ -240,7 +240,7 @@ class Claims:
         nodes.pop(NOBODY, None)
         owners: list[int | None] = [None] * self._count
         for key, kv in self._owners.keys.items():
-            if (partition := self._keys.number(key)) < self._count:
+            if 0 <= (partition := self._read(key, key.rpartition(b"/")[2])) < self._count:
                 owners[partition] = self._read(key, kv.value)
         self._members.now = Picture(nodes, owners)
         if self._registered and self._node_id not in nodes and self._nodes.revision > self._registered:
@@ -248,7 +248,7 @@ class Claims:
         self._decide()
 
     def _read(self, key: bytes, number: bytes) -> int:
-        """A node's id in a key or its value; NOBODY if another version wrote it in another way."""
+        """A number in a key or its value; NOBODY if another version wrote it in another way."""
         try:
             return int(number)
         except ValueError:

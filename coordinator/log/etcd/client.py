@@ -70,7 +70,7 @@ OPERATIONS_MAX = 126
 NESTED = 64
 """More operations than that go into nested transactions of this size each: 64 times 64 fit the same flag."""
 THREADLESS_MS = 100
-"""How long a watch takes to end that could not begin, because there was no room for a thread."""
+"""When a watch without a thread ends, so that its caller, who watches anew at once, doesn't do so all the time."""
 PING_MS = 10_000
 """How often gRPC looks whether an idle connection lives. etcd closes connections that ask more often than every 5 s."""
 
@@ -466,7 +466,7 @@ def _tls_text(details: str) -> str:
     if "Hostname Verification Check failed" in details:
         return f"{TLS_PROBLEM}etcd's certificate doesn't name the address in tenure.store"
     if "TSI_DATA_CORRUPTED" in details:  # an alert right behind the handshake
-        return f"{TLS_PROBLEM}etcd misses, or refuses, this node's certificate (tenure.store.ssl.keystore.location)"
+        return f"{TLS_PROBLEM}etcd accepts no certificate of this node (tenure.store.ssl.keystore.location)"
     return ""
 
 

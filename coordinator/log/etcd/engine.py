@@ -275,9 +275,13 @@ def node_info(node: NodeAddresses) -> bytes:
 
 
 def parse_node(node_id: int, info: bytes) -> NodeAddresses:
-    """Read what a node has registered."""
-    listeners = json.loads(info)["listeners"]
-    return NodeAddresses(node_id, {name: (host, port) for name, (host, port) in listeners.items()})
+    """Read what a node has registered. A node whose version writes that in another way has no address here."""
+    try:
+        listeners = json.loads(info)["listeners"]
+        addresses = {str(name): (str(host), int(port)) for name, (host, port) in listeners.items()}
+    except (AttributeError, KeyError, TypeError, ValueError):
+        addresses = {}
+    return NodeAddresses(node_id, addresses)
 
 
 def open_engine(

@@ -1,9 +1,9 @@
 """Knowledge about a group beside its log: a cause from a broker's log, and live members.
 
-A client's own words stand in a broker's log, and a newline in them begins a line that may look like any other. So a
+A broker's log has words that clients chose, and a newline in them begins a line that may look like the broker's. So a
 told cause counts only if the records don't contradict it: it names the group and the generation that ended, its time is
-that of the rebalance, a member that is gone is in no later record, and one that is new in no earlier one. A line that
-fits all of this can still be a client's.
+that of the rebalance, a member that is gone is in no later record, and one that is new in no earlier one. A client can
+still forge a line that fits all of this.
 
 House rule: plain values. Knowledge is used for one generation and then dropped.
 """
@@ -21,7 +21,7 @@ ZONE_MS = 15 * 60_000
 """Time zones differ from each other by a multiple of this; the lines of a broker's log have local times."""
 
 LATE_MS = 2_000
-"""A line may be so much older than the record before its rebalance, or younger than the record of its end."""
+"""How much older than the record before its rebalance a line may be, or newer than the record after it."""
 
 GONE = frozenset(
     {
@@ -31,7 +31,7 @@ GONE = frozenset(
         CauseKind.SYNC_TIMED_OUT.value,
     }
 )
-"""Kinds after which nobody has the member's id again."""
+"""Kinds after which no member has this member id again."""
 
 IN_RECORDS = frozenset({CauseKind.METADATA_CHANGED.value, CauseKind.SUBSCRIPTION_CHANGED.value})
 """Kinds that the records always show."""
@@ -71,7 +71,7 @@ class Told(NamedTuple):
         }  # fmt: skip
 
     def is_of_time(self, since_ms: int, until_ms: int) -> bool:
-        """Whether a rebalance between these times can have this cause, by the clock of a wall in any time zone.
+        """Whether a rebalance between these times can have this cause, by a wall clock in any time zone.
 
         A line without a date has no time.
         """

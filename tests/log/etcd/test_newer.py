@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.log.cluster import NodeAddresses
 from coordinator.log.engine import EngineError, Fenced
 from coordinator.log.etcd.core import Core
+from coordinator.log.etcd.engine import parse_node
 from coordinator.log.etcd.keys import Keys, best_node
 from coordinator.log.etcd.port import Get, KeyValue, Put, Txn, TxnResult
 from coordinator.log.etcd.shared import Shared
@@ -91,17 +93,26 @@ def test_an_owner_and_a_node_of_a_newer_version_are_nobody() -> None:
     etcd.put(KEYS.own(0), NEWER)
     etcd.put(KEYS.nodes + b"v2;5", b"{}")
     etcd.put(KEYS.own(1), NEWER)
+    etcd.put(KEYS.owners + b"v2;5", b"1")
     world.time.run(20_000)
     core: Core = world.cores[1]
     assert core.members.now.owners[:2] == [-1, -1]
     assert set(core.members.now.nodes) == {1}
-    assert world.logged == ["key_unreadable"] * 3
+    assert world.logged == ["key_unreadable"] * 4
     assert [etcd.get(KEYS.own(each)).value for each in (0, 1)] == [NEWER, NEWER]  # type: ignore[union-attr]
     world.processes[2] = world.time.process("node 2")
     world.start(2)
     world.time.run(3_000)
     assert set(core.members.now.nodes) == {1, 2}
     assert any(best_node(each, (1, 2)) == 2 for each in range(PARTITIONS))
+
+
+@pytest.mark.parametrize(
+    "info", [NEWER, b"\xff", b"[]", b'{"addresses": {}}', b'{"listeners": ["EXTERNAL"]}', b'{"listeners": {"A": "b"}}']
+)
+def test_a_node_that_registers_in_a_newer_way_has_no_address(info: bytes) -> None:
+    """Clients don't hear of it. All other nodes are named."""
+    assert parse_node(5, info) == NodeAddresses(5, {})
 
 
 def test_what_nodes_share_is_read_and_not_changed_below_a_newer_head() -> None:
