@@ -92,27 +92,43 @@ class Seats(Simulation):
             assert synced.response.assignment == NO_PARTITIONS
         assert len(self.world.records) == written
 
-    @rule(group=st.sampled_from(GROUPS))
-    def called_take_their_seats(self, group: str) -> None:
-        """Each standby that got a seat hears so, joins and syncs: that starts no rebalance in a Stable group."""
+    @rule(group=st.sampled_from(GROUPS), leads=st.booleans(), crashes=st.booleans(), lost=st.integers(0, 2))
+    def called_take_their_seats(self, *, group: str, leads: bool, crashes: bool, lost: int) -> None:
+        """Each standby that got a seat hears so, joins and syncs: that starts no rebalance in a Stable group.
+
+        If there is none, a member leaves. leads: the leader leaves. crashes: the coordinator does, before they have
+        heard. lost: how often the answer to the sync is lost.
+        """
+        self.newcomers_settle(group, 2, 0)
         live = self.world.coordinator.groups.get(group)
         if live is None or live.state is not State.STABLE:
             return
+        if not any(each.called_until_ms is not None for each in live.members.values()):
+            leaver = live.leader if leads else list(live.members)[-1]
+            self.world.leave(group=group, members=[(leaver, None)], version=5)
+        called = [member_id for member_id, each in live.members.items() if each.called_until_ms is not None]
+        if called and crashes:
+            self.world.restart()
+            live = self.world.coordinator.groups[group]
         generation = live.generation
-        for member in [each for each in live.members.values() if each.called_until_ms is not None]:
+        for member in [live.members[member_id] for member_id in called]:
+            # A restart with another number of seats, or with none, forgets that it was called.
+            if live.state is not State.STABLE or live.target_size == 0:
+                return
             said = self.world.heartbeat(group=group, member=member.member_id, generation=STANDBY_GENERATION)
             assert said.error is ErrorCode.REBALANCE_IN_PROGRESS
-            joined = self.world.join(
-                group=group,
-                member=member.member_id,
-                instance=member.group_instance_id,
-                protocols=member.protocols,
-                version=9,
-                rebalance_ms=member.rebalance_timeout_ms,
-            )
-            assert joined.response.generation_id == generation
-            synced = self.world.sync(group=group, member=member.member_id, generation=generation)
-            assert synced.response.assignment == member.assignment
+            for _ in range(1 + lost):
+                joined = self.world.join(
+                    group=group,
+                    member=member.member_id,
+                    instance=member.group_instance_id,
+                    protocols=member.protocols,
+                    version=9,
+                    rebalance_ms=member.rebalance_timeout_ms,
+                )
+                assert joined.response.generation_id == generation
+                synced = self.world.sync(group=group, member=member.member_id, generation=generation)
+                assert synced.response.assignment == member.assignment
 
     @rule(group=st.sampled_from(GROUPS), which=st.integers(0, 3))
     def one_is_silent(self, group: str, which: int) -> None:
