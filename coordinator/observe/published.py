@@ -4,6 +4,8 @@ A thread writes, so that a slow disk or cluster doesn't hold up the follower. At
 history brings more, the follower waits for a target that works, as long as it writes something within HOLD_S.
 Otherwise further events are lost, and an event `events_dropped` then says how many, as a server does.
 
+A write whose answer is lost may have been carried out; so after a failure the newest events are read once more.
+
 After a start the follower reads the log from its beginning again. The newest TAIL_EVENTS events of the file or topic
 say what is there already: nothing that is older than all of them is written, and nothing that is one of them.
 
@@ -246,6 +248,8 @@ class Published:
         self._dropped: list[int] = []
         """How many events were lost since the last gap, and the first and the last time of them."""
         self._known: Known | None = None
+        self._retried: Known | None = set()
+        """What is there after a write failed, whose answer may have been lost; None until somebody looked."""
         self._since_ms = 0
         self._said = ""
         self.lost = 0
@@ -290,6 +294,7 @@ class Published:
                 self._write()
             except (ClientError, ProtocolError, OSError) as error:
                 self._say(error)
+                self._retried = None
                 with self._changed:
                     if self._is_stopping or self._changed.wait_for(lambda: self._is_stopping, PAUSE_S):
                         break
@@ -303,9 +308,12 @@ class Published:
             there = self._target.newest()
             self._known = {identity(event) for event in there}
             self._since_ms = min((event["at_ms"] for event in there), default=0)
+        if self._retried is None:
+            self._retried = {identity(event) for event in self._target.newest()}
+        there_already = self._known | self._retried
         with self._changed:
             taken = self._next()
-        fresh = [event for event in taken if event["at_ms"] >= self._since_ms and identity(event) not in self._known]
+        fresh = [event for event in taken if event["at_ms"] >= self._since_ms and identity(event) not in there_already]
         if fresh:
             self._target.write(fresh)
         with self._changed:

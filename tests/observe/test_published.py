@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from coordinator.client.client import Cluster
+from coordinator.client.errors import Unreachable
 from coordinator.client.topics import user_topics
 from coordinator.observe import published
 from coordinator.observe.published import FileTarget, Published, TopicTarget
@@ -113,6 +115,43 @@ def test_a_topic_is_made_and_written(tmp_path: Path, written: Written, monkeypat
         consumer.close()
     assert found == [(f"group-{number % 2}", number) for number in range(500)]
     assert written.events == []
+
+
+class Forgetful:
+    """A target that writes, and then fails as if its answer had been lost."""
+
+    name = "a forgetful target"
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+        self.failures = 1
+
+    def newest(self) -> list[dict[str, Any]]:
+        """As Target."""
+        return list(self.events)
+
+    def write(self, events: Sequence[dict[str, Any]]) -> None:
+        """As Target."""
+        self.events += events
+        if self.failures:
+            self.failures -= 1
+            raise Unreachable("closed the connection")
+
+    def close(self) -> None:
+        """As Target."""
+
+
+def test_a_lost_answer_writes_nothing_twice(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The write may have been carried out; older events that still wait are written all the same."""
+    monkeypatch.setattr(published, "PAUSE_S", 0.01)
+    target = Forgetful()
+    writing = Published(target, written.lines)
+    writing.put([event(5)])
+    writing.start()
+    wait_until(lambda: "events_written" in written.events, "a second try", WITHIN_S)
+    writing.put([event(4), event(6)])
+    writing.stop(WITHIN_S)
+    assert [each["at_ms"] for each in target.events] == [5, 4, 6]
 
 
 def test_a_line_that_was_cut_spoils_no_other(tmp_path: Path, written: Written) -> None:
