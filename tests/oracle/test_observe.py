@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.oracle
 
 @pytest.mark.usefixtures("kafka_is_here")
 def test_the_page_tells_why_a_group_of_kafka_rebalanced(tmp_path: Path) -> None:
-    """Joins and a leave have their causes on the page, before and after the broker's restart."""
+    """Joins and a leave have their causes on the page, before and after the broker's restart, and after a restore."""
     with ApacheKafka() as kafka:
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
         admin.create_topics([NewTopic("orders", 6, 1)])["orders"].result(WITHIN_S)
@@ -37,6 +38,7 @@ def test_the_page_tells_why_a_group_of_kafka_rebalanced(tmp_path: Path) -> None:
             (first,) = observer.entries(GROUP, 1)
             assert (first["cause"]["kind"], first["cause"]["client_id"]) == ("member_joined", "one")
             kafka.stop()
+            backup = shutil.copytree(kafka.log_dir, tmp_path / "backup")
             wait_until(lambda: "cluster_away" in observer.lines, "a line", WITHIN_S)
             kafka.start()
             wait_until(lambda: "cluster_back" in observer.lines, "a line", WITHIN_S)
@@ -56,8 +58,19 @@ def test_the_page_tells_why_a_group_of_kafka_rebalanced(tmp_path: Path) -> None:
             assert told[-1]["cause"]["told"]
             with _watching(kafka.bootstrap, tmp_path) as printed, consuming(kafka.bootstrap, "three"):
                 wait_until(lambda: "rebalance_ended" in printed.read_text(), "a rebalance", WITHIN_S)
+            _newest(observer, members=1)
+            # The folder comes from a backup: what was read since is gone, and offsets are given again.
+            kafka.kill()
+            shutil.rmtree(kafka.log_dir)
+            shutil.copytree(backup, kafka.log_dir)
+            kafka.start()
+            wait_until(lambda: "log_was_cut" in observer.lines, "a line", WITHIN_S)
+            with consuming(kafka.bootstrap, "four"):
+                joined = _newest(observer, members=2)
+                assert "four" in {cause["client_id"] for cause in joined["causes"]}
+                assert joined["generation_before"] < gone["generation_before"] + 3
         said = [line for line in observer.lines if line.startswith("cluster_")]
-        assert said == ["cluster_away", "cluster_back"]
+        assert said == ["cluster_away", "cluster_back"] * 2
 
 
 def _explained(bootstrap: str, count: int) -> list[dict[str, Any]] | None:
