@@ -487,7 +487,7 @@ def test_a_standby_that_takes_a_seat_has_a_line(server: Tenure) -> None:
 def test_a_hold_is_told_while_it_lasts_and_when_it_is_over(server: Tenure) -> None:
     """Explain names the missing member, then how many joins came in; one rebalance follows."""
     group = fresh_group()
-    set_of_group(server.port, group, "expected.instance.ids", "first,second")
+    set_of_group(server.port, group, {"expected.instance.ids": "first,second"})
     first = Member(server.port, group, "first", 5, instance="first")
     first.send_join()
 

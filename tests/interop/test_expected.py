@@ -12,7 +12,6 @@ import pytest
 
 from coordinator.client.client import Client
 from coordinator.client.groups import Group, describe_groups
-from protocol.messages import IncrementalAlterConfigsRequest
 from tests.interop.brokers import TenureBroker, create_topic
 from tests.interop.client import Ability
 from tests.interop.clients import clients_named, clients_that
@@ -20,10 +19,9 @@ from tests.interop.conftest import PARTITION_COUNT
 from tests.interop.fleet import ConsumerProcess, Fleet
 from tests.interop.test_consumer_protocol import SETTINGS, SETTLED_S, hears, settle
 from tests.support.patience import WITHIN_S
-from tests.support.raw import Connection
+from tests.support.seats import set_of_group
 from tests.support.tenure import Tenure
 
-GROUP_RESOURCE = 32
 SEATS = ("seat-0", "seat-1", "seat-2")
 HELD = ("aiokafka", "confluent-kafka", "franz-go", "kafka-clients-3", "kafka-clients-4", "kafka-python")
 FULL, UNKNOWN = "GROUP_MAX_SIZE_REACHED", "UNKNOWN_MEMBER_ID"
@@ -57,17 +55,8 @@ def missing(broker: TenureBroker, group: str) -> list[str]:
 
 
 def expect(port: int, group: str, **own: str) -> None:
-    """Set a group's settings, as kafka-configs does."""
-    configs = [
-        IncrementalAlterConfigsRequest.AlterableConfig(name=name.replace("_", "."), value=value)
-        for name, value in own.items()
-    ]
-    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
-        resource_type=GROUP_RESOURCE, resource_name=group, configs=configs
-    )
-    with Connection(port) as connection:
-        answer = connection.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
-    assert not answer.responses[0].error_code, answer  # type: ignore[attr-defined]
+    """Set a group's settings; a name here has _ in place of each dot."""
+    set_of_group(port, group, {name.replace("_", "."): value for name, value in own.items()})
 
 
 @pytest.mark.parametrize("client", clients_named(*HELD), indirect=True)

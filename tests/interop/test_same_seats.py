@@ -90,7 +90,7 @@ def test_sticky_assignors_need_expected_members(
     Apache Kafka has no expected members: there it depends on who joins first.
     """
     create_topic(tenure_server.bootstrap, topic := f"topic-{group}", PARTITION_COUNT)
-    set_of_group(tenure_server.tenure.port, group, "expected.instance.ids", ",".join(PLAIN))
+    set_of_group(tenure_server.tenure.port, group, {"expected.instance.ids": ",".join(PLAIN)})
     with Fleet(tenure_server.bootstrap, topic, PARTITION_COUNT) as fleet:
         assert_same_seats(tenure_server, fleet, client, group, assignor, PLAIN)
 

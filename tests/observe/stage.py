@@ -37,9 +37,10 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from coordinator.client.client import Client
 from coordinator.client.errors import ClientError
 from coordinator.client.events import EventReader
+from coordinator.client.group_settings import change_settings
 from coordinator.client.groups import Group, describe_groups, remove_members
 from coordinator.timeline.records.values import read_key
-from protocol.messages import IncrementalAlterConfigsRequest, MetadataRequest
+from protocol.messages import MetadataRequest
 from protocol.records.batch import CorruptBatch
 from protocol.records.walk import decode_batches
 from tests.interop.clients import CLIENTS
@@ -60,9 +61,6 @@ ROOT = Path(__file__).resolve().parents[2]
 
 BROKER_SESSION_MS = 3_000
 """The setting group.consumer.session.timeout.ms of the servers (play.py); an observer asks for it."""
-
-GROUP_RESOURCE = 32
-SET = 0
 
 Server = ApacheKafka | Tenure
 
@@ -265,15 +263,7 @@ class Stage:
     def set_session(self, session_ms: int, heartbeat_ms: int) -> None:
         """Give the group of the consumer protocol other times than the broker's."""
         wanted = {"consumer.heartbeat.interval.ms": heartbeat_ms, "consumer.session.timeout.ms": session_ms}
-        configs = [
-            IncrementalAlterConfigsRequest.AlterableConfig(name=name, config_operation=SET, value=str(value))
-            for name, value in wanted.items()
-        ]
-        resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
-            resource_type=GROUP_RESOURCE, resource_name=self.group, configs=configs
-        )
-        (answer,) = self._asking.request(IncrementalAlterConfigsRequest(resources=[resource])).responses
-        assert not answer.error_code, answer
+        change_settings(self._asking, self.group, {name: str(value) for name, value in wanted.items()})
         self.session_ms = session_ms
 
     def remove(self, *instance_ids: str) -> None:

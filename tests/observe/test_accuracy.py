@@ -15,7 +15,7 @@ from tests.observe.score import infer, score, told_by_events, told_by_lines
 from tests.observe.stage import History
 
 RANDOM = RECORDED / "random"
-"""Histories of seed 28. Some rules were mended with them, so they measure nothing any more."""
+"""Histories of seed 28. Some rules were made with them, so they don't count as held out."""
 
 KNOWN_WRONG = {
     ("kafka-4.3", "random-28-classic-short-3"): 1,  # the leader joined again without a trace

@@ -1,27 +1,20 @@
-"""Sets how many seats a group has, and other settings of a group, as kafka-configs does."""
+"""Sets how many seats a group has, and other settings of a group."""
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Mapping
 
-from protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
-from tests.support.raw import Connection
-
-GROUP_RESOURCE = 32
-SET = 0
+from coordinator.client.client import Client
+from coordinator.client.group_settings import change_settings
+from tests.support.patience import WITHIN_S
 
 
 def set_seats(port: int, group: str, size: int) -> None:
     """Set target.group.size of a group."""
-    set_of_group(port, group, "target.group.size", str(size))
+    set_of_group(port, group, {"target.group.size": str(size)})
 
 
-def set_of_group(port: int, group: str, name: str, value: str) -> None:
-    """Set a setting of a group."""
-    config = IncrementalAlterConfigsRequest.AlterableConfig(name=name, config_operation=SET, value=value)
-    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
-        resource_type=GROUP_RESOURCE, resource_name=group, configs=[config]
-    )
-    with Connection(port) as connection:
-        answer = connection.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
-    assert cast("IncrementalAlterConfigsResponse", answer).responses[0].error_code == 0
+def set_of_group(port: int, group: str, settings: Mapping[str, str]) -> None:
+    """Set settings of a group, all with one request."""
+    with Client(f"127.0.0.1:{port}", WITHIN_S) as client:
+        change_settings(client, group, settings)

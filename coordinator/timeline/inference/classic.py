@@ -94,7 +94,7 @@ class Classic:
         self.last = seen
 
     def looked(self, live: Live, *, is_preparing: bool) -> None:
-        """Somebody saw the group.
+        """Take a look at the group, as it was described.
 
         The first look while it prepares shows who was there first. A member that one look has and a later one lacks was
         gone by then: no other member gets its id. A look may be older than the record that was taken last, so the
@@ -123,7 +123,7 @@ class Classic:
         is_awaited = len(gone) == 1 and bool(came or changed)
         went = [self._departure(seat, member, stayed, seen, is_awaited=is_awaited) for seat, member in gone.items()]
         if not (before.seats or seen.seats):
-            # Whoever came between two empty generations left no record.
+            # Members that came between two empty generations left no record.
             return Causes([unknown(ENDED)])
         if not (came or went or changed):
             again = self._again(before, seen)
