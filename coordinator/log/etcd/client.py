@@ -140,7 +140,7 @@ class _Member:
         """Have gRPC begin a call. Raises RuntimeError if there is no room for a thread."""
         try:
             if self.lacks_thread:
-                # gRPC never tries that again by itself: no call of this channel would have an outcome any more.
+                # gRPC never tries that again by itself: no later call of this channel would have an outcome.
                 grpc_channel._run_channel_spin_thread(self.channel._call_state)  # noqa: SLF001 - it has no public way
                 self.lacks_thread = False
             return call()

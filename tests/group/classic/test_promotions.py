@@ -110,8 +110,8 @@ def test_standby_called_by_its_join_after_a_crash_has_limited_time() -> None:
 # The new leader looks at the topics.
 
 
-def test_new_leader_that_sees_more_partitions_starts_a_rebalance() -> None:
-    """The lost leader had not seen that a topic grew. Nobody else would ever assign the new partitions."""
+def led_by_standby() -> tuple[Bench, Peer, Peer]:
+    """A group of two members with a partition each. The leader has left; a standby has its seat, and has joined."""
     bench, (a, b, c) = with_standby("a", "b", "c")
     a.join()
     b.join()
@@ -120,6 +120,12 @@ def test_new_leader_that_sees_more_partitions_starts_a_rebalance() -> None:
     a.leave()
     assert c.heartbeat().error is ErrorCode.REBALANCE_IN_PROGRESS
     c.join()
+    return bench, b, c
+
+
+def test_new_leader_that_sees_more_partitions_starts_a_rebalance() -> None:
+    """The lost leader had not seen that a topic grew. Nobody else would ever assign the new partitions."""
+    bench, b, c = led_by_standby()
     grown = {b.member_id: assigns(0, 1), c.member_id: assigns(2)}
     assert c.sync(assignments=grown).error is ErrorCode.REBALANCE_IN_PROGRESS
     cause = bench.said(RebalanceStarted)[-1].cause
@@ -138,14 +144,7 @@ def test_new_leader_that_sees_more_partitions_starts_a_rebalance() -> None:
 )
 def test_new_leader_that_sees_no_more_partitions_starts_none(given: tuple[bytes, bytes]) -> None:
     """It assigns them to other members, or knows fewer, or assigns what nobody can read: the assignments stay."""
-    bench, (a, b, c) = with_standby("a", "b", "c")
-    a.join()
-    b.join()
-    a.sync(assignments={a.member_id: assigns(0), b.member_id: assigns(1)})
-    b.sync()
-    a.leave()
-    assert c.heartbeat().error is ErrorCode.REBALANCE_IN_PROGRESS
-    c.join()
+    bench, b, c = led_by_standby()
     c.sync(assignments={b.member_id: given[0], c.member_id: given[1]})
     assert (c.assignment, bench.rebalances, b.heartbeat().error) == (assigns(0), 2, ErrorCode.NONE)
 
@@ -334,7 +333,7 @@ def test_standby_that_changes_its_topics_before_the_loss_takes_no_seat_without_a
 
 
 def test_standby_that_changes_its_topics_while_it_takes_a_seat_starts_a_rebalance() -> None:
-    """The seat's assignment doesn't fit it any more; the leader has to hear of its topics."""
+    """The seat's assignment doesn't fit its topics; the leader has to hear of them."""
     bench, (a, b, c) = with_standby("a", "b", "c")
     b.leave()
     assert c.heartbeat().error is ErrorCode.REBALANCE_IN_PROGRESS

@@ -92,7 +92,7 @@ async def test_sums_are_found_out_anew(cluster: Cluster) -> None:
     assert {each["lag"] for each in cluster.sums.now()["sums"]} == {2}
 
 
-async def test_nobody_is_asked_for_nobody(cluster: Cluster) -> None:
+async def test_a_sweep_ends_without_requests(cluster: Cluster) -> None:
     """A minute after the last request a sweep ends, and the memory is free; a request begins a new one."""
     assert await cluster.now(2 * PAUSE_MS) == (250, 249, True)
     await cluster.pass_time(WANTED_MS + EVERY_MS)
