@@ -72,7 +72,10 @@ class Sleep(NamedTuple):
 
 
 class Member:
-    """See the module. complaints: answers that no member should get while its group is left alone."""
+    """See the module.
+
+    complaints: answers that no member should get while its group is left alone. asking: its request under way.
+    """
 
     def __init__(self, world: World, group: str, number: int) -> None:
         self.world = world
@@ -87,6 +90,7 @@ class Member:
         self.committed = 0
         self.acknowledged_ms = 0
         self.coordinator: int | None = None
+        self.asking: Asked | None = None
         self._steps = self._live()
         self._fresh = 0
 
@@ -114,8 +118,10 @@ class Member:
                 value = body.generation_id
             got = None if body is None else float(self.world.time.ms)
             self.world.history.append(Asked(self.group, ask.kind, self.number, node, float(sent), got, error, value))
+            self.asking = None
             self._go_on(body)
 
+        self.asking = Asked(self.group, ask.kind, self.number, node, float(sent), None, None, ask.value)
         self.world.ask(self.number, node, self.group, ask.event, ask.within_ms, done)
 
     @property
