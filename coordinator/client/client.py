@@ -5,6 +5,9 @@ yet, is loading or has moved (error codes 14, 15, 16). Any other answer of a ser
 out a lost call: a second DeleteGroups then finds no group. A closed port of this machine ends the tries sooner, and so
 does a node that the rest of the cluster knows to be gone.
 
+A request for any node goes to a bootstrap address. If none of them accepts, it goes to a node that the newest Metadata
+named: the cluster may live on without the node that the user knows.
+
 The client calls `on_wait` before each wait and when the wait is over, so that the caller can show it to a person.
 
 House rule: time comes from `clock` and `pause`, so that a test decides how it passes.
@@ -84,6 +87,7 @@ class Client:
     timeout: seconds that one call may take, retries included.
     client_id: the name that the servers see and log; by default that of `security`, or CLIENT_ID.
     security: how to speak TLS and log in; None: neither.
+    known: the nodes that answers named; several clients of a cluster may share the list.
     connect: connects to a node in another way, with the client id and until a deadline.
     on_wait: called with True before the client waits for a connection or for its next try, and with False when a
     server has answered.
@@ -97,6 +101,7 @@ class Client:
         *,
         client_id: str | None = None,
         security: Security | None = None,
+        known: list[Address] | None = None,
         connect: Callable[[Address, str, Deadline], Asking] | None = None,
         on_wait: Callable[[bool], object] | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -110,6 +115,7 @@ class Client:
         self._attempts_max = ATTEMPTS_MAX
         self._clock = clock
         self._pause = pause
+        self._known = [] if known is None else known
         self._connections: dict[Address, Asking] = {}
 
     def __enter__(self) -> Self:
@@ -245,6 +251,8 @@ class Client:
             connection.close()
             raise
         self._on_wait(False)
+        if isinstance(response, MetadataResponse) and response.brokers:
+            self._known[:] = [node.address for node in _nodes(response)]
         return response
 
     def _connection(self, address: Address, deadline: Deadline) -> Asking:
@@ -254,13 +262,15 @@ class Client:
         return self._connections[address]
 
     def _any_address(self, deadline: Deadline) -> Address:
-        """The first bootstrap address that accepts; each address leaves some of the time to those behind it.
+        """The first address that is connected or accepts; each address leaves some of the time to those behind it.
 
         Raises PortClosed only if all are closed ports of this machine.
         """
         lost: Unreachable | None = None
-        for index, address in enumerate(self._bootstrap):
-            share = deadline.left / (len(self._bootstrap) - index)
+        addresses = [*dict.fromkeys([*self._bootstrap, *self._known])]
+        addresses.sort(key=lambda address: address not in self._connections)
+        for index, address in enumerate(addresses):
+            share = deadline.left / (len(addresses) - index)
             try:
                 self._connection(address, Deadline(share, self._clock))
             except Unreachable as error:

@@ -18,6 +18,7 @@ leaves events out. For one group it reads one partition.
     a log that was cut                        by an unclean election, or because its folder came from a backup: the
                                               reader reads the partition anew, as what it knows may be of the part that
                                               is gone; events of batches that it had read before don't come again
+    a leader that keeps a request waiting     isn't asked again for as long as it took: the others have half of the time
     new partitions, a new topic               are read from their start
     transactions                              a commit shows that its member lives, also if it is aborted
 
@@ -93,6 +94,9 @@ MOVED = frozenset(
     }
 )
 """Errors of a partition after which the reader looks for its leader again."""
+
+SILENT_S = 1.0
+"""A leader that fails after this time is left out for a while; one that fails sooner costs no time."""
 
 NAMES_S = 5.0
 """How often the names of topics are asked for at most, when an id is unknown."""
@@ -337,6 +341,8 @@ class OffsetsReader(Poller):
         self._found_s = 0.0
         self._since_ms = 0
         self._held: list[Placed] = []
+        self._silent: dict[Node, tuple[float, ClientError]] = {}
+        """By leader that kept a request waiting, until when it isn't asked, and why."""
         self.absent: tuple[int, ...] = ()
         self.absent_nodes: tuple[int, ...] = ()
         self.records = 0
@@ -387,6 +393,12 @@ class OffsetsReader(Poller):
         is_new = topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if topic.error_code and not is_new:
             raise Refused(topic.error_code, f"topic {GROUPS_TOPIC!r}")
+        if is_new and self._partitions:
+            # It was deleted, or this broker has just started and doesn't know it yet (Kafka with ZooKeeper).
+            for known in self._partitions.values():
+                known.leader = None
+            self.absent = tuple(sorted(self._partitions))
+            return
         self._count = len(topic.partitions)
         if topic.topic_id != self._topic_id:
             self._unreadable = self.passed_over
@@ -459,12 +471,21 @@ class OffsetsReader(Poller):
                 led.setdefault(leader, []).append(number)
         moved = False
         for node, asked in led.items():
+            began_s = time.monotonic()
+            until_s, why = self._silent.get(node, (began_s, None))
+            if began_s < until_s:
+                problem, moved = why, True
+                continue
+            self._silent.pop(node, None)
             try:
                 answers = self._ask(node, asked, wait_ms // len(led))
             except FAILURES as error:
                 problem, moved = _lost(error), True
                 for number in asked:
                     self._partitions[number].is_doubted = True
+                took_s = time.monotonic() - began_s
+                if took_s >= SILENT_S:
+                    self._silent[node] = began_s + 2 * took_s, problem
                 continue
             self.is_answered = True
             self.on_fetched()

@@ -119,7 +119,8 @@ class Budget:
 class Asking:
     """See the module. where: the observed cluster. timeout: seconds that a call may take.
 
-    own: the cluster, for clients with connections of their own. count: requests that were sent.
+    own: the cluster, for clients with connections of their own. named: the nodes that answers named, for all clients.
+    count: requests that were sent.
     """
 
     def __init__(
@@ -135,6 +136,7 @@ class Asking:
         self._clock = clock
         self._lock = Lock()
         self._nodes: dict[Address, _Node] = {}
+        self.named: list[Address] = []
         self._answers: dict[tuple[Address, bytes], tuple[float, Any]] = {}
         self.own = Own(where, self)
         self.count = 0
@@ -146,6 +148,7 @@ class Asking:
             self._timeout,
             client_id=CLIENT_ID,
             security=self._where.security,
+            known=self.named,
             connect=partial(self._connect, anew=anew),
         )
 
@@ -205,7 +208,7 @@ class _OwnClient(Client):
     """A client that counts what it sends, each try too. Fetches have a pace of their own."""
 
     def __init__(self, where: Cluster, timeout: float, asking: Asking) -> None:
-        super().__init__(where.bootstrap, timeout, security=where.security)
+        super().__init__(where.bootstrap, timeout, security=where.security, known=asking.named)
         self._asking = asking
 
     def _send(

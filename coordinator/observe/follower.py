@@ -198,7 +198,7 @@ class Follower:
         if problem and not self._broker_problem:
             self._lines.warn("broker_away", f"A broker doesn't answer, trying again: {problem}", reason=problem)
         elif self._broker_problem and not problem:
-            self._lines.info("broker_back", "All brokers answer")
+            self._lines.info("broker_back", "Each partition of the groups' log has a broker that answers")
         self._broker_problem = problem
 
     def _say_cut(self, cut: Cut) -> None:
@@ -207,7 +207,8 @@ class Follower:
     def _say(self, problem: Exception | None, *, is_partial: bool) -> None:
         """Say once that the cluster is away, or a broker of it, and once that it is back."""
         is_of_broker = is_partial and isinstance(problem, Unreachable)
-        self._say_broker(str(problem) if is_of_broker else "")
+        if is_of_broker or problem is None:
+            self._say_broker("" if problem is None else str(problem))
         if is_of_broker:
             problem = None
         # One turn may fail because the first broker that is asked for the leaders has just ended.

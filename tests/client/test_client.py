@@ -18,6 +18,7 @@ from protocol.messages import (
     HeartbeatResponse,
     ListGroupsRequest,
     ListGroupsResponse,
+    MetadataResponse,
 )
 from schemas.errors import ErrorCode
 from tests.client.scripted import HANG_UP, Clock, Scripted
@@ -172,6 +173,29 @@ def test_next_bootstrap_address_is_asked_when_one_is_dead() -> None:
     ):
         assert [node.node_id for node in client.nodes()] == [7]
     assert clock.pauses == []
+
+
+def test_the_cluster_lives_on_without_the_only_bootstrap_address() -> None:
+    """The nodes that an answer named are asked then, also by another client that shares the list of them."""
+    gone: set[int] = set()
+    known: list[Address] = []
+
+    def connect(address: Address, client_id: str, deadline: Deadline) -> Connection:
+        return closes() if address.port in gone else Connection(address, client_id, deadline)
+
+    with Scripted() as first, Scripted() as second:
+        brokers = [
+            MetadataResponse.MetadataResponseBroker(node_id=number, host="127.0.0.1", port=server.port)
+            for number, server in enumerate((first, second))
+        ]
+        first.answers("Metadata", MetadataResponse(brokers=brokers))
+        clock = Clock()
+        for answered in (2, 1):
+            with Client(first.bootstrap, known=known, clock=clock, pause=clock.pause, connect=connect) as client:
+                assert len(client.nodes()) == answered
+                client.close()
+                gone.add(first.port)
+                assert [node.node_id for node in client.nodes()] == [7]
 
 
 def test_lost_connection_is_made_anew() -> None:

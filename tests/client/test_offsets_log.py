@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -244,6 +246,37 @@ def test_a_node_that_is_away_stops_no_other() -> None:
     assert told(reader.poll(0)) == [(GROUP, 1)]
 
 
+def test_a_leader_that_keeps_requests_waiting_has_half_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A frozen broker isn't asked for as long as it kept the others waiting; then it is read where it was."""
+    cluster = Cluster(formed(), formed(OTHER))
+    cluster.leaders[1] = 2
+    reader = OffsetsReader(cluster)
+    assert len(reader.read()) == 2
+    clock = [time.monotonic()]
+    monkeypatch.setattr(offsets_log, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+
+    def ask(message: Any, node: Any = None, *, at_least: int = 0) -> Any:
+        if isinstance(message, FetchRequest) and node.node_id in cluster.away:
+            clock[0] += 5.0
+        return Cluster.request(cluster, message, node, at_least=at_least)
+
+    monkeypatch.setattr(cluster, "request", ask)
+    cluster.away, cluster.fetched = {1}, []
+    asked = []
+    for _ in range(4):
+        assert isinstance(reader.poll_each(0).problem, Unreachable)
+        asked.append([node_id for node_id, _ in cluster.fetched])
+        cluster.fetched.clear()
+        clock[0] += 2.0
+    assert [1 in each for each in asked] == [True, False, False, True]
+    assert all(2 in each for each in asked)
+    cluster.away = set()
+    grown(cluster.scenes[0])
+    clock[0] += 5.0
+    assert told(reader.poll(0)) == [(GROUP, 2)]
+    assert reader.poll_each(0).problem is None
+
+
 def test_records_that_are_gone_are_a_gap() -> None:
     """The log begins later: the reader goes on there, and makes no rebalance of what it didn't see."""
     cluster = Cluster(formed())
@@ -443,6 +476,17 @@ def test_partitions_and_topics_come() -> None:
     assert told(soon(reader).poll(0)) == [(OTHER, 1)]
     cluster.topic_id, cluster.scenes[:] = UUID(int=8), [formed()]
     assert told(soon(reader).poll(0)) == [(GROUP, 1)]
+
+
+def test_a_broker_that_does_not_know_the_topic_yet_changes_nothing() -> None:
+    """A broker of Kafka with ZooKeeper says so right after its start. No event comes twice."""
+    cluster = Cluster(formed())
+    reader = OffsetsReader(cluster)
+    assert told(reader.read()) == [(GROUP, 1)]
+    scenes, cluster.scenes = cluster.scenes, []
+    assert (soon(reader).poll(0), reader.absent) == ([], (0,))
+    cluster.scenes = [grown(scenes[0])]
+    assert (told(soon(reader).poll(0)), reader.absent) == ([(GROUP, 2)], ())
 
 
 def test_a_partition_without_a_leader_is_absent() -> None:
