@@ -169,6 +169,7 @@ nightly: .venv/.audit ## the long rounds of every randomised test, 20 minutes of
 	@if command -v go >/dev/null; then $(MAKE) check-dashboard; fi
 	@# Of the clients that need more than Python, those whose rounds are long; without their tools they are left out.
 	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m toolchain tests/interop/test_takeover.py
+	$(BIN)/python -m tests.oracle.observe_cluster
 
 .PHONY: fuzz
 fuzz: .venv/.audit ## damaged requests of every API, and large ones up to 100 MB, to a real server
