@@ -160,7 +160,9 @@ class EtcdStore(Store):
             settle_ms=0,
         )
         self.engine.register(NodeAddresses(NODE_ID, {}))
-        wait_until(lambda: self.engine.core.may_claim, "the node may claim partitions", WITHIN_S)
+        # The node also has to see its registration: before that, no node is the best one for any partition.
+        core = self.engine.core
+        wait_until(lambda: core.may_claim and NODE_ID in core.members.now.nodes, "the node may claim", WITHIN_S)
         self.engine.start(self.tell)
 
     def fail_next_append(self) -> None:
