@@ -53,7 +53,7 @@ RECOVERED_WITHIN_MS = 30_000
 QUIET_MS = 6_000
 """After the last commit that a group waited for: leases of nodes that were killed end, and partitions go home."""
 HOME_WITHIN_MS = 2 * ORPHAN_KEPT_MS
-"""So long a partition stays away that was free for long twice."""
+"""How long a partition may stay with a node that took it in place of its best node."""
 ANSWERED_WITHIN_MS = 2_500
 """At the end all is quiet, so no request is older than that."""
 RATES = 0.9, 1.1
