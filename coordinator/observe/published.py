@@ -249,7 +249,7 @@ class Published:
         """How many events were lost since the last gap, and the first and the last time of them."""
         self._known: Known | None = None
         self._retried: Known | None = set()
-        """What is there after a write failed, whose answer may have been lost; None until somebody looked."""
+        """The newest events there, read after a write whose answer may have been lost; None until they are read."""
         self._since_ms = 0
         self._said = ""
         self.lost = 0
@@ -305,15 +305,16 @@ class Published:
     def _write(self) -> None:
         """Write the next events. Raises the target's errors; then they are still the next."""
         if self._known is None:
-            there = self._target.newest()
-            self._known = {identity(event) for event in there}
-            self._since_ms = min((event["at_ms"] for event in there), default=0)
+            newest = self._target.newest()
+            self._known = {identity(event) for event in newest}
+            self._since_ms = min((event["at_ms"] for event in newest), default=0)
         if self._retried is None:
             self._retried = {identity(event) for event in self._target.newest()}
-        there_already = self._known | self._retried
+        there = self._known, self._retried
         with self._changed:
             taken = self._next()
-        fresh = [event for event in taken if event["at_ms"] >= self._since_ms and identity(event) not in there_already]
+        since = [event for event in taken if event["at_ms"] >= self._since_ms]
+        fresh = [event for event in since if not any(identity(event) in known for known in there)]
         if fresh:
             self._target.write(fresh)
         with self._changed:

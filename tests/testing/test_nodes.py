@@ -565,10 +565,12 @@ class TestFaultsAndTime:
         group.fill(5, static=True, heartbeat_interval_ms=100)
         group.wait_until_stable(members=5)
         with group.no_rebalance(), group.same_seats():
-            nodes.move("workers", other_than(nodes, "workers"))
+            target = other_than(nodes, "workers")
+            nodes.move("workers", target)
             nodes.requests.clear()
             found = nodes.requests.count
             group.wait_until(lambda _: found("FindCoordinator") >= 5 and found("Heartbeat") >= 10)
+            assert nodes.coordinator_of("workers") == target
 
 
 @pytest.mark.parametrize(

@@ -372,7 +372,7 @@ def _parts(prefix: bytes, records: Mapping[bytes, bytes]) -> Iterator[list[Put]]
 
 
 def _readable(read: Callable[[bytes], Value], kv: KeyValue) -> Value:
-    """What a value means. Raises NotMoved if another version wrote it in another way."""
+    """Decode a value. Raises NotMoved if another version wrote it in another way."""
     try:
         return read(kv.value)
     except ValueError as error:

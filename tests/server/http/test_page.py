@@ -561,6 +561,7 @@ def test_a_range_may_be_open(browser: Browser, url: str) -> None:
     ):
         browser.evaluate(f"location.hash = '#group=rolled&{ends}'")
         wait_until(lambda count=count: browser.evaluate(listed) == count, ends, WITHIN_S)  # type: ignore[misc]
+        assert f"#group=rolled&{ends}" == browser.evaluate("location.hash"), "the address stays as it was given"
 
 
 @pytest.mark.browser
