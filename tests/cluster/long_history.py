@@ -2,8 +2,8 @@
 
     python -m tests.cluster.long_history --minutes 20 --seed 1
 
-Three nodes on three members of etcd serve static members of 12 groups, two each, and a group of librdkafka. Members
-commit, read, send heartbeats, and restart now and then. Meanwhile chance kills, freezes, stops and cuts off nodes and
+Three nodes on three members of etcd serve static members of 12 groups, two each, and a group of each real client
+(stage.REAL). Members commit, read, send heartbeats, and restart now and then; real clients don't restart. Meanwhile chance kills, freezes, stops and cuts off nodes and
 members of etcd (random_faults). Anchors keep asking the nodes that coordinated a group once. At the end all that a
 `Stage` checks must hold, and the whole history must be linearizable: offsets, and the generation of each member.
 
@@ -24,7 +24,7 @@ from pathlib import Path
 
 from tests.cluster.linearizable import registers, violations
 from tests.cluster.random_faults import play
-from tests.cluster.stage import Stage
+from tests.cluster.stage import REAL, Stage
 from tests.support.cluster_history import Asked, gaps, percentile, write, wrongs
 from tests.support.etcd import MISSING, program
 
@@ -38,10 +38,9 @@ is frozen, then for the next one.
 """
 ANCHORED_S = 20.0
 """An anchor asks the former coordinators for so long; then others take its place."""
-CLIENTS = ("confluent-kafka",)
 
 
-def record(minutes: float, seed: int, real: Sequence[str] = CLIENTS) -> tuple[list[Asked], Counter[str], list[str]]:
+def record(minutes: float, seed: int, real: Sequence[str] = REAL) -> tuple[list[Asked], Counter[str], list[str]]:
     """The history of a cluster under faults, how often each fault was, and what else was wrong at the end."""
     faults: Counter[str] = Counter()
     with Stage(

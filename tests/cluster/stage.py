@@ -47,15 +47,20 @@ FEW = REAL if IS_LONG else REAL[:1]
 """Clients of a stage that serves one test alone."""
 
 
+def installed(clients: Sequence[str]) -> list[str]:
+    """Those of the clients whose programs are here."""
+    return [each for each in clients if CLIENTS[each.partition(":")[0]].missing is None]
+
+
 class RealGroup:
-    """Two static members of one client. A thread commits through the first one, again and again.
+    """Two static members of one client. A thread may commit through the first one, again and again.
 
     client: as in REAL. acknowledged: the highest offset that was acknowledged; attempted: the highest that was sent.
     """
 
-    def __init__(self, fleet: Fleet, client: str) -> None:
+    def __init__(self, fleet: Fleet, client: str, name: str = "") -> None:
         self._client, _, self._protocol = client.partition(":")
-        self.name = f"real-{client.replace(':', '-')}"
+        self.name = name or f"real-{client.replace(':', '-')}"
         self.acknowledged = self.attempted = 0
         self._fleet = fleet
         self._over = threading.Event()
@@ -74,20 +79,27 @@ class RealGroup:
         )
 
     def settle(self) -> None:
-        """Wait until both share the topic, then begin to commit."""
+        """Wait until both share the topic."""
         self.generation = self._fleet.wait_until_shared(self.members)
         self.memberships = [member.membership for member in self.members]
         self.settled_at = time.monotonic()
+
+    def start_commits(self) -> None:
+        """Let the thread commit until `stop`."""
         self._thread.start()
 
-    def _commit(self) -> None:
+    def commit(self) -> None:
+        """Commit the next offset, and wait for the answer."""
         partition = self.memberships[0].partitions[0]
+        with self._turn:
+            self.attempted += 1
+            answer = self._fleet.commit(self.members[0], {partition: (self.attempted, "")})
+            if answer["event"] == "committed":
+                self.acknowledged = self.attempted
+
+    def _commit(self) -> None:
         while not self._over.is_set():
-            with self._turn:
-                self.attempted += 1
-                answer = self._fleet.commit(self.members[0], {partition: (self.attempted, "")})
-                if answer["event"] == "committed":
-                    self.acknowledged = self.attempted
+            self.commit()
             self._over.wait(0.1)
 
     def wait_for_commit(self) -> None:
@@ -148,7 +160,7 @@ class Stage:
     ) -> None:
         self.etcd = Etcd(members=3, arguments=etcd_arguments)
         self.cluster = TenureCluster(self.etcd, settings={**SETTINGS, **(settings or {})}, proxied=proxied)
-        self._clients = [each for each in real if CLIENTS[each.partition(":")[0]].missing is None]
+        self._clients = installed(real)
         self._groups, self._members, self._pause_s = groups, members, pause_s
         self._session_timeout_ms, self._restarts, self._seed = session_timeout_ms, restarts, seed
         self._stack = ExitStack()
@@ -174,6 +186,7 @@ class Stage:
             )
             for group in self.real:
                 group.settle()
+                group.start_commits()
                 stack.callback(group.stop)
             self.probe.wait_for_commits(self.probe.now())
             self.before, self.seats = self.probe.state(), self.probe.seats()

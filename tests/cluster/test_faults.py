@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.log.etcd.keys import best_node, parse_head
+from coordinator.log.etcd.keys import parse_head
 from tests.cluster.random_faults import play
 from tests.cluster.stage import FEW, IS_LONG, Stage
 from tests.support.cluster_history import OK, SANDWICH_S
@@ -115,7 +115,7 @@ def test_a_wall_clock_steps(stage: Stage, tmp_path: Path) -> None:
     node.program = ALTERED
     node.environment["WALL_CLOCK"] = str(offset)
     node.start()
-    wait_until(lambda: all_at_home(stage), "each partition has the node that should have it", WITHIN_S)
+    wait_until(stage.cluster.is_settled, "each partition has the node that should have it", WITHIN_S)
     stage.recover()
     before = epochs(stage)
     stage.probe.anchor(3 * FROZEN_S)
@@ -128,7 +128,7 @@ def test_a_wall_clock_steps(stage: Stage, tmp_path: Path) -> None:
     stage.probe.wait(FROZEN_S)
     offset.write_text(str(HOUR_S))
     node.thaw()
-    wait_until(lambda: all_at_home(stage), "each partition has the node that should have it", WITHIN_S)
+    wait_until(stage.cluster.is_settled, "each partition has the node that should have it", WITHIN_S)
     stage.recover()
     # A group that moves to the node and away at once looks as if the node had answered late.
     stage.probe.wait(SANDWICH_S)
@@ -143,15 +143,6 @@ def epochs(stage: Stage) -> dict[str, int]:
     """Of each partition: a claim raises it."""
     heads = stage.etcd.values(f"/{stage.cluster.name}/head/")
     return {name: parse_head(value).epoch for name, value in heads.items()}
-
-
-def all_at_home(stage: Stage) -> bool:
-    """Whether no partition will be handed over while all nodes run."""
-    owners = stage.etcd.values(f"/{stage.cluster.name}/own/")
-    numbers = [node.number for node in stage.cluster.nodes]
-    return len(owners) == len(epochs(stage)) and all(
-        int(value) == best_node(int(name.rpartition("/")[2]), numbers) for name, value in owners.items()
-    )
 
 
 def test_nodes_of_two_versions_roll(stage: Stage, old_version: Path) -> None:

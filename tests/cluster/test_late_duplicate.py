@@ -1,7 +1,8 @@
-"""A commit that a frozen member of etcd carries out late, on a real node: the head chain keeps the newer one.
+"""Commits of real static members that a frozen member of etcd carries out late: the head chain keeps the newer ones.
 
-The node gives its try up and tells etcd nothing of that (altered_node), sends the commit through another member, and
-then a newer one. The same without the chain brings the old commit back: so the test meets the trap. It is the fault of
+Each client has a group, and each group a node of its own, because a node has one transaction under way. The nodes give
+their tries up and tell etcd nothing of that (altered_node), send the commits through another member, and then newer
+ones. The same without the chain brings the old commits back: so the test meets the trap. It is the fault of
 tests/log/etcd/test_late.py, here from the client's request to the answer after a restart.
 """
 
@@ -10,64 +11,27 @@ from __future__ import annotations
 import re
 import sys
 import urllib.request
-from collections.abc import Callable
-from contextlib import ExitStack
-from typing import Any
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import count
 
 import pytest
 
-from protocol.messages import OffsetCommitRequest, OffsetFetchRequest
+from coordinator.group.partition import partition_for
+from coordinator.log.etcd.keys import best_node
+from tests.cluster.stage import PARTITIONS, REAL, SETTINGS, RealGroup, installed
+from tests.interop.fleet import Fleet
+from tests.support.cluster_probe import TOPIC
 from tests.support.etcd import Etcd
 from tests.support.patience import WITHIN_S
-from tests.support.raw import Connection
 from tests.support.tenure import wait_until
 from tests.support.tenure_cluster import TenureCluster
 
 pytestmark = [pytest.mark.etcd, pytest.mark.cluster]
 
-GROUPS = [f"late-{number}" for number in range(10)]
-TOPIC = "t"
-LOADING = 14
-
-
-def commit(group: str, offset: int) -> OffsetCommitRequest:
-    """Return a commit of a program that is no member."""
-    each = OffsetCommitRequest.OffsetCommitRequestPartition(
-        partition_index=0, committed_offset=offset, committed_metadata=""
-    )
-    return OffsetCommitRequest(
-        group_id=group,
-        generation_id_or_member_epoch=-1,
-        topics=[OffsetCommitRequest.OffsetCommitRequestTopic(name=TOPIC, partitions=[each])],
-    )
-
-
-def commit_all(connections: dict[str, Connection], offset: int) -> None:
-    """Commit an offset of each group, at the same time."""
-    for group, connection in connections.items():
-        connection.send(commit(group, offset), 7)
-    for connection in connections.values():
-        answer: Any = connection.receive()
-        assert answer.topics[0].partitions[0].error_code == 0
-
-
-def committed(port: int) -> dict[str, int]:
-    """The committed offset of each group."""
-    found = {}
-    with Connection(port) as connection:
-        for group in GROUPS:
-            topic = OffsetFetchRequest.OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[0])
-
-            def read(group: str = group, topic: Any = topic) -> Any:
-                request = OffsetFetchRequest(
-                    groups=[OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=[topic])]
-                )
-                answer: Any = connection.ask(request, 8)
-                return None if answer.groups[0].error_code else answer.groups[0]
-
-            answer = wait_until(read, "the group is loaded", WITHIN_S)
-            found[group] = answer.topics[0].partitions[0].committed_offset
-    return found
+GROUP_PARTITIONS = 50
+"""Of `__consumer_offsets`: the default."""
 
 
 def transactions(endpoint: str) -> tuple[int, int]:
@@ -91,32 +55,61 @@ def all_done(endpoint: str, since: int) -> Callable[[], bool]:
     return ask
 
 
+@contextmanager
+def altered_cluster(etcd: Etcd, nodes: int, altered: str) -> Iterator[TenureCluster]:
+    """Yield nodes that ask the same member of etcd, a follower, as long as it answers."""
+    leader = etcd.leader()
+    order = [number for number in range(3) if number != leader] + [leader]
+    etcd.members = [etcd.members[number] for number in order]
+    cluster = TenureCluster(etcd, nodes, SETTINGS)
+    for node in cluster.nodes:
+        node.program = [sys.executable, "-m", "tests.cluster.altered_node"]
+        node.environment["ALTERED"] = altered
+    with cluster:
+        wait_until(cluster.is_settled, "each partition has the node that should have it", WITHIN_S)
+        yield cluster
+
+
+def name_at(node: int, nodes: int) -> str:
+    """The name of a group that this node coordinates; nodes: how many there are."""
+    names = (f"late-{number}" for number in count())
+    numbers = range(1, nodes + 1)
+    return next(each for each in names if best_node(partition_for(each, GROUP_PARTITIONS), numbers) == node)
+
+
+def commit_all(groups: list[RealGroup]) -> None:
+    """Have each group commit its next offset, all at the same time."""
+    with ThreadPoolExecutor(len(groups)) as threads:
+        list(threads.map(RealGroup.commit, groups))
+    assert all(group.acknowledged == group.attempted for group in groups)
+
+
 @pytest.mark.parametrize("has_chain", [True, False])
 def test_a_commit_that_comes_late_changes_nothing(has_chain: bool) -> None:
-    """A node that starts anew finds the newer commits; without the chain, it finds older ones."""
-    with ExitStack() as stack:
-        etcd = stack.enter_context(Etcd(members=3))
-        leader = etcd.leader()
-        # The node asks the first member of its list: a follower.
-        order = [number for number in range(3) if number != leader] + [leader]
-        etcd.members = [etcd.members[number] for number in order]
-        cluster = TenureCluster(etcd, nodes=1, settings={"tenure.topics": f"{TOPIC}:1"})
-        (node,) = cluster.nodes
-        node.program = [sys.executable, "-m", "tests.cluster.altered_node"]
-        node.environment["ALTERED"] = "silent" if has_chain else "silent,no-chain"
-        stack.enter_context(cluster)
-        connections = {group: stack.enter_context(Connection(node.port)) for group in GROUPS}
-        commit_all(connections, 1)
+    """Nodes that start anew find the newer commits, and no member moves; without the chain, they find older ones."""
+    clients = installed(REAL)
+    with (
+        Etcd(members=3) as etcd,
+        altered_cluster(etcd, len(clients), "silent" if has_chain else "silent,no-chain") as cluster,
+        Fleet(",".join(cluster.bootstraps), TOPIC, PARTITIONS) as fleet,
+    ):
+        groups = [
+            RealGroup(fleet, client, name_at(number, len(clients))) for number, client in enumerate(clients, start=1)
+        ]
+        for group in groups:
+            group.settle()
+        commit_all(groups)
         frozen = etcd.members[0]
         began, _ = transactions(frozen.endpoint)
         assert began > 0
         frozen.freeze()
-        commit_all(connections, 2)
-        commit_all(connections, 3)
+        commit_all(groups)
+        commit_all(groups)
         frozen.thaw()
         wait_until(all_done(frozen.endpoint, began), "the frozen member has done what came", WITHIN_S)
-        node.kill()
-        node.start()
-        found = committed(node.port)
-        assert (set(found.values()) == {3}) is has_chain, found
-        assert set(found.values()) <= {2, 3}
+        for node in cluster.nodes:
+            node.kill()
+        cluster.start()
+        wait_until(cluster.is_settled, "each partition has the node that should have it", WITHIN_S)
+        problems = [problem for group in groups for problem in group.problems()]
+        assert problems == ([] if has_chain else [f"{group.name}: 3 was acknowledged, 2 is there" for group in groups])

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from coordinator.group.partition import partition_for
-from protocol.messages import ListGroupsRequest
+from protocol.messages import ListGroupsRequest, OffsetCommitRequest
 from schemas.errors import ErrorCode
-from tests.cluster.test_late_duplicate import TOPIC, commit
 from tests.cluster.test_seats import refusal
+from tests.support.cluster_probe import TOPIC
 from tests.support.etcd import Etcd
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
@@ -56,9 +56,17 @@ def delete(etcd: Etcd, key: str) -> None:
 
 
 def error_of(node: ClusterNode, group: str, offset: int) -> int:
-    """The error of a commit."""
+    """The error of a commit of a program that is no member."""
+    each = OffsetCommitRequest.OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=offset, committed_metadata=""
+    )
+    request = OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=-1,
+        topics=[OffsetCommitRequest.OffsetCommitRequestTopic(name=TOPIC, partitions=[each])],
+    )
     with Connection(node.port) as connection:
-        answer: Any = connection.ask(commit(group, offset), 7)
+        answer: Any = connection.ask(request, 7)
     error: int = answer.topics[0].partitions[0].error_code
     return error
 

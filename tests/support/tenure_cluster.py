@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
+from coordinator.log.etcd.keys import best_node
 from tests.support.apache_cluster import wait_for_coordinators
 from tests.support.etcd import Etcd
 from tests.support.tcp_proxy import TcpProxy
@@ -95,6 +96,15 @@ class TenureCluster:
         """End all nodes."""
         for node in self.nodes:
             node.close()
+
+    def is_settled(self) -> bool:
+        """Whether each partition that was ever claimed has the node that should have it while all nodes run."""
+        owners = self.etcd.values(f"/{self.name}/own/")
+        heads = self.etcd.values(f"/{self.name}/head/")
+        numbers = [node.number for node in self.nodes]
+        return len(owners) == len(heads) and all(
+            int(value) == best_node(int(name.rpartition("/")[2]), numbers) for name, value in owners.items()
+        )
 
     def tails(self) -> str:
         """The end of each node's log, for a failure's message."""
