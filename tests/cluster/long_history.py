@@ -3,9 +3,10 @@
     python -m tests.cluster.long_history --minutes 20 --seed 1
 
 Three nodes on three members of etcd serve static members of 12 groups, two each, and a group of each real client
-(stage.REAL). Members commit, read, send heartbeats, and restart now and then; real clients don't restart. Meanwhile chance kills, freezes, stops and cuts off nodes and
-members of etcd (random_faults). Anchors keep asking the nodes that coordinated a group once. At the end all that a
-`Stage` checks must hold, and the whole history must be linearizable: offsets, and the generation of each member.
+(stage.REAL). Members commit, read, send heartbeats, and restart now and then; real clients don't restart. Meanwhile
+chance kills, freezes, stops and cuts off nodes and members of etcd (random_faults). Anchors keep asking the nodes that
+coordinated a group once. At the end all that a `Stage` checks must hold, and the whole history must be linearizable:
+offsets, and the generation of each member.
 
 It prints figures, and each violation; the exit code is 1 if there is one. `--history FILE` keeps the history.
 
