@@ -25,7 +25,7 @@ from pathlib import Path
 
 from tests.cluster.linearizable import registers, violations
 from tests.cluster.random_faults import play
-from tests.cluster.stage import REAL, Stage
+from tests.cluster.stage import Stage
 from tests.support.cluster_history import Asked, gaps, percentile, write, wrongs
 from tests.support.etcd import MISSING, program
 
@@ -41,7 +41,7 @@ ANCHORED_S = 20.0
 """An anchor asks the former coordinators for so long; then others take its place."""
 
 
-def record(minutes: float, seed: int, real: Sequence[str] = REAL) -> tuple[list[Asked], Counter[str], list[str]]:
+def record(minutes: float, seed: int) -> tuple[list[Asked], Counter[str], list[str]]:
     """The history of a cluster under faults, how often each fault was, and what else was wrong at the end."""
     faults: Counter[str] = Counter()
     with Stage(
@@ -49,7 +49,6 @@ def record(minutes: float, seed: int, real: Sequence[str] = REAL) -> tuple[list[
         members=MEMBERS,
         pause_s=PAUSE_S,
         proxied=True,
-        real=real,
         session_timeout_ms=SESSION_TIMEOUT_MS,
         restarts=RESTARTS,
         seed=seed,

@@ -42,9 +42,7 @@ REAL_SESSION_TIMEOUT_MS = 45_000
 REBALANCE_TIMEOUT_MS = 120_000
 """A commit that waits for etcd keeps a client from polling: longer than any fault."""
 REAL = ("confluent-kafka", "aiokafka", "kafka-clients-3", "confluent-kafka:consumer")
-"""The clients of which a stage that many tests share has a group, and its protocol if that isn't the classic one."""
-FEW = REAL if IS_LONG else REAL[:1]
-"""Clients of a stage that serves one test alone."""
+"""The clients of which a stage has a group each, and the group's protocol if that isn't the classic one."""
 
 
 def installed(clients: Sequence[str]) -> list[str]:

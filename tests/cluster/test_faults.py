@@ -22,7 +22,7 @@ import pytest
 
 from coordinator.log.etcd.keys import parse_head
 from tests.cluster.random_faults import play
-from tests.cluster.stage import FEW, IS_LONG, Stage
+from tests.cluster.stage import IS_LONG, Stage
 from tests.support.cluster_history import OK, SANDWICH_S
 from tests.support.etcd import ROOT, EtcdError
 from tests.support.patience import WITHIN_S
@@ -234,7 +234,7 @@ def test_a_node_is_cut_off_from_etcd(stage: Stage, seed: int) -> None:
 def test_etcd_has_no_space() -> None:
     """etcd refuses writes: commits get COORDINATOR_NOT_AVAILABLE, heartbeats a yes. With space again, all goes on."""
     quota = 16 << 20
-    with Stage(etcd_arguments=["--quota-backend-bytes", str(quota)], real=FEW) as stage:
+    with Stage(etcd_arguments=["--quota-backend-bytes", str(quota)]) as stage:
         began = stage.probe.now()
         number = 0
         with suppress(EtcdError):
@@ -285,7 +285,7 @@ def test_one_partition_of_a_busy_node_is_fenced(stage: Stage, seed: int) -> None
 def test_nodes_and_etcd_roll() -> None:
     """SIGTERM and start of each node, then of each member of etcd, under many static members."""
     groups, members = (50, 20) if IS_LONG else (20, 5)
-    with Stage(groups=groups, members=members, pause_s=1.0 if IS_LONG else 0.5, real=FEW) as stage:
+    with Stage(groups=groups, members=members, pause_s=1.0 if IS_LONG else 0.5) as stage:
         for node in stage.cluster.nodes:
             assert node.stop() == 0
             node.start()

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.cluster import long_history
-from tests.cluster.stage import FEW
 from tests.cluster.test_linearizable import RIGHT, asked
 from tests.support import cluster_history
 
@@ -17,7 +16,7 @@ from tests.support import cluster_history
 @pytest.mark.cluster
 def test_a_short_history_with_restarts_and_faults_is_linearizable(tmp_path: Path) -> None:
     """Members that restart keep their seats, whatever fails; the history has their joins."""
-    history, faults, problems = long_history.record(0.25, seed=2, real=FEW)
+    history, faults, problems = long_history.record(0.25, seed=2)
     assert problems == []
     assert long_history.problems_of(history) == []
     assert faults.total() > 1

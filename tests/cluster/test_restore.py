@@ -13,7 +13,7 @@ from coordinator.cli.store import app
 from coordinator.log.etcd.keys import parse_head
 from coordinator.log.etcd.moving import EPOCHS
 from tests.cli.conftest import run_app
-from tests.cluster.stage import FEW, Stage
+from tests.cluster.stage import Stage
 from tests.support.cluster_history import backward_reads, by_group, late_yeses, stale_reads, unwritten_reads
 
 pytestmark = [pytest.mark.etcd, pytest.mark.cluster]
@@ -24,7 +24,7 @@ def test_etcd_is_restored_from_a_snapshot(tmp_path: Path) -> None:
 
     Commits after the snapshot are lost. So reads may be older than these, but not older than the snapshot.
     """
-    with Stage(real=FEW) as stage:
+    with Stage() as stage:
         stage.recover()
         saved = stage.probe.committed()
         stage.etcd.save_snapshot(tmp_path / "snapshot.db")
