@@ -164,12 +164,18 @@ bench-audit: .venv/.spark ## the audit's cost, beside Kafka's own tool (a log of
 
 .PHONY: nightly
 nightly: .venv/.audit ## the long rounds of every randomised test, 20 minutes of faults of a cluster, and test-suites (hours)
-	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m 'not (oracle or compose or spark or toolchain or dist)' $(ARGS)
-	$(BIN)/python -m tests.cluster.long_history --minutes 20 --seed $$(date +%j)
+	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m 'not (oracle or compose or spark or toolchain or dist or cluster)' $(ARGS)
+	$(MAKE) nightly-cluster
 	@if command -v go >/dev/null; then $(MAKE) check-dashboard; fi
 	@# Of the clients that need more than Python, those whose rounds are long; without their tools they are left out.
 	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m toolchain tests/interop/test_takeover.py
 	$(BIN)/python -m tests.oracle.observe_cluster
+
+.PHONY: nightly-cluster
+nightly-cluster: .venv/.audit ## the long forms of `make test-cluster`, and 20 minutes of random faults (an hour); if Go is here, on a newer etcd
+	if [ -z "$$ETCD" ] && command -v go >/dev/null; then $(MAKE) etcd-new && export ETCD=build/etcd-new/etcd; fi && \
+		HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m cluster tests/cluster $(ARGS) && \
+		$(BIN)/python -m tests.cluster.long_history --minutes 20 --seed $$(date +%j)
 
 .PHONY: fuzz
 fuzz: .venv/.audit ## damaged requests of every API, and large ones up to 100 MB, to a real server
