@@ -35,7 +35,7 @@ from coordinator.log.etcd.keys import NO_HEAD, Head, Keys, any_head
 from coordinator.log.etcd.port import Compare, Delete, Get, Put, Target, Txn, TxnResult
 from coordinator.log.etcd.session import Session
 from protocol.records.batch import Record
-from protocol.records.packing import OVERHEAD, packed, stored_bytes
+from protocol.records.packing import packed, plain_bytes, stored_bytes
 
 OPERATIONS_MAX = 1_024
 """Records in a transaction. etcd takes 4,096, and holds up all others while it writes them."""
@@ -54,6 +54,7 @@ DIVISIBLE = (
 
 Committed offsets: each stands for itself. Targets of members, and behind them their epoch; resolved regular
 expressions, and behind them the group's epoch: as long as the epoch isn't there, the next heartbeat makes them anew.
+Each record of such a batch must fit into a transaction.
 """
 
 
@@ -162,7 +163,7 @@ class Writer:
             for append in self._waiting[own]:
                 taken = 0
                 for batch, _ in append.parts:
-                    more, longer = len(batch), _size(batch)
+                    more, longer = len(batch), plain_bytes(batch)
                     if operations > 1 and (operations + more > OPERATIONS_MAX or size + longer > BYTES_MAX):
                         break
                     operations += more
@@ -279,13 +280,9 @@ class Writer:
             yield Delete(prefix + key) if value is None else Put(prefix + key, packed(value))
 
 
-def _size(batch: list[Record]) -> int:
-    return sum(len(record.key or b"") + len(record.value or b"") + OVERHEAD for record in batch)
-
-
 def _fitted(batch: list[Record]) -> Iterator[tuple[list[Record], bool]]:
     """A batch as parts that fit into a transaction each, and whether it is the last part. Raises Unavailable."""
-    if len(batch) < OPERATIONS_MAX and _size(batch) <= BYTES_MAX:
+    if len(batch) < OPERATIONS_MAX and plain_bytes(batch) <= BYTES_MAX:
         yield batch, True
         return
     versions = {(record.key or b"")[:2] for record in batch}
@@ -293,7 +290,9 @@ def _fitted(batch: list[Record]) -> Iterator[tuple[list[Record], bool]]:
         part: list[Record] = []
         size = 0
         for record in batch:
-            longer = _size([record])
+            longer = plain_bytes([record])
+            if longer > BYTES_MAX:
+                _check_whole([record])
             if part and (len(part) + 2 > OPERATIONS_MAX or size + longer > BYTES_MAX):
                 yield part, False
                 part, size = [], 0
@@ -301,10 +300,15 @@ def _fitted(batch: list[Record]) -> Iterator[tuple[list[Record], bool]]:
             size += longer
         yield part, True
         return
+    _check_whole(batch)
+    yield batch, True
+
+
+def _check_whole(batch: list[Record]) -> None:
+    """Raises Unavailable if a transaction of etcd has no room for all of these records."""
     small = stored_bytes(batch)
     if len(batch) > ATOMIC_RECORDS_MAX or small > ATOMIC_BYTES_MAX:
         raise Unavailable(f"{len(batch)} records of {small} bytes are more than a transaction of etcd takes")
-    yield batch, True
 
 
 def _refusal(own: Owned) -> Fenced | Unavailable | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.config import STORED_MAX_RECORDS
+from coordinator.config import STORED_MAX_BYTES, STORED_MAX_RECORDS
 from coordinator.log.engine import EngineError, Fenced, Unavailable
 from coordinator.log.etcd.keys import Head, Keys, parse_head
 from coordinator.log.etcd.port import Get, KeyValue, Put, Txn, TxnResult
@@ -180,6 +181,30 @@ def test_other_batches_are_whole_or_refused(mixed: bytes) -> None:
     assert txn is not None
     assert len(txn.success) == 1 + len(whole)
     assert isinstance(appended(writer, own, *whole, record(1))[0][1], Unavailable)
+
+
+@pytest.mark.parametrize("versions", [b"\1\1", b"\7\6", b"\x10\3"])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_record_that_no_transaction_takes_is_never_sent(versions: bytes, place: int) -> None:
+    """A batch that may be divided is refused as a whole because of it; one that is small once it is packed is sent."""
+    store, writer = Store(), Writer(KEYS)
+    own = owned(store, 0)
+    for value, error in ((b"\0\3" + bytes(4 * STORED_MAX_BYTES), None), (Random(1).randbytes(1_450_000), Unavailable)):
+        large = Record(b"\0%c large" % versions[0], value, 0)
+        batch = [Record(b"\0%c%d" % (versions[number], number), b"\0", 0) for number in range(2)]
+        batch.insert(place, large)
+        outcomes = appended(writer, own, *batch)
+        sent = 0
+        while (txn := writer.next()) is not None:
+            sent += 1
+            sizes = [len(each.key) + len(each.value) for each in txn.success if isinstance(each, Put)]
+            assert sum(sizes) <= STORED_MAX_BYTES
+            writer.told(store.carry_out(txn))
+        if error is None:
+            assert outcomes == [(1, None)]
+        else:
+            assert sent == 0
+            assert isinstance(outcomes[0][1], error)
 
 
 @pytest.mark.parametrize("value", [b"\x00\x03small", b"\x00\x03" + b"large" * 200_000])
