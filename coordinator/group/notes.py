@@ -455,7 +455,11 @@ class OffsetsRemoved(Note):
 
 
 class GroupTooLarge(Note):
-    """The group's record would be larger than message.max.bytes; the request was refused (KAFKA-19760)."""
+    """A record of the group would be larger than message.max.bytes, or than the store of a cluster takes (KAFKA-19760).
+
+    It isn't written. A request that needs it is refused. In the consumer protocol it may also be a member's new target,
+    or the topics that a regular expression matches: then the group goes on with the former ones.
+    """
 
     size: int
     limit: int

@@ -14,7 +14,7 @@ from coordinator.group.effects import SESSION, SYNC, Effects, Response, Timer, T
 from coordinator.group.group import NEVER, Group, Member, Waiting
 from coordinator.group.topics import NO_TOPICS, Topics
 from protocol.messages import JoinGroupResponse, SyncGroupResponse, alike
-from protocol.records.packing import stored_bytes
+from protocol.records.packing import plain_bytes, stored_bytes
 from protocol.speed import new
 from schemas.errors import ErrorCode
 
@@ -178,6 +178,17 @@ class Turn:
             return True
         batch = list(written)
         return len(batch) <= self.config.stored_max_records and stored_bytes(batch) <= limit
+
+    def takes_each(self, group: AnyGroup, written: Iterable[Record]) -> bool:
+        """Whether the store takes each of these records, in a batch that may be divided; if not, a note says so.
+
+        The size counts that a record has before it is packed: to pack one that is too large would stop the server.
+        """
+        limit = self.config.stored_max_bytes
+        size = max((plain_bytes([record]) for record in written), default=0) if limit else 0
+        if size > limit:
+            self.note(notes.GroupTooLarge(group.group_id, group.generation, size, limit))
+        return size <= limit
 
     def write_group(self, group: Group, since_ms: int | None) -> bool:
         """Write the group's record; since_ms: when the group entered its state.

@@ -337,7 +337,7 @@ TEXTS: Mapping[type[notes.Note], Callable[[Any, str], str]] = {
     notes.OffsetsRemoved: _removed_text,
     notes.GroupTooLarge: lambda note, _: (
         f"Group {note.group} would need a record of {note.size} bytes, the limit (message.max.bytes, or that of the "
-        f"cluster's store) is {note.limit}: refused, the group stays as it was"
+        f"cluster's store) is {note.limit}: not written, the group stays as it was"
     ),
     notes.UnexpectedRequest: lambda note, _: (
         f"Group {note.group} refused a request of member {note.member_id}: {note.detail}"

@@ -6,11 +6,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from coordinator.config import STORED_MAX_BYTES
+from coordinator.group.any_group import CommittedOffset
 from coordinator.group.events import CommitOffsets, Remainder
 from coordinator.group.notes import GroupDeleted, OffsetsRemoved
 from coordinator.group.offsets import REMOVED_AT_ONCE, CommitTemplate, template_of
-from coordinator.group.records import batch_size
+from coordinator.group.records import batch_size, offset_record
 from protocol.messages import OffsetCommitRequest
+from protocol.primitives import STRING_SIZE_MAX
+from protocol.records.packing import plain_bytes
 from schemas.errors import ErrorCode
 from tests.group.harness import SOMEBODY, WALL_MS, Bench, Peer, subscription
 
@@ -153,6 +157,13 @@ def test_metadata_is_measured_as_java_does(metadata: str, *, stored: bool) -> No
     call = bench.commit(offsets={("t", 0): 5}, metadata=metadata)
     assert call.errors == [ErrorCode.NONE if stored else ErrorCode.OFFSET_METADATA_TOO_LARGE]
     assert bench.committed("t", 0) == (5 if stored else -1)
+
+
+def test_the_largest_committed_offset_fits_the_store_of_a_cluster() -> None:
+    """No string of a request has more bytes, so no setting makes a larger record."""
+    longest = "x" * STRING_SIZE_MAX
+    record = offset_record(longest, longest, 0, CommittedOffset(5, 0, longest, 0, None), 0)
+    assert plain_bytes([record]) < STORED_MAX_BYTES // 10
 
 
 def test_null_metadata_reads_back_as_empty() -> None:

@@ -155,6 +155,17 @@ class Making:
         self.heirs[member_id] = self.heirs.pop(former_id, former_id)
 
 
+class RefusedTarget(NamedTuple):
+    """A target that the store doesn't take.
+
+    epoch: it was made for this one, which gets no other. until_ms: when a later epoch may get one, on the clock of
+    `Now.ms`.
+    """
+
+    epoch: int
+    until_ms: int
+
+
 class Session:
     """The session of a member; `Turn.watch` looks after it."""
 
@@ -192,7 +203,8 @@ class ConsumerGroup(AnyGroup):
     """A group of the consumer protocol; see the head of this module.
 
     target_epoch: 0 before the first target. target_ms: when the target was made, Unix time in ms; 0 before.
-    making: the next target, while it is being made in steps.
+    making: the next target, while it is being made in steps. refused_target: the last one that was too large, None if
+    none was since the load.
     targets: by member id. holders: topic id -> partition -> the member that holds it.
     regexes: those that were resolved. resolving: whether a resolution is under way.
     metadata_hash: of the subscribed topics, as of the group epoch. is_stale: whether topics may have changed since.
@@ -224,6 +236,7 @@ class ConsumerGroup(AnyGroup):
         "making",
         "members",
         "metadata_hash",
+        "refused_target",
         "regex_members",
         "regexes",
         "resolving",
@@ -252,6 +265,7 @@ class ConsumerGroup(AnyGroup):
         self.target_epoch = 0
         self.target_ms = 0
         self.making: Making | None = None
+        self.refused_target: RefusedTarget | None = None
         self.targets: dict[str, Target] = {}
         self.holders: dict[UUID, dict[int, str]] = {}
         self.topic_members: Counter[str] = Counter()

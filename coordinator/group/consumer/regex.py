@@ -4,6 +4,9 @@ The coordinator does not match itself: that may take long. It asks for a resolut
 heartbeat without it, and takes the result as an event, which may bump the epoch. One resolution per group is under way
 at a time, and the next begins at the earliest REFRESH_MIN_MS after the last. A topic that is created later makes the
 next heartbeat of a member ask again.
+
+An expression may match more topics than a record in the store of a cluster has room for. It then keeps its former
+topics, or none, and counts as resolved: the next resolution comes no sooner than that of any other.
 """
 
 from __future__ import annotations
@@ -138,11 +141,16 @@ def resolved(turn: Turn, group: ConsumerGroup, event: RegexResolved) -> None:
             continue
         former = group.regexes.get(regex)
         had = frozenset() if former is None else former.topics
-        changed = changed or topics != had
+        found = Resolved(topics, event.version, event.since_ms)
+        record = records.regex_record(group.group_id, regex, found, wall_ms)
+        if not turn.takes_each(group, [record]):
+            found = found._replace(topics=had)
+            record = records.regex_record(group.group_id, regex, found, wall_ms)
+        changed = changed or found.topics != had
         before |= had
-        after |= topics
-        group.regexes[regex] = Resolved(topics, event.version, event.since_ms)
-        turn.append(records.regex_record(group.group_id, regex, group.regexes[regex], wall_ms))
+        after |= found.topics
+        group.regexes[regex] = found
+        turn.append(record)
     hashed = metadata_hash(turn.topics, group.subscribed_names())
     if changed or hashed != group.metadata_hash:
         course.opened(turn, group)

@@ -9,6 +9,10 @@ all, the group keeps the work (`Making`), the effects ask for the other parts, a
 result. Members go on towards the former target meanwhile. They may also leave, restart, or bump the epoch again: the
 work has the members and topics of its start, and `made` leaves out what is no longer there.
 
+The store of a cluster may not take the record of one member's target. Then `made` writes nothing: members keep the
+former target, and the epoch gets none. Only a later epoch has other members, topics or subscriptions. So the next try
+is for a later epoch, at the earliest RETRY_MS after the last one.
+
 House rule: nothing here changes the group but `Plan.apply`, once the heartbeat can no longer be refused, and `made`.
 """
 
@@ -27,6 +31,7 @@ from coordinator.group.consumer.group import (
     ConsumerMember,
     Made,
     Making,
+    RefusedTarget,
     Resolved,
     Target,
     names_of,
@@ -52,6 +57,11 @@ MEMBERS_AT_ONCE = 1_000
 
 EMPTY_TARGET_EPOCH = 1
 """The epoch of the empty target that a group has while its first one is made in steps. A member can't be at epoch 0."""
+
+
+RETRY_MS = 10_000
+"""The least time between a target that was too large and the next try: to make one of 1,000,000 topic partitions takes
+about 1 s, and each member that joins makes another epoch."""
 
 
 class Sender(Protocol):
@@ -168,7 +178,7 @@ def make_target(
     former_id = member.member_id if sender.replaces is None else sender.replaces.member_id
     plan = Plan(group, bumped, ids.of(member), group.targets.get(former_id, NO_TARGET))
     may_assign = may_assign and group.making is None
-    if not may_assign or group.target_epoch >= bumped.epoch or not is_due(turn, group):
+    if not may_assign or group.target_epoch >= bumped.epoch or not is_due(turn, group, bumped.epoch):
         return plan
     former = group.members.get(former_id)
     members, targets = dict(group.members), dict(group.targets)
@@ -261,14 +271,14 @@ def missing_in(one: Target, other: Target) -> int:
 
 
 def made(turn: Turn, group: ConsumerGroup, event: TargetMade) -> None:
-    """Take a target that was made in steps, for those that are members still."""
+    """Take a target that was made in steps, for those that are members still. One that is too large changes nothing."""
     making, group.making = group.making, None
     assert making is not None
     if not group.members:
         return
     wall_ms = turn.now.wall_ms
     moved = set(making.heirs.values())
-    targets = {}
+    targets, written = {}, []
     for member_id in group.members:
         start_id = making.heirs.get(member_id, None if member_id in moved else member_id)
         target = None if start_id is None else event.targets.get(start_id)
@@ -278,9 +288,13 @@ def made(turn: Turn, group: ConsumerGroup, event: TargetMade) -> None:
         has = group.targets.get(member_id)
         if has is not making.former.get(member_id):
             if has != target:
-                turn.append(records.target_record(group.group_id, member_id, target, wall_ms))
+                written.append(records.target_record(group.group_id, member_id, target, wall_ms))
         elif member_id in event.written:
-            turn.append(Record(*event.written[member_id], wall_ms))
+            written.append(Record(*event.written[member_id], wall_ms))
+    if not turn.takes_each(group, written):
+        group.refused_target = RefusedTarget(event.epoch, turn.now.ms + RETRY_MS)
+        return
+    turn.append(*written)
     turn.append(records.target_epoch_record(group.group_id, event.epoch, wall_ms, wall_ms))
     group.set_targets(targets, event.epoch, wall_ms)
     assert event.note is not None
@@ -288,8 +302,11 @@ def made(turn: Turn, group: ConsumerGroup, event: TargetMade) -> None:
     course.settled(turn, group)
 
 
-def is_due(turn: Turn, group: ConsumerGroup) -> bool:
-    """Whether enough time has passed since the last target (KIP-1263)."""
+def is_due(turn: Turn, group: ConsumerGroup, epoch: int) -> bool:
+    """Whether enough time has passed since the last target (KIP-1263), and the epoch's own was not too large."""
+    refused = group.refused_target
+    if refused is not None and (epoch <= refused.epoch or turn.now.ms < refused.until_ms):
+        return False
     interval_ms = turn.group_settings(group.group_id).assignment_interval_ms
     return not group.target_ms or not interval_ms or turn.now.wall_ms >= group.target_ms + interval_ms
 

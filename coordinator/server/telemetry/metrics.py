@@ -65,7 +65,7 @@ COUNTED: Mapping[type[notes.Note], tuple[str, str]] = {
     notes.InstanceIdUnreleased: ("tenure_seats_refused", "Clients that wanted the seat of an active member."),
     notes.GroupEmptied: ("tenure_groups_emptied", "Groups whose last member went."),
     notes.GroupLoaded: ("tenure_groups_loaded", "Groups that were read from the log."),
-    notes.GroupTooLarge: ("tenure_groups_too_large", "Requests refused because the group's record would be too large."),
+    notes.GroupTooLarge: ("tenure_groups_too_large", "Records of groups that were too large to be written."),
     notes.UnexpectedRequest: ("tenure_unexpected_requests", "Requests that no correct client sends."),
 }
 """Notes whose number is a counter: its name and its text."""

@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from coordinator.group.consumer.regex import REFRESH_MIN_MS
+from coordinator.group.consumer.target import RETRY_MS
+from coordinator.group.notes import GroupTooLarge
 from coordinator.group.state import Kind
 from schemas.errors import ErrorCode
 from tests.group.consumer.play import GROUP, Play, given
@@ -85,6 +88,130 @@ def test_a_part_of_a_large_target_does_no_harm(written: int) -> None:
     assert (max(twice.values()) == 2) == (written < len(NAMES))
     members.settle()
     assert sorted(number for owned in members.owned.values() for number in owned["t"]) == [*range(80)]
+
+
+def too_large(play: Play) -> list[tuple[int, int]]:
+    """The generation and the limit of each note that a record was too large."""
+    found = [note for note in play.notes if isinstance(note, GroupTooLarge)]
+    assert all(note.size > note.limit for note in found)
+    return [(note.generation, note.limit) for note in found]
+
+
+def grown(**settings: Any) -> Play:
+    """A group of member a with topic t, which grows beyond what a record of a target has room for."""
+    play = Play({"t": 8}, stored_max_bytes=2 * KIB)
+    assert given(play.join("a", **settings)) == {"t": [*range(8)]}
+    play.set_topics(t=600)
+    assert play.beat("a", 2).error_code == ErrorCode.NONE
+    return play
+
+
+def test_a_target_that_is_too_large_for_one_member_is_not_written() -> None:
+    """The group goes on with the former one, in the log too, and a note says how large the record would be."""
+    play = grown()
+    before = len(play.log)
+    play.work()
+    assert (len(play.log), play.group.target_epoch, play.group.generation) == (before, 2, 3)
+    assert (too_large(play), play.state()) == ([(3, 2 * KIB)], "Assigning")
+    answer = play.beat("a", 2, {"t": [*range(8)]})
+    assert (answer.error_code, answer.member_epoch, given(answer)) == (ErrorCode.NONE, 2, None)
+    assert play.held() == {"a": {"t": [*range(8)]}}
+
+
+def test_the_epoch_of_a_target_that_is_too_large_gets_no_further_one() -> None:
+    """Its members, topics and subscriptions are the same, so its target would be."""
+    play = grown()
+    play.work()
+    for _ in range(10):
+        play.wait(RETRY_MS)
+        play.beat("a", 2)
+    assert not play.works
+    assert len(too_large(play)) == 1
+
+
+def test_a_later_epoch_gets_its_target_after_a_while() -> None:
+    """Newcomers join without partitions, and share the target once it is time for it."""
+    play = grown()
+    play.work()
+    for name in ("b", "c"):
+        answer = play.join(name)
+        assert (answer.error_code, answer.member_epoch, given(answer)) == (ErrorCode.NONE, 2, {})
+    play.wait(RETRY_MS - 1)
+    play.beat("b", 2)
+    assert not play.works
+    play.wait(1)
+    play.beat("b", 2)
+    play.work()
+    assert (play.group.target_epoch, play.group.generation) == (5, 5)
+    assert sorted(len(target[topic]) for target in play.group.targets.values() for topic in target) == [200] * 3
+    assert len(too_large(play)) == 1
+
+
+def test_a_first_target_that_is_too_large_stays_empty() -> None:
+    """The member goes on at epoch 1 with nothing. A new owner of the partition tries once more."""
+    play = Play({"t": 600}, stored_max_bytes=2 * KIB)
+    assert given(play.join("a")) == {}
+    play.work()
+    before = len(play.log)
+    for tries in (1, 2):
+        answer = play.beat("a", 1)
+        play.work()
+        assert (answer.error_code, answer.member_epoch, given(answer)) == (ErrorCode.NONE, 1, None)
+        assert (len(play.log), len(too_large(play))) == (before, tries)
+        play.restart()
+    play.set_topics(t=100)
+    assert given(play.beat("a", 1)) == {"t": [*range(100)]}
+
+
+def test_a_static_restart_during_a_target_that_is_too_large_keeps_the_former_one() -> None:
+    """The restart has the target and the partitions of its seat."""
+    play = grown(instance_id="i")
+    play.beat("a", -2, instance_id="i")
+    assert given(play.join("x", instance_id="i")) == {"t": [*range(8)]}
+    play.work()
+    assert too_large(play) == [(3, 2 * KIB)]
+    assert play.held() == {"x": {"t": [*range(8)]}}
+    assert [*play.group.targets] == ["x"]
+    assert play.beat("x", 2, {"t": [*range(8)]}, instance_id="i").error_code == ErrorCode.NONE
+
+
+MANY = [f"u{number:0>120}" for number in range(20)]
+"""Topics whose names are more than a record of 2 KiB has room for."""
+
+
+def test_a_regular_expression_with_too_many_topics_keeps_its_former_ones() -> None:
+    """At first it has none. It counts as resolved, so that heartbeats don't ask again."""
+    play = Play({"u1": 1}, stored_max_bytes=2 * KIB)
+    play.join("a", regex="u.*")
+    play.resolve(**{"u.*": MANY})
+    assert (too_large(play), play.group.generation) == ([(1, 2 * KIB)], 1)
+    assert (play.group.regexes["u.*"].topics, given(play.beat("a", 1))) == (frozenset(), None)
+    play.wait(REFRESH_MIN_MS + 1)
+    play.beat("a", 1)
+    assert not play.asked
+    play.set_topics(u2=1)
+    play.beat("a", 1)
+    play.resolve(**{"u.*": ["u1", "u2"]})
+    assert given(play.beat("a", 1)) == {"u1": [0], "u2": [0]}
+    play.set_topics(u3=1)
+    play.wait(REFRESH_MIN_MS + 1)
+    play.beat("a", 2)
+    before = len(play.log)
+    play.resolve(**{"u.*": [*MANY, "u1"]})
+    assert (versions(play, before), play.group.generation, len(too_large(play))) == ([16], 2, 2)
+    assert play.group.regexes["u.*"].topics == {"u1", "u2"}
+
+
+def test_a_regular_expression_with_too_many_topics_hurts_no_other() -> None:
+    """One resolution finds the topics of both; those of the other count."""
+    play = Play({"t": 1, "u1": 1}, stored_max_bytes=2 * KIB)
+    play.join("a", regex="u.*")
+    play.resolve(**{"u.*": MANY})
+    play.wait(REFRESH_MIN_MS + 1)
+    play.join("b", regex="t")
+    play.resolve(**{"u.*": MANY, "t": ["t"]})
+    assert given(play.beat("b", 1)) == {"t": [0]}
+    assert {regex: set(found.topics) for regex, found in play.group.regexes.items()} == {"u.*": set(), "t": {"t"}}
 
 
 def test_a_subscription_that_the_store_does_not_take_is_refused() -> None:

@@ -66,6 +66,31 @@ async def test_subscription_by_regular_expression_finds_its_topics() -> None:
         assert found == [[0]]
 
 
+async def test_a_target_that_the_store_of_a_cluster_does_not_take_is_not_written() -> None:
+    """Its member goes on without partitions, with one log line; it gets them once it subscribes to fewer topics."""
+    node = ("tenure.store=etcd://127.0.0.1:2379", "tenure.cluster=c", "node.id=1")
+    names = [f"t{number}" for number in range(36)]
+    topics = ",".join(f"{name}:10000" for name in names)
+    async with serving(*node, f"tenure.topics={topics}") as server:
+        peer = await server.peer()
+        assert (await join(peer, names)).member_epoch == 1
+        await server.until(lambda: bool(server.events("group_too_large")))
+        (line,) = server.events("group_too_large")
+        assert (line["group"], line["size"] > line["limit"]) == ("g", True)
+        beat = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=1)
+        for _ in range(3):
+            await server.advance(10_000)
+            answer = await peer.ask(beat, 1)
+            assert isinstance(answer, ConsumerGroupHeartbeatResponse)
+            assert (answer.error_code, answer.member_epoch, answer.assignment) == (ErrorCode.NONE, 1, None)
+        assert len(server.events("group_too_large")) == 1
+        assert (await join(peer, names[:1])).error_code == ErrorCode.NONE
+        await server.at_rest()
+        answer = await peer.ask(beat, 1)
+        assert isinstance(answer, ConsumerGroupHeartbeatResponse)
+        assert answer.member_epoch == 3
+
+
 async def test_protocol_can_be_switched_off() -> None:
     """Without `consumer` among the protocols a member is refused."""
     async with serving("group.coordinator.rebalance.protocols=classic") as server:
