@@ -19,7 +19,7 @@ from coordinator.group import notes
 from coordinator.group.classic import rebalance
 from coordinator.group.classic.join import MEMBER_ID_REQUIRED_SINCE
 from coordinator.group.classic.joining import protocols_of, rebalance_timeout_of
-from coordinator.group.consumer import downgrade, expected, sessions
+from coordinator.group.consumer import downgrade, expected, records, sessions
 from coordinator.group.consumer.embedded import Unreadable, assignment_bytes, ids_of, read_subscription
 from coordinator.group.consumer.group import UNRELEASED, UNREVOKED, Classic, ConsumerGroup, ConsumerMember
 from coordinator.group.consumer.refused import Refused
@@ -71,6 +71,11 @@ def join_as(turn: Turn, group: ConsumerGroup, event: JoinGroup) -> JoinGroupResp
     change = change_of(turn, event, find(turn, group, event, member_id))
     last = last_seat(turn, group, body.group_instance_id)
     step = plan_step(turn, group, change, may_assign=last is None)
+    if last is not None:
+        # The group's record repeats what the member says.
+        repeated = records.member_record(group.group_id, step.member, turn.now.wall_ms)
+        if not downgrade.fits(turn, group, [*step.records, repeated]):
+            last, step = None, plan_step(turn, group, change)
     take_step(turn, group, step)
     if last is None:
         sessions.joined(turn, group, step.member)
@@ -97,7 +102,7 @@ def last_seat(turn: Turn, group: ConsumerGroup, instance_id: str | None) -> Cons
     seat = group.seat(instance_id)
     if seat is None or seat.classic is not None or group.classic_size < group.size - 1:
         return None
-    return seat if downgrade.may_downgrade(turn, group, group.size) else None
+    return seat if downgrade.may_downgrade(turn, group.size) else None
 
 
 def find(turn: Turn, group: ConsumerGroup, event: JoinGroup, member_id: str) -> Found:

@@ -10,7 +10,7 @@ House rule: the coordinator puts the classic group in the place of the other aft
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from coordinator.group import notes
@@ -31,6 +31,7 @@ from schemas.errors import ErrorCode
 if TYPE_CHECKING:
     from coordinator.group.causes import Cause
     from coordinator.group.turn import Turn
+    from protocol.records.batch import Record
 
 POLICIES = frozenset({"bidirectional", "downgrade"})
 """The migration policies under which a group is downgraded."""
@@ -40,23 +41,34 @@ def is_due(turn: Turn, group: ConsumerGroup, going: Collection[ConsumerMember]) 
     """Whether a group becomes a classic one once these members are gone."""
     left = group.size - len(going)
     classic = group.classic_size - sum(member.classic is not None for member in going)
-    return 0 < left == classic and may_downgrade(turn, group, left)
+    return 0 < left == classic and may_downgrade(turn, left) and fits(turn, group)
 
 
-def may_downgrade(turn: Turn, group: ConsumerGroup, left: int) -> bool:
-    """Whether a group may become a classic one of `left` members, and the store takes the records of that at once."""
+def may_downgrade(turn: Turn, left: int) -> bool:
+    """Whether a group may become a classic one of `left` members."""
+    return turn.config.group_consumer_migration_policy in POLICIES and left <= turn.config.group_max_size
+
+
+def fits(turn: Turn, group: ConsumerGroup, further: Sequence[Record] = ()) -> bool:
+    """Whether the store takes the records of a downgrade at once, with further ones of the same turn."""
     config, group_id, wall_ms = turn.config, group.group_id, turn.now.wall_ms
-    if config.group_consumer_migration_policy not in POLICIES or left > config.group_max_size:
-        return False
     if not config.stored_max_bytes:
         return True
     gone = list(records.group_tombstones(group, wall_ms))
-    # One record of the classic group has about what these have.
+    # One record of the classic group has what these have, with a name for each topic of a target. A subscription names
+    # its topics twice: in the member's metadata, and beside it.
     kept = [
         *(records.member_record(group_id, member, wall_ms) for member in group.members.values()),
         *(records.target_record(group_id, *each, wall_ms) for each in group.targets.items()),
     ]
-    return len(gone) < config.stored_max_records and stored_bytes([*gone, *kept]) <= config.stored_max_bytes
+    unnamed = sum(
+        len(topic.name)
+        for member_id, target in group.targets.items()
+        for topic in filter(None, map(turn.topics.by_id, target))
+        if topic.name not in group.members[member_id].topics
+    )
+    size = stored_bytes([*gone, *kept, *further]) + unnamed
+    return len(gone) + len(further) < config.stored_max_records and size <= config.stored_max_bytes
 
 
 def downgrade(turn: Turn, group: ConsumerGroup, going: Collection[ConsumerMember] = ()) -> Group:

@@ -8,6 +8,7 @@ same answer; repeated: how many could.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -38,6 +39,7 @@ from coordinator.group.records import group_value
 from coordinator.group.replay import Replay
 from coordinator.group.state import Kind, State
 from coordinator.group.topics import TopicImage, TopicTable
+from coordinator.log.etcd.writer import DIVISIBLE
 from protocol.consumer import decode_assignment
 from protocol.messages import (
     ConsumerGroupHeartbeatRequest,
@@ -51,6 +53,7 @@ from protocol.messages import (
     SyncGroupRequest,
     encode,
 )
+from protocol.records.packing import stored_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,6 +110,7 @@ class Play:
     def handle(self, event: Any) -> Any:
         """Handle an event; its answer, if it has one at once. `answers` has all answers by request."""
         effects = self.coordinator.handle(event, self.now())
+        self._check_stored(effects.records)
         self.log += effects.records
         self.notes += effects.notes
         self.asked += effects.resolutions
@@ -129,6 +133,10 @@ class Play:
         self.version += 1
         images = [TopicImage(topic_id(name), name, count) for name, count in self.topics.items()]
         self.handle(TopicsChanged(TopicTable(images, self.version, self.version if created else 0), set(topics)))
+
+    def configure(self, **settings: Any) -> None:
+        """Change settings of GroupConfig."""
+        self.coordinator.config = self.config = replace(self.config, **settings)
 
     # Requests.
 
@@ -403,6 +411,15 @@ class Play:
             group.group_id: (group.kind, group.generation, group.size) for group in self.coordinator.groups.values()
         }
         self._check_log(groups)
+
+    def _check_stored(self, written: list[Record]) -> None:
+        """A cluster's store takes the batch: whole, or each record of one that may be divided."""
+        limit = self.config.stored_max_bytes
+        if limit and not any({record.key[:2] for record in written} <= versions for versions in DIVISIBLE):
+            assert len(written) <= self.config.stored_max_records
+            assert stored_bytes(written) <= limit
+        elif limit:
+            assert all(stored_bytes([record]) <= limit for record in written)
 
     def _check_log(self, groups: list[ConsumerGroup]) -> None:
         """The log makes the same groups again."""

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from coordinator.group.consumer.regex import REFRESH_MIN_MS
 from coordinator.group.consumer.target import RETRY_MS
+from coordinator.group.events import TopicsChanged
 from coordinator.group.notes import GroupTooLarge
 from coordinator.group.state import Kind
+from coordinator.group.topics import TopicImage, TopicTable
 from schemas.errors import ErrorCode
-from tests.group.consumer.play import GROUP, Play, given
+from tests.group.consumer.play import GROUP, Play, given, subscribed, topic_id
 
 KIB = 1_024
 
@@ -245,8 +246,35 @@ def test_a_large_group_is_not_downgraded() -> None:
         play = Play(stored_max_bytes=100 * KIB)
         play.classic_group(("c", None, {"t": [0, 1]}), ("d", None, {"t": [2, 3]}))
         play.join("a")
-        play.coordinator.config = play.config = replace(play.config, stored_max_records=records_max)
+        play.configure(stored_max_records=records_max)
         play.leave("a")
+        assert play.coordinator.groups[GROUP].kind is kind
+        assert play.coordinator.groups[GROUP].size == 2
+
+
+def test_a_downgrade_counts_the_names_of_topics_in_targets() -> None:
+    """A classic member may have topics that it subscribes to no more, until there is another target."""
+    images = [TopicImage(topic_id(str(number)), f"{number:0>200}", 1) for number in range(10)]
+    for limit, kind in ((2 * KIB, Kind.CONSUMER), (5 * KIB, Kind.CLASSIC)):
+        play = Play({}, stored_max_bytes=100 * KIB)
+        play.handle(TopicsChanged(TopicTable(images, 2, 2), None))
+        play.join("a", [])
+        play.classic_join("c", subscribed(*(image.name for image in images)), version=3)
+        play.configure(group_consumer_assignment_interval_ms=15_000)
+        play.classic_join("c", subscribed(), version=3)
+        assert len(play.group.targets["c"]) == len(images)
+        play.configure(stored_max_bytes=limit)
+        play.leave("a")
+        assert play.coordinator.groups[GROUP].kind is kind
+
+
+def test_a_join_that_would_be_too_large_with_a_downgrade_comes_without_it() -> None:
+    """Both are one change, and the group's record repeats what the new member says."""
+    for size, kind in ((500, Kind.CLASSIC), (1_500, Kind.CONSUMER)):
+        play = Play(stored_max_bytes=4 * KIB)
+        play.join("a", instance_id="i")
+        play.classic_join("c", version=3)
+        assert play.classic_join("", subscribed("t") + bytes(size), instance_id="i").error_code == ErrorCode.NONE
         assert play.coordinator.groups[GROUP].kind is kind
         assert play.coordinator.groups[GROUP].size == 2
 
