@@ -165,7 +165,7 @@ class Store:
 
     def compacted_for(self, start: int) -> Compacted | None:
         """Why a watch from `start` can't be served; None if it can."""
-        return Compacted(self.compacted) if start < self.compacted else None
+        return Compacted() if start < self.compacted else None
 
     # The parts.
 
@@ -245,7 +245,7 @@ class Store:
         if revision > self.revision:
             return Refused("etcdserver: mvcc: required revision is a future revision", OUT_OF_RANGE)
         if revision and revision < self.compacted:
-            return Compacted(self.compacted)
+            return Compacted()
         return None
 
 

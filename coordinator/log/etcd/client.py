@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 import grpc
 from grpc import _channel as grpc_channel
 
+from coordinator.log.etcd.keys import prefix_end
 from coordinator.log.etcd.loop import Loop, now_ms
 from coordinator.log.etcd.messages import (
     CREATE_REVISION,
@@ -87,7 +88,7 @@ _REFUSALS = {
     grpc.StatusCode.OUT_OF_RANGE,
     grpc.StatusCode.UNIMPLEMENTED,
 }
-"""Codes with which etcd says that it has not carried a call out. After any other one, that is unknown."""
+"""Codes of errors that are no reason to ask another member. After any other one the outcome is unknown."""
 
 
 UNTRUSTED = re.compile(r"CERTIFICATE_VERIFY_FAILED(?:: ([\w ]+))?")
@@ -195,7 +196,6 @@ class Client:
         self._token = ""
         self._watches: dict[int, Callable[[], None]] = {}
         self._watch_number = 0
-        self.rotations = 0
         self.calls = Calls()
 
     @property
@@ -247,7 +247,7 @@ class Client:
 
         def told(outcome: Page | Lost | Refused) -> None:
             if isinstance(outcome, Refused) and outcome.code == grpc.StatusCode.OUT_OF_RANGE.value[0]:
-                done(Compacted(revision + 1))
+                done(Compacted())
             else:
                 done(outcome)
 
@@ -298,7 +298,7 @@ class Client:
 
     def watch(self, prefix: bytes, from_revision: int, on_events: OnEvents, on_end: OnEnd) -> Callable[[], None]:
         """See Port."""
-        create = message("WatchCreateRequest", key=prefix, range_end=_end(prefix), start_revision=from_revision)
+        create = message("WatchCreateRequest", key=prefix, range_end=prefix_end(prefix), start_revision=from_revision)
         requests = _Requests(message("WatchRequest", create_request=create))
         member = self._members[self._chosen]
         stream = member.stream("Watch/Watch", "Watch")
@@ -326,8 +326,7 @@ class Client:
             try:
                 for answer in call:
                     if answer.canceled:
-                        compacted = answer.compact_revision
-                        outcome = Compacted(compacted) if compacted else Lost(answer.cancel_reason)
+                        outcome = Compacted() if answer.compact_revision else Lost(answer.cancel_reason)
                         break
                     if not answer.created:
                         events = [Event(_key_value(each.kv), each.type == DELETED) for each in answer.events]
@@ -395,7 +394,6 @@ class Client:
         """Go on with the member after this one."""
         if index == self._chosen:
             self._chosen = (index + 1) % len(self._members)
-            self.rotations += 1
             for end in list(self._watches.values()):
                 end()
 
@@ -445,10 +443,6 @@ class _Requests:
     def end(self) -> None:
         """Send no more."""
         self._ended.set()
-
-
-def _end(prefix: bytes) -> bytes:
-    return prefix[:-1] + bytes([prefix[-1] + 1])
 
 
 def _text(error: Exception) -> str:

@@ -84,7 +84,6 @@ class Core:
 
     keys: of the cluster. ttl_ms: of the lease. log: takes facts for the operator. settle_ms: see claims.
     members: who is there, for any thread. valid: whether this node's lease holds, for any thread.
-    retries: of transactions with appends.
     """
 
     def __init__(
@@ -109,12 +108,11 @@ class Core:
         self._claims = Claims(
             port, keys, node_id, self.members, self.session, self._held, self._acquiring, settle_ms, log
         )
-        self.retries = 0
         # The number of the transaction of appends that is under way, and when it was first sent.
         self._sent = 0
         self._sent_ms = 0
         self._was_lost = False
-        # Those who ask whether ownerships are the newest ones: the next read answers them; those it answers now.
+        # Callers of ask_whether_newest. The next read answers those in _asking, the read under way those in _asked.
         self._asking: dict[Owned, list[Done]] = {}
         self._asked: dict[Owned, list[Done]] = {}
         # Calls that wait until no append of an ownership is under way.
@@ -411,7 +409,6 @@ class Core:
             self._port.txn(self.writer.heads(), partial(self._refused, number, error))
             return
         elif self._port.now_ms() < self._sent_ms + GIVE_UP_MS:
-            self.retries += 1
             self._was_lost = True
             self._port.later(AGAIN_MS, partial(self._resend, number, txn))
             return

@@ -95,8 +95,7 @@ class Housekeeping:
     def _status_known(self, status: Status | Lost | Refused) -> None:
         if not isinstance(status, Status) or self._ended:
             return
-        # Members before 3.4 don't tell what is in use.
-        self.used, self.size = status.db_in_use or status.db_size, status.db_size
+        self.used, self.size = status.db_in_use, status.db_size
         self.alarms = tuple(status.alarms)
         state = "full" if self.is_full else "warned" if self.share >= WARNED_SHARE else "fine"
         if state != (self._state or "fine"):

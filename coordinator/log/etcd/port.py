@@ -12,6 +12,7 @@ House rule: what etcd can do beyond this, the engine doesn't need. Keys and valu
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -112,7 +113,11 @@ class Lost(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """etcd refused the call and has not carried it out. code: of gRPC. reason: etcd's words."""
+    """etcd reports an error. code: of gRPC. reason: etcd's words.
+
+    Mostly it hasn't carried the call out. But it has if its space ran out with this very call, or if its answer was too
+    large. The keys decide (writer.py).
+    """
 
     reason: str
     code: int
@@ -122,10 +127,9 @@ NOT_FOUND = 5
 """The code of `Refused` if there is no such lease."""
 
 
-class Compacted(NamedTuple):
-    """A watch, or a range at a revision, wants history that is gone. revision: the oldest that is left."""
-
-    revision: int
+@dataclass(frozen=True)
+class Compacted:
+    """A watch, or a range at a revision, wants history that is gone."""
 
 
 Result = TypeVar("Result")

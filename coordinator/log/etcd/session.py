@@ -26,14 +26,13 @@ class Session:
     """See the module.
 
     ttl_ms: the lease's time. on_lease: called with each new lease. on_lost: called when a lease is gone.
-    lease: its id, 0 for none. deadline_ms: see `valid`. lapses: see engine.Ownership. failures: tries that failed.
+    lease: its id, 0 for none. deadline_ms: see `valid`. lapses: see engine.Ownership.
     """
 
     def __init__(self, port: Port, ttl_ms: int, on_lease: Callable[[], None], on_lost: Callable[[], None]) -> None:
         self.lease = 0
         self.deadline_ms = 0
         self.lapses = 0
-        self.failures = 0
         self._port = port
         self._ttl_ms = ttl_ms
         self._on_lease = on_lease
@@ -57,7 +56,6 @@ class Session:
 
         def told(outcome: int | Lost | Refused) -> None:
             if not isinstance(outcome, int):
-                self.failures += 1
                 self._port.later(PAUSE_MS, self.start)
                 return
             if self._ended:
@@ -96,7 +94,6 @@ class Session:
             if self._ended:
                 return
             if isinstance(outcome, Lost) or (isinstance(outcome, Refused) and not _is_gone(outcome)):
-                self.failures += 1
                 self._port.later(PAUSE_MS, self._ask)
             elif isinstance(outcome, Refused) or not outcome:
                 self.lease = self.deadline_ms = 0

@@ -122,7 +122,6 @@ class Writer:
         self._keys = keys
         self._waiting: dict[Owned, deque[_Append]] = {}
         self._parts: list[_Part] = []
-        self.transactions = 0
 
     @property
     def under_way(self) -> bool:
@@ -178,7 +177,6 @@ class Writer:
                 self._parts.append(part)
             if operations >= OPERATIONS_MAX or size >= BYTES_MAX or len(self._parts) == PARTITIONS_MAX:
                 break
-        self.transactions += 1
         # So that the partitions that got nothing this time come first next time.
         for part in self._parts:
             self._waiting[part.own] = self._waiting.pop(part.own)

@@ -10,7 +10,7 @@ KEYS = Keys("c")
 
 
 def test_keys_have_the_names_that_the_module_says() -> None:
-    """Whoever looks into etcd finds these names."""
+    """An operator who looks into etcd finds these names."""
     assert (KEYS.meta, KEYS.node(7), KEYS.own(3)) == (b"/c/meta", b"/c/nodes/7", b"/c/own/003")
     assert (KEYS.head(49), KEYS.log(0)) == (b"/c/head/049", b"/c/log/000/")
     assert (KEYS.number(KEYS.own(3)), KEYS.number(KEYS.node(12))) == (3, 12)

@@ -134,7 +134,7 @@ def test_a_late_duplicate_changes_nothing() -> None:
     assert store.keys[KEYS.log(0) + b"k"] == b"new"
 
 
-def test_who_gives_up_needs_a_barrier() -> None:
+def test_a_lost_try_that_was_given_up_needs_a_barrier() -> None:
     """Nobody knows what becomes of the transaction, so appends are refused; the barrier ends its chances."""
     store, writer = Store(), Writer(KEYS)
     own = owned(store, 0)
@@ -343,7 +343,7 @@ class Play:
 @settings(max_examples=300, deadline=None)
 @given(st.lists(STEP, max_size=60))
 def test_each_acknowledged_append_is_written_once_and_in_order(steps: list[tuple[str, int, int]]) -> None:
-    """Whatever gets lost, comes late or twice, and whoever claims partitions in between."""
+    """Answers get lost, tries come late or twice, and other nodes claim partitions in between."""
     play = Play()
     for step in steps:
         play.step(*step)
