@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 
 from tests.cluster.stage import Stage
+from tests.support.tenure_cluster import ClusterNode
 
 Undo = Callable[[], object]
 
@@ -42,7 +44,7 @@ def kill_node(stage: Stage, chance: random.Random) -> Undo:
     if not node.running:
         return lambda: None
     node.kill()
-    return node.start
+    return partial(start_again, node)
 
 
 def freeze_node(stage: Stage, chance: random.Random) -> Undo:
@@ -59,7 +61,13 @@ def stop_node(stage: Stage, chance: random.Random) -> Undo:
     node = chance.choice([each for each in stage.cluster.nodes if each.running])
     node.thaw()  # another fault may have frozen it
     node.stop()
-    return node.start
+    return partial(start_again, node)
+
+
+def start_again(node: ClusterNode) -> None:
+    """Start a node. Another fault may have cut it off from etcd, and then it would end at once."""
+    node.heal()
+    node.start()
 
 
 def cut_node(stage: Stage, chance: random.Random) -> Undo:

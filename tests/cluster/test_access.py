@@ -73,15 +73,16 @@ def test_a_wrong_certificate_or_password_is_said_at_once(
     wrong = tmp_path / "wrong"
     wrong.write_text("wrong")
     truststore, keystore = "tenure.store.ssl.truststore.location", "tenure.store.ssl.keystore.location"
-    unauthenticated = "etcdserver: authentication failed, invalid user ID or password"
+    login = "tenure.store.user or tenure.store.password.file is wrong: "
+    unauthenticated = "INVALID_ARGUMENT: etcdserver: authentication failed, invalid user ID or password"
     told = {
         text: refusal({**settings, **changes}, tmp_path)
         for text, changes in {
             f"etcd's certificate isn't valid by {truststore}": {truststore: str(certificates.foreign_ca)},
             f"etcd accepts no certificate of this node ({keystore})": {keystore: ""},
             f"accepts no certificate of this node ({keystore})": {keystore: str(certificates.foreign_client)},
-            unauthenticated: {"tenure.store.password.file": str(wrong)},
-            f"INVALID_ARGUMENT: {unauthenticated}": {"tenure.store.user": "nobody"},
+            login + unauthenticated: {"tenure.store.password.file": str(wrong)},
+            login: {"tenure.store.user": "nobody"},
             "PERMISSION_DENIED": {"tenure.cluster": "others"},
         }.items()
     }

@@ -271,6 +271,10 @@ class Etcd:
         ):
             self.ask(f"/v3/auth/{path}", body)
 
+    def add_user(self, name: str) -> None:
+        """Add one more user, once users are on."""
+        self._ctl("--user=root:of-root", "user", "add", f"{name}:of-{name}")
+
     def leader(self) -> int:
         """The number of the leader, as a majority sees it; waits while there is none."""
 
@@ -302,7 +306,10 @@ class Etcd:
 
     def save_snapshot(self, file: Path) -> None:
         """Save what the first member has."""
-        _run("etcdctl", f"--endpoints={self.members[0].endpoint}", "snapshot", "save", str(file))
+        self._ctl("snapshot", "save", str(file))
+
+    def _ctl(self, *arguments: str) -> None:
+        _run("etcdctl", f"--endpoints={self.members[0].endpoint}", *arguments)
 
     def restore_snapshot(self, file: Path) -> None:
         """End all members, give each the state of a snapshot in place of its data, and start them again."""

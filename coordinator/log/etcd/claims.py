@@ -63,8 +63,9 @@ class _Orphan(NamedTuple):
 class Claims:
     """See the module.
 
-    held: the ownerships of this node. acquiring: partitions that are being claimed. settle_ms: see SETTLE_MS.
-    log: takes facts for the operator. share: the partitions that this node should have; for any thread.
+    held: the ownerships of this node. acquiring: partitions that are being claimed. on_gone: takes an ownership whose
+    own/ppp is gone, although its lease is there. settle_ms: see SETTLE_MS. log: takes facts for the operator.
+    share: the partitions that this node should have; for any thread.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Claims:
         session: Session,
         held: Mapping[int, Owned],
         acquiring: Mapping[int, object],
+        on_gone: Callable[[Owned], None],
         settle_ms: int,
         log: Callable[[str, dict[str, object]], None],
     ) -> None:
@@ -89,6 +91,7 @@ class Claims:
         self._session = session
         self._held = held
         self._acquiring = acquiring
+        self._on_gone = on_gone
         self._count = len(members.now.owners)
         self._nodes = Follower(port, keys.nodes, self._changed)
         self._owners = Follower(port, keys.owners, self._changed)
@@ -222,6 +225,10 @@ class Claims:
         """This node has given a partition up."""
         self._owners.forget(self._keys.own(own.partition))
 
+    def not_released(self, own: Owned) -> None:
+        """etcd has refused to delete own/ppp: from now on, `_clear` tries it."""
+        self._releasing.pop(own.partition, None)
+
     def not_acquired(self, partition: int) -> None:
         """A claim came to nothing: another node was first, or no lease is there."""
         self._told[partition] = None
@@ -282,7 +289,9 @@ class Claims:
         if owner is not None or own is not None or not self.may_claim:
             self._free_since.pop(partition, None)
         if own is not None:
-            if best is not None and best != self._node_id and not self._keeps(partition, best, now_ms):
+            if self._is_gone(own):
+                self._on_gone(own)
+            elif best is not None and best != self._node_id and not self._keeps(partition, best, now_ms):
                 self._tell(partition, best, own.epoch)
         elif partition in self._acquiring or self._is_releasing(partition):
             return
@@ -325,6 +334,10 @@ class Claims:
         kv = None if node_id is None else self._nodes.keys.get(self._keys.node(node_id))
         return 0 if kv is None else kv.create_revision
 
+    def _is_gone(self, own: Owned) -> bool:
+        kv = self._owners.keys.get(self._keys.own(own.partition))
+        return self._owners.revision > own.claim and (kv is None or kv.create_revision != own.claim)
+
     def _is_releasing(self, partition: int) -> bool:
         kv = self._owners.keys.get(self._keys.own(partition))
         if kv is None or kv.create_revision != self._releasing.get(partition):
@@ -339,7 +352,10 @@ class Claims:
         return from_ms is not None and self._port.now_ms() >= from_ms and self._session.valid()
 
     def _clear(self, partition: int) -> None:
-        """Remove own/ppp that names this node with its present lease although it holds nothing: a late claim."""
+        """Remove own/ppp that names this node with its present lease although it holds nothing.
+
+        A claim came late, or etcd has refused to delete the key.
+        """
         kv: KeyValue | None = self._owners.keys.get(self._keys.own(partition))
         if kv is not None and kv.lease == self._session.lease:
             created = Compare(kv.key, Target.CREATE_REVISION, kv.create_revision)

@@ -83,7 +83,6 @@ _REFUSALS = {
     grpc.StatusCode.RESOURCE_EXHAUSTED,
     grpc.StatusCode.FAILED_PRECONDITION,
     grpc.StatusCode.PERMISSION_DENIED,
-    grpc.StatusCode.UNAUTHENTICATED,
     grpc.StatusCode.NOT_FOUND,
     grpc.StatusCode.OUT_OF_RANGE,
     grpc.StatusCode.UNIMPLEMENTED,
@@ -91,6 +90,8 @@ _REFUSALS = {
 """Codes of errors that are no reason to ask another member. After any other one the outcome is unknown."""
 
 
+TOKEN_IS_OLD = ("user name is empty", "revision of auth store is old")
+"""etcd's words for a call whose token it doesn't take any more; the latter if users or roles have changed since."""
 UNTRUSTED = re.compile(r"CERTIFICATE_VERIFY_FAILED(?:: ([\w ]+))?")
 TLS_PROBLEM = "TLS: "
 """How the reason of a call begins that was lost because one side refused the other one's certificate."""
@@ -377,7 +378,9 @@ class Client:
         """A try failed after so long: say how, and go to the next member if this one may be the reason."""
         code = error.code() if isinstance(error, grpc.RpcError) else None
         if code is grpc.StatusCode.UNAUTHENTICATED or (
-            self._access.user and code is grpc.StatusCode.INVALID_ARGUMENT and "user name is empty" in _text(error)
+            self._access.user
+            and code is grpc.StatusCode.INVALID_ARGUMENT
+            and any(words in _text(error) for words in TOKEN_IS_OLD)
         ):
             self._log_in(partial(done, Lost("the client logs in anew")))
             return

@@ -106,7 +106,7 @@ class Core:
         self._held: dict[int, Owned] = {}
         self._acquiring: dict[int, _Claiming] = {}
         self._claims = Claims(
-            port, keys, node_id, self.members, self.session, self._held, self._acquiring, settle_ms, log
+            port, keys, node_id, self.members, self.session, self._held, self._acquiring, self._gone, settle_ms, log
         )
         # The number of the transaction of appends that is under way, and when it was first sent.
         self._sent = 0
@@ -177,6 +177,9 @@ class Core:
             self._over(own, "the lease of this node is gone")
         self._claims.announce()
 
+    def _gone(self, own: Owned) -> None:
+        self._over(own, "somebody has deleted its key")
+
     def _over(self, own: Owned, reason: str) -> None:
         """An ownership has ended without this node's wish."""
         if not own.is_over:
@@ -223,7 +226,7 @@ class Core:
             if found is not None and found.lease == lease:
                 self._read_head(partition, found.create_revision)
             else:
-                owner = "nobody" if found is None else f"node {found.value.decode()}"
+                owner = "nobody" if found is None else f"node {found.value.decode(errors='replace')}"
                 self._acquired(partition, Fenced(f"{owner} owns partition {partition}"))
 
     def _read_head(self, partition: int, claim: int) -> None:
@@ -321,7 +324,9 @@ class Core:
                 self._port.later(AGAIN_MS, partial(self._load_page, own, page, done, start, revision, less))
             elif isinstance(outcome, Refused) and limit > 1:  # a page that is too large for gRPC
                 self._load_page(own, page, done, start, revision, max(limit // 8, 1))
-            elif not isinstance(outcome, Page):
+            elif isinstance(outcome, Refused):
+                done(Unavailable(f"etcd refuses to read: {outcome.reason}"))
+            elif isinstance(outcome, Compacted):
                 done(Unavailable("the history that the load needs was compacted"))
             else:
                 try:
@@ -366,7 +371,9 @@ class Core:
         for (own, dones), kv in zip(asked.items(), found, strict=True):
             head = NO_HEAD if kv is None else any_head(kv.value)
             error: EngineError | None = None
-            if own.is_over or (kv is not None and (head.epoch, head.owner) != (own.epoch, own.head.owner)):
+            if isinstance(outcome, TxnResult) and (head.epoch, head.owner) != (own.epoch, own.head.owner):
+                self._over(own, "another node has claimed it")
+            if own.is_over:
                 error = Fenced(f"the ownership of partition {own.partition} at epoch {own.epoch} is over")
             elif not isinstance(outcome, TxnResult):
                 error = Unavailable(f"etcd doesn't answer: {outcome.reason}")
@@ -457,7 +464,9 @@ class Core:
         key, lease = self._keys.own(own.partition), self.session.lease
 
         def told(outcome: TxnResult | Refused) -> None:
-            if isinstance(outcome, TxnResult) and outcome.succeeded:
+            if isinstance(outcome, Refused):
+                self._claims.not_released(own)
+            elif outcome.succeeded:
                 self._claims.released(own)
             done(None)
 

@@ -3,7 +3,7 @@
 `open_engine` waits until etcd has answered: the version is one that keeps what it acknowledged, the cluster's keys are
 of this format and of this number of partitions, and this node has a lease.
 
-House rule: only `open_engine` and `close` wait, each for a limited time.
+House rule: only `open_engine`, `follow` and `close` wait, each for a limited time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Event
 from time import monotonic
 from typing import NamedTuple
@@ -78,6 +78,9 @@ class Opening:
     def _logged_in(self, outcome: Lost | Refused | None) -> None:
         if outcome is None:
             self._client.status(self._known)
+        elif isinstance(outcome, Refused):
+            reason = f"tenure.store.user or tenure.store.password.file is wrong: {outcome.reason}"
+            self._again(outcome._replace(reason=reason), self.begin)
         else:
             self._again(outcome, self.begin)
 
@@ -259,10 +262,16 @@ class EtcdEngine:
     # The entries that all nodes share.
 
     def follow(self, on_change: OnChange) -> Mapping[str, bytes]:
-        """The entries now; `on_change` gets all later changes on the engine's thread, oldest first."""
+        """The entries now; `on_change` gets all later changes on the engine's thread, oldest first.
+
+        Raises Unavailable if that thread doesn't answer in time.
+        """
         answer: SimpleQueue[Mapping[str, bytes]] = SimpleQueue()
         self._loop.call(lambda: answer.put(self.shared.follow(on_change)))
-        return answer.get(timeout=OPEN_WITHIN_S)
+        try:
+            return answer.get(timeout=OPEN_WITHIN_S)
+        except Empty:
+            raise Unavailable("etcd doesn't answer") from None
 
     def change(self, decide: Decide, done: Callable[[EngineError | None], None]) -> None:
         """Make a change of entries (`Shared.change`); both are called on the engine's thread."""

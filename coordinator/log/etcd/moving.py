@@ -184,9 +184,10 @@ class Mover:
         fields = self._known_meta().fields | {"cluster_id": stored.cluster_id}
         self._end_fence({name: value for name, value in fields.items() if name != MOVING})
 
-    def _check_meta(self, meta: _Meta, count: int) -> None:
-        if meta.fields["format"] > FORMAT:
-            raise NotMoved(f"the cluster's keys have format {meta.fields['format']}, and this version knows {FORMAT}")
+    def _check_meta(self, meta: _Meta, count: int | None) -> None:
+        version = meta.fields.get("format", "unknown")
+        if not isinstance(version, int) or version > FORMAT:
+            raise NotMoved(f"the cluster's keys have format {version}, and this version knows {FORMAT}")
         if meta.fields["partitions"] != count:
             raise NotMoved(
                 f"the cluster {self._cluster} has {meta.fields['partitions']} partitions, the source {count}"
@@ -215,6 +216,10 @@ class Mover:
         ends = [Delete(kv.key) for kv in self._range(self._keys.owners, 0) if kv.value == FENCE and not kv.lease]
         value = json.dumps(fields).encode()
         last = Delete(key) if fields is None else Put(key, value)
+        # The meta key goes with the last of them: until then no node can start.
+        while len(ends) > OPERATIONS_MAX:
+            self._call_txn(Txn([unchanged], ends[:OPERATIONS_MAX], []))
+            del ends[:OPERATIONS_MAX]
         if not self._txn([unchanged], [last, *ends], Get(key), None if fields is None else value):
             raise NotMoved(f"another program changes the cluster {self._cluster}")
 
@@ -250,7 +255,7 @@ class Mover:
 
         self._loop.call(shared.start)
         self._loop.call(shared.change, decide, over.put)
-        error = over.get(timeout=ANSWER_WITHIN_S * 2)
+        error = over.get()
         self._loop.call(shared.end)
         if error is not None:
             raise NotMoved(str(error))
@@ -287,12 +292,18 @@ class Mover:
         meta = self._meta()
         if meta is None:
             raise NotMoved(f"etcd has no cluster {self._cluster} ({self._endpoints})")
-        self._check_meta(meta, meta.fields["partitions"])
+        self._check_meta(meta, meta.fields.get("partitions"))
         return meta
 
     def _meta(self) -> _Meta | None:
         (found,) = self._call_txn(Txn([], [Get(self._keys.meta)])).gets
-        return None if found is None else _Meta(json.loads(found.value), found.mod_revision)
+        if found is None:
+            return None
+        try:
+            fields = dict(json.loads(found.value))
+        except (TypeError, ValueError):
+            fields = {}
+        return _Meta(fields, found.mod_revision)
 
     def _refuse_nodes(self) -> None:
         nodes = [self._keys.number(kv.key) for kv in self._range(self._keys.nodes, 0)]
@@ -317,19 +328,25 @@ class Mover:
     def _range(
         self, prefix: bytes, revision: int, *, limit: int = PAGE_KEYS, keys_only: bool = False
     ) -> Iterator[KeyValue]:
-        """All keys with a prefix at one revision, 0 for the newest."""
+        """All keys with a prefix at one revision, 0 for the newest. limit: of a page; less if that is too large."""
         start, end = prefix, prefix_end(prefix)
         more = True
         while more:
-            page = self._ask(
+            page = self._outcome(
                 partial(
-                    lambda start, revision, done: self._client.range(
+                    lambda start, limit, revision, done: self._client.range(
                         start, end, done, limit=limit, revision=revision, keys_only=keys_only
                     ),
                     start,
+                    limit,
                     revision,
                 )
             )
+            if isinstance(page, Refused) and limit > 1:  # a page that is too large for gRPC
+                limit = max(limit // 8, 1)
+                continue
+            if isinstance(page, Refused):
+                raise NotMoved(f"etcd refuses: {page.reason}")
             if isinstance(page, Compacted):
                 raise NotMoved("etcd has compacted the history that this read needs: try again")
             assert isinstance(page, Page)
@@ -340,14 +357,19 @@ class Mover:
             more = page.more
 
     def _ask(self, call: Callable[[Callable[[Any], None]], None]) -> Any:
-        """Make a call until it has an answer."""
+        """Make a call until it has an answer, which is no refusal."""
+        outcome = self._outcome(call)
+        if isinstance(outcome, Refused):
+            raise NotMoved(f"etcd refuses: {outcome.reason}")
+        return outcome
+
+    def _outcome(self, call: Callable[[Callable[[Any], None]], None]) -> Any:
+        """Make a call until it has an answer or a refusal."""
         until_s = time.monotonic() + ANSWER_WITHIN_S
         while True:
             answer: SimpleQueue[Any] = SimpleQueue()
             self._loop.call(call, answer.put)
             outcome = answer.get(timeout=ANSWER_WITHIN_S)
-            if isinstance(outcome, Refused):
-                raise NotMoved(f"etcd refuses: {outcome.reason}")
             if not isinstance(outcome, Lost):
                 return outcome
             if time.monotonic() > until_s:

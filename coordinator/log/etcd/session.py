@@ -38,6 +38,7 @@ class Session:
         self._on_lease = on_lease
         self._on_lost = on_lost
         self._ended = False
+        self._kept_ms = port.now_ms()
 
     def valid(self) -> bool:
         """Whether no other node can have taken this one's place. Any thread may call this."""
@@ -45,8 +46,8 @@ class Session:
 
     @property
     def age_ms(self) -> int:
-        """How long ago etcd was asked to keep the lease, and did."""
-        return self._port.now_ms() - (self.deadline_ms - self._ttl_ms + self._ttl_ms // MARGIN)
+        """How long ago etcd was asked to keep the lease, and did; or since the start, if it never did."""
+        return self._port.now_ms() - self._kept_ms
 
     def start(self) -> None:
         """Get a lease."""
@@ -81,6 +82,7 @@ class Session:
     def _prolong(self, asked_ms: int) -> None:
         if self._port.now_ms() >= self.deadline_ms:
             self.lapses += 1  # before the new deadline, so that a thread that sees that one sees the lapse too
+        self._kept_ms = asked_ms
         self.deadline_ms = asked_ms + self._ttl_ms - self._ttl_ms // MARGIN
         due_ms = asked_ms + self._ttl_ms // ASKS_PER_LIFE
         self._port.later(max(due_ms - self._port.now_ms(), 0), self._ask)

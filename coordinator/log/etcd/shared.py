@@ -100,12 +100,23 @@ def _any_head(value: bytes) -> StateHead:
 
 
 class _Change:
-    """A change that waits, or is under way. asked_ms: when it was asked for."""
+    """A change that waits, or is under way. is_over: its caller has the outcome. why: why its last try failed."""
 
-    def __init__(self, decide: Decide, done: Callable[[EngineError | None], None], asked_ms: int) -> None:
+    def __init__(self, decide: Decide, done: Callable[[EngineError | None], None]) -> None:
         self.decide = decide
-        self.done = done
-        self.asked_ms = asked_ms
+        self.is_over = False
+        self.why = "no answer in time"
+        self._done = done
+
+    def tell(self, error: EngineError | None) -> None:
+        """Tell the outcome, unless it is told."""
+        if not self.is_over:
+            self.is_over = True
+            self._done(error)
+
+    def give_up(self) -> None:
+        """End the wait for etcd."""
+        self.tell(Unavailable(f"etcd doesn't answer: {self.why}"))
 
 
 class Shared:
@@ -148,7 +159,7 @@ class Shared:
             self._unwatch()
         changes, self._changes = self._changes, deque()
         for change in changes:
-            change.done(Unavailable("the node ends"))
+            change.tell(Unavailable("the node ends"))
 
     def follow(self, on_change: OnChange) -> Mapping[str, bytes]:
         """The entries now; `on_change` gets all later changes, oldest first."""
@@ -162,7 +173,9 @@ class Shared:
         if self._ended:
             done(Unavailable("the node ends"))
             return
-        self._changes.append(_Change(decide, done, self._port.now_ms()))
+        change = _Change(decide, done)
+        self._changes.append(change)
+        self._port.later(GIVE_UP_MS, change.give_up)
         self._next()
 
     def _next(self) -> None:
@@ -176,11 +189,19 @@ class Shared:
         if not self._changes:
             self._is_writing = False
             return
+        change = self._changes[0]
+        if change.is_over:
+            self._over(None)
+            return
         if self._head == UNREADABLE:
             name = self._head_key.decode()
             self._over(Unavailable(f"{name} has a value that this version can't read: nothing is written"))
             return
-        writes = self._changes[0].decide(self.entries)
+        try:
+            writes = change.decide(self.entries)
+        except Exception as error:  # noqa: BLE001 - a mistake of ours must not hold up all later changes
+            self._over(Unavailable(repr(error)))
+            return
         part = dict(islice(writes.items(), _fitting(writes)))
         if not part:
             self._over(None)
@@ -214,8 +235,9 @@ class Shared:
         elif isinstance(outcome, Refused):
             self._over(Unavailable(f"etcd refuses to write: {outcome.reason}"))
         elif isinstance(outcome, Lost):
-            if self._port.now_ms() >= self._changes[0].asked_ms + GIVE_UP_MS:
-                self._over(Unavailable(f"etcd doesn't answer: {outcome.reason}"))
+            self._changes[0].why = outcome.reason
+            if self._changes[0].is_over:
+                self._over(None)
             else:
                 self._port.later(AGAIN_MS, partial(self._send, txn, head, part, is_last=is_last))
         elif outcome.succeeded:
@@ -241,7 +263,7 @@ class Shared:
     def _over(self, error: EngineError | None) -> None:
         self._is_writing = False
         if self._changes:
-            self._changes.popleft().done(error)
+            self._changes.popleft().tell(error)
             self._next()
 
     # The copy.

@@ -138,7 +138,10 @@ class Writer:
         return own in self._waiting or any(part.own is own for part in self._parts)
 
     def append(self, own: Owned, batches: list[list[Record]], done: Appended) -> None:
-        """Take an append, or refuse it at once."""
+        """Take an append, or refuse it at once.
+
+        A batch that is too large closes the ownership; the outcomes of earlier appends come later.
+        """
         error = _refusal(own)
         if error is not None:
             done(0, error)

@@ -34,7 +34,7 @@ from coordinator.log.etcd.port import (
     Txn,
     TxnResult,
 )
-from tests.support.certificates import Certificates
+from tests.support.certificates import Authority, Certificates
 from tests.support.etcd import Etcd
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import wait_until
@@ -244,6 +244,24 @@ def test_a_keepalive_of_a_member_that_is_dead_is_lost() -> None:
         etcd.restart(0)
         wait_until(lambda: caller.ask(caller.client.keep_alive, lease) == 60, "the lease is kept", WITHIN_S)
         caller.close()
+
+
+def test_a_client_logs_in_anew_when_users_have_changed(certificates: Certificates) -> None:
+    """etcd refuses a signed token that is older than the change. That call is lost, and its next try has a new one."""
+    key = certificates.folder / "token.pem"
+    key.write_text(Authority("token").issue("token").key_pem())
+    with Etcd(arguments=[f"--auth-token=jwt,priv-key={key},sign-method=ES256", "--bcrypt-cost=4"]) as etcd:
+        etcd.enable_users("tenure", "right", "/orders/")
+        caller = Caller(Access(etcd.endpoints, user="tenure", password="right"))
+        try:
+            assert caller.ask(caller.client.log_in) is None
+            put = Put(b"/orders/a", b"1")
+            assert isinstance(caller.txn(put), TxnResult)
+            etcd.add_user("another")
+            assert isinstance(caller.txn(put), Lost)
+            assert isinstance(caller.txn(put), TxnResult)
+        finally:
+            caller.close()
 
 
 def test_a_certificate_of_another_host_is_said(certificates: Certificates, tmp_path: Path) -> None:

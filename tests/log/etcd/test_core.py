@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import pytest
+
 from coordinator.log.engine import EngineError, Fenced, Ownership, Unavailable
 from coordinator.log.etcd.core import GIVE_UP_MS
-from coordinator.log.etcd.keys import best_node
+from coordinator.log.etcd.keys import Keys, best_node
+from coordinator.log.etcd.port import Delete, Refused, Txn
 from tests.log.calls import record
 from tests.log.etcd.worlds import PARTITIONS, TTL_MS, World
+
+KEYS = Keys("c")
+
+
+def delete(world: World, key: bytes) -> None:
+    """Delete a key, as an operator may."""
+    port = world.etcd.port(world.time.process("operator"))
+    world.ask(lambda done: port.txn(Txn([], [Delete(key)]), done))
 
 
 def test_two_calls_for_one_partition_are_one_claim() -> None:
@@ -57,6 +68,49 @@ def test_only_the_newest_owner_is_told_that_it_is() -> None:
     world.processes[1].thaw()
     assert isinstance(world.ask(world.cores[1].ask_whether_newest, former), Fenced)
     assert world.ask(world.cores[2].ask_whether_newest, newer) == "done"
+
+
+def test_an_owner_is_fenced_when_a_read_finds_no_head() -> None:
+    """Somebody has deleted it; what the node remembers may be told no more."""
+    world = World(1)
+    own = world.own(1)
+    delete(world, KEYS.head(0))
+    assert isinstance(world.ask(world.cores[1].ask_whether_newest, own), Fenced)
+    assert not own.valid()
+
+
+def test_an_owner_whose_key_is_gone_owns_nothing() -> None:
+    """Another node may claim the partition, so this one must not wait for its next append to find out."""
+    world = World(1)
+    own = world.own(1)
+    world.time.run(2_000)
+    assert own.valid()
+    delete(world, KEYS.own(0))
+    world.time.run(2_000)
+    assert not own.valid()
+    assert world.told[1][-1] == (0, None, own.epoch + 1)
+
+
+def test_a_release_that_etcd_refused_is_made_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The partition would have no coordinator as long as this node lives: its key names a node that owns nothing."""
+    world = World(1)
+    own = world.own(1)
+    core = world.cores[1]
+    with monkeypatch.context() as patched:
+        patched.setattr(core._port, "txn", lambda _txn, done: done(Refused("too many requests", 8)))
+        assert world.ask(core.release, own) == "done"
+    world.time.run(3_000)
+    assert world.etcd.store.get(KEYS.own(0)) is None
+    assert world.own(1).epoch == own.epoch + 1
+
+
+def test_a_load_that_etcd_refuses_has_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operator who sees the line knows what to do."""
+    world = World(1)
+    core = world.cores[1]
+    own = world.ask(core.acquire, 0)
+    monkeypatch.setattr(core._port, "range", lambda *_, **__: _[2](Refused("permission denied", 7)))
+    assert "permission denied" in str(world.ask(core.load, own, lambda _page: None))
 
 
 def test_without_etcd_nobody_is_told_that_it_is_the_newest() -> None:

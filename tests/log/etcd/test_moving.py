@@ -12,8 +12,11 @@ from uuid import uuid4
 import pytest
 
 from coordinator.log.engine import EngineError
+from coordinator.log.etcd import client as clients
+from coordinator.log.etcd import moving
 from coordinator.log.etcd.client import Access
 from coordinator.log.etcd.moving import EPOCHS, Mover, NotMoved, Stored
+from coordinator.log.etcd.port import Txn, TxnResult
 from tests.log.calls import append, record
 from tests.log.etcd.test_engine import PARTITIONS, Node
 from tests.support.etcd import Etcd, program
@@ -178,6 +181,46 @@ def test_a_newer_format_is_refused(etcd: Etcd, cluster: str) -> None:
                 call()
     with pytest.raises(EngineError, match="have format 2, and this version knows 1"):
         Node(etcd, cluster, 1)
+
+
+def test_keys_that_are_no_cluster_are_refused(etcd: Etcd, cluster: str) -> None:
+    """Another program's, perhaps: one line says so."""
+    for meta in (b"no JSON", b"7", b"{}"):
+        _put(etcd, f"/{cluster}/meta", meta)
+        with _mover(etcd, cluster) as mover:
+            for call in (mover.read, mover.restored, lambda: mover.write(_stored())):
+                with pytest.raises(NotMoved, match="have format unknown, and this version knows 1"):
+                    call()
+
+
+def test_pages_are_as_small_as_the_client_needs(etcd: Etcd, cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many large groups are more than the client takes in one answer."""
+    records = [*_stored().records, {b"\0\2large/%d" % number: bytes(50_000) for number in range(30)}]
+    stored = _stored()._replace(records=records[1:], epochs=[0] * PARTITIONS)
+    monkeypatch.setattr(clients, "RECEIVED_MAX", 1_000_000)
+    with _mover(etcd, cluster) as mover:
+        mover.write(stored)
+        assert mover.read().records == list(stored.records)
+
+
+def test_a_cluster_of_many_partitions_moves(etcd: Etcd, cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The keys that keep nodes out are more than one transaction takes, and go in several."""
+    limit = PARTITIONS // 3
+    monkeypatch.setattr(moving, "OPERATIONS_MAX", limit)
+    sizes: list[int] = []
+    call_txn = Mover._call_txn
+
+    def counted(self: Mover, txn: Txn) -> TxnResult:
+        sizes.append(len(txn.success))
+        return call_txn(self, txn)
+
+    monkeypatch.setattr(Mover, "_call_txn", counted)
+    stored = _stored()
+    with _mover(etcd, cluster) as mover:
+        mover.write(stored)
+        assert mover.read().records == list(stored.records)
+    assert max(sizes) == limit + 1
+    assert etcd.values(f"/{cluster}/own/") == {}
 
 
 def _put(etcd: Etcd, key: str, value: bytes) -> None:

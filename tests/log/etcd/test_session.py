@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.log.etcd.port import Refused
 from coordinator.log.etcd.session import Session
 from tests.support.etcd_model import EtcdModel
 from tests.support.virtual_time import Timeline
@@ -85,6 +86,18 @@ def test_the_lease_of_etcd_is_no_shorter_than_what_the_node_relies_on(
     monkeypatch.setattr(port, "grant", lambda ttl_s, _done: asked.append(ttl_s))
     Session(port, ttl_ms, lambda: None, lambda: None).start()
     assert asked == [granted_s]
+
+
+def test_the_age_of_a_lease_goes_on_while_etcd_grants_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An etcd without space doesn't: the age says for how long this node has had no lease in time."""
+    world = World()
+    monkeypatch.setattr(world.session._port, "grant", lambda _ttl_s, done: done(Refused("no space", 8)))
+    world.process.freeze()
+    world.time.run(10_000)
+    world.process.thaw()
+    world.time.run(1_000)
+    assert not world.session.lease
+    assert 10_000 < world.session.age_ms < 13_000
 
 
 def test_an_ended_session_gives_its_lease_back() -> None:

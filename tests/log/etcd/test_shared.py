@@ -10,7 +10,7 @@ import pytest
 
 from coordinator.log.engine import EngineError, Unavailable
 from coordinator.log.etcd.keys import Keys
-from coordinator.log.etcd.port import Delete, Lost, Put, Refused, Txn
+from coordinator.log.etcd.port import Delete, Lost, Put, Refused, Txn, TxnResult
 from coordinator.log.etcd.shared import BYTES_MAX, GIVE_UP_MS, OPERATIONS_MAX, POLL_MS, Shared, Writes
 from tests.support.etcd_model import EtcdModel
 from tests.support.virtual_time import Timeline
@@ -233,6 +233,45 @@ def test_a_change_ends_with_an_error_when_etcd_refuses_or_doesnt_answer(monkeypa
     monkeypatch.setattr(one.port, "txn", lambda _txn, done: done(Refused("no space", 8)))
     error = world.ask(one, _write({"a": b"1"}))
     assert "no space" in str(error)
+
+
+def test_a_change_ends_with_an_error_when_etcd_goes_after_another_node_was_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """etcd says so, and then nothing more: this copy never gets the other node's change."""
+    world = World()
+    one = world.nodes[0]
+    later = one.shared.revision + 1
+
+    def answers_once(_txn: Txn, done: Callable[[TxnResult], None]) -> None:
+        patched.undo()
+        for member in world.etcd.members:
+            world.etcd.freeze(member.index)
+        done(TxnResult(False, later, [None, None]))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(one.port, "txn", answers_once)
+        one.count()
+        world.time.run(GIVE_UP_MS - POLL_MS)
+        assert one.outcomes == []
+        world.time.run(2 * POLL_MS)
+    assert isinstance(one.outcomes[0], Unavailable)
+    world.calm()
+    assert world.ask(world.nodes[1], _write({"b": b"2"})) is None
+    assert world.ask(one, _write({"a": b"1"})) is None
+    assert one.shared.entries == {"a": b"1", "b": b"2"}
+
+
+def test_a_change_that_breaks_holds_no_other_up() -> None:
+    """Its caller gets the reason."""
+    world = World()
+    one = world.nodes[0]
+
+    def broken(_entries: Mapping[str, bytes]) -> Writes:
+        raise KeyError("partitions")
+
+    assert "KeyError('partitions')" in str(world.ask(one, broken))
+    assert world.ask(one, _write({"a": b"1"})) is None
 
 
 def test_the_end_ends_all_changes() -> None:
