@@ -460,7 +460,8 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def about() -> str:
     """A sentence about place and time of the measurement."""
     model = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    version = os.popen(f"{program()} --version").readline().strip()  # noqa: S605 - our own path
+    first = os.popen(f"{program()} --version").readline().strip()  # noqa: S605 - our own path
+    version = first.replace("etcd Version:", "etcd")
     return (
         f"{strftime('%Y-%m-%d', gmtime())}, {os.cpu_count()} cores of {model[1] if model else platform.machine()} for "
         f"all nodes, etcd and the clients; {version}, Python {platform.python_version()}; one run."

@@ -138,7 +138,7 @@ class Chaos:
         )
 
     def _wait(self, what: str, look: Callable[[Client], Seen | None]) -> Seen:
-        """What `look` sees, once it sees something."""
+        """Wait until `look` sees something, and return that."""
         seen: Seen | None = None
 
         def ask() -> bool:

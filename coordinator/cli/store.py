@@ -1,7 +1,7 @@
 """`tenure store`: commands on the etcd of a cluster, and how a command reaches it.
 
-`restore` makes a cluster safe after etcd was restored from a snapshot: no node of before can write any more
-(log/etcd/moving.py).
+`restore` makes a cluster safe after etcd was restored from a snapshot: no node that ran before the restore can write
+any more (log/etcd/moving.py).
 
 House rule: settings of the store are those of the server; a command needs no node.
 """
@@ -78,7 +78,7 @@ def restore_command(
         Path | None, typer.Option("--config", metavar="FILE", help="The server's settings, as a Java properties file.")
     ] = None,
 ) -> None:
-    """Fence all nodes of before, after etcd was restored from a snapshot and before a node starts."""
+    """Fence all nodes that ran before etcd was restored from a snapshot; run it before a node starts."""
     config, access = store_config(store, cluster, settings or [], config_file)
     from coordinator.log.engine import EngineError
     from coordinator.log.etcd.moving import EPOCHS, Mover

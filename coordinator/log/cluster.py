@@ -47,10 +47,10 @@ class Share(NamedTuple):
 class StoreNumbers(NamedTuple):
     """The numbers of the shared store, as this node sees it; times in ms, sizes in bytes.
 
-    lease_age_ms: since the store last kept this node's lease. lapses: how often that was too long ago. calls: made, by
-    name; lost: those of them without an answer. seconds: until answers came. used, size, quota: of the store's file:
-    what is in use, all of it, and the most that it may have; the first two are 0 until the store told them. alarms: of
-    the store. recent: the calls of the last minute.
+    lease_age_ms: since the store last kept this node's lease. lapses: how often the lease wasn't kept in time. calls:
+    made, by name; lost: those of them without an answer. seconds: until answers came. used, size, quota: of the store's
+    file: what is in use, all of it, and the most that it may have; the first two are 0 until the store told them.
+    alarms: of the store. recent: the calls of the last minute.
     """
 
     lease_age_ms: int

@@ -112,7 +112,7 @@ class RealGroup:
             self._thread.join(WITHIN_S)
 
     def problems(self) -> list[str]:
-        """The requests that a member has made, and those that are lost."""
+        """A line for each membership that changed, each callback since the start, and each lost commit."""
         with self._turn:
             return self._problems()
 

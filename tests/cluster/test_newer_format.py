@@ -1,4 +1,4 @@
-"""What a newer version of Tenure has written is refused with one clear error, and stays as it is.
+"""Records and keys of a newer version are refused with one clear error, and stay as they are.
 
 House rule: a test writes into etcd what a newer version might, and compares all keys afterwards.
 """

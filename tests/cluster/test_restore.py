@@ -1,4 +1,4 @@
-"""etcd comes back from a snapshot under a cluster: members keep their seats, and a node of before writes nothing.
+"""etcd comes back from a snapshot under a cluster: members keep their seats, and an earlier node writes nothing.
 
 House rule: as docs/cluster-data.md tells an operator to do it, but for one node that nobody has stopped.
 """

@@ -35,7 +35,7 @@ class TcpProxy:
         self._loop.do(lambda: self._set(is_cut=True))
 
     def heal(self) -> None:
-        """Let new connections pass; the ones of before are over."""
+        """Let new connections pass; the earlier ones are over."""
         self._loop.do(lambda: self._set(is_cut=False))
 
     def close(self) -> None:

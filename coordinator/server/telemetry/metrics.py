@@ -382,7 +382,8 @@ def store_families(numbers: StoreNumbers) -> Iterator[Metric]:
     """The metrics of the store that nodes share."""
     age_s = numbers.lease_age_ms / 1000
     yield _gauge("tenure_store_lease_age_seconds", "Time since the store last kept this node's lease.", age_s)
-    yield _counter("tenure_store_lease_lapses", "Times that this was too long ago.", numbers.lapses)
+    lapses = "Times that the lease wasn't kept in time, so that the node said NOT_COORDINATOR to everything."
+    yield _counter("tenure_store_lease_lapses", lapses, numbers.lapses)
     yield _by("tenure_store_calls", "Calls to the store; Txn writes.", "call", numbers.calls)
     yield _counter("tenure_store_calls_lost", "Calls without an answer; they are made again.", numbers.lost)
     took = HistogramMetricFamily("tenure_store_call_seconds", "How long answers of the store took.")

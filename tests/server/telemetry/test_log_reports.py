@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +21,9 @@ FIELDS: dict[str, Any] = {
     "node": 2, "left": [7], "mode": "0755", "trace": "line 1", "used": 8, "quota": 13, "alarms": [],
     "key": "/c/own/000",
 }  # fmt: skip
+
+
+ROOT = Path(__file__).parents[3]
 
 
 def line_of(name: str) -> dict[str, Any]:
@@ -48,3 +53,17 @@ def test_words_name_the_log_and_what_is_wrong() -> None:
 def test_what_another_line_says_has_none() -> None:
     """A report of damage makes no line, because the runtime logs the damage and its own reaction."""
     assert line_of("partition_damaged") == {}
+
+
+def test_the_page_of_a_cluster_has_its_lines() -> None:
+    """docs/cluster-operations.md has all lines of the engine on etcd, and only lines that the server writes."""
+    page = (ROOT / "docs" / "cluster-operations.md").read_text(encoding="utf-8")
+    rows = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
+    engine, server = (
+        "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "coordinator" / folder).rglob("*.py")))
+        for folder in ("log/etcd", "server")
+    )
+    told = set(re.findall(r'log\("(\w+)"', engine)) | {"store_fine", "store_full", "store_old", "store_warned"}
+    assert "lease_lost" in told
+    assert rows >= told
+    assert [name for name in rows if f'"{name}"' not in server] == []

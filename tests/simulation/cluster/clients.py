@@ -272,7 +272,7 @@ class ConsumerMember(Member):
 
     def _takes(self, body: Any) -> bool:
         is_yes = super()._takes(body)
-        # As Kafka's client: after a failure it says all that it knows, and is told its assignment again.
+        # After a failure it says all that it knows, as Kafka's client does; the coordinator sends its assignment again.
         self._says_all = not is_yes
         return is_yes
 

@@ -292,7 +292,7 @@ class World:
         for member in self.members:
             for complaint in member.complaints:
                 self.wrong(complaint)
-        # What is under way at the end may have been carried out, and others may have read it.
+        # Requests under way at the end may have been carried out, and others may have read what they wrote.
         asked = [member.asking for member in self.members if member.asking is not None]
         for violation in violations([*filterfalse(self._is_late, self.history), *asked]):
             self.wrong(str(violation))
