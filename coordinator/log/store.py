@@ -243,6 +243,8 @@ def open_cluster(
         raise
     if warning := version_warning(engine.version):
         notices.append(Notice("store_old", {"reason": warning}))
+    if not engine.client.is_known:
+        notices.append(Notice("store_has_no_users", {}))
 
     def close() -> None:
         engine.close()

@@ -73,17 +73,17 @@ def test_a_wrong_certificate_or_password_is_said_at_once(
     wrong = tmp_path / "wrong"
     wrong.write_text("wrong")
     truststore, keystore = "tenure.store.ssl.truststore.location", "tenure.store.ssl.keystore.location"
-    login = "tenure.store.user or tenure.store.password.file is wrong: "
-    unauthenticated = "INVALID_ARGUMENT: etcdserver: authentication failed, invalid user ID or password"
+    login = "tenure.store.user or tenure.store.password.file is wrong"
+    unauthenticated = "INVALID_ARGUMENT: etcdserver: authentication failed, invalid user ID or password: "
     told = {
         text: refusal({**settings, **changes}, tmp_path)
         for text, changes in {
             f"etcd's certificate isn't valid by {truststore}": {truststore: str(certificates.foreign_ca)},
             f"etcd accepts no certificate of this node ({keystore})": {keystore: ""},
             f"accepts no certificate of this node ({keystore})": {keystore: str(certificates.foreign_client)},
-            login + unauthenticated: {"tenure.store.password.file": str(wrong)},
+            unauthenticated + login: {"tenure.store.password.file": str(wrong)},
             login: {"tenure.store.user": "nobody"},
-            "PERMISSION_DENIED": {"tenure.cluster": "others"},
+            "may not read and write the keys of tenure.cluster": {"tenure.cluster": "others"},
         }.items()
     }
     for text, line in told.items():
@@ -107,6 +107,29 @@ def test_a_node_lives_on_when_its_token_is_gone(etcd: Etcd, settings: dict[str, 
         settle(Member(node.port, "later", "m", 9))
         etcd.members[0].thaw()
         hang_up()
+
+
+def test_users_are_switched_on_under_nodes_that_have_one(tmp_path: Path) -> None:
+    """A node starts before etcd has users, and says so. When it has them, the node logs in, and no member notices.
+
+    A node without a user doesn't start then.
+    """
+    password = tmp_path / "password"
+    password.write_text("right\n")
+    with Etcd(arguments=["--bcrypt-cost=4"]) as etcd:
+        arguments = ["--store", etcd.store, "--cluster", CLUSTER, "--node-id", "1", "--http", "127.0.0.1:0"]
+        user = {"tenure.store.user": "tenure", "tenure.store.password.file": str(password), "tenure.topics": "t:1"}
+        with Tenure(user, arguments=arguments) as node:
+            wait_for_coordinators([node.port])
+            assert len(node.events("store_has_no_users")) == 1
+            settle(Member(node.port, "before", "m", 9))
+            etcd.enable_users("tenure", "right", f"/{CLUSTER}/")
+            settle(Member(node.port, "after", "m", 9))
+            assert logins(node) > 1
+            assert [line for line in node.events() if line["level"] == "error"] == []
+            hang_up()
+        line = refusal({"tenure.store": etcd.store, "tenure.cluster": CLUSTER}, tmp_path)
+        assert "etcd has users, and tenure.store.user names none" in line
 
 
 def logins(node: Tenure) -> int:

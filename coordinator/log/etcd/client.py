@@ -92,6 +92,15 @@ _REFUSALS = {
 
 TOKEN_IS_OLD = ("user name is empty", "revision of auth store is old")
 """etcd's words for a call whose token it doesn't take any more; the latter if users or roles have changed since."""
+USERS_ARE_OFF = "authentication is not enabled"
+"""etcd's words for a login before its users are switched on. They may be later: the client then logs in."""
+HINTS = {
+    "user name is empty": ": etcd has users, and tenure.store.user names none",
+    "authentication failed": ": tenure.store.user or tenure.store.password.file is wrong",
+    "permission denied": ": the user in tenure.store.user may not read and write the keys of tenure.cluster",
+    "Handshake read failed": ": does etcd speak TLS, as tenure.store.ssl.truststore.location says?",
+}
+"""The settings that etcd's words, or gRPC's, are about."""
 UNTRUSTED = re.compile(r"CERTIFICATE_VERIFY_FAILED(?:: ([\w ]+))?")
 TLS_PROBLEM = "TLS: "
 """How the reason of a call begins that was lost because one side refused the other one's certificate."""
@@ -403,8 +412,13 @@ class Client:
     def _metadata(self) -> list[tuple[str, str]]:
         return [("token", self._token)] if self._token else []
 
+    @property
+    def is_known(self) -> bool:
+        """Whether etcd knows this client's user; True without a user."""
+        return bool(self._token) or not self._access.user
+
     def log_in(self, done: Done[None]) -> None:
-        """Get a token, if the client has a user. The first call of all."""
+        """Get a token, if the client has a user, and etcd has users. The first call of all."""
         if self._access.user:
             self._token = ""
             request = message("AuthenticateRequest", name=self._access.user, password=self._access.password)
@@ -412,6 +426,8 @@ class Client:
             def told(outcome: str | Lost | Refused) -> None:
                 if isinstance(outcome, str):
                     self._token = outcome
+                    done(None)
+                elif isinstance(outcome, Refused) and USERS_ARE_OFF in outcome.reason:
                     done(None)
                 else:
                     done(outcome)
@@ -451,7 +467,8 @@ class _Requests:
 def _text(error: Exception) -> str:
     if isinstance(error, grpc.RpcError):
         details = str(error.details() or "")
-        return _tls_text(details) or f"{error.code().name}: {details}"
+        hint = next((hint for words, hint in HINTS.items() if words in details), "")
+        return _tls_text(details) or f"{error.code().name}: {details}{hint}"
     return repr(error)
 
 

@@ -78,9 +78,6 @@ class Opening:
     def _logged_in(self, outcome: Lost | Refused | None) -> None:
         if outcome is None:
             self._client.status(self._known)
-        elif isinstance(outcome, Refused):
-            reason = f"tenure.store.user or tenure.store.password.file is wrong: {outcome.reason}"
-            self._again(outcome._replace(reason=reason), self.begin)
         else:
             self._again(outcome, self.begin)
 

@@ -111,6 +111,9 @@ REPORTS = {
         lambda _, said: f"The store of the cluster has room: {said['used']} bytes of {said['quota']} are in use",
     ),
     "store_old": Report(Level.WARN, lambda _, said: str(said["reason"])),
+    "store_has_no_users": Report(
+        Level.WARN, lambda *_: "etcd has no users, so tenure.store.user counts only once they are switched on"
+    ),
     "engine_failed": Report(Level.ERROR, lambda log, said: f"{log} can't be written any more: {said['error']}"),
     "topic_partition_unavailable": Report(Level.ERROR, lambda log, said: f"{log} can't be used: {said['reason']}"),
     "topic_partition_available": Report(Level.INFO, lambda log, _: f"{log} can be written again"),

@@ -63,7 +63,8 @@ def test_the_page_of_a_cluster_has_its_lines() -> None:
         "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "coordinator" / folder).rglob("*.py")))
         for folder in ("log/etcd", "server")
     )
-    told = set(re.findall(r'log\("(\w+)"', engine)) | {"store_fine", "store_full", "store_old", "store_warned"}
+    told = set(re.findall(r'log\("(\w+)"', engine))
+    told |= {"store_fine", "store_full", "store_has_no_users", "store_old", "store_warned"}
     assert "lease_lost" in told
     assert rows >= told
     assert [name for name in rows if f'"{name}"' not in server] == []
