@@ -446,7 +446,7 @@ class Partition:
             return
         if durable:
             if self.trouble.failures:
-                self.trouble.over()
+                self.trouble.written()
             self._host.delivery.release(self.gate.durable(before + durable))
         if isinstance(error, Fenced):
             self.step_down(error)
@@ -462,7 +462,7 @@ class Partition:
             return
         text = f"{self.name} can't be written, its groups go back to what is durable: {error}"
         self.trouble.say("log_failed", text, reason=str(error))
-        self.trouble.failed(error)
+        self.trouble.write_failed(error)
         self.trouble.pause()
         before = list(self.coordinator.groups)
         self.unload()
@@ -577,6 +577,8 @@ class Partition:
             self._refuse(outcome, Chore.ACQUIRE)
         else:
             self.ownership = outcome
+            if self._host.lease is not None:
+                self.trouble.claimed()
             self._load()
 
     def _load(self, *, write_failed: bool = False, before: Collection[str] = ()) -> None:
@@ -603,6 +605,7 @@ class Partition:
         self._lapses = self.ownership.lapses
         self.handle(None, load)
         if self.standing is ACTIVE:
+            self.trouble.loaded()
             self._host.loaded(self._ms() - self._load_began_ms)
             self._look_for_expired_later()
         self._host.settled(self)

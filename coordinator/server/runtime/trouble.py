@@ -3,6 +3,9 @@
 After a failure the partition leaves its log alone for a pause, because each try reads the partition. The pause grows
 with each failure in a row. A line is logged when the trouble is another one than the last line said.
 
+A load that works ends the trouble of earlier claims and loads. It doesn't end that of a failed write: on a full disk
+loads work. A later write does, also the claim of a partition in a store that several nodes share.
+
 House rule: one line for each trouble, and one when it is over.
 """
 
@@ -31,7 +34,18 @@ class Trouble:
     reason: why the log fails, empty if it doesn't. since_ms: since when it fails, Unix time in ms.
     """
 
-    __slots__ = ("_clock", "_last", "_lines", "_name", "_partition", "failures", "reason", "retry_ms", "since_ms")
+    __slots__ = (
+        "_clock",
+        "_has_write_failed",
+        "_last",
+        "_lines",
+        "_name",
+        "_partition",
+        "failures",
+        "reason",
+        "retry_ms",
+        "since_ms",
+    )
 
     def __init__(self, partition: int, name: str, clock: Clock, lines: Lines) -> None:
         self._partition = partition
@@ -39,6 +53,7 @@ class Trouble:
         self._clock = clock
         self._lines = lines
         self._last = ""
+        self._has_write_failed = False
         self.failures = 0
         self.retry_ms = 0
         self.reason = ""
@@ -61,8 +76,12 @@ class Trouble:
             self._last = event
             self._lines.error(event, text, partition=self._partition, **fields)
 
-    def failed(self, error: EngineError) -> None:
-        """The log can't be written, or read."""
+    def write_failed(self, error: EngineError) -> None:
+        """The log can't be written."""
+        self._has_write_failed = True
+        self._failed(error)
+
+    def _failed(self, error: EngineError) -> None:
         self.since_ms = self.since_ms if self.reason else self._clock.wall_ms()
         self.reason = str(error)
 
@@ -70,7 +89,7 @@ class Trouble:
         """The partition can't serve: log why, and begin a pause if trying again may help."""
         text = f"{self._name} is not served: {error}"
         if not isinstance(error, Fenced):
-            self.failed(error)
+            self._failed(error)
         if isinstance(error, Damaged):
             where = {"file": error.file, "position": error.position, "reason": error.reason}
             self.say("partition_damaged", f"{text} ({WHAT_TO_DO})", **where)
@@ -79,8 +98,21 @@ class Trouble:
         if isinstance(error, Unavailable):
             self.pause()
 
-    def over(self) -> None:
-        """The log can be written again."""
+    def claimed(self) -> None:
+        """The partition was claimed in a store that several nodes share: a write worked."""
+        self._has_write_failed = False
+
+    def loaded(self) -> None:
+        """The partition was loaded."""
+        if (self.failures or self.reason) and not self._has_write_failed:
+            self._end("is served again")
+
+    def written(self) -> None:
+        """A write worked after all."""
+        self._end("can be written again")
+
+    def _end(self, text: str) -> None:
         self.failures = 0
+        self._has_write_failed = False
         self._last = self.reason = ""
-        self._lines.info("log_recovered", f"{self._name} can be written again", partition=self._partition)
+        self._lines.info("log_recovered", f"{self._name} {text}", partition=self._partition)

@@ -95,6 +95,46 @@ async def test_a_claim_that_the_engine_asks_for_replaces_the_one_that_failed() -
         assert not server.events("coordinator_broke")
 
 
+async def test_a_load_that_works_ends_the_trouble_of_a_claim() -> None:
+    """A partition that is served has no trouble, also if nobody writes to it; one line says so."""
+    engine = ClaimsLate()
+    async with serving(engine=engine) as server:
+        partitions = server.server.runtime.partitions
+        await server.until(lambda: all(each.standing is Standing.ACTIVE for each in partitions))
+        assert [each.trouble.reason for each in partitions] == [""] * 4
+        assert [each.trouble.failures for each in partitions] == [0] * 4
+        names = ["partition_refused", "log_recovered"]
+        lines = [line for line in server.events() if line.get("partition") == 0 and line["event"] in names]
+        assert [line["event"] for line in lines] == names
+        assert lines[1]["message"] == "__consumer_offsets-0 is served again"
+        await seat(await server.peer(), "g", "i")
+        assert len(server.events("log_recovered")) == 4
+
+
+async def test_a_load_that_works_does_not_show_that_writes_do() -> None:
+    """On a full disk a partition loads. Its trouble ends with a write; a load with a claim in a cluster has one."""
+    engine = MemoryEngine(1, 1)
+    async with serving("offsets.topic.num.partitions=1", engine=engine) as server:
+        runtime = server.server.runtime
+        partition = runtime.partitions[0]
+        for lease, reason in ((None, str(FULL)), (lambda: True, "")):
+            runtime.lease = lease
+            engine.fail_next(FULL)
+            peer = await server.peer()
+            assert await commit(peer, "g", 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            await server.until(lambda: partition.standing is Standing.ACTIVE)
+            assert partition.trouble.reason == str(FULL)
+            partition.step_down(Fenced("a newer owner"))
+            partition.acquire()
+            await server.until(lambda: partition.standing is Standing.ACTIVE)
+            assert partition.trouble.reason == reason
+            await server.advance(BACKOFF_MIN_MS)
+            assert await commit(peer, "g", 2) == ErrorCode.NONE
+            assert partition.trouble.reason == ""
+        recovered = [line["message"] for line in server.events("log_recovered")]
+        assert recovered == [f"__consumer_offsets-0 {what} again" for what in ("can be written", "is served")]
+
+
 async def test_a_failed_commit_leaves_no_trace_and_works_again() -> None:
     """The commit gets COORDINATOR_NOT_AVAILABLE and the old offset stays. Failure and recovery have one line each."""
     engine = MemoryEngine(4, 1)
