@@ -243,7 +243,7 @@ class Claims:
     def _changed(self) -> None:
         if not self.known:
             return
-        nodes = {self._read(key, key.rpartition(b"/")[2]): kv.value for key, kv in self._nodes.keys.items()}
+        nodes = {self._read_node(kv): kv.value for kv in self._nodes.keys.values()}
         nodes.pop(NOBODY, None)
         owners: list[int | None] = [None] * self._count
         for key, kv in self._owners.keys.items():
@@ -259,10 +259,17 @@ class Claims:
         try:
             return int(number)
         except ValueError:
-            if key not in self._unreadable:
-                self._unreadable.add(key)
-                self._log("key_unreadable", {"key": key.decode(errors="replace")})
-            return NOBODY
+            return self._unread(key)
+
+    def _read_node(self, kv: KeyValue) -> int:
+        """The id of a registered node. A key without a lease is none's: a node of any version registers with one."""
+        return self._read(kv.key, kv.key.rpartition(b"/")[2]) if kv.lease else self._unread(kv.key)
+
+    def _unread(self, key: bytes) -> int:
+        if key not in self._unreadable:
+            self._unreadable.add(key)
+            self._log("key_unreadable", {"key": key.decode(errors="replace")})
+        return NOBODY
 
     def _decide(self, *partitions: int) -> None:
         """Decide about these partitions; without any, about all."""

@@ -87,8 +87,8 @@ REPORTS = {
     "key_unreadable": Report(
         Level.ERROR,
         lambda _, said: (
-            f"This version can't read the key {said['key']} in etcd, or its value; a newer version may have written "
-            "it. The node leaves it as it is"
+            f"This version can't read the key {said['key']} in etcd, or its value; a newer version or a person may "
+            "have written it. The node leaves it as it is"
         ),
     ),
     "engine_broke": Report(Level.ERROR, lambda _, said: f"The client of etcd broke a rule of its own: {said['trace']}"),

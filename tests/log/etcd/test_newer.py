@@ -31,10 +31,15 @@ class Etcd:
         self._world = world
         self._port = world.etcd.port(world.time.process("another program"))
 
-    def put(self, key: bytes, value: bytes) -> None:
+    def put(self, key: bytes, value: bytes, lease: int = 0) -> None:
         """Write a key; nodes have time to notice."""
-        self._ask(Txn([], [Put(key, value)]))
+        self._ask(Txn([], [Put(key, value, lease)]))
         self._world.time.run(3_000)
+
+    def lease(self) -> int:
+        """A lease that outlives a test."""
+        lease: int = self._world.ask(lambda done: self._port.grant(3_600, done))
+        return lease
 
     def get(self, key: bytes) -> KeyValue | None:
         """A key."""
@@ -91,7 +96,7 @@ def test_an_owner_and_a_node_of_a_newer_version_are_nobody() -> None:
     world = World(1)
     etcd = Etcd(world)
     etcd.put(KEYS.own(0), NEWER)
-    etcd.put(KEYS.nodes + b"v2;5", b"{}")
+    etcd.put(KEYS.nodes + b"v2;5", b"{}", etcd.lease())
     etcd.put(KEYS.own(1), NEWER)
     etcd.put(KEYS.owners + b"v2;5", b"1")
     world.time.run(20_000)
@@ -105,6 +110,21 @@ def test_an_owner_and_a_node_of_a_newer_version_are_nobody() -> None:
     world.time.run(3_000)
     assert set(core.members.now.nodes) == {1, 2}
     assert any(best_node(each, (1, 2)) == 2 for each in range(PARTITIONS))
+
+
+def test_a_registration_without_a_lease_is_that_of_no_node() -> None:
+    """Each node has one, so another program wrote it. It counts as no node that was there, and gets no partitions."""
+    world = World(1)
+    etcd = Etcd(world)
+    etcd.put(KEYS.node(5), b"zzz")
+    etcd.put(KEYS.owners + b"999", b"3")
+    core = world.cores[1]
+    assert set(core.members.now.nodes) == {1}
+    assert core.members.now.owners == [None] * PARTITIONS
+    assert world.logged == ["key_unreadable"]
+    assert not any(owner == 5 for _, owner, _ in world.told[1])
+    etcd.put(KEYS.node(6), NEWER, etcd.lease())
+    assert set(core.members.now.nodes) == {1, 6}
 
 
 @pytest.mark.parametrize(
