@@ -31,7 +31,7 @@ from coordinator.log.meta import claim_folder, refuse_foreign
 from coordinator.log.segments.disk import Disk, reason
 from coordinator.log.segments.journal import recover
 from coordinator.log.segments.lock import lock_data_folder
-from coordinator.log.topics.entries import declare_in, topics_of
+from coordinator.log.topics.entries import declare_in, topic_entry, topic_if_readable
 from coordinator.log.topics.folders import find_strays, set_aside_stray
 from coordinator.log.topics.list import Topic, TopicsFile, declare, kafka_id
 
@@ -273,7 +273,9 @@ def _declare_shared(entries: SharedEntries, config: Config, fresh_id: Callable[[
     error = over.get()
     if error is not None:
         raise error
-    topics = topics_of(entries.follow(lambda _: None), {})
+    present = entries.follow(lambda _: None)
+    found = [topic_if_readable(entry, present[entry]) for entry in map(topic_entry, counts) if entry in present]
+    topics = {topic.name: topic for topic in found if topic is not None}
     return _shrink_notices(declare(topics, counts, fresh_id).too_few)
 
 

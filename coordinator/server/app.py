@@ -451,7 +451,8 @@ class Server:
             self._topics, nodes = share.topics, share.nodes
         else:
             if store.entries is not None:
-                self._topics = ClusterTopics(store.entries, self._loop.call_soon_threadsafe).topics
+                hop = self._loop.call_soon_threadsafe
+                self._topics = ClusterTopics(store.entries, hop, self._left_out).topics
             else:
                 self._topics = Topics(store.topics, partial(self._write_topics, store))
             nodes = [node_addresses(config, addresses_of(self._sockets))]
@@ -460,6 +461,10 @@ class Server:
         return Discovery(
             config, store.cluster_id, self._topics, nodes, store.owners, events, *changing, cluster=store.cluster
         )
+
+    def _left_out(self, entry: str) -> None:
+        """Report an entry of the cluster that can't be read."""
+        report(self._lines, "key_unreadable", key=f"/{self._config.cluster}/state/entry/{entry}")
 
     def _write_topics(self, store: Store, change: Change, done: ChangeDone) -> None:
         def saved(error: EngineError | None) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from coordinator.group.partition import partition_for
-from protocol.messages import ListGroupsRequest, OffsetCommitRequest
+from protocol.messages import CreateTopicsRequest, ListGroupsRequest, OffsetCommitRequest
 from schemas.errors import ErrorCode
 from tests.cluster.test_seats import refusal
 from tests.support.cluster_probe import TOPIC
@@ -145,3 +145,37 @@ def test_a_node_that_finds_a_newer_format_says_so_in_one_line_and_writes_nothing
     assert error_of(cluster.nodes[0], "g", 1) == ErrorCode.NONE
     put(etcd, name, b"\xff\0")
     assert "the cluster's keys have format unknown" in refusal("--store", etcd.store, *node)
+
+
+def test_an_entry_in_another_form_is_left_out(cluster: TenureCluster) -> None:
+    """One line names its key, at a node that runs and at one that starts; what comes after it works."""
+    (node,), etcd = cluster.nodes, cluster.etcd
+    entries = f"/{cluster.name}/state/entry/"
+    bad = {f"{entries}topic/bad": b"nonsense", f"{entries}topic/worse": b'{"a": 1}', f"{entries}set/acls:x": b""}
+    for key, value in bad.items():
+        put(etcd, key, value)
+
+    def told(mark: int) -> list[str]:
+        return sorted(line["key"] for line in node.events("key_unreadable", since=mark))
+
+    wait_until(lambda: told(0) == sorted(bad), "the lines", WITHIN_S)
+    assert create(node, "bad") == ErrorCode.TOPIC_ALREADY_EXISTS
+    assert create(node, "good") == ErrorCode.NONE
+    assert error_of(node, "g", 1) == ErrorCode.NONE
+    assert node.stop() == 0
+    mark = node.mark()
+    node.start()
+    wait_until(lambda: error_of(node, "g", 2) == ErrorCode.NONE, "the group is served", WITHIN_S)
+    assert told(mark) == sorted(bad)
+    assert create(node, "good") == ErrorCode.TOPIC_ALREADY_EXISTS
+    assert {key: etcd.values(entries)[key] for key in bad} == bad
+    assert not [line for line in node.events() if line["event"] in {"engine_broke", "coordinator_broke"}]
+
+
+def create(node: ClusterNode, name: str) -> int:
+    """The error of the creation of a topic."""
+    topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+    with Connection(node.port) as connection:
+        answer: Any = connection.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)
+    error: int = answer.topics[0].error_code
+    return error

@@ -139,7 +139,8 @@ def export_from_store(access: Access, cluster: str, target: Path) -> Moved:
     try:
         with Mover(access, cluster, lambda: uuid4().hex) as mover:
             stored = mover.read()
-    except EngineError as error:
+        topics_of(stored.entries, SETS)  # an export without some of the topics would be no copy
+    except (EngineError, ValueError) as error:
         raise CannotMove(str(error)) from error
     if not target.exists() or not any(target.iterdir()):
         write_folder(stored, target.absolute())

@@ -5,7 +5,8 @@
     set/SET:NAME   one value of a list that is no topic (topics/list.py, ENTRIES): an ACL, a setting, a credential.
                    The list's name is /SET.
 
-House rule: an entry of another kind, and a field that isn't known, are a newer version's: they are left alone.
+House rule: an entry of another kind, one that can't be read, and a field that isn't known may be a newer version's:
+they are left alone.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
-from coordinator.log.topics.list import Topic
+from coordinator.log.topics.list import ENTRIES, Topic
 
 if TYPE_CHECKING:
     from coordinator.log.engine import EngineError
@@ -61,10 +62,27 @@ def topic_value(topic: Topic, former: bytes | None = None) -> bytes:
     return json.dumps(fields).encode()
 
 
-def read_topic(value: bytes) -> Topic:
-    """The topic in the value of an entry."""
-    fields = json.loads(value)
-    return Topic(fields["name"], UUID(fields["topic_id"]), fields["partition_count"], fields["configs"])
+def read_topic(entry: str, value: bytes) -> Topic:
+    """The topic in the value of an entry. Raises ValueError for another form, that of a newer version for example."""
+    try:
+        fields = json.loads(value)
+        topic = Topic(fields["name"], UUID(fields["topic_id"]), fields["partition_count"], dict(fields["configs"]))
+    except (AttributeError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"{entry}: {error!r}") from error
+    texts = (topic.name, *topic.configs.keys(), *topic.configs.values())
+    if not all(isinstance(text, str) for text in texts) or type(topic.partition_count) is not int:
+        raise ValueError(f"{entry}: a field has another type")
+    if topic_entry(topic.name) != entry or topic.partition_count < 1 or topic.topic_id in ENTRIES:
+        raise ValueError(f"{entry}: a field has another meaning")
+    return topic
+
+
+def topic_if_readable(entry: str, value: bytes) -> Topic | None:
+    """The topic in the value of an entry; None for another form."""
+    try:
+        return read_topic(entry, value)
+    except ValueError:
+        return None
 
 
 def set_entry(set_name: str, name: str) -> str:
@@ -91,31 +109,40 @@ def entries_of(topic: Topic) -> dict[str, bytes]:
 
 
 def topics_of(entries: Mapping[str, bytes], sets: Mapping[str, Topic]) -> dict[str, Topic]:
-    """The topics in entries, by name, and those of `sets` (lists that are no topics, by name) that have values."""
+    """The topics in entries, by name, and those of `sets` (lists that are no topics, by name) that have values.
+
+    Raises ValueError if one of them can't be read.
+    """
     topics: dict[str, Topic] = {}
     configs: dict[str, dict[str, str]] = {}
     for entry, value in entries.items():
         if entry.startswith(TOPIC):
-            topic = read_topic(value)
+            topic = read_topic(entry, value)
             topics[topic.name] = topic
         elif entry.startswith(SET):
             set_name, name = parse_set_entry(entry)
-            configs.setdefault(set_name, {})[name] = value.decode()
+            if set_name in sets:
+                configs.setdefault(set_name, {})[name] = value.decode()
     for set_name, values in configs.items():
-        if set_name in sets:
-            topics[set_name] = replace(sets[set_name], configs=values)
+        topics[set_name] = replace(sets[set_name], configs=values)
     return topics
 
 
 def declare_in(
     entries: Mapping[str, bytes], counts: Mapping[str, int], fresh_id: Callable[[], UUID]
 ) -> dict[str, bytes]:
-    """The change after which the topics of the configuration exist, with at least as many partitions."""
+    """The change after which the topics of the configuration exist, with at least as many partitions.
+
+    An entry that can't be read stays.
+    """
     writes: dict[str, bytes] = {}
     for name, count in counts.items():
-        former = entries.get(topic_entry(name))
+        entry = topic_entry(name)
+        former = entries.get(entry)
         if former is None:
-            writes[topic_entry(name)] = topic_value(Topic(name, fresh_id(), count))
-        elif (topic := read_topic(former)).name == name and topic.partition_count < count:
-            writes[topic_entry(name)] = topic_value(replace(topic, partition_count=count), former)
+            writes[entry] = topic_value(Topic(name, fresh_id(), count))
+            continue
+        topic = topic_if_readable(entry, former)
+        if topic is not None and topic.name == name and topic.partition_count < count:
+            writes[entry] = topic_value(replace(topic, partition_count=count), former)
     return writes

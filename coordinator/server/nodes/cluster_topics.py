@@ -5,26 +5,31 @@ moment: a topic whose name another node has taken is not created. Each written c
 comes back as changes of entries; they become changes of the list, in the same order. The list's own change is over when
 it has come back.
 
+An entry that can't be read (`readable`) is left out: the node uses the entry's former value, if it has seen one.
+
 House rule: `Change` in, `Change` out; what isn't known in an entry stays as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from coordinator.log.topics.entries import (
     SET,
     TOPIC,
     parse_set_entry,
+    plain,
     read_topic,
     set_entry,
     set_value,
     topic_entry,
+    topic_if_readable,
     topic_value,
     topics_of,
 )
 from coordinator.log.topics.list import ENTRIES
+from coordinator.server.nodes.readable import is_readable
 from coordinator.server.nodes.topics import Altered, Change, Topics
 
 if TYPE_CHECKING:
@@ -43,15 +48,33 @@ SETS = {entry.name: entry for entry in ENTRIES.values()}
 class ClusterTopics:
     """See the module.
 
-    hop: makes a call on the loop's thread, in the order of the calls. topics: the list.
+    hop: makes a call on the loop's thread, in the order of the calls. on_unreadable: called with the name of an entry
+    that can't be read. topics: the list.
     """
 
-    def __init__(self, shared: SharedEntries, hop: Hop) -> None:
+    def __init__(
+        self, shared: SharedEntries, hop: Hop, on_unreadable: Callable[[str], object] = lambda _entry: None
+    ) -> None:
         self._shared = shared
         self._hop = hop
-        entries = shared.follow(lambda writes: hop(self._take, dict(writes)))
-        self._entries = dict(entries)
-        self.topics = Topics(topics_of(entries, SETS), self._write, is_shared=True)
+        self._on_unreadable = on_unreadable
+        self._unreadable: set[str] = set()
+        entries = self._readable(shared.follow(lambda writes: hop(self._take, dict(writes))))
+        # The newest readable value of each.
+        self._entries = {entry: value for entry, value in entries.items() if value is not None}
+        self.topics = Topics(topics_of(self._entries, SETS), self._write, is_shared=True)
+
+    def _readable(self, writes: Writes) -> dict[str, bytes | None]:
+        """The values that can be read; each entry with another one is told once."""
+        readable: dict[str, bytes | None] = {}
+        for entry, value in writes.items():
+            if value is None or is_readable(entry, value):
+                readable[entry] = value
+                self._unreadable.discard(entry)
+            elif entry not in self._unreadable:
+                self._unreadable.add(entry)
+                self._on_unreadable(entry)
+        return readable
 
     def _write(self, change: Change, done: ChangeDone) -> None:
         taken: dict[str, str] = {}
@@ -69,6 +92,7 @@ class ClusterTopics:
 
     def _take(self, writes: Writes) -> None:
         """Entries have changed: change the list."""
+        writes = self._readable(writes)
         for change in changes_of(writes, self._entries):
             self.topics.apply(change)
         for entry, value in writes.items():
@@ -90,14 +114,18 @@ def writes_for(change: Change, entries: Mapping[str, bytes]) -> tuple[dict[str, 
         there = entries.get(entry)
         if there is None and entry not in writes:
             writes[entry] = topic_value(topic)
-        elif there is not None and (other := read_topic(there)).topic_id != topic.topic_id:
-            taken[topic.name] = other.name
+        elif there is not None:
+            other = topic_if_readable(entry, there)
+            if other is None:
+                taken[topic.name] = plain(topic.name)
+            elif other.topic_id != topic.topic_id:
+                taken[topic.name] = other.name
     named = _ids(entries) if any(each.topic_id not in ENTRIES for each in change.altered) or change.deleted else {}
     for altered in change.altered:
         if altered.topic_id in ENTRIES:
             writes |= _set_writes(altered, entries)
         elif (entry := named.get(altered.topic_id, "")) and (former := writes.get(entry) or entries[entry]):
-            value = topic_value(altered.of(read_topic(former)), former)
+            value = topic_value(altered.of(read_topic(entry, former)), former)
             if value != former:
                 writes[entry] = value
     for topic_id in change.deleted:
@@ -116,12 +144,13 @@ def _set_writes(altered: Altered, entries: Mapping[str, bytes]) -> Writes:
 
 
 def _ids(entries: Mapping[str, bytes]) -> dict[UUID, str]:
-    """The entry of each topic, by the topic's id."""
-    return {read_topic(value).topic_id: entry for entry, value in entries.items() if entry.startswith(TOPIC)}
+    """The entry of each topic that can be read, by the topic's id."""
+    topics = {entry: topic_if_readable(entry, value) for entry, value in entries.items() if entry.startswith(TOPIC)}
+    return {topic.topic_id: entry for entry, topic in topics.items() if topic is not None}
 
 
 def changes_of(writes: Writes, entries: Mapping[str, bytes]) -> list[Change]:
-    """The changes of the list that these writes are. entries: before them."""
+    """The changes of the list that these writes are; all can be read. entries: before them."""
     created: list[Topic] = []
     altered: list[Altered] = []
     deleted: list[UUID] = []
@@ -129,7 +158,7 @@ def changes_of(writes: Writes, entries: Mapping[str, bytes]) -> list[Change]:
     for entry, value in writes.items():
         former = entries.get(entry)
         if entry.startswith(TOPIC):
-            before, after = (None if each is None else read_topic(each) for each in (former, value))
+            before, after = (None if each is None else read_topic(entry, each) for each in (former, value))
             if before is not None and after is not None and before.topic_id == after.topic_id:
                 altered.append(_difference(before, after))
                 continue
@@ -139,8 +168,9 @@ def changes_of(writes: Writes, entries: Mapping[str, bytes]) -> list[Change]:
                 created.append(after)
         elif entry.startswith(SET):
             set_name, name = parse_set_entry(entry)
-            sets.setdefault(set_name, {})[name] = None if value is None else value.decode()
-    altered += [Altered(SETS[name].topic_id, configs=configs) for name, configs in sets.items() if name in SETS]
+            if set_name in SETS:
+                sets.setdefault(set_name, {})[name] = None if value is None else value.decode()
+    altered += [Altered(SETS[name].topic_id, configs=configs) for name, configs in sets.items()]
     # A name that was given up and taken again: first the one, then the other.
     changes = [Change(deleted=deleted), Change(created=created, altered=altered)]
     return [change for change in changes if any(change)]

@@ -9,7 +9,7 @@ from uuid import UUID
 from coordinator.log.etcd.keys import Keys
 from coordinator.log.etcd.shared import Shared
 from coordinator.log.topics.entries import topic_entry, topic_value
-from coordinator.log.topics.list import ACLS, Topic
+from coordinator.log.topics.list import ACLS, GROUPS, Topic
 from coordinator.server.hop import Arguments
 from coordinator.server.nodes.cluster_topics import ClusterTopics, changes_of
 from coordinator.server.nodes.topics import Altered, Change, ChangeResult, Topics
@@ -31,15 +31,27 @@ class World:
         self.time = Timeline(1)
         self._etcd = EtcdModel(self.time)
         self._numbers = count()
+        self.unreadable: list[str] = []
 
     def node(self) -> Topics:
         """A new node's list."""
+        return ClusterTopics(self.shared(), at_once, self.unreadable.append).topics
+
+    def shared(self) -> Shared:
+        """The entries of a new node."""
         number = next(self._numbers)
         process = self.time.process(f"node {number}")
         shared = Shared(self._etcd.port(process), Keys("test"), number, lambda: f"{number}/{self.time.ms}")
         shared.start()
         self.time.run(100)
-        return ClusterTopics(shared, at_once).topics
+        return shared
+
+    def put(self, **values: bytes | None) -> None:
+        """Write entries as a newer version, or a person, might."""
+        shared = self.shared()
+        shared.change(lambda present: {n: v for n, v in values.items() if present.get(n) != v}, lambda _: None)
+        self.time.run(1_000)
+        shared.end()
 
     def change(self, topics: Topics, change: Change) -> ChangeResult:
         """Make a change, and give the other nodes time."""
@@ -56,13 +68,16 @@ def test_every_node_has_what_any_node_changed() -> None:
     one, two = world.node(), world.node()
     assert world.change(one, Change([ONE])) == {}
     assert two.get("or.ders") == ONE
-    altered = [Altered(ONE.topic_id, 6, {"retention.ms": "1"}), Altered(ACLS.topic_id, configs={"a:b": "x", "c": "y"})]
+    altered = [
+        Altered(ONE.topic_id, 6, {"retention.ms": "1"}),
+        Altered(GROUPS.topic_id, configs={"a:b": "x", "c": "y"}),
+    ]
     assert world.change(two, Change(altered=altered)) == {}
-    assert world.change(one, Change(altered=[Altered(ACLS.topic_id, configs={"c": None})])) == {}
+    assert world.change(one, Change(altered=[Altered(GROUPS.topic_id, configs={"c": None})])) == {}
     changed = Topic("or.ders", ONE.topic_id, 6, {"retention.ms": "1"})
     for topics in (one, two, world.node()):
         assert topics.get("or.ders") == changed
-        assert topics.entry(ACLS).configs == {"a:b": "x"}
+        assert topics.entry(GROUPS).configs == {"a:b": "x"}
     assert world.change(two, Change(deleted=[ONE.topic_id])) == {}
     assert list(one) == list(two) == []
     assert world.change(one, Change([TWO])) == {}
@@ -108,3 +123,28 @@ def test_a_name_that_was_given_up_and_taken_again_is_another_topic() -> None:
     entry = topic_entry("or.ders")
     changes = changes_of({entry: topic_value(again)}, {entry: topic_value(ONE)})
     assert changes == [Change(deleted=[ONE.topic_id]), Change(created=[again], altered=[])]
+
+
+def test_an_entry_in_another_form_is_left_out() -> None:
+    """Others of the same write count; a node that starts later leaves it out too; its name can't be given away."""
+    world = World()
+    running = world.node()
+    assert world.change(running, Change([TWO])) == {}
+    good = Topic("good", UUID(int=7), 1)
+    acl = "set/acls:nonsense"
+    bad: dict[str, bytes | None] = {"topic/bad": b"nonsense", acl: b"", topic_entry(TWO.name): b"{}"}
+    world.put(**bad, **{topic_entry("good"): topic_value(good)})
+    assert sorted(world.unreadable) == sorted(bad)
+    later = world.node()
+    assert sorted(world.unreadable) == sorted([*bad, *bad])
+    assert list(later) == [good]
+    assert {topic.name: topic for topic in running} == {"good": good, TWO.name: TWO}, (
+        "it goes on with the value that it had"
+    )
+    assert later.entry(ACLS).configs == running.entry(ACLS).configs == {}
+    assert world.change(later, Change([Topic("bad", UUID(int=8), 1)])) == {"bad": "bad"}
+    assert world.change(later, Change(altered=[Altered(good.topic_id, 3)])) == {}
+    world.put(**{**dict.fromkeys(bad), "topic/bad": topic_value(Topic("bad", UUID(int=9), 1))})
+    for topics in (running, later):
+        assert {topic.name: topic.partition_count for topic in topics} == {"good": 3, "bad": 1}
+    assert len(world.unreadable) == 6
