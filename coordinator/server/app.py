@@ -236,6 +236,7 @@ class Server:
             self._loaded,
         )
         if store.cluster is not None:
+            self.events.in_cluster = True
             self.runtime.lease = store.cluster.valid
             self.runtime.has_room = store.cluster.has_room
             self.runtime.verify = store.cluster.ask_whether_newest if config.offset_fetch_verify == "quorum" else None

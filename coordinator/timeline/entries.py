@@ -17,7 +17,8 @@ as it is.
     pending          member_pending: `outcome` is joined, left, lapsed, forgotten (the coordinator started anew), or
                      null while the id is unused
     loaded           group_loaded: the coordinator read the group from its log, at its start, because a write failed, or
-                     because another node became the coordinator: then it has `node` and `former_node`
+                     because another node became the coordinator: then it has `node` and `former_node`. With
+                     `in_cluster` it has `node` too; no event tells there whether a node started
     converted        group_converted: the group changed its protocol, with its members
     held             rebalance_held: joins wait for expected members. `outcome` is arrived, timed_out (still_missing has
                      names), interrupted (the coordinator started anew, or the group went), or null while they wait;
@@ -105,8 +106,10 @@ class Timeline:
         while self._pending:
             self._pending.popitem()[1]["outcome"] = "forgotten"
         self._end_hold(event, "interrupted")
-        is_moved = self._node is not None and self._node != event.get("node")
-        self._enter("loaded", event, **({"node": event["node"], "former_node": self._node} if is_moved else {}))
+        nodes = {"node": event["node"]} if event.get("in_cluster") else {}
+        if self._node is not None and self._node != event.get("node"):
+            nodes = {"node": event["node"], "former_node": self._node}
+        self._enter("loaded", event, **nodes)
 
     def _rebalance_started(self, event: RebalanceEvent) -> None:
         if self._open is not None:

@@ -434,6 +434,8 @@ def _loaded_text(entry: Entry) -> str:
         begin = (
             f"node {entry['node']} became the coordinator in place of node {entry['former_node']}: it loaded the group"
         )
+    elif not entry.get("write_failed") and entry.get("in_cluster"):
+        begin = f"node {entry['node']} loaded the group,"
     elif not entry.get("write_failed"):
         begin = "the coordinator started anew: the group was loaded"
     elif entry.get("state") == "Dead":

@@ -216,6 +216,13 @@ def test_a_load_at_another_node_names_both() -> None:
     ]
 
 
+def test_a_load_in_a_cluster_names_its_node() -> None:
+    """Nodes there load groups also when no node starts, and the events of the former node may be away with it."""
+    timeline = Timeline("g").add_all([event("group_loaded", at_ms, node=2, in_cluster=True) for at_ms in (1, 2)])
+    timeline.add(event("group_loaded", 3, node=3, in_cluster=True))
+    assert [(entry.get("former_node"), entry["node"]) for entry in timeline.entries] == [(None, 2)] * 2 + [(2, 3)]
+
+
 def test_a_load_after_a_failed_write_ends_what_was_open() -> None:
     """Its outcome is "unloaded", or "unknown" if the log has a later generation."""
     timeline = Timeline("g").add_all([started(10, cause("a"))])

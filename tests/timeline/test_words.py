@@ -246,6 +246,14 @@ def test_how_long_a_rebalance_took_and_for_what(other: dict[str, Any], words: st
             "the coordinator started anew: the group was loaded with 2 members in generation 15",
         ),
         (
+            {"type": "loaded", "generation": 15, "members": 2, "in_cluster": True, "node": 2},
+            "node 2 loaded the group, with 2 members in generation 15",
+        ),
+        (
+            {"type": "loaded", "generation": 15, "members": 1, "write_failed": True, "in_cluster": True, "node": 2},
+            "a write failed: the group is again as its log has it, with 1 member in generation 15",
+        ),
+        (
             {"type": "loaded", "generation": 15, "members": 2, "write_failed": False, "node": 2, "former_node": 0},
             "node 2 became the coordinator in place of node 0: it loaded the group with 2 members in generation 15",
         ),

@@ -512,10 +512,10 @@ SCHEMAS: dict[str, Schema] = {
     "Loaded": {
         **object_of(
             {**ENTRY, "type": just("loaded"), "state": TEXT, "members": NUMBER},
-            {"write_failed": FLAG, "node": NUMBER, "former_node": NUMBER},
+            {"write_failed": FLAG, "in_cluster": FLAG, "node": NUMBER, "former_node": NUMBER},
         ),
         "description": "the coordinator read the group from its log, after a start or after a failed write; "
-        "with `former_node`, it is another node than before",
+        "with `in_cluster`, `node` read it, also without a start; with `former_node`, it is another node than before",
     },
     "Gap": object_of({**ENTRY, "type": just("gap"), "events": NUMBER, "first_ms": UNIX_MS, "last_ms": UNIX_MS}),
     "Deleted": object_of({**ENTRY, "type": just("deleted"), "offsets": NUMBER, "expired": FLAG}, DELETED_BY),

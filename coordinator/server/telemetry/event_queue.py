@@ -68,6 +68,9 @@ must not fill with loads: neither at a start with a hundred thousand groups, nor
 again and again.
 """
 
+IN_CLUSTER = {"in_cluster": True}
+"""A field of `group_loaded`: in a cluster a node loads groups also when no node starts."""
+
 
 WriteDone = Callable[[int, "Exception | None"], None]
 """Gets the number of events that could not be written, and the reason for the last of them."""
@@ -76,7 +79,10 @@ WriteEvents = Callable[[Sequence[TimedNote | Gap], WriteDone], None]
 
 
 class Events:
-    """The queue of events; see the module. dropped: events that could not be written since the start."""
+    """The queue of events; see the module.
+
+    dropped: events that could not be written since the start. in_cluster: whether this is a node of a cluster.
+    """
 
     def __init__(self, clock: Clock, lines: Lines) -> None:
         self._clock = clock
@@ -98,6 +104,7 @@ class Events:
         self._is_dropping = False
         self._loads = 0
         self.dropped = 0
+        self.in_cluster = False
 
     def start(self, write: WriteEvents, is_connected: Callable[[Client], bool]) -> None:
         """Start to write events, with those that wait already.
@@ -125,7 +132,7 @@ class Events:
         self._queue_begun(note.group)
         if (note.members or note.write_failed) and self._loads < LOADED_MAX:
             self._loads += 1
-            self._append(event)
+            self._append(event._replace(extra=IN_CLUSTER) if self.in_cluster else event)
 
     def _member_pending(self, event: TimedNote, note: notes.MemberPending) -> None:
         if self._has_room(event):

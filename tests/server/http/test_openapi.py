@@ -214,10 +214,10 @@ def test_every_kind_of_entry_is_described() -> None:
     gap = common | {"type": "events_dropped", "group": None, "events": 3, "first_ms": 1, "last_ms": 2}
     deleted = common | {"type": "group_deleted", "group": "g", "generation": 3, "offsets": 1, "expired": False}
     loaded = common | {"type": "group_loaded", "group": "g", "generation": 3, "state": "Stable", "members": 2}
-    events = [gap, loaded, deleted, loaded | {"write_failed": True}]
+    events = [gap, loaded, deleted, loaded | {"write_failed": True}, loaded | {"in_cluster": True}]
     timeline_entries = Timeline("g").add_all(events).entries
     entries = [entry | {"text": ["words"]} for entry in timeline_entries]
-    assert [entry["type"] for entry in entries] == ["gap", "loaded", "deleted", "loaded"]
+    assert [entry["type"] for entry in entries] == ["gap", "loaded", "deleted", "loaded", "loaded"]
     shown = [run_json(run) for run in found([replaced(at_ms) for at_ms in range(NOW_MS - 10, NOW_MS)])]
     assert all(run["finding"] for run in shown)
     drawn = [lane_json(name, lane) for name, lane in lanes_of(timeline_entries, [], ["m-1"]).items()]

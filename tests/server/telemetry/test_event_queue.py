@@ -141,6 +141,18 @@ def test_loads_of_groups_that_have_members_are_events_up_to_a_number() -> None:
     assert bench.events.dropped == 0
 
 
+def test_a_load_in_a_cluster_says_so() -> None:
+    """There a node loads groups also when none starts; a server by itself loads them at its start."""
+    bench = Bench()
+    for in_cluster, extra in ((False, {}), (True, {"in_cluster": True})):
+        bench.events.in_cluster = in_cluster
+        bench.take(notes.GroupLoaded("g", 1, "Stable", 2))
+        bench.clock.advance(LINGER_MS)
+        (event,) = bench.disk.land()
+        assert isinstance(event, TimedNote)
+        assert event.extra == extra
+
+
 def test_a_load_after_a_failed_write_is_an_event_for_any_group() -> None:
     """After a failed write each load is an event, of any group, and an unload never is one."""
     again, gone = notes.GroupLoaded("g", 2, "Empty", 0, True), notes.GroupLoaded("h", 0, "Dead", 0, True)
