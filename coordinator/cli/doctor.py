@@ -1,18 +1,21 @@
 """`tenure doctor`: what is wrong with a group, or with all groups, and what to do about it.
 
 The doctor reads the events that the server kept (coordinator.client.events), and describes the groups as they are now.
-It also asks each server which of its logs fail, and whether nodes have all partitions (coordinator.client.topics); a
-finding about them has no group id.
+Before that it asks each server which of its logs fail, and whether nodes have all partitions
+(coordinator.client.topics); a finding about them has no group id. A group whose coordinator isn't there is a finding
+too: the doctor says all it knows in the outage for which one asks it.
 A cluster such as Apache Kafka keeps no events: there they are inferred from `__consumer_offsets`. Each finding has a
 severity. The exit code is 1 if there is an error or a warning; notices don't change it. JSON is a list of objects with
 `severity`, `kind`, `group_id`, `found`, `advice`, `last_at_ms` and `times`, the worst first.
 
-House rule: coordinator.timeline.diagnosis decides what is a finding and how bad it is.
+House rule: coordinator.timeline.diagnosis decides what is a finding and how bad it is; only an error in place of an
+answer becomes a finding here.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -29,9 +32,9 @@ from coordinator.cli.explain import reader_of
 from coordinator.cli.groups import DESCRIBED
 from coordinator.cli.options import OutputForm, Since, whole_number
 from coordinator.cli.output import Output, counted, print_json, printable
-from coordinator.client.client import Client
-from coordinator.client.errors import Refused
-from coordinator.client.groups import Group, describe_groups, list_groups
+from coordinator.client.client import COORDINATOR_MOVED, Client
+from coordinator.client.errors import Refused, error_name
+from coordinator.client.groups import Group, describe_groups, list_known_groups
 from coordinator.client.newest import read_timelines
 from coordinator.client.topics import node_health, partition_counts, partition_owners
 from coordinator.timeline.cluster_diagnosis import cluster_findings
@@ -52,6 +55,14 @@ from coordinator.timeline.folding import newest
 from coordinator.timeline.seat_diagnosis import seat_findings
 from coordinator.timeline.words import time_text
 from schemas.errors import ErrorCode
+
+UNAVAILABLE, NOT_LISTED = "group_unavailable", "groups_not_listed"
+"""The kinds of findings about groups that no coordinator answers for, and about lists that may lack groups."""
+
+UNAVAILABLE_ADVICE = (
+    "a coordinator that starts or moves takes a few seconds: look again. If it stays so, see the findings about nodes, "
+    "partitions, logs and the store, and the log of the server"
+)
 
 
 def command(
@@ -83,8 +94,7 @@ def command(
     if (group_id is None) != every:
         fail(ExitCode.USAGE, "name a group, `tenure doctor GROUP`, or look at all of them, `tenure doctor --all`")
     with cluster(bootstrap_server, timeout, command_config) as client:
-        wanted = [group_id] if group_id is not None else _all(client)
-        found = _examine(client, wanted, group_id, since, last)
+        wanted, found = _examine(client, group_id, since, last)
     if output is Output.JSON:
         print_json([finding._asdict() for finding in found])
     else:
@@ -103,26 +113,31 @@ def command(
     raise typer.Exit(ExitCode.FINDINGS if any(finding.severity.is_problem for finding in found) else ExitCode.DONE)
 
 
-def _all(client: Client) -> list[str]:
-    return [group.group_id for group in list_groups(client) if group.group_type.lower() in DESCRIBED]
-
-
 def _examine(
-    client: Client, wanted: list[str], group_id: str | None, since_ms: int | None, last: int | None
-) -> list[Finding]:
-    """The findings about the wanted groups.
+    client: Client, group_id: str | None, since_ms: int | None, last: int | None
+) -> tuple[list[str], list[Finding]]:
+    """The groups that were looked at, and the findings.
 
     group_id: the group that the command line names, None for all groups.
     """
+    health, ownerless = node_health(client), partition_owners(client).nobody
+    listed, problems = ([], []) if group_id is not None else list_known_groups(client)
+    wanted = [group.group_id for group in listed if group.group_type.lower() in DESCRIBED]
+    if group_id is not None:
+        wanted = [group_id]
     reader = reader_of(client, group_id, None if since_ms is None else time.time_ns() // 1_000_000 - since_ms)
     timelines = read_timelines(reader, wanted, last)
     groups: dict[str, Group | None] = {}
+    about_coordinators = not_listed(problems)
     for name, answer in describe_groups(client, wanted).items():
-        if isinstance(answer, Refused) and answer.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+        if isinstance(answer, Refused) and answer.error_code in COORDINATOR_MOVED:
+            about_coordinators.append(unavailable(name, error_name(answer.error_code)))
+        elif isinstance(answer, Refused) and answer.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
             raise answer
         groups[name] = None if isinstance(answer, Refused) else answer
     entries = {name: newest(timeline.entries, last) for name, timeline in timelines.items()}
-    if group_id is not None and groups[group_id] is None and all(each["type"] == "gap" for each in entries[group_id]):
+    is_unknown = group_id is not None and groups[group_id] is None and not about_coordinators
+    if is_unknown and all(each["type"] == "gap" for name in wanted for each in entries[name]):
         fail(ExitCode.NOT_FOUND, f"no such group, and no events of one: {group_id}")
     members = [member for group in groups.values() if group is not None for member in group.members]
     counts = partition_counts(client, {topic for member in members for topic in member.subscription or ()})
@@ -133,10 +148,25 @@ def _examine(
         for find in (findings, consumer_findings, seat_findings)
         for finding in find(name, entries[name], groups[name], counts, now_ms)
     ]
-    health = node_health(client)
     away = sorted({*health.away, *reader.absent_nodes})
-    about_nodes = cluster_findings(partition_owners(client).nobody, entries, health.stores, away, now_ms)
-    return worst_first([*log_findings(health.failing, health.failing_count, now_ms), *about_nodes, *found])
+    about_nodes = cluster_findings(ownerless, entries, health.stores, away, now_ms)
+    about_logs = log_findings(health.failing, health.failing_count, now_ms)
+    return wanted, worst_first([*about_logs, *about_nodes, *about_coordinators, *found])
+
+
+def unavailable(group_id: str, error: str) -> Finding:
+    """The finding about a group whose coordinator refuses. error: the name of its error."""
+    found = f"its coordinator doesn't answer: {error}"
+    return Finding(Severity.ERROR, UNAVAILABLE, group_id, found, UNAVAILABLE_ADVICE)
+
+
+def not_listed(problems: Iterable[Refused]) -> list[Finding]:
+    """The finding about nodes that can't list all their groups. problems: the error of each."""
+    said = "; ".join(map(str, problems))
+    if not said:
+        return []
+    found = f"some groups may be missing here: {said}"
+    return [Finding(Severity.ERROR, NOT_LISTED, None, found, UNAVAILABLE_ADVICE)]
 
 
 def _whose(finding: Finding) -> str:
@@ -147,8 +177,16 @@ def _whose(finding: Finding) -> str:
 
 
 def _together(found: list[Finding]) -> dict[str, str]:
-    """By kind of finding, one line for all groups: for clients that are too old, and for dropped events."""
+    """By kind of finding, one line for all groups: dropped events, no coordinator, and clients that are too old."""
     lines = {}
+    silent = [finding for finding in found if finding.kind == UNAVAILABLE]
+    if len(silent) > 1:
+        said = ", ".join(sorted({finding.found.rpartition(": ")[2] for finding in silent}))
+        groups = [finding.group_id for finding in silent if finding.group_id is not None]
+        lines[UNAVAILABLE] = (
+            f"{counted(len(groups), 'group')}: {Severity.ERROR}: their coordinators don't answer: {said}: "
+            f"{_named(groups)}; {UNAVAILABLE_ADVICE}"
+        )
     dropped = [finding for finding in found if finding.kind == DROPPED]
     if len(dropped) > 1:
         first = dropped[0]
@@ -156,10 +194,14 @@ def _together(found: list[Finding]) -> dict[str, str]:
     for kind, too_old in TOO_OLD.items():
         groups = [finding.group_id for finding in found if finding.kind == kind and finding.group_id is not None]
         if len(groups) > 1:
-            more = f" and {len(groups) - NAMED_MAX} more" if len(groups) > NAMED_MAX else ""
-            names = ", ".join(groups[:NAMED_MAX])
-            lines[kind] = f"{counted(len(groups), 'group')}: {Severity.NOTICE}: clients {too_old.text}: {names}{more}"
+            said = f"clients {too_old.text}: {_named(groups)}"
+            lines[kind] = f"{counted(len(groups), 'group')}: {Severity.NOTICE}: {said}"
     return lines
+
+
+def _named(groups: list[str]) -> str:
+    more = f" and {len(groups) - NAMED_MAX} more" if len(groups) > NAMED_MAX else ""
+    return f"{', '.join(groups[:NAMED_MAX])}{more}"
 
 
 def _when(finding: Finding) -> str:

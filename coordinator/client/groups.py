@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from coordinator.client.client import COORDINATOR_MOVED
 from coordinator.client.errors import Refused
 from coordinator.group.consumer.group import AWAY
 from coordinator.timeline.described import (
@@ -193,17 +194,40 @@ def _seat_json(member: Member) -> dict[str, Any]:
 
 def list_groups(client: Client, states: Sequence[str] = ()) -> list[ListedGroup]:
     """Every group of the cluster, by group id; with `states` only groups in one of them, in any case (KIP-518)."""
-    request = ListGroupsRequest(states_filter=list(states))
     groups = []
+    for listed, refused in _lists(client, states):
+        if refused is not None:
+            raise refused
+        groups += listed
+    return sorted(groups, key=lambda group: group.group_id)
+
+
+def list_known_groups(client: Client) -> tuple[list[ListedGroup], list[Refused]]:
+    """The groups that the nodes have at present, and the errors of nodes whose other groups load, move or have no log.
+
+    Raises Refused for any other error.
+    """
+    groups, problems = [], []
+    for listed, refused in _lists(client, ()):
+        groups += listed
+        if refused is not None:
+            if refused.error_code not in COORDINATOR_MOVED:
+                raise refused
+            problems.append(refused)
+    return sorted(groups, key=lambda group: group.group_id), problems
+
+
+def _lists(client: Client, states: Sequence[str]) -> Iterator[tuple[list[ListedGroup], Refused | None]]:
+    """The groups of each node, and its error: Tenure has groups beside it."""
+    request = ListGroupsRequest(states_filter=list(states))
     for node in client.nodes():
         response: ListGroupsResponse = client.request(request, node, at_least=4 if states else 0)
-        if response.error_code:
-            raise Refused(response.error_code, f"list of groups on {node.address}")
-        groups += [
+        code = response.error_code
+        listed = [
             ListedGroup(group.group_id, group.group_type, group.protocol_type, group.group_state, node.node_id)
             for group in response.groups
         ]
-    return sorted(groups, key=lambda group: group.group_id)
+        yield listed, Refused(code, f"list of groups on {node.address}") if code else None
 
 
 def describe_groups(client: Client, group_ids: Iterable[str]) -> dict[str, Group | Refused]:

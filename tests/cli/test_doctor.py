@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from coordinator.cli.doctor import _together
+from coordinator.cli.doctor import UNAVAILABLE_ADVICE, _together, not_listed, unavailable
 from coordinator.cli.main import make_app
+from coordinator.client.errors import Refused
 from coordinator.client.offsets_log import LIMITS
 from coordinator.timeline import diagnosis
 from coordinator.timeline.words import time_text
@@ -312,3 +313,27 @@ def test_what_is_true_of_all_groups_is_one_line() -> None:
         "events_dropped": "any group: error: 3 events could not be kept (last at 1970-01-01 00:00:00.007Z); see"
     }
     assert _together(found[:1]) == {}
+
+
+def test_groups_without_a_coordinator_are_one_line() -> None:
+    """With --all; a single one is its finding. The line names each error once, and the first groups."""
+    found = [unavailable(f"g{number}", "NOT_COORDINATOR") for number in range(diagnosis.NAMED_MAX + 2)]
+    found.append(unavailable("h", "COORDINATOR_NOT_AVAILABLE"))
+    names = ", ".join(f"g{number}" for number in range(diagnosis.NAMED_MAX))
+    assert _together(found) == {
+        "group_unavailable": "13 groups: error: their coordinators don't answer: COORDINATOR_NOT_AVAILABLE, "
+        f"NOT_COORDINATOR: {names} and 3 more; {UNAVAILABLE_ADVICE}"
+    }
+    assert _together(found[:1]) == {}
+
+
+def test_a_coordinator_that_is_not_there() -> None:
+    """An error of the group, with Kafka's name of it; lists that lack groups are one finding about no group."""
+    finding = unavailable("g", "COORDINATOR_NOT_AVAILABLE")
+    assert finding[:3] == (diagnosis.Severity.ERROR, "group_unavailable", "g")
+    assert finding.found == "its coordinator doesn't answer: COORDINATOR_NOT_AVAILABLE"
+    problems = [Refused(ErrorCode.NOT_COORDINATOR, f"list of groups on {node}") for node in ("a:1", "b:2")]
+    (finding,) = not_listed(problems)
+    assert (finding.kind, finding.group_id) == ("groups_not_listed", None)
+    assert finding.found == f"some groups may be missing here: {problems[0]}; {problems[1]}"
+    assert not_listed([]) == []

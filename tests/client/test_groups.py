@@ -16,6 +16,7 @@ from coordinator.client.groups import (
     describe_groups,
     group_json,
     list_groups,
+    list_known_groups,
     remove_members,
 )
 from protocol.messages import (
@@ -83,6 +84,25 @@ def test_a_list_waits_for_a_node_that_loads() -> None:
         pytest.raises(Refused, match="COORDINATOR_LOAD_IN_PROGRESS"),
     ):
         list_groups(client)
+
+
+def test_the_groups_that_a_node_has_while_others_load() -> None:
+    """They come with the node's error; an error that says something else is raised."""
+    group = ListGroupsResponse.ListedGroup(group_id="a", group_state="Stable")
+    loads = ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, groups=[group])
+    refused = ListGroupsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    with Scripted({"ListGroups": [loads]}) as server, Client(server.bootstrap, 0.5) as client:
+        groups, problems = list_known_groups(client)
+    assert [group.group_id for group in groups] == ["a"]
+    assert [str(problem) for problem in problems] == [
+        f"list of groups on {server.bootstrap}: COORDINATOR_LOAD_IN_PROGRESS"
+    ]
+    with (
+        Scripted({"ListGroups": [refused]}) as server,
+        Client(server.bootstrap, WITHIN_S) as client,
+        pytest.raises(Refused, match="CLUSTER_AUTHORIZATION_FAILED"),
+    ):
+        list_known_groups(client)
 
 
 @pytest.mark.parametrize(

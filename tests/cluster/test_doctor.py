@@ -8,6 +8,8 @@ import pytest
 
 from coordinator.cli.main import make_app
 from coordinator.client.client import Client
+from coordinator.client.errors import Refused
+from coordinator.client.groups import describe_groups
 from coordinator.client.topics import node_health, partition_owners
 from coordinator.group.partition import partition_for
 from protocol.messages import OffsetCommitRequest
@@ -19,6 +21,9 @@ from tests.support.tenure import wait_until
 from tests.support.tenure_cluster import ClusterNode, TenureCluster
 
 pytestmark = pytest.mark.etcd
+
+
+SOON = ("--timeout", "2", "--bootstrap-server")
 
 
 @pytest.fixture
@@ -74,6 +79,27 @@ def test_a_node_that_was_killed_just_now(cluster: TenureCluster) -> None:
     # No event that is there tells that node 2 had the group; no node has started.
     loaded = "node 1 loaded the group, with 1 member in generation 1\n"
     wait_until(lambda: loaded in asked(alive, "explain", moved).out, "the load is told", WITHIN_S)
+
+
+def test_the_store_is_away(cluster: TenureCluster) -> None:
+    """The doctor still says what it knows: which groups and partitions have no coordinator, with exit code 1."""
+    node = cluster.nodes[0]
+    group = group_of(node)
+    settle(Member(node.port, group, "m", 9))
+    cluster.etcd.members[0].freeze()
+    try:
+
+        def lost() -> bool:
+            with Client(node.bootstrap, 1) as client:
+                return isinstance(describe_groups(client, [group])[group], Refused)
+
+        wait_until(lost, "the group has no coordinator", WITHIN_S)
+        ran = run_app(make_app("doctor"), "doctor", "--all", *SOON, node.bootstrap)
+        assert (ran.code, "some groups may be missing here: list of groups on" in ran.out) == (1, True), ran
+        ran = run_app(make_app("doctor"), "doctor", group, *SOON, node.bootstrap)
+        assert (ran.code, f"{group}: error: its coordinator doesn't answer: " in ran.out) == (1, True), ran
+    finally:
+        cluster.etcd.members[0].thaw()
 
 
 def test_a_stop_that_can_hand_nothing_over(cluster: TenureCluster) -> None:
