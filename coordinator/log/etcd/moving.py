@@ -143,7 +143,7 @@ class Mover:
         prefix, entries = self._keys.state + b"entry/", dict[str, bytes]()
         revision = self._call_txn(Txn([], [Get(self._keys.meta)])).revision
         for kv in self._range(prefix, revision):
-            entries[kv.key[len(prefix) :].decode()] = kv.value
+            entries[kv.key[len(prefix) :].decode(errors="surrogateescape")] = kv.value
         records: list[dict[bytes, bytes]] = []
         for partition in range(count):
             prefix, found = self._keys.log(partition), dict[bytes, bytes]()

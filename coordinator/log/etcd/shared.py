@@ -214,7 +214,7 @@ class Shared:
         )
         operations: list[Put | Delete] = []
         for name, value in part.items():
-            key = self._entry + name.encode()
+            key = self._entry + name.encode(errors="surrogateescape")
             operations.append(Delete(key) if value is None else Put(key, value))
         text = head.text()
         txn = Txn(
@@ -368,14 +368,14 @@ class Shared:
         self._on_change(writes)
 
     def _name(self, key: bytes) -> str:
-        return key[len(self._entry) :].decode()
+        return key[len(self._entry) :].decode(errors="surrogateescape")
 
 
 def _fitting(writes: Writes) -> int:
     """How many of these fit into one transaction, from the first; at least one."""
     size = 0
     for number, (name, value) in enumerate(writes.items()):
-        size += len(name.encode()) + len(value or b"")
+        size += len(name.encode(errors="surrogateescape")) + len(value or b"")
         if number and (number + 2 >= OPERATIONS_MAX or size > BYTES_MAX):
             return number
     return len(writes)

@@ -274,6 +274,16 @@ def test_a_change_that_breaks_holds_no_other_up() -> None:
     assert world.ask(one, _write({"a": b"1"})) is None
 
 
+def test_an_entry_with_a_name_that_is_no_text_holds_no_other_up() -> None:
+    """Its readers say that they can't read it."""
+    world = World()
+    one, two, _ = world.nodes
+    name = b"topic/\xff".decode(errors="surrogateescape")
+    assert world.ask(one, _write({name: b"1", "a": b"1"})) is None
+    assert world.ask(two, _write({"b": b"2"})) is None
+    assert one.shared.entries == {name: b"1", "a": b"1", "b": b"2"}
+
+
 def test_the_end_ends_all_changes() -> None:
     """Nobody waits for an outcome that never comes."""
     world = World()
