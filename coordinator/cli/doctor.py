@@ -8,14 +8,12 @@ A cluster such as Apache Kafka keeps no events: there they are inferred from `__
 severity. The exit code is 1 if there is an error or a warning; notices don't change it. JSON is a list of objects with
 `severity`, `kind`, `group_id`, `found`, `advice`, `last_at_ms` and `times`, the worst first.
 
-House rule: coordinator.timeline.diagnosis decides what is a finding and how bad it is; only an error in place of an
-answer becomes a finding here.
+House rule: coordinator.timeline decides what is a finding and how bad it is.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -37,7 +35,13 @@ from coordinator.client.errors import Refused, error_name
 from coordinator.client.groups import Group, describe_groups, list_known_groups
 from coordinator.client.newest import read_timelines
 from coordinator.client.topics import node_health, partition_counts, partition_owners
-from coordinator.timeline.cluster_diagnosis import cluster_findings
+from coordinator.timeline.cluster_diagnosis import (
+    UNAVAILABLE,
+    UNAVAILABLE_ADVICE,
+    cluster_findings,
+    not_listed,
+    unavailable,
+)
 from coordinator.timeline.consumer_diagnosis import consumer_findings
 from coordinator.timeline.diagnosis import (
     DROPPED,
@@ -55,14 +59,6 @@ from coordinator.timeline.folding import newest
 from coordinator.timeline.seat_diagnosis import seat_findings
 from coordinator.timeline.words import time_text
 from schemas.errors import ErrorCode
-
-UNAVAILABLE, NOT_LISTED = "group_unavailable", "groups_not_listed"
-"""The kinds of findings about groups that no coordinator answers for, and about lists that may lack groups."""
-
-UNAVAILABLE_ADVICE = (
-    "a coordinator that starts or moves takes a few seconds: look again. If it stays so, see the findings about nodes, "
-    "partitions, logs and the store, and the log of the server"
-)
 
 
 def command(
@@ -128,7 +124,7 @@ def _examine(
     reader = reader_of(client, group_id, None if since_ms is None else time.time_ns() // 1_000_000 - since_ms)
     timelines = read_timelines(reader, wanted, last)
     groups: dict[str, Group | None] = {}
-    about_coordinators = not_listed(problems)
+    about_coordinators = [*not_listed(map(str, problems))]
     for name, answer in describe_groups(client, wanted).items():
         if isinstance(answer, Refused) and answer.error_code in COORDINATOR_MOVED:
             about_coordinators.append(unavailable(name, error_name(answer.error_code)))
@@ -152,21 +148,6 @@ def _examine(
     about_nodes = cluster_findings(ownerless, entries, health.stores, away, now_ms)
     about_logs = log_findings(health.failing, health.failing_count, now_ms)
     return wanted, worst_first([*about_logs, *about_nodes, *about_coordinators, *found])
-
-
-def unavailable(group_id: str, error: str) -> Finding:
-    """The finding about a group whose coordinator refuses. error: the name of its error."""
-    found = f"its coordinator doesn't answer: {error}"
-    return Finding(Severity.ERROR, UNAVAILABLE, group_id, found, UNAVAILABLE_ADVICE)
-
-
-def not_listed(problems: Iterable[Refused]) -> list[Finding]:
-    """The finding about nodes that can't list all their groups. problems: the error of each."""
-    said = "; ".join(map(str, problems))
-    if not said:
-        return []
-    found = f"some groups may be missing here: {said}"
-    return [Finding(Severity.ERROR, NOT_LISTED, None, found, UNAVAILABLE_ADVICE)]
 
 
 def _whose(finding: Finding) -> str:

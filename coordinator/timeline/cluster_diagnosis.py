@@ -1,13 +1,14 @@
 """Findings about the nodes of a cluster: nodes that are away or flap, partitions that nobody has, a slow or full store.
 
-They are about no group alone, so each has no group id. `diagnosis` says what a finding is.
+They are about no group alone, so each has no group id; only `unavailable` is about one. `diagnosis` says what a finding
+is.
 
 House rule: as in `diagnosis`: one function per kind, and no function asks a server.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from coordinator.timeline.described import StoreHealth
 from coordinator.timeline.diagnosis import NAMED_MAX, OVER, OVER_MS, Finding, Severity
@@ -25,6 +26,26 @@ SLOW_MIN = 5
 """Fewer slow or lost calls than this say nothing: a node without work makes about four calls each second."""
 WARNED_SHARE, FULL_SHARE = 0.6, 0.8
 """As in log.etcd.housekeeping: a node logs a warning, and takes no new groups."""
+
+UNAVAILABLE, NOT_LISTED = "group_unavailable", "groups_not_listed"
+"""The kinds of findings about groups that no coordinator answers for, and about lists that may lack groups."""
+UNAVAILABLE_ADVICE = (
+    "a coordinator that starts or moves takes a few seconds: look again. If it stays so, see the findings about nodes, "
+    "partitions, logs and the store, and the log of the server"
+)
+
+
+def unavailable(group_id: str, error: str) -> Finding:
+    """The finding about a group whose coordinator refuses. error: the name of its error."""
+    found = f"its coordinator doesn't answer: {error}"
+    return Finding(Severity.ERROR, UNAVAILABLE, group_id, found, UNAVAILABLE_ADVICE)
+
+
+def not_listed(errors: Iterable[str]) -> Iterator[Finding]:
+    """The finding about nodes that can't list all their groups. errors: what each said."""
+    if said := "; ".join(errors):
+        found = f"some groups may be missing here: {said}"
+        yield Finding(Severity.ERROR, NOT_LISTED, None, found, UNAVAILABLE_ADVICE)
 
 
 def cluster_findings(

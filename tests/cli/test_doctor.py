@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from coordinator.cli.doctor import UNAVAILABLE_ADVICE, _together, not_listed, unavailable
+from coordinator.cli.doctor import _together
 from coordinator.cli.main import make_app
-from coordinator.client.errors import Refused
 from coordinator.client.offsets_log import LIMITS
 from coordinator.timeline import diagnosis
+from coordinator.timeline.cluster_diagnosis import UNAVAILABLE_ADVICE, unavailable
 from coordinator.timeline.words import time_text
 from protocol.messages import OffsetCommitRequest, ProduceRequest
 from protocol.records.batch import Record, encode_batch
@@ -325,15 +325,3 @@ def test_groups_without_a_coordinator_are_one_line() -> None:
         f"NOT_COORDINATOR: {names} and 3 more; {UNAVAILABLE_ADVICE}"
     }
     assert _together(found[:1]) == {}
-
-
-def test_a_coordinator_that_is_not_there() -> None:
-    """An error of the group, with Kafka's name of it; lists that lack groups are one finding about no group."""
-    finding = unavailable("g", "COORDINATOR_NOT_AVAILABLE")
-    assert finding[:3] == (diagnosis.Severity.ERROR, "group_unavailable", "g")
-    assert finding.found == "its coordinator doesn't answer: COORDINATOR_NOT_AVAILABLE"
-    problems = [Refused(ErrorCode.NOT_COORDINATOR, f"list of groups on {node}") for node in ("a:1", "b:2")]
-    (finding,) = not_listed(problems)
-    assert (finding.kind, finding.group_id) == ("groups_not_listed", None)
-    assert finding.found == f"some groups may be missing here: {problems[0]}; {problems[1]}"
-    assert not_listed([]) == []

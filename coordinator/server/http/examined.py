@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from coordinator.client.groups import Group, ListedGroup, describe_groups, list_groups
+from coordinator.client.client import COORDINATOR_MOVED
+from coordinator.client.errors import Refused, error_name
+from coordinator.client.groups import Group, ListedGroup, describe_groups, list_known_groups
 from coordinator.client.topics import node_health, partition_counts, partition_owners
-from coordinator.timeline.cluster_diagnosis import cluster_findings
+from coordinator.timeline.cluster_diagnosis import cluster_findings, not_listed, unavailable
 from coordinator.timeline.consumer_diagnosis import consumer_findings
 from coordinator.timeline.diagnosis import DROPPED, Finding, findings, log_findings, worst_first
 from coordinator.timeline.entries import Entry, Timeline
@@ -40,13 +42,16 @@ AT_REST = frozenset({"", "Stable", "Empty"})
 
 def examined(client: Client, events: Sequence[RebalanceEvent], now_ms: int) -> dict[str, Any]:
     """The findings about all groups and their servers, as JSON. events: in the order of time. now_ms: Unix time."""
-    listed = [group for group in list_groups(client) if group.group_type.lower() in DESCRIBED]
+    health = node_health(client)
+    known, problems = list_known_groups(client)
+    listed = [group for group in known if group.group_type.lower() in DESCRIBED]
     names = _worth_a_look(listed, events)[:EXAMINED_MAX]
     entries = timelines(names, events)
-    groups = _described(client, names)
+    groups, silent = _described(client, names)
     counts = partition_counts(client, topics_of(groups.values()))
-    health = node_health(client)
     found = [
+        *not_listed(map(str, problems)),
+        *(unavailable(name, error_name(refused.error_code)) for name, refused in silent.items()),
         *log_findings(health.failing, health.failing_count, now_ms),
         *cluster_findings(partition_owners(client).nobody, entries, health.stores, health.away, now_ms),
         *(
@@ -99,13 +104,17 @@ def _worth_a_look(listed: Sequence[ListedGroup], events: Sequence[RebalanceEvent
     return [group.group_id for group in ordered]
 
 
-def _described(client: Client, names: Sequence[str]) -> dict[str, Group]:
-    """The groups that there are, as their coordinators describe them."""
+def _described(client: Client, names: Sequence[str]) -> tuple[dict[str, Group], dict[str, Refused]]:
+    """The groups that there are, as their coordinators describe them, and the groups without a coordinator."""
     groups: dict[str, Group] = {}
+    silent: dict[str, Refused] = {}
     for begin in range(0, len(names), DESCRIBED_AT_ONCE):
-        answers = describe_groups(client, names[begin : begin + DESCRIBED_AT_ONCE])
-        groups |= {name: answer for name, answer in answers.items() if isinstance(answer, Group)}
-    return groups
+        for name, answer in describe_groups(client, names[begin : begin + DESCRIBED_AT_ONCE]).items():
+            if isinstance(answer, Group):
+                groups[name] = answer
+            elif answer.error_code in COORDINATOR_MOVED:
+                silent[name] = answer
+    return groups, silent
 
 
 def _once(found: Sequence[Finding]) -> list[Finding]:

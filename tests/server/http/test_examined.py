@@ -20,11 +20,12 @@ Described = DescribeGroupsResponse.DescribedGroup
 
 
 def described(request: Any) -> DescribeGroupsResponse:
-    """Return each group as Stable and empty of members; `gone` is not there."""
+    """Return each group as Stable and empty of members; `gone` is not there, `silent` has no coordinator."""
+    errors = {"gone": ErrorCode.GROUP_ID_NOT_FOUND, "silent": ErrorCode.NOT_COORDINATOR}
     return DescribeGroupsResponse(
         groups=[
-            Described(group_id=name, error_code=ErrorCode.GROUP_ID_NOT_FOUND)
-            if name == "gone"
+            Described(group_id=name, error_code=errors[name])
+            if name in errors
             else Described(group_id=name, group_state="Stable", protocol_type="consumer", members=[])
             for name in request.groups
         ]
@@ -66,6 +67,18 @@ def test_the_worst_comes_first_and_every_group_that_can_be_described_is_looked_a
     loops = [each for each in found["findings"] if each["kind"] == "restarts_in_a_loop"]
     assert [(each["severity"], each["group_id"]) for each in loops] == [("warning", "goes-on"), ("notice", "over")]
     assert all(each["advice"] for each in loops)
+
+
+def test_groups_without_a_coordinator_are_findings() -> None:
+    """In an outage the others are looked at all the same, and one finding says that some may be missing."""
+    answer = listed(("g", "Stable"), ("silent", "Stable"))
+    answer.error_code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    found = ask(answer, loop("g"))
+    told = {each["kind"]: (each["severity"], each["group_id"], each["found"]) for each in found["findings"]}
+    assert told["restarts_in_a_loop"][:2] == ("warning", "g")
+    assert told["group_unavailable"] == ("error", "silent", "its coordinator doesn't answer: NOT_COORDINATOR")
+    assert told["groups_not_listed"][:2] == ("error", None)
+    assert "COORDINATOR_LOAD_IN_PROGRESS" in told["groups_not_listed"][2]
 
 
 def test_groups_that_are_not_at_rest_are_looked_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
