@@ -89,4 +89,7 @@ def test_a_user_needs_the_keys_of_its_cluster_alone(tmp_path: Path) -> None:
         assert (exported.code, exported.err) == (0, "")
         denied = run_app(log_app, "export", str(tmp_path / "other"), *store, "others")
         assert (denied.code, denied.out) == (2, "")
-        assert denied.err == "tenure: etcd refuses: PERMISSION_DENIED: etcdserver: permission denied\n"
+        assert denied.err == (
+            "tenure: etcd refuses: PERMISSION_DENIED: etcdserver: permission denied: the user in tenure.store.user may "
+            "not read and write the keys of tenure.cluster\n"
+        )
