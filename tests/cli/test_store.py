@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -69,16 +67,7 @@ def test_a_user_needs_the_keys_of_its_cluster_alone(tmp_path: Path) -> None:
     login = {"tenure.store.user": "tenure", "tenure.store.password.file": str(password)}
     options = [part for name, value in login.items() for part in ("--set", f"{name}={value}")]
     with Etcd() as own:
-        prefix, end = (base64.b64encode(text).decode() for text in (b"/orders/", b"/orders0"))
-        steps: list[tuple[str, dict[str, Any]]] = [
-            *(("user/add", {"name": name, "password": "secret"}) for name in ("root", "tenure")),
-            *(("role/add", {"name": name}) for name in ("root", "tenure")),
-            *(("user/grant", {"user": name, "role": name}) for name in ("root", "tenure")),
-            ("role/grant", {"name": "tenure", "perm": {"permType": 2, "key": prefix, "range_end": end}}),
-            ("enable", {}),
-        ]
-        for path, body in steps:
-            own.ask(f"/v3/auth/{path}", body)
+        own.enable_users("tenure", "secret", "/orders/")
         with ClusterNode(0, own.endpoints, "orders", login | SETTINGS, proxied=False) as node:
             with Client(node.bootstrap, WITHIN_S) as client:
                 create_topic(client, "payments", 2)

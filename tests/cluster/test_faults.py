@@ -115,7 +115,7 @@ def test_a_wall_clock_steps(stage: Stage, tmp_path: Path) -> None:
     node.program = ALTERED
     node.environment["WALL_CLOCK"] = str(offset)
     node.start()
-    wait_until(stage.cluster.is_settled, "each partition has the node that should have it", WITHIN_S)
+    stage.cluster.wait_until_settled()
     stage.recover()
     before = epochs(stage)
     stage.probe.anchor(3 * FROZEN_S)
@@ -128,7 +128,7 @@ def test_a_wall_clock_steps(stage: Stage, tmp_path: Path) -> None:
     stage.probe.wait(FROZEN_S)
     offset.write_text(str(HOUR_S))
     node.thaw()
-    wait_until(stage.cluster.is_settled, "each partition has the node that should have it", WITHIN_S)
+    stage.cluster.wait_until_settled()
     stage.recover()
     # A group that moves to the node and away at once looks as if the node had answered late.
     stage.probe.wait(SANDWICH_S)

@@ -66,7 +66,7 @@ def altered_cluster(etcd: Etcd, nodes: int, altered: str) -> Iterator[TenureClus
         node.program = [sys.executable, "-m", "tests.cluster.altered_node"]
         node.environment["ALTERED"] = altered
     with cluster:
-        wait_until(cluster.is_settled, "each partition has the node that should have it", WITHIN_S)
+        cluster.wait_until_settled()
         yield cluster
 
 
@@ -110,6 +110,6 @@ def test_a_commit_that_comes_late_changes_nothing(has_chain: bool) -> None:
         for node in cluster.nodes:
             node.kill()
         cluster.start()
-        wait_until(cluster.is_settled, "each partition has the node that should have it", WITHIN_S)
+        cluster.wait_until_settled()
         problems = [problem for group in groups for problem in group.problems()]
         assert problems == ([] if has_chain else [f"{group.name}: 3 was acknowledged, 2 is there" for group in groups])

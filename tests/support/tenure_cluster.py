@@ -20,8 +20,9 @@ from typing import Self
 from coordinator.log.etcd.keys import best_node
 from tests.support.apache_cluster import wait_for_coordinators
 from tests.support.etcd import Etcd
+from tests.support.patience import WITHIN_S
 from tests.support.tcp_proxy import TcpProxy
-from tests.support.tenure import Tenure
+from tests.support.tenure import Tenure, wait_until
 
 LEASE_MS = 3_000
 """The default of tenure.store.lease.ms."""
@@ -97,8 +98,11 @@ class TenureCluster:
         for node in self.nodes:
             node.close()
 
-    def is_settled(self) -> bool:
-        """Whether each partition that was ever claimed has the node that should have it while all nodes run."""
+    def wait_until_settled(self) -> None:
+        """Wait until each partition that was ever claimed has the node that should have it while all nodes run."""
+        wait_until(self._is_settled, "each partition has the node that should have it", WITHIN_S)
+
+    def _is_settled(self) -> bool:
         owners = self.etcd.values(f"/{self.name}/own/")
         heads = self.etcd.values(f"/{self.name}/head/")
         numbers = [node.number for node in self.nodes]

@@ -50,7 +50,7 @@ from coordinator.log.etcd.port import (
     Txn,
     TxnResult,
 )
-from coordinator.log.etcd.shared import Shared, StateHead, parse_state_head
+from coordinator.log.etcd.shared import Shared, StateHead, entry_name, parse_state_head
 from protocol.records.packing import packed, unpacked
 
 EPOCHS = 1_000_000
@@ -143,7 +143,7 @@ class Mover:
         prefix, entries = self._keys.state + b"entry/", dict[str, bytes]()
         revision = self._call_txn(Txn([], [Get(self._keys.meta)])).revision
         for kv in self._range(prefix, revision):
-            entries[kv.key[len(prefix) :].decode(errors="surrogateescape")] = kv.value
+            entries[entry_name(kv.key[len(prefix) :])] = kv.value
         records: list[dict[bytes, bytes]] = []
         for partition in range(count):
             prefix, found = self._keys.log(partition), dict[bytes, bytes]()

@@ -55,7 +55,7 @@ POLL_MS = 1_000
 AGAIN_MS = 50
 """Pause before a call without an answer is made again."""
 GIVE_UP_MS = 10_000
-"""How long a change is tried. Clients wait 30 s for the answer, and then ask again."""
+"""How long a change waits for an answer of etcd. Clients wait 30 s for theirs, and then ask again."""
 PAGE_KEYS = 1_000
 OPERATIONS_MAX = 128
 BYTES_MAX = 1_000_000
@@ -100,23 +100,23 @@ def _any_head(value: bytes) -> StateHead:
 
 
 class _Change:
-    """A change that waits, or is under way. is_over: its caller has the outcome. why: why its last try failed."""
+    """A change that waits, or is under way.
 
-    def __init__(self, decide: Decide, done: Callable[[EngineError | None], None]) -> None:
+    asked_ms: when it was asked for. is_over: whether its caller has the outcome. why: why its last try failed.
+    """
+
+    def __init__(self, decide: Decide, done: Callable[[EngineError | None], None], asked_ms: int) -> None:
         self.decide = decide
+        self.asked_ms = asked_ms
         self.is_over = False
         self.why = "no answer in time"
         self._done = done
 
     def tell(self, error: EngineError | None) -> None:
-        """Tell the outcome, unless it is told."""
+        """Give the caller the outcome. Further calls do nothing."""
         if not self.is_over:
             self.is_over = True
             self._done(error)
-
-    def give_up(self) -> None:
-        """End the wait for etcd."""
-        self.tell(Unavailable(f"etcd doesn't answer: {self.why}"))
 
 
 class Shared:
@@ -140,6 +140,8 @@ class Shared:
         self._fresh_tag = fresh_tag
         self._head = NO_CHANGE
         self._changes: deque[_Change] = deque()
+        # When etcd last answered a transaction of a change.
+        self._answered_ms = 0
         self._is_writing = False
         self._is_reading = False
         self._unwatch: Callable[[], None] | None = None
@@ -173,10 +175,18 @@ class Shared:
         if self._ended:
             done(Unavailable("the node ends"))
             return
-        change = _Change(decide, done)
+        change = _Change(decide, done, self._port.now_ms())
         self._changes.append(change)
-        self._port.later(GIVE_UP_MS, change.give_up)
+        self._give_up(change)
         self._next()
+
+    def _give_up(self, change: _Change) -> None:
+        """End a change once etcd has answered no change for GIVE_UP_MS; until then, look again later."""
+        silent_ms = self._port.now_ms() - max(change.asked_ms, self._answered_ms)
+        if silent_ms >= GIVE_UP_MS:
+            change.tell(Unavailable(f"etcd doesn't answer: {change.why}"))
+        elif not change.is_over:
+            self._port.later(GIVE_UP_MS - silent_ms, partial(self._give_up, change))
 
     def _next(self) -> None:
         """Begin the oldest change, if none is under way."""
@@ -214,7 +224,7 @@ class Shared:
         )
         operations: list[Put | Delete] = []
         for name, value in part.items():
-            key = self._entry + name.encode(errors="surrogateescape")
+            key = self._entry + entry_bytes(name)
             operations.append(Delete(key) if value is None else Put(key, value))
         text = head.text()
         txn = Txn(
@@ -230,6 +240,8 @@ class Shared:
     def _told(
         self, txn: Txn, head: StateHead, part: Writes, outcome: TxnResult | Lost | Refused, *, is_last: bool
     ) -> None:
+        if not isinstance(outcome, Lost):
+            self._answered_ms = self._port.now_ms()
         if not self._changes:
             self._is_writing = False
         elif isinstance(outcome, Refused):
@@ -368,14 +380,24 @@ class Shared:
         self._on_change(writes)
 
     def _name(self, key: bytes) -> str:
-        return key[len(self._entry) :].decode(errors="surrogateescape")
+        return entry_name(key[len(self._entry) :])
+
+
+def entry_name(key: bytes) -> str:
+    """The name of an entry, from the last part of its key. Surrogates stand for bytes that are no text."""
+    return key.decode(errors="surrogateescape")
+
+
+def entry_bytes(name: str) -> bytes:
+    """The last part of the key of an entry."""
+    return name.encode(errors="surrogateescape")
 
 
 def _fitting(writes: Writes) -> int:
     """How many of these fit into one transaction, from the first; at least one."""
     size = 0
     for number, (name, value) in enumerate(writes.items()):
-        size += len(name.encode(errors="surrogateescape")) + len(value or b"")
+        size += len(entry_bytes(name)) + len(value or b"")
         if number and (number + 2 >= OPERATIONS_MAX or size > BYTES_MAX):
             return number
     return len(writes)

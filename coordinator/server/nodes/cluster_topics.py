@@ -65,7 +65,7 @@ class ClusterTopics:
         self.topics = Topics(topics_of(self._entries, SETS), self._write, is_shared=True)
 
     def _readable(self, writes: Writes) -> dict[str, bytes | None]:
-        """The values that can be read; each entry with another one is told once."""
+        """The values that can be read. `on_unreadable` gets each other entry once."""
         readable: dict[str, bytes | None] = {}
         for entry, value in writes.items():
             if value is None or is_readable(entry, value):

@@ -109,7 +109,9 @@ def test_a_load_that_etcd_refuses_has_its_reason(monkeypatch: pytest.MonkeyPatch
     world = World(1)
     core = world.cores[1]
     own = world.ask(core.acquire, 0)
-    monkeypatch.setattr(core._port, "range", lambda *_, **__: _[2](Refused("permission denied", 7)))
+    monkeypatch.setattr(
+        core._port, "range", lambda _start, _end, done, **_options: done(Refused("permission denied", 7))
+    )
     assert "permission denied" in str(world.ask(core.load, own, lambda _page: None))
 
 

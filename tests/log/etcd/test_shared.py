@@ -262,6 +262,22 @@ def test_a_change_ends_with_an_error_when_etcd_goes_after_another_node_was_first
     assert one.shared.entries == {"a": b"1", "b": b"2"}
 
 
+def test_a_large_change_takes_its_time_while_etcd_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its parts together take longer than a change waits for one answer."""
+    world = World()
+    one = world.nodes[0]
+    txn = one.port.txn
+    monkeypatch.setattr(one.port, "txn", lambda *asked: one.port.later(500, partial(txn, *asked)))
+    writes = {f"name/{number}": b"" for number in range(30 * OPERATIONS_MAX)}
+    began_ms = world.time.ms
+    one.change(lambda entries: {name: value for name, value in writes.items() if name not in entries})
+    while not one.outcomes and world.time.ms < began_ms + 6 * GIVE_UP_MS:
+        world.time.run(100)
+    assert one.outcomes == [None]
+    assert world.time.ms - began_ms > GIVE_UP_MS
+    assert one.shared.entries.keys() == writes.keys()
+
+
 def test_a_change_that_breaks_holds_no_other_up() -> None:
     """Its caller gets the reason."""
     world = World()
