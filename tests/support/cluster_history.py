@@ -8,7 +8,8 @@ comparisons find each history that can't be right:
     backward read   a read that began after another had ended, with an older answer than that one
     unwritten read  a number that nobody had sent yet
     late yes        a node said yes to a request although another node had served the group both before the request and
-                    after the answer: it wasn't the coordinator any more
+                    after the answer: it wasn't the coordinator any more. A node that stood still may have found the
+                    request when it went on
 
 House rule: pure; nothing in here knows sockets, processes or a kind of server.
 """
@@ -18,12 +19,17 @@ from __future__ import annotations
 import bisect
 import itertools
 import json
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 OK = 0
+UNDER_WAY_S = 0.1
+"""A request is answered within that time, unless its node stands still."""
+STOOD_STILL_S = 1.0
+"""A node that answers nobody for so long stands still. Its lease is longer."""
 SANDWICH_S = 3.0
 """Two answers of another node that are that close, on both sides of a yes, prove a late yes. Between answers further
 apart, the group may have moved there and back.
@@ -70,8 +76,8 @@ def wrongs(history: Sequence[Asked]) -> list[Wrong]:
     return [
         wrong
         for each in groups.values()
-        for wrong in (*stale_reads(each), *backward_reads(each), *unwritten_reads(each), *late_yeses(each))
-    ]
+        for wrong in (*stale_reads(each), *backward_reads(each), *unwritten_reads(each))
+    ] + late_yeses(history)
 
 
 def by_group(history: Iterable[Asked]) -> dict[str, list[Asked]]:
@@ -131,37 +137,64 @@ def unwritten_reads(requests: Sequence[Asked]) -> list[Wrong]:
     return found
 
 
-def late_yeses(requests: Sequence[Asked]) -> list[Wrong]:
-    """Answers of a node that said yes while another node served the group; of one group.
+def late_yeses(history: Sequence[Asked]) -> list[Wrong]:
+    """Answers of a node that said yes while another node served the group.
 
-    A request counts even if it was sent before the other node's time, as long as its answer came in the midst of it:
-    a frozen node finds such requests when it wakes up. If the other node said no, or nothing, in between, the group may
-    have moved away from it and back.
+    The other node had said yes before this one can have decided (`_decided_from`), and was asked again after the answer
+    came, and said yes. If it said no, or nothing, in between, the group may have moved away from it and back.
     """
+    answers: dict[int, list[float]] = defaultdict(list)
+    for each in history:
+        if each.got is not None:
+            answers[each.node].append(each.got)
+    for times in answers.values():
+        times.sort()
+    return [wrong for each in by_group(history).values() for wrong in _late_yeses(each, answers)]
+
+
+def _late_yeses(requests: Sequence[Asked], answers: Mapping[int, Sequence[float]]) -> list[Wrong]:
+    """Those of one group. answers: the times of all answers of each node."""
     answered = sorted(requests, key=lambda each: each.got or each.sent)
     times = [each.got or each.sent for each in answered]
     yeses = [each for each in answered if each.is_yes]
     found = []
     for place, each in enumerate(yeses):
         got = each.got or 0.0
-        before = _other((yeses[earlier] for earlier in range(place - 1, -1, -1)), each, got)
-        after = _other((yeses[later] for later in range(place + 1, len(yeses))), each, got)
+        decided_from = _decided_from(each, answers[each.node])
+        before = _other((yeses[earlier] for earlier in range(place - 1, -1, -1)), each, ended_before=decided_from)
+        after = _other((yeses[later] for later in range(place + 1, len(yeses))), each, sent_after=got)
         if before is None or after is None or before.node != after.node:
             continue
         began, ended = before.got or 0.0, after.got or 0.0
-        # The other node was asked for the second time after this answer: it was the coordinator all the time between.
         between = answered[bisect.bisect_left(times, began) : bisect.bisect_right(times, ended)]
         if ended - began < SANDWICH_S and not any(no.node == before.node and not no.is_yes for no in between):
             found.append(Wrong("late yes", each, before))
     return found
 
 
-def _other(yeses: Iterable[Asked], each: Asked, got: float) -> Asked | None:
-    """The nearest answer of another node within SANDWICH_S; for one that comes later, of a request sent later too."""
+def _decided_from(each: Asked, answers: Sequence[float]) -> float:
+    """The time before which the node can't have decided the answer; answers: the times of all its answers.
+
+    That is the time at which it was sent. But a node that stood still then, because it was frozen, found the request
+    when it went on. A request that was under way when it stopped may have its answer from before: its last step is to
+    send it.
+    """
+    place = bisect.bisect_left(answers, each.sent + UNDER_WAY_S)
+    if not 0 < place < len(answers) or answers[place] > (each.got or 0.0):
+        return each.sent
+    stopped, went_on = answers[place - 1], answers[place]
+    stood_still = stopped < each.sent - UNDER_WAY_S and went_on - stopped > STOOD_STILL_S
+    return went_on - UNDER_WAY_S if stood_still else each.sent
+
+
+def _other(
+    yeses: Iterable[Asked], each: Asked, *, ended_before: float = math.inf, sent_after: float = -math.inf
+) -> Asked | None:
+    """The nearest of the answers that is another node's, within SANDWICH_S."""
     for other in yeses:
-        if abs((other.got or 0.0) - got) > SANDWICH_S:
+        if abs((other.got or 0.0) - (each.got or 0.0)) > SANDWICH_S:
             return None
-        if other.node != each.node and ((other.got or 0.0) < got or other.sent > got):
+        if other.node != each.node and (other.got or 0.0) < ended_before and other.sent > sent_after:
             return other
     return None
 

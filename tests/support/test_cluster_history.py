@@ -57,14 +57,28 @@ def test_a_number_that_nobody_wrote_is_wrong() -> None:
 
 
 def test_a_yes_in_the_midst_of_another_nodes_time_is_late() -> None:
-    """A heartbeat counts too, also one that had waited for long; a yes between two nodes' times is none."""
-    between = (asked("heartbeat", 7.4, node=1), asked("heartbeat", 7.6, node=1))
-    waiting = Asked("g", "heartbeat", -1, 0, 1.5, 7.55, OK)
-    assert found(*between, waiting) == {"late yes"}
+    """A heartbeat counts too; a yes between two nodes' times is none, nor one that is sent before the other node's."""
+    between = (asked("heartbeat", 7.3, node=1), asked("heartbeat", 7.6, node=1))
+    late = asked("heartbeat", 7.45)
     assert found(*between) == set()
-    moved = asked("heartbeat", 7.42, node=1, error=NOT_COORDINATOR)
-    assert found(*between, waiting, moved) == set()
-    assert found(asked("heartbeat", 3.9, node=0)) == set()
+    assert found(*between, late) == {"late yes"}
+    assert found(*between, late, asked("heartbeat", 7.42, node=1, error=NOT_COORDINATOR)) == set()
+    assert found(asked("heartbeat", 3.9)) == set()
+    moved = (asked("heartbeat", 30.0), asked("heartbeat", 30.3, node=1), asked("heartbeat", 30.6, node=1))
+    under_way = Asked("g", "commit", 0, 0, 30.35, 30.55, OK)
+    assert found(*moved, under_way) == set(), "sent before the other node answered"
+    assert found(*moved, under_way._replace(sent=30.45)) == {"late yes"}
+
+
+def test_a_node_that_stood_still_decides_when_it_goes_on() -> None:
+    """It finds requests from before the other node's time. One that was under way when it stopped had its answer."""
+    frozen = [asked("heartbeat", 20.0), asked("heartbeat", 23.5, node=1), asked("heartbeat", 25.2, node=1)]
+    found_at_25 = Asked("g", "heartbeat", -1, 0, 20.3, 25.0, OK)
+    assert found(*frozen, found_at_25) == {"late yes"}
+    assert found(*frozen, found_at_25._replace(sent=20.15)) == set()
+    assert found(*frozen, found_at_25._replace(error=NOT_COORDINATOR)) == set()
+    answers_others = Asked("another", "heartbeat", 0, 0, 22.0, 22.1, OK)
+    assert found(*frozen, answers_others, answers_others._replace(got=24.0), found_at_25) == set(), "not still"
 
 
 def test_a_node_that_stops_and_is_back_within_3_s_was_not_the_coordinator_all_the_time() -> None:

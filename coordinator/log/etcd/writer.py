@@ -81,7 +81,8 @@ class Owned:
 
     def valid(self) -> bool:
         """See engine.Ownership."""
-        return not self.is_over and self._session.valid()
+        # In this order: a lost lease ends the ownership before a new one is there.
+        return self._session.valid() and not self.is_over
 
     @property
     def lapses(self) -> int:

@@ -72,7 +72,7 @@ class Runtime:
     group_configs: of groups that have settings of their own.
     on_loaded: called once, when after the start no partition loads any more.
     loads: how many partitions have loaded so far.
-    lease: whether this node is sure of what it owns; None if no other node could own it. verify: asks the store whether
+    lease: whether this node's lease holds; None if no other node could own anything. verify: asks the store whether
     an ownership is the newest, before offsets are read; None to trust the lease. has_room: whether the store has room
     for new groups; None: it never says.
     """
@@ -109,6 +109,9 @@ class Runtime:
         self._until_ms = 0
         # Appends of the last window without an outcome yet.
         self._under_way = 0
+        # Changes of ownerships: how many the engine has told, and how many of them the partitions know of.
+        self._changes = 0
+        self._known_changes = 0
         self._started_ms = 0
         self._to_load = set(range(config.offsets_topic_num_partitions))
         self._leaving: set[Partition] = set()
@@ -253,10 +256,27 @@ class Runtime:
     def start(self) -> None:
         """Acquire and load every partition that no node owns. Raises EngineError if the engine can't work at all."""
         self._started_ms = self.ms()
-        self.engine.start(lambda partition, owner, epoch: self.hop(self._ownership_changed, partition, owner, epoch))
+        self.engine.start(self._on_ownership)
+
+    def _on_ownership(self, index: int, owner: int | None, epoch: int) -> None:
+        """Called on the engine's thread."""
+        self._changes += 1
+        self.hop(self._ownership_changed, index, owner, epoch)
+
+    def is_sure(self) -> bool:
+        """Whether this node is sure of every group that it has in memory. Only with a lease.
+
+        After a lease was lost, a new one can be there before the partitions have dropped their groups.
+        """
+        assert self.lease is not None
+        # In this order: the engine tells what it has lost before it asks for a new lease.
+        return self.lease() and self._known_changes == self._changes
 
     def _ownership_changed(self, index: int, owner: int | None, epoch: int) -> None:
-        partition = self.partitions[index]
+        self._change(self.partitions[index], owner, epoch)
+        self._known_changes += 1
+
+    def _change(self, partition: Partition, owner: int | None, epoch: int) -> None:
         own = partition.ownership
         if owner is None:
             if own is None and not self.is_ending:

@@ -17,8 +17,6 @@ from protocol.header import encode_response
 from protocol.messages import API_KEYS, ConsumerGroupHeartbeatResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from coordinator.group.consumer.steady import Steady
     from coordinator.server.wire.call import Services
     from protocol.messages import ConsumerGroupHeartbeatRequest
@@ -54,17 +52,15 @@ class Beat:
 class LeasedBeat(Beat):
     """The same, on a node of a cluster: see `LeasedHeartbeats`."""
 
-    __slots__ = ("_lease",)
+    __slots__ = ("_is_sure",)
 
-    def __init__(
-        self, services: Services, frame: bytes, outcome: bytes, steady: Steady, lease: Callable[[], bool]
-    ) -> None:
+    def __init__(self, services: Services, frame: bytes, outcome: bytes, steady: Steady) -> None:
         super().__init__(services, frame, outcome, steady)
-        self._lease = lease
+        self._is_sure = services.runtime.is_sure
 
     def answer(self, data: bytes) -> bytes | None:
         """As `Beat.answer`."""
-        return super().answer(data) if self._lease() else None
+        return super().answer(data) if self._is_sure() else None
 
 
 def beat_of(
@@ -83,7 +79,5 @@ def beat_of(
     correlation_id = int.from_bytes(frame[CORRELATION_ID], signed=True)
     if encode_response(CONSUMER_HEARTBEAT, version, correlation_id, expected) != outcome:
         return None
-    lease = services.runtime.lease
-    if lease is None:
-        return Beat(services, frame, outcome, steady)
-    return LeasedBeat(services, frame, outcome, steady, lease)
+    kind = Beat if services.runtime.lease is None else LeasedBeat
+    return kind(services, frame, outcome, steady)

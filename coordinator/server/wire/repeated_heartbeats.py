@@ -9,7 +9,7 @@ A member has one entry: a client can send its heartbeat under any number of clie
 Two tables, young and old. A hit moves an entry to young. Every ROTATE_MS old is dropped and young becomes old. So
 nothing refers to a member for long after it is gone.
 
-A node of a cluster asks its lease before each answer: without it, dispatch refuses the heartbeat.
+A node of a cluster looks before each answer whether it is sure of its groups. If not, dispatch decides.
 
 House rule: a request with one other byte is another request.
 """
@@ -28,8 +28,6 @@ from protocol.messages import API_KEYS, HeartbeatResponse
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from coordinator.group.group import Group, Member
     from coordinator.server.wire.call import Services
 
@@ -131,23 +129,22 @@ class Heartbeats:
 
 
 class LeasedHeartbeats(Heartbeats):
-    """The same, on a node of a cluster. lease: as of the runtime."""
+    """The same, on a node of a cluster."""
 
     # A class of its own: a server without a lease spends nothing on it.
 
-    def __init__(self, services: Services, lease: Callable[[], bool]) -> None:
+    def __init__(self, services: Services) -> None:
         super().__init__(services)
-        self._lease = lease
+        self._is_sure = services.runtime.is_sure
 
     def answer(self, data: bytes) -> bytes | None:
         """As `Heartbeats.answer`."""
-        return super().answer(data) if self._lease() else None
+        return super().answer(data) if self._is_sure() else None
 
 
 def heartbeats_of(services: Services) -> Heartbeats:
     """Those of one principal."""
-    lease = services.runtime.lease
-    return Heartbeats(services) if lease is None else LeasedHeartbeats(services, lease)
+    return Heartbeats(services) if services.runtime.lease is None else LeasedHeartbeats(services)
 
 
 @cache

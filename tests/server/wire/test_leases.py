@@ -1,4 +1,4 @@
-"""Answers without dispatch, on a node of a cluster: a node whose lease has lapsed gives none of them.
+"""Answers without dispatch, on a node of a cluster: a node that isn't sure of its groups gives none of them.
 
 The lease of the server and of its partitions is a switch here; the sessions of real nodes lapse in `tests/cluster`.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.group.client import ANONYMOUS
 from coordinator.log import memory
 from protocol.messages import HeartbeatResponse
 from schemas.errors import ErrorCode
@@ -58,3 +59,32 @@ async def test_a_lapsed_node_repeats_no_heartbeat(monkeypatch: pytest.MonkeyPatc
         assert measures.repeated_heartbeats == before
         lease.holds = True
         assert await error() == ErrorCode.NONE
+
+
+async def test_a_node_with_a_new_lease_repeats_nothing_of_what_it_has_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine has lost a partition, and has a new lease. The loop has not heard yet, and has the groups."""
+    async with serving(TOPICS) as server:
+        Lease(server, monkeypatch)
+        classic, steady = await server.peer(), await server.peer()
+        by_classic = heartbeat_request("g", await seat(classic, "g", "i"))
+        by_steady = await join(steady, group="h")
+        for _ in range(3):
+            assert (await classic.ask(by_classic, 3)).error_code == ErrorCode.NONE
+            assert (await beat(steady, by_steady)).error_code == ErrorCode.NONE
+        (beats,) = [each.beat for each in server.server.connections if each.beat is not None]
+        heartbeats = server.server._api.heartbeats_of(ANONYMOUS)
+        first, second = classic.frame(by_classic, 3), steady.frame(by_steady, 1)
+        assert heartbeats.answer(first) is not None
+        assert beats.answer(second) is not None
+        runtime = server.server.runtime
+        engine = runtime.engine
+        assert isinstance(engine, memory.MemoryEngine)
+        for group in ("g", "h"):
+            engine._log.orphan(runtime.partition_of(group).index)
+        assert heartbeats.answer(first) is None
+        assert beats.answer(second) is None
+        await classic.send_bytes(first)
+        await steady.send_bytes(second)
+        assert (await classic.receive()).error_code == ErrorCode.NOT_COORDINATOR
+        assert (await steady.receive()).error_code == ErrorCode.NOT_COORDINATOR
+        assert runtime.is_sure(), "the partitions have heard by now"

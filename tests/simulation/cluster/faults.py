@@ -1,9 +1,9 @@
 """Schedules: what fails in a simulated cluster, and when. A seed makes one.
 
 A schedule has a few faults in FAULTS_MS of virtual time, which may overlap: nodes that freeze, die or step their wall
-clocks; members of etcd that freeze, die or lose the others; nodes that can't reach some members, or any; clients that
-can't reach a node. In every other schedule the nodes' clocks run too fast or too slow. Steps may be slow. At its end
-all is whole again.
+clocks, or whose loops are busy; members of etcd that freeze, die or lose the others; nodes that can't reach some
+members, or any; clients that can't reach a node. In every other schedule the nodes' clocks run too fast or too slow.
+Steps may be slow. At its end all is whole again.
 
 House rule: a schedule breaks nothing that a machine or a network can't break.
 """
@@ -28,6 +28,8 @@ CLIENTS_PAUSE_MS = 9_000
 """Nothing keeps the session of a member that can't reach its coordinator. So these cuts are short, and each machine
 has a pause between two of them.
 """
+BUSY_MS = 300
+"""How long the loop of a node makes no turn, at most. A node that wakes up has much to do."""
 LEAVE_MS = 5_000
 """A node that leaves ends after that time at the latest, as the server does."""
 HOUR_MS = 3_600_000
@@ -56,6 +58,7 @@ class Schedule:
             self._kill_node,
             self._stop_node,
             self._step_clock,
+            self._busy_loop,
             self._member,
             self._member,
             self._all_members,
@@ -90,6 +93,8 @@ class Schedule:
         process = self._world.nodes[node_id].process
         if process.is_frozen and not process.is_dead:
             self._time.note(f"node {node_id} wakes")
+            if self._random.random() < 0.5:
+                self._world.nodes[node_id].be_busy(self._random.randint(1, BUSY_MS))
             process.thaw()
 
     def _kill_node(self) -> None:
@@ -120,6 +125,11 @@ class Schedule:
     def _start(self, node_id: int) -> None:
         if self._world.nodes[node_id].process.is_dead:
             self._world.start(node_id)
+
+    def _busy_loop(self) -> None:
+        node_id = self._random.choice(NODES)
+        self._time.note(f"the loop of node {node_id} is busy")
+        self._world.nodes[node_id].be_busy(self._random.randint(1, BUSY_MS))
 
     def _step_clock(self) -> None:
         node_id = self._random.choice(NODES)

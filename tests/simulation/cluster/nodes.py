@@ -1,8 +1,9 @@
 """Nodes of the simulated cluster: each has a real runtime over an engine, on the model of etcd.
 
 A node is a process in virtual time. It can be frozen, killed and started again; its clock may begin anywhere, and its
-wall clock may jump. Clients' requests come without bytes and sockets: the events that the handlers make of them go to
-the runtime; heartbeats and repeated commits take their short cuts first, as they do on a connection.
+wall clock may jump. Its loop may be busy: then it hears its engine late, although requests come in. Clients' requests
+come without sockets: the events that the handlers make of them go to the runtime; repeated heartbeats and commits take
+their short cuts first, as they do on a connection.
 
 House rule: no answer of a node is looked at here but to say whether it is a yes.
 """
@@ -13,9 +14,11 @@ import io
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from coordinator.group.events import CommitOffsets, Heartbeat
+from coordinator.group.events import CommitOffsets, ConsumerHeartbeat, Heartbeat
+from coordinator.group.group import Group
 from coordinator.group.offsets import commit_answer, template_of
 from coordinator.log.etcd.claims import wait_for
 from coordinator.log.etcd.core import Core
@@ -23,7 +26,12 @@ from coordinator.server.runtime.pace import Pace
 from coordinator.server.runtime.replies import RepeatedCommit, Reply
 from coordinator.server.runtime.runtime import Runtime
 from coordinator.server.telemetry.lines import Lines
+from coordinator.server.telemetry.measures import Measures
 from coordinator.server.telemetry.note_lines import NoteLines
+from coordinator.server.wire.repeated_beats import CONSUMER_HEARTBEAT, Beat, beat_of
+from coordinator.server.wire.repeated_heartbeats import HEARTBEAT, heartbeats_of
+from protocol.connection import SIZE_BYTES
+from protocol.header import decode_response, encode_request, encode_response
 from protocol.messages import HeartbeatResponse
 from schemas.errors import ErrorCode
 
@@ -41,6 +49,9 @@ if TYPE_CHECKING:
 
 TTL_MS = 3_000
 """Of each node's lease."""
+
+HEARTBEAT_VERSION, BEAT_VERSION = 3, 1
+"""Of heartbeats of the classic and of the consumer protocol."""
 
 REPEATED_SHARE = 0.5
 """How many commits take the short cut of repeated ones, as nearly all do on a connection."""
@@ -86,6 +97,8 @@ class Answer(Reply):
         done, self._done = self._done, None
         assert done is not None, "answered twice"
         del self._node.open[self]
+        if isinstance(self._event, ConsumerHeartbeat) and not body.error_code:
+            self._node.remember(self._event, body)
         self._node.on_answer(self._node, self._event, body)
         done(body)
 
@@ -175,6 +188,8 @@ class Node:
         core = Core(port, keys, config.node_id, config.offsets_topic_num_partitions, TTL_MS)
         self.engine = CoreEngine(core, self.process)
         self.runtime: Runtime | None = None
+        self._busy_until_ms = 0
+        self._beats: dict[str, Beat | None] = {}
         self.engine.call(core.begin)
         wait_for(port, lambda: core.known, lambda: self._soon(self._serve))
 
@@ -194,12 +209,18 @@ class Node:
             lambda: None,
         )
         self.runtime.lease = self.engine.core.session.valid
+        services: Any = SimpleNamespace(runtime=self.runtime, clock=self.clock, measures=Measures())
+        self._services, self._heartbeats = services, heartbeats_of(services)
         self.runtime.topics_changed(self._topics, None)
         self.runtime.start()
         self.engine.call(self.engine.core.register, b"{}")
 
+    def be_busy(self, ms: int) -> None:
+        """Let the loop make no further turn for so long."""
+        self._busy_until_ms = max(self._busy_until_ms, self.process.timeline.ms + ms)
+
     def _soon(self, callback: Callable[[], None]) -> None:
-        self.process.later(0, callback, "loop")
+        self.process.later(max(self._busy_until_ms - self.process.timeline.ms, 0), callback, "loop")
 
     def ask(self, group_id: str, event: RequestEvent, done: Callable[[Any], None]) -> None:
         """A request has come in; called on the node's process."""
@@ -209,13 +230,10 @@ class Node:
         answer = Answer(self, event, done)
         self.open[answer] = self.process.timeline.ms
         event.request = answer
-        if isinstance(event, Heartbeat) and self.engine.core.session.valid():
-            body = event.body
-            error = runtime.partition_of(group_id).heartbeat(
-                group_id, body.member_id, body.group_instance_id, body.generation_id
-            )
-            if error is not None:
-                answer.deliver(HeartbeatResponse(error_code=error))
+        if isinstance(event, (Heartbeat, ConsumerHeartbeat)):
+            body = self._heartbeat(event) if isinstance(event, Heartbeat) else self._beat(event)
+            if body is not None:
+                answer.deliver(body)
                 return
         if isinstance(event, CommitOffsets) and self.process.timeline.random.random() < REPEATED_SHARE:
             template = template_of(event.body, self._config.group)
@@ -223,6 +241,36 @@ class Node:
             runtime.partition_of(group_id).commit(Repeat(answer, template, event))
             return
         runtime.submit(group_id, event)
+
+    def _heartbeat(self, event: Heartbeat) -> Any:
+        """The answer that a connection gives by itself, or None: as `Connection` and `Api` do it."""
+        assert self.runtime is not None
+        body = event.body
+        data = encode_request(body, HEARTBEAT_VERSION, 0, None)
+        answer = self._heartbeats.answer(data)
+        if answer is not None:
+            return decode_response(HEARTBEAT, HEARTBEAT_VERSION, answer[SIZE_BYTES:])[1]
+        partition = self.runtime.partition_of(body.group_id)
+        error = partition.heartbeat(body.group_id, body.member_id, body.group_instance_id, body.generation_id)
+        if error is None:
+            return None
+        if not error:
+            group = partition.coordinator.groups[body.group_id]
+            assert isinstance(group, Group)
+            self._heartbeats.remember(data[SIZE_BYTES:], HEARTBEAT_VERSION, group, group.members[body.member_id])
+        return HeartbeatResponse(error_code=error)
+
+    def _beat(self, event: ConsumerHeartbeat) -> Any:
+        """The same for the consumer protocol."""
+        beat = self._beats.get(event.body.member_id)
+        answer = None if beat is None else beat.answer(encode_request(event.body, BEAT_VERSION, 0, None))
+        return None if answer is None else decode_response(CONSUMER_HEARTBEAT, BEAT_VERSION, answer[SIZE_BYTES:])[1]
+
+    def remember(self, event: ConsumerHeartbeat, body: Any) -> None:
+        """A heartbeat of the consumer protocol has its answer: the next one may repeat it."""
+        frame = encode_request(event.body, BEAT_VERSION, 0, None)[SIZE_BYTES:]
+        outcome = encode_response(CONSUMER_HEARTBEAT, BEAT_VERSION, 0, body)
+        self._beats[event.body.member_id] = beat_of(self._services, frame, BEAT_VERSION, event.body, outcome)
 
 
 def error_of(body: Any) -> int:
