@@ -3,6 +3,7 @@
     WALL_CLOCK=FILE python -m tests.cluster.altered_node serve ...       its wall clock is off by the seconds in FILE
     ALTERED=silent python -m tests.cluster.altered_node serve ...        it gives a try up without telling etcd so
     ALTERED=silent,no-chain ...                                          and its appends have no head chain
+    ALTERED=busy ...                                                     its loop hears late what it has lost
 
 The wall clock steps when the content of FILE changes. Monotonic clocks go on.
 
@@ -21,10 +22,16 @@ from typing import Any
 from coordinator.cli.main import main as tenure
 from coordinator.log.etcd import client as clients
 from coordinator.log.etcd import loop as engine_clock
+from coordinator.log.etcd.core import Core
 from coordinator.log.etcd.port import Compare, Lost, Target, Txn
 from coordinator.log.etcd.writer import Writer
 from coordinator.server import clock
+from coordinator.server.runtime.runtime import Runtime
 
+BUSY_S = 0.02
+"""The loop of a busy node has so much else to do before each change of an ownership."""
+REGISTERS_AFTER_MS = 500
+"""Behind its new lease. Until it registers, the other nodes keep its partitions."""
 HELD_S = 60
 """etcd keeps the call of a silent client for so long."""
 
@@ -107,6 +114,24 @@ def leave_out_the_chain() -> None:
     Writer._txn = without_chain  # type: ignore[method-assign]
 
 
+def be_busy() -> None:
+    """Each change of an ownership takes a turn of the loop, and a long one; requests come in between.
+
+    A new lease is there long before the node registers with it.
+    """
+    changed = Runtime._ownership_changed
+
+    def late(self: Runtime, *arguments: Any) -> None:
+        time.sleep(BUSY_S)
+        changed(self, *arguments)
+
+    def leased(self: Core) -> None:
+        self._port.later(REGISTERS_AFTER_MS, self._claims.announce)
+
+    Runtime._ownership_changed = late  # type: ignore[method-assign]
+    Core._leased = leased  # type: ignore[method-assign]
+
+
 def main() -> None:
     """See the module."""
     if file := os.environ.get("WALL_CLOCK"):
@@ -116,6 +141,8 @@ def main() -> None:
         give_up_silently()
     if "no-chain" in altered:
         leave_out_the_chain()
+    if "busy" in altered:
+        be_busy()
     tenure()
 
 

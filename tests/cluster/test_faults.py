@@ -102,6 +102,27 @@ def test_a_node_that_was_frozen_says_no_more_yes(stage: Stage, seed: int) -> Non
     stage.check()
 
 
+def test_a_busy_node_that_was_frozen_says_no_more_yes(stage: Stage) -> None:
+    """It has a new lease before its loop has heard of all partitions that it has lost."""
+    node = stage.cluster.nodes[0]
+    node.stop()
+    node.program, node.environment["ALTERED"] = ALTERED, "busy"
+    node.start()
+    stage.cluster.wait_until_settled()
+    stage.recover()
+    stage.probe.anchor(FROZEN_S + 3)
+    node.freeze()
+    stage.probe.wait(FROZEN_S)
+    node.thaw()
+    stage.probe.wait(3)
+    stage.recover()
+    node.stop()
+    node.program = tenure_command()
+    del node.environment["ALTERED"]
+    node.start()
+    stage.check()
+
+
 def test_a_wall_clock_steps(stage: Stage, tmp_path: Path) -> None:
     """By an hour, back and forth, on a node that serves, and while it is frozen: it keeps its lease, and is never late.
 
