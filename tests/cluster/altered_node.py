@@ -121,9 +121,11 @@ def be_busy() -> None:
     """
     changed = Runtime._ownership_changed
 
-    def late(self: Runtime, *arguments: Any) -> None:
-        time.sleep(BUSY_S)
-        changed(self, *arguments)
+    def late(self: Runtime, index: int, owner: int | None, epoch: int) -> None:
+        until_s = time.monotonic() + BUSY_S
+        while time.monotonic() < until_s:
+            pass
+        changed(self, index, owner, epoch)
 
     def leased(self: Core) -> None:
         self._port.later(REGISTERS_AFTER_MS, self._claims.announce)
