@@ -15,7 +15,7 @@ from coordinator.group.refuse import refuse
 from coordinator.security.acls import Kind as Resource
 from coordinator.security.acls import Operation
 from coordinator.server.nodes.topic_view import problem
-from coordinator.server.requests.groups import AT_ONCE, at_places
+from coordinator.server.requests.groups import AT_ONCE, Asked, at_places, still_true
 from coordinator.server.requests.rights import may, operations_on_group
 from coordinator.server.wire.call import gather
 from protocol.messages import ConsumerGroupDescribeResponse, ConsumerGroupHeartbeatResponse
@@ -84,6 +84,7 @@ def describe(services: Services, call: Call, request: ConsumerGroupDescribeReque
     """ConsumerGroupDescribe. A group is described once, however often it is named."""
     places: list[int] = []
     group_ids: dict[str, int] = {}
+    asked: list[Asked] = []
     for group_id in request.group_ids:
         places.append(group_ids.setdefault(group_id, len(group_ids)))
         yield
@@ -93,7 +94,7 @@ def describe(services: Services, call: Call, request: ConsumerGroupDescribeReque
 
     def put_together(found: list[Description | Described]) -> Steps:
         groups: list[Described] = []
-        for each in found:
+        for each in (yield from still_true(asked, found)):
             groups.append((yield from _shown(services, call, each)) if isinstance(each, Description) else each)
             if request.include_authorized_operations and not groups[-1].error_code:
                 groups[-1].authorized_operations = operations_on_group(services, call, groups[-1].group_id)
@@ -102,6 +103,7 @@ def describe(services: Services, call: Call, request: ConsumerGroupDescribeReque
 
     for group_id, receive in zip(group_ids, gather(len(group_ids), answer), strict=True):
         event = DescribeConsumerGroup(call.reply(receive), group_id, call.client, request.include_waiting)
+        asked.append(Asked(event, services.runtime.partition_of(group_id).stays()))
         if not may(services, call, Operation.DESCRIBE, Resource.GROUP, group_id):
             receive(refuse(event, ErrorCode.GROUP_AUTHORIZATION_FAILED))
         elif not group_id:

@@ -35,6 +35,7 @@ from coordinator.group.events import (
     LeaveGroup,
     ListGroups,
     Remainder,
+    RequestEvent,
     SyncGroup,
 )
 from coordinator.group.offsets import REMOVED_AT_ONCE
@@ -155,6 +156,26 @@ def at_places(items: list[Item], places: list[int]) -> Generator[None, None, lis
         found += map(items.__getitem__, some)
         yield
     return found
+
+
+class Asked(NamedTuple):
+    """The question about one group of several. stays: as of `Partition.stays`."""
+
+    event: RequestEvent
+    stays: Callable[[], bool]
+
+
+def still_true(asked: list[Asked], bodies: list[Item]) -> Generator[None, None, list[Item]]:
+    """The answers about several groups. Yields behind each.
+
+    The first answer may have waited for the last one, and another node may have its group by now: then it is a refusal.
+    """
+    told: list[Item] = []
+    for (event, stays), body in zip(asked, bodies, strict=True):
+        is_old = not getattr(body, "error_code", ErrorCode.NONE) and not stays()
+        told.append(refuse(event, ErrorCode.NOT_COORDINATOR) if is_old else body)
+        yield
+    return told
 
 
 def join_group(services: Services, call: Call, request: JoinGroupRequest) -> None:
@@ -445,22 +466,26 @@ def _fetch_groups(services: Services, call: Call, request: OffsetFetchRequest) -
     """Fetch the offsets of several groups. All offsets of a group are fetched once, however often it is named."""
     places: list[int] = []
     whole: dict[tuple[str, str | None, int], int] = {}
-    asked: list[OffsetFetchRequest.OffsetFetchRequestGroup] = []
+    groups: list[OffsetFetchRequest.OffsetFetchRequestGroup] = []
+    asked: list[Asked] = []
     for group in request.groups:
         who = (group.group_id, group.member_id, group.member_epoch)
-        place = len(asked) if group.topics is not None else whole.setdefault(who, len(asked))
+        place = len(groups) if group.topics is not None else whole.setdefault(who, len(groups))
         places.append(place)
-        if place == len(asked):
-            asked.append(group)
+        if place == len(groups):
+            groups.append(group)
         yield
 
     def answer(bodies: list[OffsetFetchResponse.OffsetFetchResponseGroup]) -> None:
         call.work(put_together(bodies))
 
     def put_together(bodies: list[OffsetFetchResponse.OffsetFetchResponseGroup]) -> Steps:
-        call.answer(OffsetFetchResponse(groups=(yield from at_places(bodies, places))))
+        told = yield from still_true(asked, bodies)
+        call.answer(OffsetFetchResponse(groups=(yield from at_places(told, places))))
 
-    for group, receive in zip(asked, gather(len(asked), answer), strict=True):
+    for group, receive in zip(groups, gather(len(groups), answer), strict=True):
+        event = FetchOffsets(call, group.group_id, None, request.require_stable, call.client)
+        asked.append(Asked(event, services.runtime.partition_of(group.group_id).stays()))
         yield from _fetch_group(
             services, call, group.group_id, group.topics, receive, require_stable=request.require_stable, member=group
         )
@@ -772,6 +797,7 @@ def describe_groups(services: Services, call: Call, request: DescribeGroupsReque
     shows_operations = call.api_version >= 3 and request.include_authorized_operations
     places: list[int] = []
     group_ids: dict[str, int] = {}
+    asked: list[Asked] = []
     for group_id in request.groups:
         places.append(group_ids.setdefault(group_id, len(group_ids)))
         yield
@@ -780,7 +806,8 @@ def describe_groups(services: Services, call: Call, request: DescribeGroupsReque
         call.work(put_together(groups))
 
     def put_together(groups: list[DescribeGroupsResponse.DescribedGroup]) -> Steps:
-        call.answer(DescribeGroupsResponse(groups=(yield from at_places(groups, places))))
+        told = yield from still_true(asked, groups)
+        call.answer(DescribeGroupsResponse(groups=(yield from at_places(told, places))))
 
     def take(
         receive: Callable[[DescribeGroupsResponse.DescribedGroup], None], group: DescribeGroupsResponse.DescribedGroup
@@ -792,6 +819,7 @@ def describe_groups(services: Services, call: Call, request: DescribeGroupsReque
     for group_id, receive in zip(group_ids, gather(len(group_ids), answer), strict=True):
         reply = call.reply(partial(take, receive))
         event = DescribeGroup(reply, call.api_version, group_id, request.include_waiting, call.client)
+        asked.append(Asked(event, services.runtime.partition_of(group_id).stays()))
         if may(services, call, Operation.DESCRIBE, Resource.GROUP, group_id):
             services.runtime.submit(group_id, event)
         else:

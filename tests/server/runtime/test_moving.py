@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from coordinator.group.partition import partition_for
@@ -11,22 +11,32 @@ from coordinator.log.engine import Fenced, Unavailable
 from coordinator.log.memory import MemoryLog
 from coordinator.server.runtime.partition import Standing
 from protocol.messages import (
+    ConsumerGroupDescribeRequest,
     DescribeClusterRequest,
     DescribeGroupsRequest,
     FindCoordinatorRequest,
     ListGroupsRequest,
     MetadataRequest,
+    OffsetFetchRequest,
     SyncGroupRequest,
 )
 from schemas.errors import ErrorCode
 from tests.server.harness import ManualClock, Peer, Serving, heartbeat_request, join_request, seat, serving
 from tests.server.runtime.calls import commit, commit_request, committed
+from tests.server.wire.test_repeated_beats import TOPICS
+from tests.server.wire.test_repeated_beats import join as join_steady
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from coordinator.log.engine import Done
+    from coordinator.log.memory import MemoryEngine
 
 COUNT = 4
 SESSION_MS = 10_000
+ELSEWHERE = next(name for name in "hijklm" if partition_for(name, COUNT) != partition_for("g", COUNT))
+BESIDE = next(name for name in "hijklmnopq" if partition_for(name, COUNT) == partition_for("g", COUNT))
+"""Groups in another partition than "g", and in the same."""
 
 
 class Cluster:
@@ -64,6 +74,17 @@ async def cluster(stack: AsyncExitStack, *settings: str) -> Cluster:
         )
     await nodes[1].loaded()
     return Cluster(log, clock, nodes)
+
+
+@contextmanager
+def held(engine: MemoryEngine) -> Iterator[None]:
+    """Let appends wait."""
+    engine.hold = True
+    try:
+        yield
+    finally:
+        engine.hold = False
+        engine.flush()
 
 
 async def beat(peer: Peer, joined: Any, group_id: str = "g", instance: str | None = "i") -> int:
@@ -105,7 +126,7 @@ async def test_a_node_is_ready_once_it_has_its_share_and_while_it_has_its_lease(
     async with AsyncExitStack() as stack:
         it = await cluster(stack)
         one, two = (it.nodes[node_id].server for node_id in (1, 2))
-        first, second = "g", next(name for name in "hijklm" if partition_for(name, COUNT) != partition_for("g", COUNT))
+        first, second = "g", ELSEWHERE
         peer = await it.nodes[1].peer()
 
         async def hand_over_slowly(group_id: str) -> None:
@@ -154,6 +175,36 @@ async def test_what_is_under_way_is_answered_before_the_release() -> None:
         assert (await one.receive()).topics[0].partitions[0].error_code == ErrorCode.NONE
         await it.served_by(2, "g")
         assert await committed(two, "g") == (ErrorCode.NONE, 7)
+
+
+async def test_an_answer_about_two_groups_is_true_of_both_when_it_leaves() -> None:
+    """One group waits for the store. The other one moves meanwhile: its old offset, and its old state, aren't told."""
+    async with AsyncExitStack() as stack:
+        it = await cluster(stack, TOPICS)
+        one, two, *readers = [await it.nodes[node_id].peer() for node_id in (1, 2, 1, 1, 1)]
+        assert await commit(one, "g", 5) == ErrorCode.NONE
+        await join_steady(one, group=BESIDE)
+        group, topic = OffsetFetchRequest.OffsetFetchRequestGroup, OffsetFetchRequest.OffsetFetchRequestTopics
+        topics = [topic(name="orders", partition_indexes=[0])]
+        names = ["g", ELSEWHERE]
+        engine = it.log.engines[1]
+        with held(engine):
+            await one.send(commit_request(ELSEWHERE, 7), 7)
+            await it.nodes[1].until(lambda: it.nodes[1].server.runtime.partition_of(ELSEWHERE).gate.busy)
+            await readers[0].send(OffsetFetchRequest(groups=[group(group_id=name, topics=topics) for name in names]), 8)
+            await readers[1].send(DescribeGroupsRequest(groups=names), 4)
+            await readers[2].send(ConsumerGroupDescribeRequest(group_ids=[BESIDE, ELSEWHERE]), 0)
+            await it.nodes[1].barrier()
+            it.log.orphan(partition_for("g", COUNT))
+            it.log.move(partition_for("g", COUNT), 2)
+            await it.served_by(2, "g")
+            assert await commit(two, "g", 6) == ErrorCode.NONE
+            assert all(reader.is_silent() for reader in readers)
+        answers = [(await reader.receive()).groups for reader in readers]
+        assert [moved.error_code for moved, _ in answers] == [ErrorCode.NOT_COORDINATOR] * 3
+        # The last answer is right: the group is none of the consumer protocol.
+        assert [there.error_code for _, there in answers] == [0, 0, ErrorCode.GROUP_ID_NOT_FOUND]
+        assert answers[0][1].topics[0].partitions[0].committed_offset == 7
 
 
 async def test_members_that_wait_for_others_are_sent_to_the_new_owner() -> None:
