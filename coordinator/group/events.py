@@ -217,7 +217,7 @@ class EraseOffsets:
 
 @dataclass(slots=True)
 class ListGroups:
-    """ListGroups v0-5 for this partition. The answer is a list of `ListGroupsResponse.ListedGroup`.
+    """ListGroups v0-5 for this partition. The answer is a list of `ListGroupsResponse.ListedGroup`; None if refused.
 
     states, types: filters in any letter case; an empty list lets all pass (KIP-518, KIP-848).
     group_ids: lists these groups only, as far as they exist; None: all of them.

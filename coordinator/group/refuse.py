@@ -73,4 +73,4 @@ def refuse(event: RequestEvent, error: ErrorCode) -> Any:
         case DeleteGroup() | EraseOffsets():
             return DeleteGroupsResponse.DeletableGroupResult(group_id=event.group_id, error_code=error)
         case ListGroups():
-            return []
+            return None

@@ -64,9 +64,9 @@ def test_each_event_is_refused_with_the_error(event: RequestEvent, version: int)
 
 
 def test_no_event_is_left_out() -> None:
-    """Every event with a request has a refusal; for ListGroups an empty list, for CommitPrepared the error itself."""
+    """Every event with a request has a refusal; for ListGroups None, for CommitPrepared the error itself."""
     assert {type(event) for event, _ in EVENTS} | {ListGroups, CommitPrepared} == set(typing.get_args(RequestEvent))
-    assert refuse(ListGroups("r", [], []), ErrorCode.NOT_COORDINATOR) == []
+    assert refuse(ListGroups("r", [], []), ErrorCode.NOT_COORDINATOR) is None
     prepared = CommitPrepared("r", SOMEBODY, messages.OffsetCommitRequest(), Prepared({}, [], set(), fits=True))
     assert refuse(prepared, ErrorCode.NOT_COORDINATOR) is ErrorCode.NOT_COORDINATOR
 

@@ -879,7 +879,10 @@ def _erase_offsets(
 
 
 def list_groups(services: Services, call: Call, request: ListGroupsRequest) -> Steps:
-    """ListGroups: the groups of all partitions that are served; with an error while other partitions load."""
+    """ListGroups: the groups of all partitions that are served; with an error while other partitions load.
+
+    A list that lacks groups of a served partition has an error too.
+    """
     states: set[str] = set()
     types: set[str] = set()
     trimmed = map(str.strip, request.states_filter)
@@ -913,14 +916,18 @@ def list_groups(services: Services, call: Call, request: ListGroupsRequest) -> S
         else:
             some += [(partition, group_ids) for group_ids in parts(list(groups))]
 
-    def answer(listed: list[list[ListGroupsResponse.ListedGroup]]) -> None:
+    def answer(listed: list[list[ListGroupsResponse.ListedGroup] | None]) -> None:
         call.work(put_together(listed))
 
-    def put_together(listed: list[list[ListGroupsResponse.ListedGroup]]) -> Steps:
+    def put_together(listed: list[list[ListGroupsResponse.ListedGroup] | None]) -> Steps:
         error = before or trouble()
         groups: list[ListGroupsResponse.ListedGroup] = []
         for part in listed:
-            groups += part if sees_all else [each for each in part if is_seen(each.group_id)]
+            if part is None:
+                # Its groups are missing, although the lapse or the failed write may be over by now.
+                error = error or ErrorCode.COORDINATOR_NOT_AVAILABLE
+            else:
+                groups += part if sees_all else [each for each in part if is_seen(each.group_id)]
             yield
         call.answer(ListGroupsResponse(error_code=error, groups=groups))
 

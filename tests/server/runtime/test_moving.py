@@ -304,6 +304,31 @@ async def test_an_answer_on_its_way_into_a_lapse_says_no() -> None:
         assert (await committed(other, "g"))[0] == ErrorCode.NONE
 
 
+async def test_a_list_that_a_lapse_has_cut_says_so() -> None:
+    """A part of it is refused in the lapse, and the rest comes behind it: without an error, groups would be missing."""
+    async with AsyncExitStack() as stack:
+        it = await cluster(stack)
+        one, other, reader = [await it.nodes[1].peer() for _ in range(3)]
+        for name in ("g", ELSEWHERE):
+            assert await commit(one, name, 5) == ErrorCode.NONE
+        engine = it.log.engines[1]
+        with held(engine):
+            await one.send(commit_request("g", 6), 7)
+            await it.nodes[1].until(lambda: bool(engine._held))
+            await other.send(commit_request(ELSEWHERE, 6), 7)
+            await it.nodes[1].until(lambda: it.nodes[1].server.runtime.partition_of(ELSEWHERE).gate.busy)
+            await reader.send(ListGroupsRequest(), 3)
+            await it.nodes[1].barrier()
+            engine.lapse()
+            engine._held.popleft()()
+            assert (await one.receive()).topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
+            engine.come_back()
+            assert reader.is_silent()
+        assert (await reader.receive()).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        again = await reader.ask(ListGroupsRequest(), 3)
+        assert (again.error_code, {each.group_id for each in again.groups}) == (ErrorCode.NONE, {"g", ELSEWHERE})
+
+
 async def test_no_session_ends_in_a_lapse_and_all_start_in_full_behind_it() -> None:
     """However long a lapse lasts, its end gives each member its whole session timeout; then it expires as ever."""
     async with AsyncExitStack() as stack:
