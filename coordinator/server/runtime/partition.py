@@ -288,7 +288,8 @@ class Partition:
 
     def _refusal_in_a_cluster(self, group_id: str | None, event: RequestEvent) -> ErrorCode | None:
         """The error while this node isn't sure of the partition, or if the store is too full for a new group."""
-        if self.ownership is not None and not self.is_sure:
+        if (self.ownership is not None or self.standing is Standing.LOADING) and not self.is_sure:
+            # Also at the start, until the engine has named the owner: while a partition loads, a heartbeat gets a yes.
             return ErrorCode.NOT_COORDINATOR
         has_room = self._host.has_room
         is_new = self.standing is ACTIVE and group_id not in self.coordinator.groups

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from coordinator.group.partition import partition_for
 from coordinator.log.engine import Fenced, Unavailable
-from coordinator.log.memory import MemoryLog
+from coordinator.log.memory import MemoryEngine, MemoryLog
 from coordinator.server.runtime.partition import Standing
 from protocol.messages import (
     ConsumerGroupDescribeRequest,
     DescribeClusterRequest,
     DescribeGroupsRequest,
     FindCoordinatorRequest,
+    HeartbeatRequest,
     ListGroupsRequest,
     MetadataRequest,
     OffsetFetchRequest,
@@ -27,10 +31,9 @@ from tests.server.wire.test_repeated_beats import TOPICS
 from tests.server.wire.test_repeated_beats import join as join_steady
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from coordinator.log.engine import Done
-    from coordinator.log.memory import MemoryEngine
 
 COUNT = 4
 SESSION_MS = 10_000
@@ -96,6 +99,21 @@ async def found(peer: Peer, group_id: str) -> tuple[int, int]:
     """The error code and the node of FindCoordinator."""
     answer = await peer.ask(FindCoordinatorRequest(key=group_id), 2)
     return answer.error_code, answer.node_id
+
+
+async def test_a_node_that_does_not_know_the_owners_yet_says_no_yes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients may be there before the engine has said who owns what: another node may have the group."""
+    starts: list[Callable[[], None]] = []
+    start = MemoryEngine.start
+    monkeypatch.setattr(MemoryEngine, "start", lambda *arguments: starts.append(partial(start, *arguments)))
+    beat_of_another = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+    async with serving("node.id=1", shared=MemoryLog([2] * COUNT)) as node:
+        peer = await node.peer()
+        assert (await peer.ask(beat_of_another, 3)).error_code == ErrorCode.NOT_COORDINATOR
+        (go_on,) = starts
+        go_on()
+        await node.loaded()
+        assert (await peer.ask(beat_of_another, 3)).error_code == ErrorCode.NOT_COORDINATOR
 
 
 async def test_a_handed_over_member_keeps_its_seat() -> None:
