@@ -167,6 +167,14 @@ def look_later(turn: Turn, group: Group, arrivals: Arrivals) -> None:
         turn.arm(ARRIVALS, group, at_ms)
 
 
+def wait_in_full(turn: Turn, group: Group) -> None:
+    """Restart the wait for expected members, if there is one."""
+    arrivals, own = group.arrivals, settings_of(turn, group)
+    if arrivals is not None and arrivals.awaited is not None and own is not None:
+        arrivals.until_ms = turn.now.ms + own.expected_timeout_ms
+        look_later(turn, group, arrivals)
+
+
 def fired(turn: Turn, group: Group) -> list[Held]:
     """The timer went off. Returns the joins that come in now."""
     arrivals, own = group.arrivals, settings_of(turn, group)

@@ -48,6 +48,7 @@ def resume(turn: Turn, group: Group) -> None:
     for member_id in group.pending:
         turn.arm(PENDING, group, now_ms + turn.config.pending_timeout_ms, member_id)
     rebalance.wait_in_full(turn, group)
+    expected.wait_in_full(turn, group)
 
 
 def settings_changed(turn: Turn, group: Group, event: GroupSettingsChanged) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from coordinator.config import HELD, REFUSED
 from coordinator.group.classic.expected import HOLD_MAX_MS, HOLD_MIN_MS, NAMED_MAX
 from coordinator.group.client import Client
+from coordinator.group.events import Resume
 from coordinator.group.notes import HoldEnded, MemberNotExpected, RebalanceHeld
 from coordinator.group.state import State
 from schemas.errors import ErrorCode
@@ -72,6 +73,20 @@ def test_a_wait_ends_without_the_missing_members() -> None:
     assert bench.rebalances == 2
     settle(bench, *early)
     assert [peer.generation for peer in (*early, third)] == [2, 2, 2]
+
+
+def test_after_a_lapse_the_wait_starts_in_full() -> None:
+    """A missing member could not reach the coordinator meanwhile."""
+    bench = expecting(*NAMES[:2])
+    first, second = (bench.static(name) for name in NAMES[:2])
+    joins = [first.join()]
+    bench.advance(TIMEOUT_MS - 1)
+    bench.handle(Resume())
+    bench.advance(TIMEOUT_MS - 1)
+    assert joins[0].waits
+    joins.append(second.join())
+    assert [join.response.generation_id for join in joins] == [1] * 2
+    assert bench.said(HoldEnded) == [HoldEnded(GROUP, 0, 2)]
 
 
 def test_new_names_make_one_rebalance_when_all_are_there() -> None:
