@@ -24,8 +24,9 @@ under way becomes durable and is answered; requests that wait for others get NOT
 the other node loads all that clients know.
 
 A lapse. While this node can't be sure that it owns the partition (`Ownership.valid`), no answer says yes: requests,
-and answers on their way, become NOT_COORDINATOR. No timer fires into a group. If the node was still the owner, all
-waits for members start in full, because no member could reach the group meanwhile.
+and answers on their way, become NOT_COORDINATOR. But a deletion that has begun goes on; the store refuses it if another
+node has the partition. No timer fires into a group. If the node was still the owner, all waits for members start in
+full, because no member could reach the group meanwhile.
 
 House rule: no rule of the group protocol is decided here.
 """
@@ -54,6 +55,7 @@ from coordinator.group.events import (
     LeaveGroup,
     Load,
     RegexResolved,
+    Remainder,
     RequestEvent,
     Resume,
     SyncGroup,
@@ -288,6 +290,8 @@ class Partition:
 
     def _refusal_in_a_cluster(self, group_id: str | None, event: RequestEvent) -> ErrorCode | None:
         """The error while this node isn't sure of the partition, or if the store is too full for a new group."""
+        if isinstance(event, EraseOffsets):
+            return None  # the group is deleted: memory has these offsets no more, so they must leave the log too
         if (self.ownership is not None or self.standing is Standing.LOADING) and not self.is_sure:
             # Also at the start, until the engine has named the owner: while a partition loads, a heartbeat gets a yes.
             return ErrorCode.NOT_COORDINATOR
@@ -307,7 +311,9 @@ class Partition:
         assert isinstance(reply, Reply)
         event = self._unanswered.pop(reply, None)
         if event is not None:
-            reply.deliver(body if self.is_sure else refuse(event, ErrorCode.NOT_COORDINATOR))
+            # A Remainder is no answer for a client: the handler goes on with it.
+            is_told = self.is_sure or isinstance(body, Remainder)
+            reply.deliver(body if is_told else refuse(event, ErrorCode.NOT_COORDINATOR))
 
     # Events and their effects.
 

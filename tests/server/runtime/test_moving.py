@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from coordinator.group.offsets import REMOVED_AT_ONCE
 from coordinator.group.partition import partition_for
 from coordinator.log.engine import Fenced, Unavailable
 from coordinator.log.memory import MemoryEngine, MemoryLog
 from coordinator.server.runtime.partition import Standing
 from protocol.messages import (
     ConsumerGroupDescribeRequest,
+    DeleteGroupsRequest,
     DescribeClusterRequest,
     DescribeGroupsRequest,
     FindCoordinatorRequest,
     HeartbeatRequest,
     ListGroupsRequest,
     MetadataRequest,
+    OffsetCommitRequest,
     OffsetFetchRequest,
     SyncGroupRequest,
 )
@@ -320,6 +323,33 @@ async def test_an_answer_on_its_way_into_a_lapse_says_no() -> None:
             assert (await peer.receive()).topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
         engine.come_back()
         assert (await committed(other, "g"))[0] == ErrorCode.NONE
+
+
+async def test_a_deletion_that_a_lapse_meets_leaves_no_offsets() -> None:
+    """A large group goes in pieces. If some stayed, the next owner would load offsets of a group that is gone."""
+    async with AsyncExitStack() as stack:
+        it = await cluster(stack, f"tenure.topics=orders:{REMOVED_AT_ONCE + 1}")
+        one, two = await it.nodes[1].peer(), await it.nodes[2].peer()
+        request = commit_request("g", 5)
+        partition = OffsetCommitRequest.OffsetCommitRequestPartition
+        request.topics[0].partitions = [
+            partition(partition_index=index, committed_offset=5, committed_metadata="")
+            for index in range(REMOVED_AT_ONCE + 1)
+        ]
+        assert (await one.ask(request, 7)).topics[0].partitions[0].error_code == ErrorCode.NONE
+        engine = it.log.engines[1]
+        with held(engine):
+            await one.send(DeleteGroupsRequest(groups_names=["g"]), 2)
+            await it.nodes[1].until(lambda: bool(engine._held))
+            engine.lapse()
+        assert (await one.receive()).results[0].error_code == ErrorCode.NOT_COORDINATOR
+        engine.come_back()
+        again = await one.ask(DeleteGroupsRequest(groups_names=["g"]), 2)
+        assert again.results[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
+        it.hand_over("g", 2)
+        await it.served_by(2, "g")
+        at_next_owner = await two.ask(OffsetFetchRequest(group_id="g", topics=None), 7)
+        assert (at_next_owner.error_code, at_next_owner.topics) == (ErrorCode.NONE, [])
 
 
 async def test_a_list_that_a_lapse_has_cut_says_so() -> None:
