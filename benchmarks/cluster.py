@@ -39,11 +39,12 @@ from protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
 from tests.interop.brokers import create_topic
 from tests.support.apache import VERSION
 from tests.support.apache_cluster import ApacheCluster
-from tests.support.cluster_history import Wrong, gaps, wrongs
+from tests.support.cluster_history import Wrong, gaps, stood_still, wrongs
 from tests.support.cluster_probe import Probe
-from tests.support.etcd import Etcd, program
+from tests.support.etcd import Etcd, program, stands_still
+from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
-from tests.support.tenure import Tenure
+from tests.support.tenure import Tenure, wait_until
 from tests.support.tenure_cluster import TenureCluster
 
 app = typer.Typer(add_completion=False, pretty_exceptions_show_locals=False)
@@ -67,6 +68,10 @@ class Node(Protocol):
     @property
     def pid(self) -> int:
         """Its process."""
+
+    @property
+    def bootstrap(self) -> str:
+        """HOST:PORT."""
 
     def kill(self) -> None:
         """SIGKILL."""
@@ -156,7 +161,10 @@ def frozen(nodes: Sequence[Node], probe: Probe) -> None:
     """SIGSTOP for 8 s; clients keep asking the frozen node for some seconds more."""
     probe.anchor(FROZEN_S + SETTLED_S)
     nodes[0].freeze()
+    wait_until(lambda: stands_still(nodes[0].pid), "the node stands still", WITHIN_S)
+    began = probe.now()
     probe.wait(FROZEN_S)
+    probe.note(stood_still(probe.ports.index(int(nodes[0].bootstrap.rpartition(":")[2])), began, probe.now()))
     nodes[0].thaw()
 
 

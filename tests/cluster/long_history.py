@@ -69,7 +69,7 @@ def record(minutes: float, seed: int) -> tuple[list[Asked], Counter[str], list[s
         problems += [f"a twin has fenced {each}" for each in stage.probe.fenced()]
         problems += [f"lost commit: {each}" for each in stage.probe.lost()]
         problems += [problem for group in stage.real for problem in group.problems()]
-        return list(stage.probe.history), faults, problems
+        return stage.history(), faults, problems
 
 
 def problems_of(history: Sequence[Asked]) -> list[str]:

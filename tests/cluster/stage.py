@@ -24,7 +24,7 @@ from typing import Self
 from tests.cluster.linearizable import violations
 from tests.interop.clients import CLIENTS
 from tests.interop.fleet import ConsumerProcess, Fleet
-from tests.support.cluster_history import wrongs
+from tests.support.cluster_history import Asked, wrongs
 from tests.support.cluster_probe import TOPIC, Probe
 from tests.support.etcd import Etcd
 from tests.support.patience import WITHIN_S
@@ -204,6 +204,10 @@ class Stage:
         for group in self.real:
             group.wait_for_commit()
 
+    def history(self) -> list[Asked]:
+        """What the probe has noted so far, and when nodes stood still."""
+        return [*self.probe.history, *self.cluster.stills()]
+
     def check(self) -> None:
         """See the module."""
         self.recover()
@@ -212,7 +216,7 @@ class Stage:
         else:
             assert self.probe.rebalances(self.before) == []
         assert self.probe.lost() == []
-        history = list(self.probe.history)
+        history = self.history()
         wrong, violated = wrongs(history), violations(history)
         assert not wrong, "\n".join(map(str, wrong))
         assert not violated, "\n".join(map(str, violated))

@@ -8,8 +8,8 @@ comparisons find each history that can't be right:
     backward read   a read that began after another had ended, with an older answer than that one
     unwritten read  a number that nobody had sent yet
     late yes        a node said yes to a request although another node had served the group both before the request and
-                    after the answer: it wasn't the coordinator any more. A node that stood still may have found the
-                    request when it went on
+                    after the answer: it wasn't the coordinator any more. A frozen node finds the request when it wakes
+                    up
 
 House rule: pure; nothing in here knows sockets, processes or a kind of server.
 """
@@ -26,22 +26,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 OK = 0
-UNDER_WAY_S = 0.1
-"""A request is answered within that time, unless its node stands still."""
-STOOD_STILL_S = 1.0
-"""A node that answers nobody for so long stands still. Its lease is longer."""
 SANDWICH_S = 3.0
 """Two answers of another node that are that close, on both sides of a yes, prove a late yes. Between answers further
 apart, the group may have moved there and back.
 """
+UNANSWERED_S = 1.0
+"""A member gives a request up after that time. So its node may have ended at any moment of it."""
 
 
 class Asked(NamedTuple):
     """A request of a group, and what came of it.
 
-    kind: heartbeat, commit, fetch, join. member: its number in the group; -1 for an anchor, which keeps asking the node
-    that was the coordinator once. node: the number of the node that was asked. got: None where no answer came, and so
-    it may have been done or not. error: Kafka's code. value: the offset that was written or read, -1 without any.
+    kind: heartbeat, commit, fetch, join; `stood_still` makes one more. member: its number in the group; -1 for an
+    anchor, which keeps asking the node that was the coordinator once. node: the number of the node that was asked. got:
+    None where no answer came, and so it may have been done or not. error: Kafka's code. value: the offset that was
+    written or read, -1 without any.
     """
 
     group: str
@@ -57,6 +56,11 @@ class Asked(NamedTuple):
     def is_yes(self) -> bool:
         """Whether it was answered without an error."""
         return self.error == OK
+
+
+def stood_still(node: int, began: float, ended: float) -> Asked:
+    """A node was frozen between two moments: no thread of it ran. It's part of the history, and no request."""
+    return Asked("", "stood still", -1, node, began, ended, None)
 
 
 class Wrong(NamedTuple):
@@ -141,50 +145,52 @@ def late_yeses(history: Sequence[Asked]) -> list[Wrong]:
     """Answers of a node that said yes while another node served the group.
 
     The other node had said yes before this one can have decided (`_decided_from`), and was asked again after the answer
-    came, and said yes. If it said no, or nothing, in between, the group may have moved away from it and back.
+    came, and said yes. If it may have said no, or nothing, in between, the group may have moved away from it and back.
     """
-    answers: dict[int, list[float]] = defaultdict(list)
-    for each in history:
-        if each.got is not None:
-            answers[each.node].append(each.got)
-    for times in answers.values():
-        times.sort()
-    return [wrong for each in by_group(history).values() for wrong in _late_yeses(each, answers)]
+    stills: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    groups = by_group(history)
+    for each in groups.pop("", []):
+        stills[each.node].append((each.sent, each.got or math.inf))
+    return [wrong for each in groups.values() for wrong in _late_yeses(each, stills)]
 
 
-def _late_yeses(requests: Sequence[Asked], answers: Mapping[int, Sequence[float]]) -> list[Wrong]:
-    """Those of one group. answers: the times of all answers of each node."""
-    answered = sorted(requests, key=lambda each: each.got or each.sent)
-    times = [each.got or each.sent for each in answered]
-    yeses = [each for each in answered if each.is_yes]
+def _late_yeses(requests: Sequence[Asked], stills: Mapping[int, Sequence[tuple[float, float]]]) -> list[Wrong]:
+    """Those of one group. stills: when each node stood still."""
+    yeses = sorted((each for each in requests if each.is_yes), key=lambda each: each.got or 0.0)
+    noes: dict[int, list[Asked]] = defaultdict(list)
+    for each in requests:
+        if not each.is_yes:
+            noes[each.node].append(each)
     found = []
     for place, each in enumerate(yeses):
-        got = each.got or 0.0
-        decided_from = _decided_from(each, answers[each.node])
+        decided_from = _decided_from(each, stills.get(each.node, ()))
         before = _other((yeses[earlier] for earlier in range(place - 1, -1, -1)), each, ended_before=decided_from)
-        after = _other((yeses[later] for later in range(place + 1, len(yeses))), each, sent_after=got)
+        after = _other((yeses[later] for later in range(place + 1, len(yeses))), each, sent_after=each.got or math.inf)
         if before is None or after is None or before.node != after.node:
             continue
-        began, ended = before.got or 0.0, after.got or 0.0
-        between = answered[bisect.bisect_left(times, began) : bisect.bisect_right(times, ended)]
-        if ended - began < SANDWICH_S and not any(no.node == before.node and not no.is_yes for no in between):
+        is_short = (after.got or 0.0) - (before.got or 0.0) < SANDWICH_S
+        if is_short and not any(_may_be_between(no, before, after) for no in noes[before.node]):
             found.append(Wrong("late yes", each, before))
     return found
 
 
-def _decided_from(each: Asked, answers: Sequence[float]) -> float:
-    """The time before which the node can't have decided the answer; answers: the times of all its answers.
+def _decided_from(each: Asked, stills: Iterable[tuple[float, float]]) -> float:
+    """The time before which the node can't have decided the answer; stills: when it stood still.
 
-    That is the time at which it was sent. But a node that stood still then, because it was frozen, found the request
-    when it went on. A request that was under way when it stopped may have its answer from before: its last step is to
-    send it.
+    That is the time at which it was sent. But a node that stood still then found the request when it went on. A request
+    from before may have its answer from before: the last step of a node that stops may be to decide.
     """
-    place = bisect.bisect_left(answers, each.sent + UNDER_WAY_S)
-    if not 0 < place < len(answers) or answers[place] > (each.got or 0.0):
-        return each.sent
-    stopped, went_on = answers[place - 1], answers[place]
-    stood_still = stopped < each.sent - UNDER_WAY_S and went_on - stopped > STOOD_STILL_S
-    return went_on - UNDER_WAY_S if stood_still else each.sent
+    return next((ended for began, ended in stills if began <= each.sent < ended), each.sent)
+
+
+def _may_be_between(no: Asked, before: Asked, after: Asked) -> bool:
+    """Whether a node may have decided a no, or ended, between its answers to two other requests.
+
+    Answers on several connections aren't noted in the order in which the node decided. So what counts is that a time
+    between a request and its answer is such a time of the others.
+    """
+    ended = no.sent + UNANSWERED_S if no.got is None else no.got
+    return ended > before.sent and no.sent < (after.got or math.inf)
 
 
 def _other(

@@ -63,8 +63,8 @@ def program(name: str = "etcd") -> str | None:
     return shutil.which(name) or (str(unpacked) if unpacked.exists() else None)
 
 
-def _stands_still(pid: int) -> bool:
-    """Whether no thread of a process runs."""
+def stands_still(pid: int) -> bool:
+    """Whether no thread of a process runs, after a SIGSTOP."""
     stats = [each.read_text() for each in Path(f"/proc/{pid}/task").glob("*/stat")]
     return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
 
@@ -124,7 +124,7 @@ class Member:
         """SIGSTOP: its connections stay open, and nobody answers on them. Returns when no thread of it runs."""
         assert self._process is not None, "not running"
         self._process.send_signal(signal.SIGSTOP)
-        wait_until(lambda: _stands_still(self.pid), "the member stands still", WITHIN_S)
+        wait_until(lambda: stands_still(self.pid), "the member stands still", WITHIN_S)
 
     def thaw(self) -> None:
         """SIGCONT."""

@@ -12,6 +12,7 @@ House rule: tenure.py's.
 from __future__ import annotations
 
 import signal
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -19,7 +20,8 @@ from typing import Self
 
 from coordinator.log.etcd.keys import best_node
 from tests.support.apache_cluster import wait_for_coordinators
-from tests.support.etcd import Etcd
+from tests.support.cluster_history import Asked, stood_still
+from tests.support.etcd import Etcd, stands_still
 from tests.support.patience import WITHIN_S
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.tenure import Tenure, wait_until
@@ -29,7 +31,7 @@ LEASE_MS = 3_000
 
 
 class ClusterNode(Tenure):
-    """One node. number: its node id."""
+    """One node. number: its node id. stills: when it stood still, on the monotonic clock."""
 
     def __init__(
         self, number: int, endpoints: Sequence[str], cluster: str, settings: Mapping[str, str | int], *, proxied: bool
@@ -39,14 +41,30 @@ class ClusterNode(Tenure):
         store = f"etcd://{','.join(reached)}"
         super().__init__(settings, arguments=["--store", store, "--cluster", cluster, "--node-id", str(number)])
         self.number = number
+        self.stills: list[tuple[float, float]] = []
+        self._still_since: float | None = None
 
     def freeze(self) -> None:
-        """SIGSTOP."""
+        """SIGSTOP. Returns when no thread of it runs."""
         self.send_signal(signal.SIGSTOP)
+        wait_until(lambda: stands_still(self.pid), f"node {self.number} stands still", WITHIN_S)
+        if self._still_since is None:
+            self._still_since = time.monotonic()
 
     def thaw(self) -> None:
         """SIGCONT."""
+        self._goes_on()
         self.send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """As of any server, frozen or not."""
+        self._goes_on()
+        super().kill()
+
+    def _goes_on(self) -> None:
+        if self._still_since is not None:
+            self.stills.append((self._still_since, time.monotonic()))
+            self._still_since = None
 
     def cut(self) -> None:
         """Let nothing pass between this node and etcd; its clients stay connected."""
@@ -97,6 +115,10 @@ class TenureCluster:
         """End all nodes."""
         for node in self.nodes:
             node.close()
+
+    def stills(self) -> list[Asked]:
+        """When its nodes stood still, for the history of a probe that has their `bootstraps`."""
+        return [stood_still(place, *still) for place, node in enumerate(self.nodes) for still in node.stills]
 
     def wait_until_settled(self) -> None:
         """Wait until each partition that was ever claimed has the node that should have it while all nodes run."""
