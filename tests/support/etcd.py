@@ -296,9 +296,24 @@ class Etcd:
         return next(iter(wait_until(lambda: None if (it := found()) is None else [it], "a leader", WITHIN_S)))
 
     def values(self, prefix: str, number: int = 0) -> dict[str, bytes]:
-        """All keys that begin with the prefix, and their values, by a linearizable read."""
+        """All keys that begin with the prefix, and their values, by a linearizable read.
+
+        It asks again while there is no leader, or a disk is slow.
+        """
         end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
-        answer = self.ask("/v3/kv/range", {"key": _base64(prefix), "range_end": _base64(end)}, number)
+        refused: list[object] = []
+
+        def read() -> dict[str, Any] | None:
+            try:
+                return self.ask("/v3/kv/range", {"key": _base64(prefix), "range_end": _base64(end)}, number)
+            except (EtcdError, OSError) as error:
+                refused[:] = [error]
+                return None
+
+        try:
+            answer = wait_until(read, f"the keys {prefix}", WITHIN_S)
+        except TimeoutError as error:
+            raise EtcdError(f"{error}: {refused}") from None
         return {
             base64.b64decode(each["key"]).decode(errors="surrogateescape"): base64.b64decode(each.get("value", ""))
             for each in answer.get("kvs", [])
