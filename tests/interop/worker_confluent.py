@@ -9,6 +9,7 @@ House rule: worker.py's.
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -128,8 +129,18 @@ class ConfluentConsumer:
         asked = [TopicPartition(self._settings.topic, partition) for partition in partitions]
         return {
             found.partition: None if found.offset == OFFSET_INVALID else (found.offset, found.metadata or "")
-            for found in self._consumer.committed(asked, timeout=REQUEST_TIMEOUT_S)
+            for found in self._committed(asked)
         }
+
+    def _committed(self, asked: list[TopicPartition]) -> list[TopicPartition]:
+        """Ask again after NOT_COORDINATOR: librdkafka then looks for the new one, but says so; others ask again."""
+        until = time.monotonic() + WITHIN_S
+        while True:
+            try:
+                return self._consumer.committed(asked, timeout=REQUEST_TIMEOUT_S)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.NOT_COORDINATOR or time.monotonic() > until:
+                    raise
 
     async def produce(self, records: Sequence[Record], compression: str) -> None:
         """With idempotence."""
