@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import io
+import itertools
 import random
 import subprocess
 import sys
@@ -260,15 +261,18 @@ def test_etcd_has_no_space() -> None:
     quota = 16 << 20
     with Stage(etcd_arguments=["--quota-backend-bytes", str(quota)]) as stage:
         began = stage.probe.now()
-        number = 0
-        answer = ""
-        while NO_SPACE not in answer:
-            number += 1
-            value = base64.b64encode(bytes(1 << 20)).decode()
+        numbers = itertools.count()
+        value = base64.b64encode(bytes(1 << 20)).decode()
+
+        def is_full() -> bool:
+            key = base64.b64encode(b"other/%d" % next(numbers)).decode()
             try:
-                stage.etcd.ask("/v3/kv/put", {"key": base64.b64encode(b"other/%d" % number).decode(), "value": value})
+                stage.etcd.ask("/v3/kv/put", {"key": key, "value": value})
             except (EtcdError, OSError) as error:  # a slow disk has other reasons
-                answer = str(error)
+                return NO_SPACE in str(error)
+            return False
+
+        wait_until(is_full, "etcd has no space", WITHIN_S)
         refused = lambda: any(  # noqa: E731 - two words for two loops
             each.error == NOT_AVAILABLE and each.kind == "commit" and each.sent > began for each in stage.probe.history
         )

@@ -109,7 +109,8 @@ class Runtime:
         self._until_ms = 0
         # Appends of the last window without an outcome yet.
         self._under_way = 0
-        # Changes of ownerships: how many the engine has told, and how many of them the partitions know of.
+        # Changes of ownerships: how many the engine has told, and how many of them the partitions know of. Two counts,
+        # because each has one thread that raises it.
         self._changes = 0
         self._known_changes = 0
         self._started_ms = 0
