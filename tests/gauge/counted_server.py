@@ -1,0 +1,97 @@
+"""A server that counts its own work, for `gauge.py`.
+
+    python -m tests.gauge.counted_server SOCKET ARGUMENTS OF `tenure serve` ...
+
+The program runs `tenure serve` in this process. Each thread of the server has a profile function, which counts calls of
+Python functions, calls of C functions, and calls of `fdatasync` or `fsync`. The kernel counts each thread's reads and
+writes (proc(5), task/TID/io). A thread without a profile function listens at SOCKET and sends all counts of the moment
+as a line of JSON, thread name -> COUNTS, for each byte that it receives.
+
+House rule: the profile function allocates nothing, so that it wakes no garbage collector.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+
+from coordinator.cli.main import main
+
+COUNTS = ("python", "c", "syncs", "reads", "writes", "bytes")
+"""Calls of Python functions, of C functions, of fdatasync and fsync; system calls that read, and that write; bytes."""
+
+SYNCS = ("fdatasync", "fsync")
+KERNEL = {"syscr": "reads", "syscw": "writes", "wchar": "bytes"}
+
+
+class Calls:
+    """The calls of one thread."""
+
+    def __init__(self) -> None:
+        self.python = self.c = self.syncs = 0
+
+    def count(self, _frame: FrameType, event: str, argument: object) -> None:
+        """Count an event: a profile function (sys.setprofile)."""
+        if event == "call":
+            self.python += 1
+        elif event == "c_call":
+            self.c += 1
+            if argument.__name__ in SYNCS:  # type: ignore[attr-defined]
+                self.syncs += 1
+
+
+CALLS: dict[tuple[str, int], Calls] = {}
+"""By the thread's name and its id in the kernel."""
+
+
+def begin() -> None:
+    """Count the calls of this thread from its next call on."""
+    thread = threading.current_thread()
+    calls = CALLS.setdefault((thread.name, thread.native_id or 0), Calls())
+    sys.setprofile(calls.count)
+
+
+def first_call(_frame: FrameType, _event: str, _argument: object) -> None:
+    """Count the calls of a new thread (threading.setprofile)."""
+    begin()
+
+
+def counts() -> dict[str, dict[str, int]]:
+    """Return the counts of all threads by name; threads of one name count as one."""
+    found: dict[str, dict[str, int]] = {}
+    for (name, number), calls in list(CALLS.items()):
+        mine = found.setdefault(name, dict.fromkeys(COUNTS, 0))
+        for key in ("python", "c", "syncs"):
+            mine[key] += getattr(calls, key)
+        try:
+            lines = Path(f"/proc/self/task/{number}/io").read_text().splitlines()
+        except OSError:
+            continue
+        for line in lines:
+            key, _, value = line.partition(": ")
+            if key in KERNEL:
+                mine[KERNEL[key]] += int(value)
+    return found
+
+
+def answer(listener: socket.socket) -> None:
+    """Send the counts for each byte that comes."""
+    link, _ = listener.accept()
+    while link.recv(1):
+        link.sendall(json.dumps(counts()).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    path, *arguments = sys.argv[1:]
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(path)
+    server.listen()
+    threading.Thread(target=answer, args=(server,), name="gauge", daemon=True).start()
+    threading.setprofile(first_call)
+    begin()
+    sys.argv = ["tenure", *arguments]
+    main()
