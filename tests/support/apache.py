@@ -326,7 +326,7 @@ class ApacheKafka:
         """
         loggers = "".join(f"log4j.logger.{name}={level}\n" for name, level in self.loggers.items())
         (self.folder / "log4j.properties").write_text(LOG4J + loggers)
-        if self.version == VERSION_43:
+        if self.version in (VERSION_43, VERSION_44):
             self._format_with_features()
             return
         self.log_dir.mkdir()
