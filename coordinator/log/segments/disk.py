@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from coordinator.log.files import open_regular
+
 PARTS_MAX = 1024
 """The most parts that one pwritev takes: IOV_MAX of Linux and macOS."""
 
@@ -31,17 +33,17 @@ class Disk:
     def open(self, path: Path, *, create: bool = False, anew: bool = False) -> int:
         """Open a file for reading and writing and return its descriptor; `create` makes it if it isn't there.
 
-        With `create` a symbolic link is an error: one who can write into the folder must not choose which other file
-        of the server's user gets overwritten. With `anew` any file of that name is an error: see `open_anew`.
+        A symbolic link is an error, as is anything but a regular file (files.py). With `anew` any file of that name is
+        an error: see `open_anew`.
         """
-        flags = os.O_RDWR | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_NOFOLLOW
         if create or anew:
-            flags |= os.O_CREAT | os.O_NOFOLLOW
-        return os.open(path, flags | (os.O_EXCL if anew else 0), FILE_MODE)
+            flags |= os.O_CREAT
+        return open_regular(path, flags | (os.O_EXCL if anew else 0), FILE_MODE)
 
     def open_to_read(self, path: Path) -> int:
-        """Open a file for reading alone."""
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        """Open a regular file, or a link to one, for reading alone."""
+        return open_regular(path)
 
     def close(self, descriptor: int) -> None:
         """Close the descriptor."""
