@@ -65,9 +65,16 @@ def read_regular(path: Path, size_max: int = SMALL_MAX, flags: int = os.O_RDONLY
     return content
 
 
-def not_regular(path: Path, kind: str) -> NotRegular:
-    """The error for something of that kind in a file's place."""
-    return NotRegular(errno.EINVAL, f"{kind}, where a file belongs", str(path))
+def not_regular(path: Path, kind: str, wanted: str = "file") -> NotRegular:
+    """The error for something of that kind in a file's place, or a folder's."""
+    return NotRegular(errno.EINVAL, f"{kind}, where a {wanted} belongs", str(path))
+
+
+def needs_a_person(error: OSError) -> bool:
+    """Whether trying again doesn't help: not the disk fails, but something stands in the way, or a link to nothing."""
+    if isinstance(error, FileNotFoundError):
+        return isinstance(error.filename, str) and Path(error.filename).is_symlink()
+    return isinstance(error, NotRegular | PermissionError | IsADirectoryError | NotADirectoryError)
 
 
 def _kind(path: Path, *, follow: bool) -> str | None:

@@ -15,6 +15,7 @@ House rule: the caller holds the lock of the folder.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from uuid import UUID
 
 from coordinator.config import ConfigError, parse_properties
 from coordinator.log.engine import Damaged
+from coordinator.log.files import read_regular
 from coordinator.log.segments.disk import FILE_MODE, Disk, replace_file
 from coordinator.log.segments.segment import OFFSETS_TOPIC, partition_folder
 from coordinator.log.topics.list import TOPICS_NAME, kafka_id
@@ -78,7 +80,7 @@ def claim_folder(data_dir: Path, config: Config, fresh_id: Callable[[], UUID]) -
     if a file can't be read or written.
     """
     path = data_dir / FILE_NAME
-    held = _read(path)
+    held = _read_own(path)
     _mark(data_dir, config)
     if held is not None and "cluster.id" not in held and PARTITIONS not in held:
         raise Damaged(str(path), 0, "it doesn't say whose folder this is, there is no cluster.id in it")
@@ -128,9 +130,20 @@ def note_partition_count(data_dir: Path, count: int, cluster_id: str = "") -> No
 def _read(path: Path) -> dict[str, str] | None:
     """The properties in the file, None if there is no file."""
     try:
-        return parse_properties(path.read_text(encoding="latin-1"))
+        return parse_properties(read_regular(path).decode("latin-1"))
     except FileNotFoundError:
         return None
+
+
+def _read_own(path: Path) -> dict[str, str] | None:
+    """As `_read`, of a file that this server is about to write anew. Raises Damaged if its last line was cut."""
+    try:
+        content = read_regular(path, flags=os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    if not content.endswith(b"\n"):
+        raise Damaged(str(path), len(content), "it is cut: its last line doesn't end" if content else "it is empty")
+    return parse_properties(content.decode("latin-1"))
 
 
 def _write(path: Path, properties: dict[str, str]) -> None:

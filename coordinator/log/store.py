@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import UUID
 
 from coordinator.config import ConfigError
+from coordinator.log.advice import explain
 from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.embedded.upkeep import Cleaning
 from coordinator.log.engine import NOBODY, EngineError, Unavailable
@@ -84,7 +85,10 @@ class Store(NamedTuple):
 
 
 class OpenStore(Protocol):
-    """Opens a store. Raises ConfigError, EngineError or OSError; its text gives the reason in one line."""
+    """Opens a store; this waits for the disk, or for etcd.
+
+    Raises ConfigError, EngineError or OSError; its text gives the reason in one line.
+    """
 
     def __call__(self, config: Config, fresh_id: Callable[[], UUID], report: Report, counts: Counts) -> Store:
         """fresh_id: makes ids. report: as of EmbeddedEngine. counts: counts the appends."""
@@ -113,7 +117,7 @@ def check_folder(config: Config) -> None:
     try:
         refuse_foreign(Path(config.log_dirs))
     except (ConfigError, OSError) as error:
-        raise ConfigError(f"log.dirs: {reason(error)}") from error
+        raise ConfigError(f"log.dirs: {explain(error)}") from error
 
 
 def lock_folder(config: Config) -> Callable[[], None]:
@@ -121,7 +125,7 @@ def lock_folder(config: Config) -> Callable[[], None]:
     try:
         return lock_data_folder(Disk(), Path(config.log_dirs)).release
     except (EngineError, OSError) as error:
-        raise ConfigError(f"log.dirs: {reason(error)}") from error
+        raise ConfigError(f"log.dirs: {explain(error)}") from error
 
 
 def read_folder(config: Config, fresh_id: Callable[[], UUID]) -> Contents:
@@ -159,13 +163,14 @@ def open_store(config: Config, fresh_id: Callable[[], UUID], report: Report, cou
     """Open the files of the data folder, for the only server that uses it."""
     check_folder(config)
     unlock = lock_folder(config)
+    owners = [config.node_id] * config.offsets_topic_num_partitions
+    engine = _engine(config, owners, report, counts, recovers_all=True)
     try:
         cluster_id, topics, file, notices = read_folder(config, fresh_id)
+        engine.recover()
     except BaseException:
         unlock()
         raise
-    owners = [config.node_id] * config.offsets_topic_num_partitions
-    engine = _engine(config, owners, report, counts, recovers_all=True)
     saving = ThreadPoolExecutor(1, thread_name_prefix="topics-file")
 
     def save_topics(topics: Iterable[Topic], done: Saved) -> None:
@@ -193,6 +198,7 @@ def open_share(
     """Open the same files for the node of `config`, one of `node_ids`; its supervisor keeps the list of topics."""
     owners = [node_in_turn(partition, node_ids) for partition in range(config.offsets_topic_num_partitions)]
     engine = _engine(config, owners, report, counts, recovers_all=False)
+    engine.recover()
     folder = Path(config.log_dirs)
     return Store(
         engine, cluster_id, owners.__getitem__, {}, _refuse_to_save, folder, [], _cleaned_by(engine), engine.close

@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, NamedTuple, TextIO
 from uuid import UUID
 
 from coordinator.config import HTTP, INT32_MAX, SASL_PROTOCOLS, ConfigError, Listener, served_listeners, tls_listeners
+from coordinator.log.advice import explain
 from coordinator.log.cluster import NodeAddresses
 from coordinator.log.engine import EngineError
-from coordinator.log.segments import disk
 from coordinator.log.segments.segment import OFFSETS_TOPIC
 from coordinator.log.store import open_store
 from coordinator.log.topics.folders import partitions_of
@@ -218,10 +218,16 @@ class Server:
             self.certificates = certificates_of(config, share=self._share)
             if self._share is None:
                 self._sockets = bind_all(config)
-            self._store = store = self._open_store(config, self._fresh_uuid, self._report, measures.logs["groups"])
-        except (ConfigError, EngineError, OSError) as error:
+            # On a thread: a disk that hangs must not keep a signal from ending the start.
+            opening = self._loop.run_in_executor(
+                None, self._open_store, config, self._fresh_uuid, self._report, measures.logs["groups"]
+            )
+            self._store = store = await opening
+        except BaseException as error:
             self._close_sockets()
-            raise StartFailed(reason(error)) from error
+            if isinstance(error, ConfigError | EngineError | OSError):
+                raise StartFailed(reason(error)) from error
+            raise
         for name, fields in store.notices:
             report(self._lines, name, **fields)
         self.runtime = Runtime(
@@ -618,6 +624,10 @@ class Server:
         self.hanging.append(log)
         report(self._lines, "disk_hangs", log=log)
 
+    def start_hangs(self) -> None:
+        """Log that the process ends before the start is over."""
+        report(self._lines, "start_hangs", store=self._config.store or self._config.log_dirs)
+
 
 async def at_most(event: asyncio.Event, within_s: float) -> bool:
     """Wait for an event, at most for this time; returns whether it came."""
@@ -689,4 +699,4 @@ def reason(error: BaseException) -> str:
     """A failure in one line."""
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
         return "the address is in use"
-    return disk.reason(error)
+    return explain(error)

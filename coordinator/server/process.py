@@ -2,7 +2,7 @@
 
 SIGTERM or SIGINT stops the server in order (`Server.stop`); a second one ends the process at once. If the log's thread
 dies, the server stops by itself, because it can't make anything durable. If a thread hangs in the disk, the process
-ends without waiting for it. On SIGHUP a server with TLS reads its certificates again.
+ends without waiting for it, be it in the start or at the end. On SIGHUP a server with TLS reads its certificates again.
 
 The server says that it is ready when it accepts requests and the log is loaded, but waits for the load a moment only.
 So a client that asks at once gets an answer if the log is small, as in tests.
@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 LOADED_WITHIN_S = 0.25
 """How long the server waits for the load before it says ready. Later, partitions that are not loaded yet answer
 COORDINATOR_LOAD_IN_PROGRESS."""
+
+START_ENDS_WITHIN_S = 2.0
+"""How long a signal waits for a start that is under way, so that the server stops in order. A start takes less, unless
+the disk or etcd doesn't answer."""
 
 SWITCH_INTERVAL_S = 0.0005
 """How long another thread may keep Python's lock when the loop wants it, as the log's thread does in a load. Python's
@@ -107,7 +111,7 @@ async def serve(
 
     for signal_number in signals:
         loop.add_signal_handler(signal_number, end, signal_number)
-    await server.start()
+    await _start(server, ended)
     if server.certificates is not None:
         loop.add_signal_handler(signal.SIGHUP, partial(server.certificates.check, all_of_them=True))
     await at_most(server.loaded, LOADED_WITHIN_S)
@@ -120,6 +124,18 @@ async def serve(
     if server.hanging:
         _leave()
     return not server.failed.is_set()
+
+
+async def _start(server: Server, ended: asyncio.Event) -> None:
+    """Start `server`; if it is to end meanwhile, wait START_ENDS_WITHIN_S, and end the process then."""
+    starting, ending = asyncio.ensure_future(server.start()), asyncio.ensure_future(ended.wait())
+    await asyncio.wait([starting, ending], return_when=asyncio.FIRST_COMPLETED)
+    ending.cancel()
+    await asyncio.wait([starting], timeout=START_ENDS_WITHIN_S)
+    if not starting.done():
+        server.start_hangs()
+        _leave()
+    starting.result()
 
 
 def _leave() -> NoReturn:

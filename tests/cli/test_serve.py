@@ -260,6 +260,42 @@ def test_a_disk_that_hangs_does_not_keep_it_from_ending(tmp_path: Path, logs: st
         assert isinstance(group, Group) or named == "groups"
 
 
+HANGS_AT_START = """
+import sys
+from coordinator.cli.main import main
+from coordinator.log import store
+from threading import Event
+class HangingDisk(store.Disk):
+    def lock(self, descriptor):
+        print("hangs", flush=True)
+        Event().wait()
+store.Disk = HangingDisk
+main()
+"""
+
+
+@pytest.mark.parametrize("further", [[], ["--workers", "2"]])
+def test_a_signal_ends_a_start_that_hangs(tmp_path: Path, further: list[str]) -> None:
+    """SIGTERM ends a server whose start waits for a disk that doesn't answer, in time."""
+    given = ["--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data"), "--log-format", "json", *further]
+    with subprocess.Popen(
+        [sys.executable, "-c", HANGS_AT_START, "serve", *given],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "hangs\n"
+        process.terminate()
+        _, errors = process.communicate(timeout=WITHIN_S)
+    if further:  # the supervisor has nobody to end in order
+        assert process.returncode == -signal.SIGTERM
+        return
+    assert process.returncode == 1
+    (line,) = [json.loads(line) for line in errors.splitlines()]
+    assert (line["event"], line["store"]) == ("start_hangs", str(tmp_path / "data"))
+
+
 def test_it_imports_nothing_that_it_does_not_need() -> None:
     """A start imports neither the command line's libraries nor a handler before its first request."""
     code = "import sys, coordinator.cli.main, coordinator.cli.serve; print(*sys.modules)"

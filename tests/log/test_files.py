@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.log.files import NotRegular, open_regular, read_regular
+from coordinator.log.files import NotRegular, needs_a_person, open_regular, read_regular
 
 GIB = 2**30
 
@@ -51,11 +51,12 @@ def test_a_link_is_followed_unless_the_caller_says_no(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_missing(tmp_path: Path) -> None:
-    """A file that isn't there is FileNotFoundError, and so is a link to nowhere that is followed."""
+    """A file that isn't there is FileNotFoundError, and so is a link to nothing; only the latter needs a person."""
     (tmp_path / "link").symlink_to("nowhere")
     for name in ("file", "link"):
-        with pytest.raises(FileNotFoundError):
+        with pytest.raises(FileNotFoundError) as caught:
             open_regular(tmp_path / name)
+        assert needs_a_person(caught.value) == (name == "link")
 
 
 def test_a_new_file_takes_no_other_name(tmp_path: Path) -> None:

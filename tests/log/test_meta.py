@@ -138,7 +138,7 @@ CONTROL = config_of("tenure.control=127.0.0.1:0")
 @pytest.mark.parametrize("name", [FILE_NAME, TOPICS_NAME, ".lock-0", "orders-0", "__consumer_offsets-0", ".hidden"])
 def test_a_control_takes_no_folder_of_another_server(tmp_path: Path, name: str) -> None:
     """A server with control refuses a folder that has anything of another server, and changes nothing in it."""
-    (tmp_path / name).touch()
+    (tmp_path / name).write_text("\n")
     with pytest.raises(ConfigError, match=f"^log.dirs: a server without control made {tmp_path};.* has to be empty$"):
         claim_folder(tmp_path, CONTROL, uuid4)
     assert [path.name for path in tmp_path.iterdir()] == [name]

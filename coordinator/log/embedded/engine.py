@@ -34,6 +34,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
+from coordinator.log.advice import explain
 from coordinator.log.compaction.cleaner import Cleaner, call_on
 from coordinator.log.embedded.compactions import Compactions
 from coordinator.log.embedded.journal import JOURNAL_SIZE, Journal
@@ -43,7 +44,7 @@ from coordinator.log.embedded.report import Availability, Report, ignore
 from coordinator.log.embedded.upkeep import Cleaning, Upkeep
 from coordinator.log.engine import Acquired, Appended, Damaged, Done, OnOwnership, Ownership, Page, Unavailable
 from coordinator.log.segments.counts import Counts
-from coordinator.log.segments.disk import Disk, reason
+from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.journal import EXTENT_SIZE, Extent, most_bytes, window_size
 from coordinator.log.segments.lock import Lock, lock_data_folder
 from coordinator.log.segments.partition import PartitionLog, Staged
@@ -143,16 +144,23 @@ class EmbeddedEngine:
             if self._lock_folder:
                 self._folder_lock = lock_data_folder(self._disk, self._data_dir)
         except OSError as error:
-            raise Unavailable(f"the data folder {self._data_dir}: {reason(error)}") from error
+            raise Unavailable(f"the data folder {self._data_dir}: {explain(error)}") from error
         try:
-            self._journal.start()
-        except Damaged:
+            self.recover()
+        except BaseException:
             self._release_folder()
             raise
         self._queue.put(self._report_owners)
         self._thread.start()
         if self._cleaner is not None:
             self._cleaner.start()
+
+    def recover(self) -> None:
+        """Bring back what journals have, in the locked folder, once; this waits for the disk, and `start` calls it too.
+
+        Raises Damaged, and Unavailable if a person must act first.
+        """
+        self._journal.start()
 
     def clean_by(self, cleaning: Cleaning) -> None:
         """Compact by other settings from now on; the engine compacts already, and has started."""
@@ -187,6 +195,8 @@ class EmbeddedEngine:
         """See Engine."""
         if self._cleaner is not None:
             self._cleaner.stop()
+        if self._thread.ident is None:
+            return  # it couldn't start, and has released what it had
         self._queue.put(self._close)
         self._thread.join()
         if self._pool is not None:
@@ -307,7 +317,7 @@ class EmbeddedEngine:
         except BlockingIOError:
             done(Unavailable(f"partition {partition} is owned by another process"))
         except OSError as error:
-            done(Unavailable(reason(error)))
+            done(Unavailable(explain(error)))
         except Damaged as damage:
             done(damage)
         else:

@@ -40,9 +40,11 @@ from pathlib import Path
 from threading import Thread
 from typing import NamedTuple, TypeVar
 
+from coordinator.log.advice import explain
 from coordinator.log.embedded.ownership import Owned
 from coordinator.log.embedded.report import Availability, Report
-from coordinator.log.engine import Damaged
+from coordinator.log.engine import Damaged, Unavailable
+from coordinator.log.files import needs_a_person
 from coordinator.log.segments.counts import Counts
 from coordinator.log.segments.disk import Disk, open_anew, reason, write_all
 from coordinator.log.segments.journal import (
@@ -161,9 +163,15 @@ class Journal:
     # Start and end.
 
     def start(self) -> None:
-        """Bring back what a former engine has left. Raises Damaged: nothing may be loaded then."""
-        with suppress(OSError):  # each load tries again
+        """Bring back what a former engine has left, once. Raises Damaged, Unavailable: nothing may be loaded then."""
+        if not self._must_recover:
+            return
+        try:
             self._recover()
+        except OSError as error:
+            if needs_a_person(error):
+                raise Unavailable(explain(error)) from error
+            # Else the disk fails: each load tries again.
 
     def before_read(self, partition: int) -> None:
         """Called before a partition's log is read: nothing else has bytes for it then. Raises Damaged, OSError."""
@@ -317,7 +325,7 @@ class Journal:
         salt = os.urandom(16)
         descriptor = open_anew(self._disk, new_path)
         try:
-            write_all(self._disk, descriptor, [file_head(salt)], 0)
+            write_all(self._disk, descriptor, [file_head(salt, size)], 0)
             for position in range(PAGE_SIZE, size, len(_ZEROS)):
                 write_all(self._disk, descriptor, [_ZEROS[: size - position]], position)
             self._disk.fdatasync(descriptor)

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import NamedTuple
 
+from coordinator.log.advice import explain
 from coordinator.log.embedded.ownership import Owned, fenced
 from coordinator.log.embedded.report import Availability, Report
 from coordinator.log.engine import Damaged, Done, EngineError, Page, Unavailable
@@ -78,7 +79,7 @@ class Loads:
                 reason=damage.reason,
             )
         except OSError as error:
-            outcome = Unavailable(reason(error))
+            outcome = Unavailable(explain(error))
             self._availability.failed(partition, reason(error))
         else:
             if records is not None:

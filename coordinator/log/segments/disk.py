@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from coordinator.log.files import open_regular
+from coordinator.log.files import not_regular, open_regular
 
 PARTS_MAX = 1024
 """The most parts that one pwritev takes: IOV_MAX of Linux and macOS."""
@@ -102,10 +102,12 @@ class Disk:
             os.close(descriptor)
 
     def list_folder(self, folder: Path) -> list[str]:
-        """Return the names in `folder`; none if it isn't there."""
+        """Return the names in `folder`; none if it isn't there. A link to nothing is an error: a disk is missing."""
         try:
             return os.listdir(folder)
         except FileNotFoundError:
+            if folder.is_symlink():
+                raise not_regular(folder, "a symbolic link to nothing", "folder") from None
             return []
 
     def rename(self, old: Path, new: Path) -> None:

@@ -7,8 +7,9 @@ module is what recovery and readers of a folder need. Files, in the data folder:
     .journal-left-7.0             what partition 7's segment could not take yet, each time in a file of its own; its
                                   next load takes it
 
-A file begins with a page of its own: magic, CRC, salt. Windows follow, each at the start of a page and filled up with
-zeros, so no page holds bytes of two windows. A window is a head, a table, and the batches:
+A file begins with a page of its own: magic, CRC, salt, and the file's size, which never changes. So a file that was
+cut is known. Windows follow, each at the start of a page and filled up with zeros, so no page holds bytes of two
+windows. A window is a head, a table, and the batches:
 
     head     magic, CRC of head and table, sequence number, first needed number, bytes, extents
     table    for each extent: partition, segment, position in that segment, bytes, CRC
@@ -59,7 +60,7 @@ WINDOWS_AT = PAGE_SIZE
 
 _FILE_MAGIC = b"tenurejf"
 _WINDOW_MAGIC = b"tenurejw"
-_FILE = struct.Struct(">8sI16s")
+_FILE = struct.Struct(">8sI16sI")
 _WINDOW = struct.Struct(">8sIQQII")
 _EXTENT = struct.Struct(">iqqII")
 _CRC = struct.Struct(">I")
@@ -148,10 +149,13 @@ def most_bytes(window_max: int) -> int:
     return window_max // PAGE_SIZE * PAGE_SIZE - _WINDOW.size
 
 
-def file_head(salt: bytes) -> bytes:
-    """Return the first page of a file with a salt of 16 bytes."""
+def file_head(salt: bytes, size: int) -> bytes:
+    """Return the first page of a file of `size` bytes, whole pages, with a salt of 16 bytes."""
     assert len(salt) == 16
-    return _FILE.pack(_FILE_MAGIC, crc32c(salt), salt).ljust(PAGE_SIZE, b"\0")
+    assert size % PAGE_SIZE == 0
+    head = bytearray(_FILE.pack(_FILE_MAGIC, 0, salt, size))
+    _CRC.pack_into(head, _CRC_AT, crc32c(memoryview(head)[_COVERED_AT:]))
+    return bytes(head).ljust(PAGE_SIZE, b"\0")
 
 
 def encode_window(salt: bytes, sequence: int, needed: int, extents: Sequence[Extent]) -> tuple[list[bytes], int]:
@@ -243,20 +247,31 @@ def _windows(disk: Disk, path: Path) -> Iterator[Window]:
     """The windows of a file whose heads are whole, needed or not."""
     descriptor = disk.open_to_read(path)
     try:
+        salt = _salt(disk, descriptor, path)
         content = memoryview(_read_all(disk, descriptor))
     finally:
         disk.close(descriptor)
-    if len(content) < PAGE_SIZE:
-        raise Damaged(str(path), 0, "it ends within its first page")
-    magic, crc, salt = _FILE.unpack_from(content)
-    if magic != _FILE_MAGIC or crc != crc32c(salt):
-        raise Damaged(str(path), 0, "its first page is no journal's")
     at, seed = WINDOWS_AT, crc32c(salt)
     while len(content) - at >= _WINDOW.size:
         window = _window(content, at, seed, path)
         if window is not None:
             yield window
         at += PAGE_SIZE if window is None or window.wrong else padded(window.size)
+
+
+def _salt(disk: Disk, descriptor: int, path: Path) -> bytes:
+    """The salt of a file that has all its bytes. Raises Damaged, also before a file that grew is read."""
+    size = disk.size(descriptor)
+    if size < PAGE_SIZE:
+        raise Damaged(str(path), size, "it is empty" if not size else "it ends within its first page")
+    head = disk.read(descriptor, _FILE.size, 0)
+    magic, crc, salt, wanted = _FILE.unpack(head)
+    if magic != _FILE_MAGIC or crc != crc32c(head[_COVERED_AT:]):
+        raise Damaged(str(path), 0, "its first page is no journal's")
+    if size != wanted:
+        raise Damaged(str(path), min(size, wanted), f"it has {size} bytes, and was made with {wanted}")
+    assert isinstance(salt, bytes)
+    return salt
 
 
 def _read_all(disk: Disk, descriptor: int) -> bytes:
@@ -385,9 +400,9 @@ def leave(disk: Disk, data_dir: Path, partition: int, extents: Sequence[Extent])
     They get a file of their own: a former one may be damaged, and counts as it is.
     """
     salt = os.urandom(16)
-    parts, _ = encode_window(salt, 1, 1, extents)
+    parts, size = encode_window(salt, 1, 1, extents)
     number = max(_left_numbers(disk, data_dir).get(partition, ()), default=-1) + 1
-    replace_file(disk, left_path(data_dir, partition, number), b"".join([file_head(salt), *parts]))
+    replace_file(disk, left_path(data_dir, partition, number), b"".join([file_head(salt, PAGE_SIZE + size), *parts]))
 
 
 def discard_unfinished(disk: Disk, data_dir: Path, partitions: Container[int]) -> None:

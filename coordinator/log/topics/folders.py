@@ -20,6 +20,7 @@ from pathlib import Path
 from uuid import UUID
 
 from coordinator.log.engine import Damaged
+from coordinator.log.files import read_regular
 from coordinator.log.segments.disk import Disk
 from coordinator.log.topics.list import Topic, kafka_id
 
@@ -49,7 +50,7 @@ def partitions_of(data_dir: Path, topic: str) -> int:
 def owner_of(folder: Path) -> str | None:
     """The id of the topic that owns the folder, as Kafka writes ids; None without a file. Raises Damaged, OSError."""
     try:
-        lines = (folder / OWNER_NAME).read_text(encoding="ascii").splitlines()
+        lines = read_regular(folder / OWNER_NAME, flags=os.O_NOFOLLOW).decode("ascii").splitlines()
     except FileNotFoundError:
         return None
     except ValueError as error:

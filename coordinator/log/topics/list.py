@@ -17,12 +17,16 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
+from coordinator.log.advice import explain
 from coordinator.log.engine import Damaged, Unavailable
 from coordinator.log.segments.disk import Disk, replace_file
 from protocol.checksum import crc32c
 
 FORMAT = 1
 TOPICS_NAME = "topics.json"
+
+SIZE_MAX = 1024 * 1024 * 1024
+"""Bytes of a list: one with more can't be read at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,7 @@ class TopicsFile:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise Unavailable(f"{error.strerror}: {self._path}") from error
+            raise Unavailable(explain(error)) from error
         head, _, body = content.partition(b"\n")
         if head != _head(body):
             raise Damaged(str(self._path), 0, "the first line isn't the checksum of the others")
@@ -113,7 +117,10 @@ class TopicsFile:
     def _read(self) -> bytes:
         descriptor = self._disk.open(self._path)
         try:
-            return self._disk.read(descriptor, self._disk.size(descriptor), 0)
+            size = self._disk.size(descriptor)
+            if size > SIZE_MAX:
+                raise Damaged(str(self._path), SIZE_MAX, f"it has {size} bytes, more than a list can have")
+            return self._disk.read(descriptor, size, 0)
         finally:
             self._disk.close(descriptor)
 

@@ -22,6 +22,7 @@ House rule: as PartitionLog's. Source: Kafka's UnifiedLog and LogSegment, releas
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -30,6 +31,7 @@ from uuid import UUID
 
 from coordinator.log.compaction.task import Cleaned
 from coordinator.log.engine import Damaged
+from coordinator.log.files import read_regular
 from coordinator.log.segments.counts import Counts
 from coordinator.log.segments.disk import Disk, replace_file
 from coordinator.log.segments.partition import PartitionLog
@@ -337,7 +339,7 @@ class TopicLog(PartitionLog):
 def noted_offset(path: Path) -> int | None:
     """The offset in a topic partition's checkpoint file, None if there is no file. Raises Damaged, OSError."""
     try:
-        return int(path.read_text(encoding="ascii").split("\n")[2].split(" ")[2])
+        return int(read_regular(path, flags=os.O_NOFOLLOW).split(b"\n")[2].split(b" ")[2])
     except FileNotFoundError:
         return None
     except (IndexError, ValueError) as error:

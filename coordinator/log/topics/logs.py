@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from coordinator.log.advice import explain
 from coordinator.log.engine import Damaged, EngineError, Unavailable
 from coordinator.log.segments.counts import Counts
 from coordinator.log.segments.disk import Disk, reason
@@ -135,9 +136,8 @@ class TopicLogs:
         except (Damaged, OSError) as error:
             if log is not None:
                 log.close(reason(error))
-            problem = error if isinstance(error, Damaged) else Unavailable(reason(error))
-            self._has_failed(partition, str(problem))
-            raise problem from error
+            self._has_failed(partition, explain(error))
+            raise error if isinstance(error, Damaged) else Unavailable(reason(error)) from error
         if partition.key not in self._unwritable:
             self._has_worked(partition)
         self._use(partition, log)

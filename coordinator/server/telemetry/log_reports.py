@@ -151,6 +151,13 @@ REPORTS = {
             f"{said['file']} is gone, though the folder was in use: its content is lost, and a new file is begun"
         ),
     ),
+    "start_hangs": Report(
+        Level.ERROR,
+        lambda _, said: (
+            f"The start still waits for {said['store']}: the server ends without it. Nothing that was acknowledged is "
+            "lost"
+        ),
+    ),
     "disk_hangs": Report(
         Level.ERROR,
         lambda _, said: (

@@ -52,12 +52,13 @@ def extents_of(sequence: int, *sizes: int) -> list[Extent]:
 
 def written(path: Path, *windows: tuple[int, int, list[Extent]], pages: int = 20) -> list[int]:
     """Write a file of windows (sequence number, needed, extents); return where each begins, and the end."""
-    content = bytearray(file_head(SALT))
+    content = bytearray(file_head(SALT, pages * PAGE_SIZE))
     starts = []
     for sequence, needed, extents in windows:
         starts.append(len(content))
         content += b"".join(encode_window(SALT, sequence, needed, extents)[0])
     starts.append(len(content))
+    assert len(content) <= pages * PAGE_SIZE
     path.write_bytes(content.ljust(pages * PAGE_SIZE, b"\0"))
     return starts
 
@@ -93,9 +94,9 @@ def test_size_of_a_window(tmp_path: Path) -> None:
     assert starts == [WINDOWS_AT, WINDOWS_AT + PAGE_SIZE]
 
 
-@pytest.mark.parametrize("behind", ["end of file", "zeros", "an older window"])
-def test_cut_at_each_byte(tmp_path: Path, behind: str) -> None:
-    """Wherever in its last three windows a file ends, exactly the windows count that are whole by then."""
+@pytest.mark.parametrize("behind", ["zeros", "an older window"])
+def test_written_up_to_each_byte(tmp_path: Path, behind: str) -> None:
+    """Wherever in its last three windows a write ended, exactly the windows count that are whole by then."""
     path = tmp_path / "file"
     windows = [(number, 1, extents_of(10 + number, 100, 150)) for number in (1, 2, 3, 4)]
     starts = written(path, *windows, pages=5)
@@ -107,7 +108,7 @@ def test_cut_at_each_byte(tmp_path: Path, behind: str) -> None:
         old = content[:PAGE_SIZE] + page * 4
     for start, size in zip(starts[1:], sizes[1:], strict=False):
         for end in range(start, start + size + 10):
-            cut = content[:end] + (b"" if behind == "end of file" else old[end:])
+            cut = content[:end] + old[end:]
             path.write_bytes(cut)
             ends = [start + size for start, size in zip(starts, sizes, strict=False)]
             whole = [number for number, end in enumerate(ends, 11) if cut[:end] == content[:end]]
@@ -175,12 +176,24 @@ def test_first_page_is_checked(tmp_path: Path) -> None:
         read_files(Disk(), [path])
 
 
+@pytest.mark.parametrize("size", [0, 1, PAGE_SIZE - 1, PAGE_SIZE, 2 * PAGE_SIZE + 1, 19 * PAGE_SIZE, 2**33])
+def test_a_file_of_another_size_is_refused(tmp_path: Path, size: int) -> None:
+    """A file that was cut or grew is refused before its windows are read: acknowledged ones may have been behind."""
+    path = tmp_path / "file"
+    written(path, (1, 1, extents_of(1, 10)))
+    os.truncate(path, size)
+    with pytest.raises(Damaged) as caught:
+        read_files(Disk(), [path])
+    words = {0: "it is empty", PAGE_SIZE: f"it has {PAGE_SIZE} bytes, and was made with {20 * PAGE_SIZE}"}
+    assert caught.value.reason == words.get(size, caught.value.reason)
+
+
 def test_another_salt_is_no_window(tmp_path: Path) -> None:
     """A window of another file's salt is none: no client can guess it, and no removed file's block is taken for it."""
     path = tmp_path / "file"
     written(path, (1, 1, extents_of(1, 10)))
     content = path.read_bytes()
-    path.write_bytes(file_head(os.urandom(16)) + content[PAGE_SIZE:])
+    path.write_bytes(file_head(os.urandom(16), len(content)) + content[PAGE_SIZE:])
     assert read_files(Disk(), [path]).extents == {}
 
 
@@ -368,7 +381,7 @@ class TestDamagedLeft:
     def test_flipped_bit(self, tmp_path: Path) -> None:
         """A flipped bit in the first page, the head, the table or the batches is refused by file and reason."""
         content, begin, end = self._content(tmp_path)
-        for at in [*range(28), *range(WINDOWS_AT, end)]:
+        for at in [*range(32), *range(WINDOWS_AT, end)]:
             flipped = bytearray(content)
             flipped[at] ^= 1 << at % 8
             damage = self._refused(tmp_path / f"{at}", bytes(flipped))
@@ -381,27 +394,22 @@ class TestDamagedLeft:
             else:
                 wanted = (begin, "the checksum of partition 0's batches is wrong")
                 assert (damage.position, damage.reason) == wanted
-        for at in (28, WINDOWS_AT - 1, end, len(content) - 1):  # zeros that nobody reads
+        for at in (32, WINDOWS_AT - 1, end, len(content) - 1):  # zeros that nobody reads
             flipped = bytearray(content)
             flipped[at] ^= 1
             assert self._refused(tmp_path / f"{at}", bytes(flipped)) is None
 
     def test_cut(self, tmp_path: Path) -> None:
-        """A file that ends before the end of its batches is refused; the zeros behind them may be missing."""
-        content, begin, end = self._content(tmp_path)
-        for size in [0, 1, 27, 28, WINDOWS_AT - 1, *range(WINDOWS_AT, end + 2), len(content) - 1]:
+        """A file that lacks any of its bytes is refused, also if the last zeros alone are missing."""
+        content, _, end = self._content(tmp_path)
+        for size in [0, 1, 31, 32, WINDOWS_AT - 1, *range(WINDOWS_AT, end + 2), len(content) - 1]:
             damage = self._refused(tmp_path / f"{size}", content[:size])
+            assert damage is not None
+            assert damage.position == size
             if size < WINDOWS_AT:
-                assert damage is not None
-                assert damage.reason == "it ends within its first page"
-            elif size < begin:
-                assert damage is not None
-                assert (damage.position, damage.reason) == (WINDOWS_AT, "a checksum is wrong")
-            elif size < end:
-                assert damage is not None
-                assert damage.position == begin
+                assert damage.reason == ("it ends within its first page" if size else "it is empty")
             else:
-                assert damage is None
+                assert damage.reason == f"it has {size} bytes, and was made with {len(content)}"
 
 
 class TestDamagedLastWindow:
