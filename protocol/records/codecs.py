@@ -28,6 +28,8 @@ _INT32 = struct.Struct(">i")
 _XERIAL_MAGIC = b"\x82SNAPPY\0"
 _XERIAL_HEADER = _XERIAL_MAGIC + b"\0\0\0\x01\0\0\0\x01"
 _XERIAL_BLOCK_SIZE = 32 * 1024
+_XERIAL_BLOCK_SIZE_MIN = 1024
+"""SnappyOutputStream takes no smaller block size: no client writes more blocks than fit the limit with this size."""
 
 
 def decompress(body: memoryview, codec_number: int, size_max: int) -> bytes:
@@ -73,18 +75,20 @@ def _decompress_snappy(body: memoryview, size_max: int) -> bytes:
     """Unpack one raw block, or the blocks of Java's SnappyOutputStream, each behind its length (int32)."""
     from cramjam import snappy
 
-    blocks: list[memoryview] = []
-    if body[: len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
+    if body[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+        blocks = [body]
+    else:
+        blocks = []
         at = len(_XERIAL_HEADER)
         while at < len(body):
             (size,) = _INT32.unpack_from(body, at)
             at += _INT32.size
-            if not 0 <= size <= len(body) - at:
+            if not 0 < size <= len(body) - at:
                 raise ValueError(f"block of {size} bytes, {len(body) - at} left")
+            if len(blocks) * _XERIAL_BLOCK_SIZE_MIN >= size_max:
+                raise ValueError(f"more than {len(blocks)} blocks")
             blocks.append(body[at : at + size])
             at += size
-    else:
-        blocks.append(body)
     sizes = [snappy.decompress_raw_len(block) for block in blocks]
     if sum(sizes) > size_max:
         raise ValueError(f"unpacks to {sum(sizes)} bytes, {size_max} allowed")

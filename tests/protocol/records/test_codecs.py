@@ -52,11 +52,22 @@ def test_bomb(codec: Codec) -> None:
 
 
 def test_snappy_block_sizes() -> None:
-    """Blocks of Java's framing whose lengths point outside the batch are refused."""
-    for size in (-1, 5, 2**31 - 1):
+    """Blocks of Java's framing that are empty, or whose lengths point outside the batch, are refused."""
+    for size in (-1, 0, 5, 2**31 - 1):
         body = b"\x82SNAPPY\0" + struct.pack(">iii", 1, 1, size) + b"abc"
         with pytest.raises(CorruptBatch, match="snappy"):
             next(decode_batches(compressed(Codec.SNAPPY, body)))
+
+
+@pytest.mark.parametrize("block", [b"\0", b"\1\0x"])
+def test_snappy_blocks_have_a_limit(block: bytes) -> None:
+    """Many blocks that unpack to next to nothing are refused, at the number that the limit of bytes has room for."""
+    of_java = struct.pack(">i", len(block)) + block
+    head = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
+    body = memoryview(head + of_java * 100)
+    with pytest.raises(ValueError, match="more than 99 blocks"):
+        decompress(body, Codec.SNAPPY, 99 * 1024)
+    assert len(decompress(body, Codec.SNAPPY, 100 * 1024)) == 100 * (len(block) // 3)
 
 
 def test_codecs_are_loaded_when_met() -> None:
