@@ -18,12 +18,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from coordinator.log.segments.disk import Disk
-from protocol.records.batch import HEADER_SIZE, CorruptBatch, Header, check_crc, peek_header
+from protocol.records.batch import FRAME_SIZE, HEADER_SIZE, CorruptBatch, Header, check_crc, peek_header
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
 CHUNK_SIZE = 256 * 1024
 """Bytes of one read. A load decodes them in a few ms, and appends of other partitions wait that long."""
+
+BATCH_SIZE_MAX = 2**31 - 1 + FRAME_SIZE
+"""Bytes of a batch: its length is an int32."""
 
 SEGMENT_OFFSETS_MAX = 2**31 - 1
 """A segment spans at most so many offsets: Kafka's indexes hold them relative to the segment's first, as int32."""
@@ -33,7 +36,12 @@ ChunkHandler = Callable[[bytes, int], int]
 that it leaves to the caller.
 """
 
-_SEGMENT_NAME = re.compile(r"(\d{20})\.log")
+OFFSET_MAX = 2**63 - 1
+"""An offset is an int64; a file with a higher one in its name is none of a log."""
+
+_SEGMENT_NAME = re.compile(r"([0-9]{20})\.log")
+_FOLDER_NAME = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})", re.DOTALL)
+_PARTITION_MAX = 2**31 - 1
 
 
 class Segment(NamedTuple):
@@ -57,6 +65,15 @@ def partition_folder(data_dir: Path, partition: int) -> Path:
     return data_dir / f"{OFFSETS_TOPIC}-{partition}"
 
 
+def topic_partition_of(name: str) -> tuple[str, int] | None:
+    """Topic and partition of a folder with that name; None if it is no partition's.
+
+    A partition is an int32, as in Kafka, and its number has one spelling. So no two folders are of one partition.
+    """
+    found = _FOLDER_NAME.fullmatch(name)
+    return (found[1], int(found[2])) if found and int(found[2]) <= _PARTITION_MAX else None
+
+
 def segment_at(folder: Path, base_offset: int) -> Segment:
     """Return the segment that starts at `base_offset`; the file may not exist."""
     return Segment(base_offset, folder / f"{base_offset:020}.log")
@@ -69,17 +86,19 @@ def list_segments(disk: Disk, folder: Path) -> list[Segment]:
 
 def segments_among(folder: Path, names: Iterable[str]) -> list[Segment]:
     """Return the segments that `names` lists, oldest first; `folder` holds them."""
-    found = map(_SEGMENT_NAME.fullmatch, names)
-    return sorted(segment_at(folder, int(name[1])) for name in found if name)
+    found = (int(name[1]) for name in map(_SEGMENT_NAME.fullmatch, names) if name)
+    return [segment_at(folder, base_offset) for base_offset in sorted(found) if base_offset <= OFFSET_MAX]
 
 
-def read_frames(disk: Disk, descriptor: int, size: int, *, start: int = 0, crc: bool = True) -> Iterator[Frame]:
+def read_frames(
+    disk: Disk, descriptor: int, size: int, *, start: int = 0, crc: bool = True, batch_size_max: int = BATCH_SIZE_MAX
+) -> Iterator[Frame]:
     """Find the batches in the first `size` bytes of a file, each with its CRC checked unless `crc` is off.
 
     start: where the first batch begins. Raises CorruptBatch, with the position in the file, where the bytes are no
-    batch.
+    batch, or one of more than `batch_size_max` bytes.
     """
-    found = read_others(disk, descriptor, size, _none, start=start, crc=crc)
+    found = read_others(disk, descriptor, size, _none, start=start, crc=crc, batch_size_max=batch_size_max)
     return (frame for frame in found if isinstance(frame, Frame))
 
 
@@ -88,7 +107,14 @@ def _none(_data: bytes, at: int) -> int:
 
 
 def read_others(
-    disk: Disk, descriptor: int, size: int, handle: ChunkHandler, *, start: int = 0, crc: bool = True
+    disk: Disk,
+    descriptor: int,
+    size: int,
+    handle: ChunkHandler,
+    *,
+    start: int = 0,
+    crc: bool = True,
+    batch_size_max: int = BATCH_SIZE_MAX,
 ) -> Iterator[Frame | int]:
     """Yield the batches that `handle` leaves, and the position after each chunk; for the rest see `read_frames`."""
     position, at, data = start, 0, b""
@@ -106,6 +132,8 @@ def read_others(
                 left = size - position
                 if needed > left:
                     raise CorruptBatch(at, f"a batch of at least {needed} bytes, {left} left")
+                if needed > batch_size_max:
+                    raise CorruptBatch(at, f"a batch of {needed} bytes, {batch_size_max} allowed")
                 if position:
                     yield position
                 data, at = disk.read(descriptor, min(max(needed, CHUNK_SIZE), left), position), 0

@@ -18,13 +18,14 @@ House rule: between two steps the folder is synced, so that a crash can't undo o
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from coordinator.log.segments.disk import Disk
-from coordinator.log.segments.segment import Segment, list_segments, segment_at, segments_among
+from coordinator.log.segments.segment import OFFSET_MAX, Segment, list_segments, segment_at, segments_among
 
-_SWAP_NAME = re.compile(r"(\d{20})-(\d{20})\.swap")
+_SWAP_NAME = re.compile(r"([0-9]{20})-([0-9]{20})\.swap")
 
 
 def cleaned_path(folder: Path, base_offset: int) -> Path:
@@ -52,10 +53,9 @@ def swap_in(disk: Disk, folder: Path, base_offset: int, next_offset: int) -> Ite
 
 def recover_swaps(disk: Disk, folder: Path) -> None:
     """Finish swaps that a crash or an error interrupted, and remove `.cleaned` files."""
-    names = disk.list_folder(folder)
-    for found in filter(None, map(_SWAP_NAME.fullmatch, sorted(names))):
+    for _name, base_offset, next_offset in _swaps(disk.list_folder(folder)):
         disk.sync_folder(folder)
-        for _ in _finish(disk, folder, int(found[1]), int(found[2])):
+        for _ in _finish(disk, folder, base_offset, next_offset):
             pass
     remove_cleaned(disk, folder)
 
@@ -65,13 +65,19 @@ def segments_as_swapped(folder: Path, names: Collection[str]) -> list[Segment]:
 
     One that is about to replace others still has its `.swap` name.
     """
-    segments = {segment.base_offset: segment for segment in segments_among(folder, names)}
+    segments = segments_among(folder, names)
+    for name, base_offset, next_offset in _swaps(names):
+        first, last = (bisect_left(segments, (offset,)) for offset in (base_offset, next_offset))
+        segments[first:last] = [Segment(base_offset, folder / name)]
+    return segments
+
+
+def _swaps(names: Collection[str]) -> Iterator[tuple[str, int, int]]:
+    """The `.swap` files among `names`, oldest first: each with the offsets in its name."""
     for found in filter(None, map(_SWAP_NAME.fullmatch, sorted(names))):
         base_offset, next_offset = int(found[1]), int(found[2])
-        for replaced in [offset for offset in segments if base_offset <= offset < next_offset]:
-            del segments[replaced]
-        segments[base_offset] = Segment(base_offset, folder / found[0])
-    return sorted(segments.values())
+        if base_offset < next_offset <= OFFSET_MAX:
+            yield found[0], base_offset, next_offset
 
 
 def remove_cleaned(disk: Disk, folder: Path) -> None:

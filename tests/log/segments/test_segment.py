@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from coordinator.log.segments.disk import Disk
-from coordinator.log.segments.segment import CHUNK_SIZE, list_segments, partition_folder, read_frames, segment_at
+from coordinator.log.segments.segment import (
+    CHUNK_SIZE,
+    list_segments,
+    partition_folder,
+    read_frames,
+    segment_at,
+    segments_among,
+    topic_partition_of,
+)
 from protocol.records.batch import CorruptBatch, encode_batch
 from protocol.records.walk import decode_batches, decode_records
 from tests.log.calls import record
@@ -110,3 +119,45 @@ def test_file_shorter_than_said(tmp_path: Path) -> None:
         list(read_frames(disk, descriptor, len(content) * 2))
     disk.close(descriptor)
     assert caught.value.position == len(content)
+
+
+def test_a_batch_above_the_limit_is_not_read(tmp_path: Path) -> None:
+    """A header may claim up to 2 GB, and a hole of the file may have them: what exceeds the limit isn't read."""
+    claims = bytearray(encode_batch([record(0)], 0, 1))
+    claims[8:12] = (2**31 - 1).to_bytes(4)
+    path = tmp_path / "file"
+    path.write_bytes(claims)
+    os.truncate(path, 2**32)
+    disk = CountingDisk()
+    descriptor = disk.open(path)
+    with pytest.raises(CorruptBatch, match=f"a batch of {2**31 + 11} bytes, 1000 allowed"):
+        next(read_frames(disk, descriptor, 2**32, batch_size_max=1000))
+    assert disk.largest == CHUNK_SIZE
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("orders-0", ("orders", 0)),
+        ("__consumer_offsets-49", ("__consumer_offsets", 49)),
+        ("a-b-7", ("a-b", 7)),
+        ("orders-2147483647", ("orders", 2147483647)),
+        ("orders-2147483648", None),
+        (f"orders-{10**23}", None),
+        ("orders-07", None),
+        ("orders-\u0661", None),
+        ("orders--1", ("orders-", 1)),
+        ("orders-", None),
+        ("-1", None),
+        ("orders", None),
+    ],
+)
+def test_names_of_partitions(name: str, expected: tuple[str, int] | None) -> None:
+    """A partition is an int32 with one spelling, so that no two folders are of one partition."""
+    assert topic_partition_of(name) == expected
+
+
+def test_an_offset_is_an_int64(tmp_path: Path) -> None:
+    """A file whose name has a higher offset, or digits of another script, is no segment."""
+    names = [f"{2**63 - 1:020}.log", f"{2**63:020}.log", "9" * 20 + ".log", "\u0661" * 20 + ".log"]
+    assert segments_among(tmp_path, names) == [segment_at(tmp_path, 2**63 - 1)]

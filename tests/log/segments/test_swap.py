@@ -17,7 +17,7 @@ from coordinator.log.embedded.upkeep import Cleaning
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.recovery import LogReader
 from coordinator.log.segments.segment import segment_at
-from coordinator.log.segments.swap import cleaned_path, recover_swaps, remove_cleaned, swap_in
+from coordinator.log.segments.swap import cleaned_path, recover_swaps, remove_cleaned, segments_as_swapped, swap_in
 from protocol.records.batch import Record, encode_batch
 from tests.log.calls import Events, begin_append, opened
 from tests.log.disks import CrashingDisk, FailingDisk, Killed
@@ -249,3 +249,15 @@ def test_what_was_not_decided_on_goes(tmp_path: Path) -> None:
     remove_cleaned(Disk(), folder)
     assert not cleaned_path(folder, 0).exists()
     assert state(folder) == EXPECTED
+
+
+def test_only_offsets_of_a_log_are_swapped(tmp_path: Path) -> None:
+    """A file counts in the place of the segments that it replaces, unless its name has no offsets of a log."""
+    names = [f"{offset:020}.log" for offset in (0, 3, 5, 9)]
+    odd = [f"{9:020}-{9:020}.swap", f"{5:020}-{2**63:020}.swap", "9" * 20 + "-" + "9" * 20 + ".swap"]
+    swap = f"{2:020}-{9:020}.swap"
+    found = segments_as_swapped(tmp_path, [*names, *odd, swap])
+    assert [(segment.base_offset, segment.path.name) for segment in found] == [(0, names[0]), (2, swap), (9, names[3])]
+    (tmp_path / odd[1]).touch()
+    recover_swaps(Disk(), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [odd[1]]
