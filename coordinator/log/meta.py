@@ -15,6 +15,7 @@ House rule: the caller holds the lock of the folder.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -23,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
-from coordinator.config import ConfigError, parse_properties
+from coordinator.config import TOPIC_PARTITIONS_MAX, ConfigError, parse_properties
 from coordinator.log.engine import Damaged
 from coordinator.log.files import read_regular
 from coordinator.log.segments.disk import FILE_MODE, Disk, replace_file
@@ -112,9 +113,17 @@ def claim_folder(data_dir: Path, config: Config, fresh_id: Callable[[], UUID]) -
 
 
 def noted_partition_count(data_dir: Path) -> int | None:
-    """The folder's number of partitions of `__consumer_offsets`, None if no file says it. Raises OSError."""
-    noted = (_read(data_dir / FILE_NAME) or {}).get(PARTITIONS, "")
-    return int(noted) if noted.isdecimal() else None
+    """The folder's number of partitions of `__consumer_offsets`, None if no file says it.
+
+    Raises OSError, also if no server can have as many.
+    """
+    path = data_dir / FILE_NAME
+    noted = (_read(path) or {}).get(PARTITIONS, "")
+    if not noted.isdecimal():
+        return None
+    if len(noted) > len(str(TOPIC_PARTITIONS_MAX)) or not 1 <= int(noted) <= TOPIC_PARTITIONS_MAX:
+        raise OSError(errno.EINVAL, f"{PARTITIONS} is not 1 to {TOPIC_PARTITIONS_MAX}", str(path))
+    return int(noted)
 
 
 def noted_cluster_id(data_dir: Path) -> str:

@@ -5,7 +5,7 @@ header around it claims a length, and the CRC over that length decides. Bytes ma
 by intent, and each may claim the rest of the file. All these CRCs would take a time that grows with the square of the
 file's size. So a `Search` has an allowance of bytes, which grows with the bytes that it has passed over, and it doesn't
 try a header that claims more than the rest of the allowance. The starting allowance is larger than any batch, so the
-search always tries what an accident leaves.
+search always tries what an accident leaves. Holes of a sparse file are skipped, and add nothing to the allowance.
 
 Messages of format 0 and 1 (Kafka before 0.11) are no batches, and no damage either. Their own CRC-32 tells them from
 anything else.
@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from coordinator.log.segments.disk import Disk
-from coordinator.log.segments.segment import CHUNK_SIZE
+from coordinator.log.segments.segment import BATCH_SIZE_MAX, CHUNK_SIZE
 from protocol.checksum import crc32c
 from protocol.records.batch import CRC_START, FRAME_SIZE, HEADER_SIZE, MAGIC, CorruptBatch, Header, peek_header
 
@@ -55,17 +55,22 @@ class OldMessages(NamedTuple):
 
 
 class Search:
-    """Looks for batches in the first `size` bytes of a file, in a time that is linear in `size` for all calls together.
+    """Looks for batches in the first `size` bytes of a file, in a time that is linear in the bytes that it has on disk.
 
     untried: where the first header begins whose CRC would have taken too long; None if the search tried all headers.
+    passed: called with the number of bytes that `behind` has passed over since the last call.
     """
 
-    def __init__(self, disk: Disk, descriptor: int, size: int) -> None:
+    def __init__(
+        self, disk: Disk, descriptor: int, size: int, passed: Callable[[int], None] = lambda _size: None
+    ) -> None:
         self.untried: int | None = None
+        self._passed = passed
         self._disk = disk
         self._descriptor = descriptor
         self._size = size
         self._taken = 0
+        self._holes = 0
 
     def is_right(self, position: int, header: Header) -> bool:
         """Whether the batch at `position` is complete with the right CRC; False if its CRC would take too long."""
@@ -79,7 +84,7 @@ class Search:
 
     def _may_take(self, position: int, size: int) -> bool:
         """Whether the allowance has that many bytes; if so, they are taken from it."""
-        if self._taken + size > CRC_SIZE_MIN + CRC_SIZE_FACTOR * position:
+        if self._taken + size > CRC_SIZE_MIN + CRC_SIZE_FACTOR * max(0, position - self._holes):
             return False
         self._taken += size
         return True
@@ -109,7 +114,20 @@ class Search:
         could_be: whether the caller accepts a header.
         """
         while self._size - start >= HEADER_SIZE:
-            data = self._disk.read(self._descriptor, min(CHUNK_SIZE, self._size - start), start)
+            found = self._disk.next_data(self._descriptor, start)
+            if found is None:
+                self._passed(self._size - start)
+                break
+            data_start, data_end = found
+            # A magic is no zero, so that no header has it in a hole; the bytes in front of it may be there.
+            if data_start - _MAGIC_AT > start:
+                hole = min(data_start, self._size) - _MAGIC_AT - start
+                self._holes += hole
+                self._passed(hole)
+                start += hole
+                continue
+            wanted = data_end - start + HEADER_SIZE
+            data = self._disk.read(self._descriptor, min(CHUNK_SIZE, self._size - start, wanted), start)
             if not data:
                 break  # the file became shorter
             at = data.find(_MAGIC, _MAGIC_AT)
@@ -119,7 +137,9 @@ class Search:
                 if header is not None and could_be(header) and self.is_right(position, header):
                     return position
                 at = data.find(_MAGIC, at + 1)
-            start += max(1, len(data) - HEADER_SIZE + 1)
+            step = max(1, len(data) - HEADER_SIZE + 1)
+            self._passed(step)
+            start += step
         return None
 
 
@@ -135,7 +155,8 @@ def makes_sense(header: Header) -> bool:
 
 def is_whole_but_for_its_frame(disk: Disk, descriptor: int, position: int, size: int) -> bool:
     """Whether the bytes from `position` to `size` are one batch with the right CRC but a wrong length or magic."""
-    head = disk.read(descriptor, HEADER_SIZE, position) if size - position >= HEADER_SIZE else b""
+    could_be = HEADER_SIZE <= size - position <= BATCH_SIZE_MAX
+    head = disk.read(descriptor, HEADER_SIZE, position) if could_be else b""
     if len(head) < HEADER_SIZE:
         return False
     crc: int

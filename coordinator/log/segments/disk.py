@@ -70,6 +70,19 @@ class Disk:
         """Read up to `size` bytes; b"" is the end of the file."""
         return os.pread(descriptor, size, position)
 
+    def next_data(self, descriptor: int, position: int) -> tuple[int, int] | None:
+        """Where the first bytes from `position` on begin and end that are no hole of a sparse file; None if none are.
+
+        A hole reads as zeros. A file system that knows no holes says that all of the file is data.
+        """
+        try:
+            start = os.lseek(descriptor, position, os.SEEK_DATA)
+            return start, os.lseek(descriptor, start, os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return None
+            raise
+
     def write(self, descriptor: int, parts: Sequence[bytes | memoryview], position: int) -> int:
         """Write the parts, at most PARTS_MAX, one behind the other; returns how many bytes were taken."""
         return os.pwritev(descriptor, parts, position)

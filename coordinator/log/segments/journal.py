@@ -66,10 +66,9 @@ _EXTENT = struct.Struct(">iqqII")
 _CRC = struct.Struct(">I")
 _CRC_AT = 8
 _COVERED_AT = 12
-_NAME = re.compile(r"\.journal-(\d+)\.([01])")
+_NAME = re.compile(r"\.journal-(0|[1-9][0-9]*)\.([01])")
 _UNFINISHED = re.compile(r"\.journal-.*\.new")
-_last_read: dict[tuple[tuple[Path, int, int], ...], Contents] = {}
-_LEFT_NAME = re.compile(r"\.journal-left-(\d+)\.(\d+)")
+_LEFT_NAME = re.compile(r"\.journal-left-(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)")
 
 EXTENT_SIZE = _EXTENT.size
 """Bytes that an extent takes beside its batches."""
@@ -244,19 +243,19 @@ def _damage(paths: Sequence[Path], windows: Iterable[Window], sequence: int) -> 
 
 
 def _windows(disk: Disk, path: Path) -> Iterator[Window]:
-    """The windows of a file whose heads are whole, needed or not."""
+    """The windows of a file whose heads are whole, needed or not. Holes of a sparse file have none."""
     descriptor = disk.open_to_read(path)
     try:
-        salt = _salt(disk, descriptor, path)
-        content = memoryview(_read_all(disk, descriptor))
+        end, seed = disk.size(descriptor), crc32c(_salt(disk, descriptor, path))
+        at = WINDOWS_AT
+        while (found := disk.next_data(descriptor, at)) is not None:
+            at = max(at, found[0] // PAGE_SIZE * PAGE_SIZE)
+            window = _window(disk, descriptor, at, end, seed, path)
+            if window is not None:
+                yield window
+            at += PAGE_SIZE if window is None or window.wrong else padded(window.size)
     finally:
         disk.close(descriptor)
-    at, seed = WINDOWS_AT, crc32c(salt)
-    while len(content) - at >= _WINDOW.size:
-        window = _window(content, at, seed, path)
-        if window is not None:
-            yield window
-        at += PAGE_SIZE if window is None or window.wrong else padded(window.size)
 
 
 def _salt(disk: Disk, descriptor: int, path: Path) -> bytes:
@@ -274,34 +273,24 @@ def _salt(disk: Disk, descriptor: int, path: Path) -> bytes:
     return salt
 
 
-def _read_all(disk: Disk, descriptor: int) -> bytes:
-    size, parts = disk.size(descriptor), []
-    at = 0
-    while at < size:
-        part = disk.read(descriptor, size - at, at)
-        if not part:
-            break
-        parts.append(part)
-        at += len(part)
-    return b"".join(parts)
-
-
-def _window(content: memoryview, start: int, seed: int, path: Path) -> Window | None:
-    magic, crc, sequence, needed, size, count = _WINDOW.unpack_from(content, start)
-    data_at = _WINDOW.size + count * _EXTENT.size
-    if magic != _WINDOW_MAGIC or not data_at <= size:
+def _window(disk: Disk, descriptor: int, start: int, end: int, seed: int, path: Path) -> Window | None:
+    """The window at `start` of a file of `end` bytes; None if no whole head is there."""
+    head = disk.read(descriptor, _WINDOW.size, start)
+    if len(head) < _WINDOW.size:
         return None
-    if crc32c(content[start + _COVERED_AT : start + data_at], seed) != crc:
+    magic, crc, sequence, needed, size, count = _WINDOW.unpack(head)
+    data_at = _WINDOW.size + count * _EXTENT.size
+    if magic != _WINDOW_MAGIC or not data_at <= min(size, end - start):
+        return None
+    table = disk.read(descriptor, data_at, start)
+    if len(table) < data_at or crc32c(memoryview(table)[_COVERED_AT:], seed) != crc:
         return None
     extents: list[Extent] = []
     sums: list[tuple[int, int]] = []
     wrong: dict[int, int] = {}
     at = start + data_at
-    for number in range(count):
-        partition, base_offset, position, extent_size, extent_crc = _EXTENT.unpack_from(
-            content, start + _WINDOW.size + number * _EXTENT.size
-        )
-        data = bytes(content[at : at + extent_size])
+    for partition, base_offset, position, extent_size, extent_crc in _EXTENT.iter_unpack(table[_WINDOW.size :]):
+        data = disk.read(descriptor, min(extent_size, max(0, end - at)), at)
         is_damaged = crc32c(data, seed) != extent_crc
         if is_damaged:
             wrong.setdefault(partition, at)
@@ -313,8 +302,12 @@ def _window(content: memoryview, start: int, seed: int, path: Path) -> Window | 
 
 def node_files(disk: Disk, data_dir: Path) -> dict[int, list[Path]]:
     """Return the journal's files in a folder by the node that wrote them."""
+    return _files_among(data_dir, disk.list_folder(data_dir))
+
+
+def _files_among(data_dir: Path, names: Iterable[str]) -> dict[int, list[Path]]:
     found: dict[int, list[Path]] = {}
-    for name in sorted(disk.list_folder(data_dir)):
+    for name in sorted(names):
         if match := _NAME.fullmatch(name):
             found.setdefault(int(match[1]), []).append(data_dir / name)
     return found
@@ -322,15 +315,16 @@ def node_files(disk: Disk, data_dir: Path) -> dict[int, list[Path]]:
 
 def left_partitions(disk: Disk, data_dir: Path) -> list[int]:
     """Return the partitions for which something is left in files of their own."""
-    return sorted(_left_numbers(disk, data_dir))
+    return sorted(_left_among(disk.list_folder(data_dir)))
 
 
-def _left_numbers(disk: Disk, data_dir: Path) -> dict[int, list[int]]:
+def _left_among(names: Iterable[str]) -> dict[int, list[int]]:
+    """The numbers of the files with what is left, ascending, by partition."""
     numbers: dict[int, list[int]] = {}
-    for found in map(_LEFT_NAME.fullmatch, disk.list_folder(data_dir)):
+    for found in map(_LEFT_NAME.fullmatch, names):
         if found:
             numbers.setdefault(int(found[1]), []).append(int(found[2]))
-    return numbers
+    return {partition: sorted(of_partition) for partition, of_partition in numbers.items()}
 
 
 def discard(disk: Disk, paths: Iterable[Path]) -> None:
@@ -401,7 +395,7 @@ def leave(disk: Disk, data_dir: Path, partition: int, extents: Sequence[Extent])
     """
     salt = os.urandom(16)
     parts, size = encode_window(salt, 1, 1, extents)
-    number = max(_left_numbers(disk, data_dir).get(partition, ()), default=-1) + 1
+    number = max(_left_among(disk.list_folder(data_dir)).get(partition, ()), default=-1) + 1
     replace_file(disk, left_path(data_dir, partition, number), b"".join([file_head(salt, PAGE_SIZE + size), *parts]))
 
 
@@ -415,8 +409,12 @@ def discard_unfinished(disk: Disk, data_dir: Path, partitions: Container[int]) -
 
 def read_left(disk: Disk, data_dir: Path, partition: int) -> Contents:
     """Read what is left for a partition, oldest first. Raises Damaged, OSError."""
-    numbers = sorted(_left_numbers(disk, data_dir).get(partition, ()))
-    contents = Contents([left_path(data_dir, partition, number) for number in numbers], {}, {}, None)
+    numbers = _left_among(disk.list_folder(data_dir)).get(partition, ())
+    return _read_left(disk, partition, [left_path(data_dir, partition, number) for number in numbers])
+
+
+def _read_left(disk: Disk, partition: int, paths: list[Path]) -> Contents:
+    contents = Contents(paths, {}, {}, None)
     for path in contents.paths:
         windows = list(_windows(disk, path))
         if not windows:
@@ -437,30 +435,29 @@ def redo_left(disk: Disk, data_dir: Path, partition: int) -> None:
     discard(disk, left.paths)
 
 
-def journaled(disk: Disk, data_dir: Path, partition: int) -> list[Extent]:
-    """Return what journals in a folder have for a partition, for a reader. Raises Damaged, OSError."""
-    found = [read_left(disk, data_dir, partition)]
-    for paths in node_files(disk, data_dir).values():
-        found.append(_with_last(disk, data_dir, _read_unchanged(disk, paths)))
-    for contents in found:
-        if partition in contents.damaged:
-            raise contents.damaged[partition]
-    return [extent for contents in found for extent in contents.extents.get(partition, ())]
+class Journals:
+    """What all journals of a folder have, for a reader of its partitions: the folder is listed and read once.
 
-
-def _read_unchanged(disk: Disk, paths: Sequence[Path]) -> Contents:
-    """Read a journal, unless it was read last and hasn't changed: a reader asks for each partition.
-
-    A torn window may be one that is being written, and the file's time tells nothing of its end.
+    The reader opens the segments of a partition later. By then they have whatever the journals needed no more. Raises
+    Damaged, OSError: FileNotFoundError if an engine removes a journal meanwhile.
     """
-    states = tuple((path, path.stat().st_ino, path.stat().st_mtime_ns) for path in paths)
-    found = _last_read.get(states)
-    if found is None:
-        found = read_files(disk, paths)
-        _last_read.clear()
-        if found.torn is None:
-            _last_read[states] = found
-    return found
+
+    def __init__(self, disk: Disk, data_dir: Path) -> None:
+        self._disk = disk
+        self._data_dir = data_dir
+        names = disk.list_folder(data_dir)
+        self._left = _left_among(names)
+        nodes = _files_among(data_dir, names).values()
+        self._nodes = [_with_last(disk, data_dir, read_files(disk, paths)) for paths in nodes]
+
+    def of(self, partition: int) -> list[Extent]:
+        """Return what they have for a partition. Raises Damaged, OSError."""
+        paths = [left_path(self._data_dir, partition, number) for number in self._left.get(partition, ())]
+        found = [_read_left(self._disk, partition, paths), *self._nodes] if paths else self._nodes
+        for contents in found:
+            if partition in contents.damaged:
+                raise contents.damaged[partition]
+        return [extent for contents in found for extent in contents.extents.get(partition, ())]
 
 
 class Recovery(NamedTuple):

@@ -11,7 +11,8 @@ Otherwise all are opened again. An unfinished compaction is read as if it were f
 
 A server with a journal writes to the journal first, and after a power cut only the journal may have the last batches
 (journal.py). They are read as if they were in their segment: if they aren't, or not yet, the segment is read from a
-copy that has them. The journal is read first: what it doesn't need any more then, the segments have.
+copy that has them. The journal is read first, and once for all partitions (`Journals`): what it doesn't need any more
+then, the segments have.
 
 Bytes that are no batch are read as a `NoBatch`. Reading goes on at the next batch with the right CRC, so one damaged
 batch doesn't hide the batches behind it.
@@ -23,9 +24,8 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -33,18 +33,28 @@ from typing import NamedTuple
 from coordinator.log.engine import Damaged
 from coordinator.log.segments.damage import Search, is_whole_but_for_its_frame, makes_sense
 from coordinator.log.segments.disk import Disk, write_all
-from coordinator.log.segments.journal import Extent, journaled
-from coordinator.log.segments.segment import OFFSETS_TOPIC, Frame, Segment, list_segments, read_frames, segments_among
+from coordinator.log.segments.journal import Extent, Journals
+from coordinator.log.segments.segment import (
+    CHUNK_SIZE,
+    OFFSETS_TOPIC,
+    Frame,
+    Segment,
+    list_segments,
+    read_frames,
+    segments_among,
+    topic_partition_of,
+)
 from coordinator.log.segments.swap import segments_as_swapped
-from protocol.records.batch import CorruptBatch
+from protocol.records.batch import CorruptBatch, Header
+
+BATCH_READ_MAX = 128 * 1024 * 1024
+"""Bytes of a batch that is read: far above any message.max.bytes in use, far below the memory of a machine."""
 
 OPEN_ATTEMPTS = 1_000
 """A swap takes some ms, and the next comes seconds later: a reader that needs more attempts isn't looking at a log."""
 
 JOURNAL_ATTEMPTS = 5
 """A journal that looks damaged is read anew so often: its engine may have begun one of its files anew meanwhile."""
-
-_FOLDER_NAME = re.compile(rf"{OFFSETS_TOPIC}-(\d+)")
 
 
 class Log(NamedTuple):
@@ -96,8 +106,8 @@ def find_logs(path: Path) -> list[Log]:
 
 
 def _partition_of(folder: Path) -> int | None:
-    name = _FOLDER_NAME.fullmatch(folder.name)
-    return int(name[1]) if name else None
+    topic, partition = topic_partition_of(folder.name) or (None, None)
+    return partition if topic == OFFSETS_TOPIC else None
 
 
 def size_of(logs: Sequence[Log]) -> int:
@@ -110,10 +120,72 @@ def size_of(logs: Sequence[Log]) -> int:
     return size
 
 
+class JournalsBeside:
+    """The journals beside several logs: those of each data folder are read once, before the first of its logs."""
+
+    def __init__(self) -> None:
+        self._found: dict[Path, Journals | OSError] = {}
+
+    def extents(self, log: Log) -> list[Extent]:
+        """What journals have for a log. Raises OSError, also if a journal is damaged."""
+        data_dir = log.folder.absolute().parent
+        partition = _partition_of(log.folder.absolute())
+        if partition is None:
+            return []
+        for _ in range(OPEN_ATTEMPTS):
+            try:
+                return self._beside(data_dir).of(partition)
+            except FileNotFoundError as error:
+                _require_removed(error)
+                del self._found[data_dir]  # a load has taken what was left
+            except Damaged as damage:
+                raise _refused(damage) from damage
+        raise OSError(errno.EAGAIN, "journals are replaced all the time", str(data_dir))
+
+    def _beside(self, data_dir: Path) -> Journals:
+        if data_dir not in self._found:
+            try:
+                self._found[data_dir] = _journals(data_dir)
+            except OSError as error:
+                self._found[data_dir] = error
+        found = self._found[data_dir]
+        if isinstance(found, OSError):
+            raise OSError(found.errno, found.strerror, found.filename) from found
+        return found
+
+
+def _journals(data_dir: Path) -> Journals:
+    """The journals in a folder. Raises OSError, also if one is damaged."""
+    damaged = 0
+    for _ in range(OPEN_ATTEMPTS):
+        try:
+            return Journals(Disk(), data_dir)
+        except FileNotFoundError as error:
+            _require_removed(error)  # by its engine
+        except Damaged as damage:
+            damaged += 1
+            if damaged > JOURNAL_ATTEMPTS:  # or its engine was writing to it
+                raise _refused(damage) from damage
+    raise OSError(errno.EAGAIN, "journals are replaced all the time", str(data_dir))
+
+
+def _require_removed(error: FileNotFoundError) -> None:
+    """Raise the error if a link is there that leads nowhere: nobody has removed the file meanwhile."""
+    if Path(error.filename).is_symlink():
+        raise error
+
+
+def _refused(damage: Damaged) -> OSError:
+    return OSError(errno.EBADMSG, damage.reason, f"{damage.file} at byte {damage.position}")
+
+
 @contextmanager
-def opened(log: Log) -> Iterator[list[OpenSegment]]:
-    """The segments of a log as they were at one moment, oldest first, until the block ends. Raises OSError."""
-    extents = _journaled(log)
+def opened(log: Log, journals: JournalsBeside | None = None) -> Iterator[list[OpenSegment]]:
+    """The segments of a log as they were at one moment, oldest first, until the block ends. Raises OSError.
+
+    journals: the same for all logs that a caller opens one after the other, so that it doesn't read them for each.
+    """
+    extents = (journals or JournalsBeside()).extents(log)
     for _ in range(OPEN_ATTEMPTS):
         segments = _open(log)
         if segments is not None:
@@ -128,23 +200,6 @@ def opened(log: Log) -> Iterator[list[OpenSegment]]:
         _close(segments)
 
 
-def _journaled(log: Log) -> list[Extent]:
-    """The extents that journals have for a log. Raises OSError, also if a journal is damaged."""
-    data_dir = log.folder.absolute().parent
-    partition = _partition_of(log.folder.absolute())
-    if partition is None:
-        return []
-    for attempt in range(OPEN_ATTEMPTS):
-        try:
-            return journaled(Disk(), data_dir, partition)
-        except FileNotFoundError:
-            continue  # its engine has removed it
-        except Damaged as damage:
-            if attempt > JOURNAL_ATTEMPTS:  # or its engine was writing to it
-                raise OSError(errno.EBADMSG, damage.reason, f"{damage.file} at byte {damage.position}") from damage
-    raise OSError(errno.EAGAIN, "journals are replaced all the time", str(data_dir))
-
-
 def _is_newest(log: Log) -> bool:
     """Whether the last segment that counts is the newest of the folder."""
     return log.file is None or list_segments(Disk(), log.folder)[-1:] == _segments(Disk(), log)
@@ -157,21 +212,44 @@ def _overlaid(segment: OpenSegment, extents: Sequence[Extent]) -> OpenSegment:
     if any(extent.base_offset > segment.base_offset for extent in extents):
         raise OSError(errno.ENOENT, "it is gone, and the journal has batches for it", str(segment.path))
     end = segment.size
-    content = b""
+    lacking: list[tuple[int, bytes]] = []
     for extent in counted:
         data = b"".join(extent.data)
-        if disk.read(segment.descriptor, len(data), extent.position) != data or extent.position + len(data) > end:
-            content = content or disk.read(segment.descriptor, segment.size, 0)
-            if extent.position > len(content):
-                break  # what is missing was durable: whoever reads the segment finds that
-            content = content[: extent.position] + data + content[extent.position + len(data) :]
-    if not content:
+        if extent.position > end:
+            break  # what is missing was durable: whoever reads the segment finds that
+        extent_end = extent.position + len(data)
+        if extent_end > segment.size or disk.read(segment.descriptor, len(data), extent.position) != data:
+            lacking.append((extent.position, data))
+        end = max(end, extent_end)
+    if not lacking:
         return segment
     with tempfile.TemporaryFile() as copy:
         descriptor = os.dup(copy.fileno())
-    write_all(disk, descriptor, [content], 0)
-    os.close(segment.descriptor)
-    return segment._replace(descriptor=descriptor, size=len(content))
+    try:
+        _copy(disk, segment, descriptor)
+        for position, data in lacking:
+            write_all(disk, descriptor, [data], position)
+    except BaseException:
+        disk.close(descriptor)
+        raise
+    disk.close(segment.descriptor)
+    return segment._replace(descriptor=descriptor, size=end)
+
+
+def _copy(disk: Disk, segment: OpenSegment, descriptor: int) -> None:
+    """Copy the bytes of a segment, and its holes as holes."""
+    disk.truncate(descriptor, segment.size)
+    position = 0
+    while position < segment.size:
+        found = disk.next_data(segment.descriptor, position)
+        if found is None or found[0] >= segment.size:
+            return
+        position, end = found
+        data = disk.read(segment.descriptor, min(CHUNK_SIZE, min(end, segment.size) - position), position)
+        if not data:
+            return  # the file became shorter
+        write_all(disk, descriptor, [data], position)
+        position += len(data)
 
 
 def _open(log: Log) -> list[OpenSegment] | None:
@@ -188,8 +266,9 @@ def _open(log: Log) -> list[OpenSegment] | None:
         # it. A file that is open keeps its number, so that no other can be taken for it.
         is_one_moment = _segments(disk, log) == wanted and all(map(_is_in_place, segments))
     except FileNotFoundError as error:
-        if log.file is not None or Path(error.filename).is_symlink():
+        if log.file is not None:
             raise  # nobody has put another file in its place
+        _require_removed(error)
     finally:
         if not is_one_moment:
             _close(segments)
@@ -212,15 +291,22 @@ def _close(segments: Sequence[OpenSegment]) -> None:
         os.close(segment.descriptor)
 
 
-def read_segment(segment: OpenSegment) -> Iterator[Frame | NoBatch]:
-    """The batches of a segment, each with the right CRC, and the gaps between them. Raises OSError."""
+def read_segment(
+    segment: OpenSegment, progress: Callable[[int], None] = lambda _size: None
+) -> Iterator[Frame | NoBatch]:
+    """The batches of a segment, each with the right CRC, and the gaps between them. Raises OSError.
+
+    progress: called with the number of bytes that were read since the last call.
+    """
     disk = Disk()
     descriptor, size = segment.descriptor, segment.size
-    search = Search(disk, descriptor, size)
+    search = Search(disk, descriptor, size, progress)
     start = 0
     while start < size:
         try:
-            yield from read_frames(disk, descriptor, size, start=start)
+            for frame in read_frames(disk, descriptor, size, start=start, batch_size_max=BATCH_READ_MAX):
+                progress(frame.header.size)
+                yield frame
             start = size
         except CorruptBatch as error:
             old = search.old_messages(error.position)
@@ -228,7 +314,16 @@ def read_segment(segment: OpenSegment) -> Iterator[Frame | NoBatch]:
                 start = old.end
                 yield NoBatch(error.position, start, old.reason, at_end=False, whole=False)
                 continue
-            following = search.behind(error.position + 1, makes_sense)
-            is_whole = following is None and is_whole_but_for_its_frame(disk, descriptor, error.position, size)
+            following = search.behind(error.position + 1, could_be)
+            is_whole = (
+                following is None
+                and size - error.position <= BATCH_READ_MAX
+                and is_whole_but_for_its_frame(disk, descriptor, error.position, size)
+            )
             start = size if following is None else following
             yield NoBatch(error.position, start, error.reason, following is None, is_whole)
+
+
+def could_be(header: Header) -> bool:
+    """Whether a header may be that of a batch that is read."""
+    return makes_sense(header) and header.size <= BATCH_READ_MAX

@@ -14,8 +14,10 @@ from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.segment import CHUNK_SIZE
 from protocol.checksum import crc32c
 from protocol.records.batch import FRAME_SIZE, HEADER_SIZE, MAGIC, Header, Record, encode_batch, peek_header
+from tests.log.segments.test_segment import CountingDisk
 from tests.support.batches import old_messages
 
+GIB = 2**30
 BATCH = encode_batch([Record(b"key", b"value" * 30, 1)], 7, 3)
 
 
@@ -179,3 +181,51 @@ def test_what_random_bytes_say_makes_no_sense() -> None:
     for head in heads:
         head[8:12], head[16] = b"\0\0\1\0", MAGIC
         assert not makes_sense(peek_header(head))
+
+
+def sparse(path: Path, parts: dict[int, bytes], size: int) -> Path:
+    """Write a file with these bytes at these positions, and holes between them."""
+    with path.open("wb") as file:
+        for position, data in parts.items():
+            file.seek(position)
+            file.write(data)
+        file.truncate(size)
+    return path
+
+
+@pytest.mark.parametrize("at", [16 * GIB, 16 * GIB - 1, 16 * GIB - 15, 16 * GIB - 17, 16 * GIB - len(BATCH), 17 * GIB])
+def test_holes_are_skipped(tmp_path: Path, at: int) -> None:
+    """The search reads no hole, and finds a batch that lies at one, also if its first bytes, zeros, are in it."""
+    batch = BATCH[:7] + b"\0" + BATCH[8:]  # offset 0; no CRC covers it
+    path = sparse(tmp_path / "file", {1: b"x", at: batch}, 64 * GIB)
+    disk = CountingDisk()
+    descriptor = disk.open(path)
+    passed: list[int] = []
+    search = Search(disk, descriptor, 64 * GIB, passed.append)
+    assert search.behind(1, makes_sense) == at
+    assert search.behind(at + 1, makes_sense) is None
+    assert disk.bytes_read < 10 * CHUNK_SIZE
+    assert 64 * GIB - 3 * CHUNK_SIZE < sum(passed) < 64 * GIB
+
+
+def test_holes_add_nothing_to_the_allowance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind a hole of gigabytes the search takes no more CRCs than its bytes on disk allow."""
+    monkeypatch.setattr(damage, "CRC_SIZE_MIN", 10)
+    claims = bytearray(BATCH * 100)
+    for at in range(0, len(claims), len(BATCH)):  # each claims all of the rest
+        claims[at + 8 : at + 12] = (len(claims) - at - FRAME_SIZE).to_bytes(4)
+    claims[-1] ^= 1
+    path = sparse(tmp_path / "file", {0: b"x", 8 * GIB: bytes(claims)}, 16 * GIB)
+    disk = CountingDisk()
+    search = Search(disk, disk.open(path), 16 * GIB)
+    assert search.behind(1, makes_sense) is None
+    assert search.untried is not None
+    assert disk.bytes_read < 10 * CHUNK_SIZE
+
+
+def test_no_batch_is_longer_than_its_length_can_say(tmp_path: Path) -> None:
+    """Bytes that no int32 can count are no batch with a wrong length, and nobody reads them to know that."""
+    path = sparse(tmp_path / "file", {0: BATCH}, 8 * GIB)
+    disk = CountingDisk()
+    assert not is_whole_but_for_its_frame(disk, disk.open(path), 0, 8 * GIB)
+    assert disk.bytes_read == 0

@@ -142,3 +142,16 @@ def test_what_went_wrong_fits_a_line() -> None:
     assert reason(error) == describe(error) == "No space left on device: a.log"
     assert reason(ValueError("wrong")) == "wrong"
     assert describe(ValueError("wrong")) == "ValueError('wrong')"
+
+
+def test_holes_of_a_sparse_file_are_known(tmp_path: Path) -> None:
+    """The next bytes that are no hole have a begin and an end; behind the last of them is nothing."""
+    disk = Disk()
+    descriptor = disk.open(tmp_path / "file", create=True)
+    assert disk.next_data(descriptor, 0) is None
+    block = os.fstat(descriptor).st_blksize
+    disk.write(descriptor, [b"x" * block], 4 * block)
+    disk.truncate(descriptor, 9 * block)
+    assert disk.next_data(descriptor, 0) == (4 * block, 5 * block)
+    assert disk.next_data(descriptor, 4 * block + 1) == (4 * block + 1, 5 * block)
+    assert disk.next_data(descriptor, 5 * block) is None

@@ -15,10 +15,10 @@ from coordinator.log.segments.journal import (
     PAGE_SIZE,
     WINDOWS_AT,
     Extent,
+    Journals,
     encode_window,
     file_head,
     journal_path,
-    journaled,
     leave,
     left_partitions,
     left_path,
@@ -315,7 +315,7 @@ class TestRecover:
         content[WINDOWS_AT + len(encode_window(SALT, 1, 1, extents)[0][0]) + 70] ^= 1
         journal.write_bytes(content)
         with pytest.raises(Damaged, match="checksum of partition 0"):
-            journaled(Disk(), tmp_path, 0)
+            Journals(Disk(), tmp_path).of(0)
         (done,) = recover(Disk(), tmp_path)
         assert done.left == [0]
         with pytest.raises(Damaged) as caught:
@@ -327,7 +327,7 @@ class TestRecover:
         path = segment(tmp_path, b"")
         leave(Disk(), tmp_path, 0, [Extent(0, 0, 0, [batch(0)])])
         leave(Disk(), tmp_path, 0, [Extent(0, 0, len(batch(0)), [batch(1)])])
-        assert len(journaled(Disk(), tmp_path, 0)) == 2
+        assert len(Journals(Disk(), tmp_path).of(0)) == 2
         redo_left(Disk(), tmp_path, 0)
         assert path.read_bytes() == batch(0) + batch(1)
 
@@ -358,11 +358,11 @@ class TestDamagedLeft:
             redo_left(FailingDisk(), data_dir, 0)
         except Damaged as damage:
             with pytest.raises(Damaged):
-                journaled(FailingDisk(), data_dir, 0)
+                Journals(FailingDisk(), data_dir).of(0)
             assert left.read_bytes() == content
             assert first.read_bytes() == batch(0)
             left.unlink()
-            assert [extent.data for extent in journaled(FailingDisk(), data_dir, 0)] == [[batch(2)]]
+            assert [extent.data for extent in Journals(FailingDisk(), data_dir).of(0)] == [[batch(2)]]
             return damage
         assert first.read_bytes() == batch(0) + batch(1) + batch(2)
         assert left_partitions(FailingDisk(), data_dir) == []
@@ -436,7 +436,7 @@ class TestDamagedLastWindow:
             data_dir = tmp_path / f"{at}"
             paths = [segment(data_dir, whole), segment(data_dir, batch(1), partition=1)]
             self._flipped(data_dir, at)
-            assert [b"".join(extent.data) for extent in journaled(FailingDisk(), data_dir, 1)] == [batch(1), batch(2)]
+            assert [b"".join(extent.data) for extent in Journals(FailingDisk(), data_dir).of(1)] == [batch(1), batch(2)]
             disk = FailingDisk()
             (done,) = recover(disk, data_dir)
             assert (done.left, done.torn) == ([], None)
@@ -450,7 +450,7 @@ class TestDamagedLastWindow:
             paths = [segment(data_dir, batch(1)), segment(data_dir, batch(1) + batch(2), partition=1)]
             self._flipped(data_dir, at)
             with pytest.raises(Damaged, match="checksum of partition 0"):
-                journaled(FailingDisk(), data_dir, 0)
+                Journals(FailingDisk(), data_dir).of(0)
             (done,) = recover(FailingDisk(), data_dir)
             assert (done.left, done.torn) == ([0], None)
             assert [path.read_bytes() for path in paths] == [batch(1), batch(1) + batch(2)]
@@ -464,7 +464,7 @@ class TestDamagedLastWindow:
             data_dir = tmp_path / f"{number}"
             paths = [segment(data_dir, batch(1) + there, partition=partition) for partition in range(2)]
             self._flipped(data_dir, 70)
-            assert len(journaled(FailingDisk(), data_dir, 1)) == 1
+            assert len(Journals(FailingDisk(), data_dir).of(1)) == 1
             (done,) = recover(FailingDisk(), data_dir)
             assert done.left == []
             assert done.torn is not None

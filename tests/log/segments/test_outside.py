@@ -12,9 +12,17 @@ from hypothesis import strategies as st
 from coordinator.log.embedded import journal
 from coordinator.log.segments import outside
 from coordinator.log.segments.disk import Disk
-from coordinator.log.segments.journal import journal_path, recover
-from coordinator.log.segments.outside import Log, NoBatch, find_logs, opened, read_segment, size_of
-from coordinator.log.segments.segment import Frame, segment_at
+from coordinator.log.segments.journal import (
+    WINDOWS_AT,
+    Extent,
+    encode_window,
+    file_head,
+    journal_path,
+    left_path,
+    recover,
+)
+from coordinator.log.segments.outside import JournalsBeside, Log, NoBatch, find_logs, opened, read_segment, size_of
+from coordinator.log.segments.segment import CHUNK_SIZE, Frame, segment_at
 from coordinator.log.segments.swap import cleaned_path, recover_swaps, swap_in
 from protocol.records.batch import encode_batch
 from protocol.records.walk import decode_batches
@@ -191,6 +199,64 @@ def test_messages_of_an_older_format_are_named(tmp_path: Path, at_end: bool) -> 
     assert [kind for kind, _ in positions(path)] == ["batch", "gap", *["batch"] * (len(batches) - 2)]
 
 
+def test_a_batch_above_the_limit_is_a_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What claims more bytes than a batch that is read may have is a gap up to the next batch, and no memory."""
+    large = encode_batch([record(1, CHUNK_SIZE)], 1, 1)
+    monkeypatch.setattr(outside, "BATCH_READ_MAX", len(large) - 1)
+    path = write_segment(tmp_path, 0, [BATCHES[0], large, encode_batch([group_of("b")], 2, 2)])
+    start = len(BATCHES[0])
+    assert positions(path) == [("batch", 0), ("gap", start), ("batch", start + len(large))]
+
+
+def test_a_hole_is_a_gap_at_no_cost(tmp_path: Path) -> None:
+    """A hole of 64 GB is one gap, and the reader says how far it is."""
+    path = write_segment(tmp_path, 0, [BATCHES[0]])
+    with path.open("r+b") as file:
+        file.seek(2**36)
+        file.write(BATCHES[1])
+    passed: list[int] = []
+    with opened(Log(0, path.parent)) as segments:
+        found = [(type(each), each.position) for each in read_segment(segments[-1], passed.append)]
+    assert found == [(Frame, 0), (NoBatch, len(BATCHES[0])), (Frame, 2**36)]
+    assert 2**36 - 2**20 < sum(passed) < 2**36 + 2**20
+
+
+def test_journals_are_read_once_for_all_logs(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time for a folder of many partitions is linear: its names are read once, and so is a damaged journal."""
+    listed: list[Path] = []
+    names = Disk.list_folder
+
+    def list_folder(disk: Disk, folder: Path) -> list[str]:
+        listed.append(folder)
+        return names(disk, folder)
+
+    monkeypatch.setattr(Disk, "list_folder", list_folder)
+    logs = find_logs(data_dir)
+    journals = JournalsBeside()
+    for log in logs:
+        with opened(log, journals):
+            pass
+    assert listed.count(data_dir) == 1
+    listed.clear()
+    journal_path(data_dir, 1, 0).write_bytes(b"no journal")
+    journals = JournalsBeside()
+    for log in logs:
+        with pytest.raises(OSError, match="it ends within its first page"), opened(log, journals):
+            pass
+    assert listed.count(data_dir) == outside.JOURNAL_ATTEMPTS + 1
+
+
+def test_a_journal_that_leads_nowhere_is_refused_at_once(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link without a target isn't a journal that its engine has just removed."""
+    monkeypatch.setattr(outside, "OPEN_ATTEMPTS", 1)
+    for path in (journal_path(data_dir, 1, 0), left_path(data_dir, 2, 0)):
+        path.symlink_to("nowhere")
+        with pytest.raises(FileNotFoundError) as caught, opened(find_logs(data_dir)[2]):
+            pass
+        assert caught.value.filename == str(path)
+        path.unlink()
+
+
 class TestJournal:
     """What only a journal has is read as if it were in its segment; nothing is written."""
 
@@ -256,3 +322,15 @@ class TestJournal:
         path.write_bytes(content[:9] + bytes([content[9] ^ 0xFF]) + content[10:])
         with pytest.raises(OSError, match=r"first page.*journal-1\.0"):
             self.numbers(tmp_path)
+
+    def test_a_sparse_segment_stays_sparse(self, tmp_path: Path) -> None:
+        """A copy of a segment with what the journal has takes no more of the disk, and no memory, for its holes."""
+        end = 2**35
+        path = write_segment(tmp_path, 0, [BATCHES[0]])
+        os.truncate(path, end)
+        parts, size = encode_window(b"s" * 16, 1, 1, [Extent(0, 0, end, [BATCHES[1]])])
+        journal_path(tmp_path, 1, 0).write_bytes(b"".join([file_head(b"s" * 16, WINDOWS_AT + size), *parts]))
+        with opened(find_logs(tmp_path)[0]) as segments:
+            found = [each.position for each in read_segment(segments[-1]) if isinstance(each, Frame)]
+            assert os.fstat(segments[-1].descriptor).st_blocks * 512 < 2**20
+        assert found == [0, end]
