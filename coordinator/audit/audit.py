@@ -35,7 +35,7 @@ from coordinator.audit.read.logs import Plan, look, plan_partition
 from coordinator.audit.read.origin import NO_COUNT, compared, is_tenures
 from coordinator.audit.read.parse import NOT_RECORDS, TABLES, Row
 from coordinator.audit.read.tables import PUBLISHED, SCHEMAS, to_arrow, to_rows
-from coordinator.log.segments.outside import opened
+from coordinator.log.segments.outside import JournalsBeside, opened
 from coordinator.timeline.records.values import RECORD_KINDS
 
 TABLES_FOLDER = "tables"
@@ -164,9 +164,10 @@ def audit(path: Path, out: Path | None, options: Options, progress: Progress) ->
     events = read_events(path)
     last: dict[PartitionKey, LastRecord] = {}
     wanted = CHECKED if out is None else TABLES
+    journals = JournalsBeside()
     with TableWriter(None if out is None else out / TABLES_FOLDER) as writer:
         for log in planned.logs:
-            with opened(log) as segments:
+            with opened(log, journals) as segments:
                 ranges = plan_partition(planned, log, segments)
                 assert log.partition is not None
                 uncleaned_from = planned.uncleaned_from.get(log.partition)
@@ -310,8 +311,9 @@ class PartitionChecks:
 def _last_records(planned: Plan, partitions: Collection[int], progress: Progress) -> dict[PartitionKey, LastRecord]:
     """The last record of each key of some partitions of a log."""
     last: dict[PartitionKey, LastRecord] = {}
+    journals = JournalsBeside()
     for log in planned.logs:
-        with opened(log) as segments:
+        with opened(log, journals) as segments:
             for range_ in plan_partition(planned, log, segments):
                 for tables in read_tables(range_, ["records"]) if log.partition in partitions else ():
                     rows = to_rows(tables["records"])

@@ -46,7 +46,7 @@ from coordinator.audit.read.parse import Row
 from coordinator.audit.read.tables import SCHEMAS, to_rows
 from coordinator.audit.show.summary import SUMMARY_FILE, write_summary
 from coordinator.audit.words import count_text
-from coordinator.log.segments.outside import opened, size_of
+from coordinator.log.segments.outside import JournalsBeside, opened, size_of
 from protocol.records.batch import CONTROL
 
 DIGESTED = ("batches", "other", "records")
@@ -213,6 +213,7 @@ class Following:
             raise NothingRead(f"{self._path}: what was found up to look {number - 1} isn't there: name another --out")
         limits = known.limits._replace(partition_count=known.partition_count)
         logs = {log.partition: log for log in look(self._path).logs}
+        journals = JournalsBeside()
         touched: set[int] = set()
         for partition, tables in parts:
             if partition not in logs:
@@ -222,7 +223,7 @@ class Following:
                 followed = self._partitions[partition] = Followed(partition, limits, is_replica=known.is_replica)
             if partition not in touched:
                 touched.add(partition)
-                with opened(logs[partition]) as segments:
+                with opened(logs[partition], journals) as segments:
                     if segments:
                         followed.checks.integrity.uncleaned_from = uncleaned_from(logs[partition], segments)
             followed.add(tables, known.rows)

@@ -231,13 +231,12 @@ def _with_progress(path: Path, options: Options, run: Callable[[Callable[[int], 
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from coordinator.audit.read.logs import look
+    from coordinator.log.segments.outside import size_of
+
     console: Console = Console(stderr=True)
-    size = sum(_size_of(each) for each in (path, options.before) if each is not None)
+    size = sum(size_of(look(each).logs) for each in (path, options.before) if each is not None)
     columns = (TextColumn("reading"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=size)
         return run(lambda done: progress.advance(task, done))
-
-
-def _size_of(path: Path) -> int:
-    return sum(segment.stat().st_size for segment in path.rglob("*.log") if segment.is_file())

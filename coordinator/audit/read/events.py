@@ -12,7 +12,6 @@ House rule: a record that can't be read is counted and skipped; without the topi
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from typing import Any, NamedTuple
 from coordinator.audit.read.batches import unpack
 from coordinator.audit.words import count_text, time_text
 from coordinator.log.segments.outside import Log, NoBatch, opened, read_segment
+from coordinator.log.segments.segment import topic_partition_of
 from coordinator.timeline.counts import RETURN_EVENTS, RETURNS, Rebalances
 from coordinator.timeline.diagnosis import conflict_text
 from coordinator.timeline.entries import Timeline
@@ -53,7 +53,6 @@ COMMON = {"group": "", "generation": 0}
 
 _UNLOADED = "unloaded"
 """The outcome of a rebalance whose generation is lost: the next generation has the same number."""
-_FOLDER_NAME = re.compile(rf"{EVENTS_TOPIC}-(\d+)")
 
 
 class Rebalance(NamedTuple):
@@ -206,8 +205,8 @@ def _events(log: Log) -> Iterator[RebalanceEvent | None]:
 
 
 def _logs(path: Path) -> list[Log]:
-    names = ((_FOLDER_NAME.fullmatch(folder.name), folder) for folder in path.absolute().iterdir() if folder.is_dir())
-    return sorted(Log(int(name[1]), folder) for name, folder in names if name)
+    named = ((topic_partition_of(folder.name), folder) for folder in path.absolute().iterdir() if folder.is_dir())
+    return sorted(Log(name[1], folder) for name, folder in named if name and name[0] == EVENTS_TOPIC)
 
 
 def gather(events: Iterable[RebalanceEvent | None], passed_over: int = 0) -> RecordedEvents:

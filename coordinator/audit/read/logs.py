@@ -25,20 +25,28 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from coordinator.audit.read.batches import read_batch, read_marker
-from coordinator.log.segments.damage import Search, is_whole_but_for_its_frame, makes_sense
+from coordinator.log.files import read_regular
+from coordinator.log.segments.damage import Search, is_whole_but_for_its_frame
 from coordinator.log.segments.disk import Disk
-from coordinator.log.segments.outside import Log, OpenSegment, find_logs, opened
-from coordinator.log.segments.segment import OFFSETS_TOPIC
+from coordinator.log.segments.outside import (
+    BATCH_READ_MAX,
+    JournalsBeside,
+    Log,
+    OpenSegment,
+    could_be,
+    find_logs,
+    opened,
+)
+from coordinator.log.segments.segment import OFFSETS_TOPIC, topic_partition_of
 from protocol.records.batch import CONTROL, FRAME_SIZE, HEADER_SIZE, MAGIC, CorruptBatch, Header, peek_header
 
 RANGE_SIZE = 8 * 1024 * 1024
 """Bytes that one process reads at a time: enough for columns to be fast, few enough for a processor's caches."""
-BATCH_SIZE_MAX = 128 * 1024 * 1024
-"""Bytes of a batch at most: far above any message.max.bytes in use, far below the memory of a machine."""
 
 ROOM = "zeros up to the end of the log"
 """The reason of a gap of zeros: a broker with log.preallocate makes them, and a crash may leave them."""
@@ -50,13 +58,15 @@ OLD_FORMAT_KIND = "old_format"
 
 _CHUNK_SIZE = 1024 * 1024
 _CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
-_LOCK_NAME = re.compile(r"\.lock-(\d+)")
+_CLEANED = re.compile(rf"\s*{OFFSETS_TOPIC}\s+([0-9]+)\s+([0-9]{{1,19}})\s*")
+_CLEANER_CHECKPOINT_SIZE_MAX = 16 * 1024 * 1024
+"""A broker has a line of up to 300 bytes for each of its partitions: room for 50,000."""
 # Base offset, length, magic, attributes; the epoch and the CRC are left out.
 _FRAME = struct.Struct(">qi4xb4xh")
 _LENGTH_AND_MAGIC = struct.Struct(">i4xb")
 _LENGTH_AT = 8
 _LENGTH_MIN = HEADER_SIZE - FRAME_SIZE
-_LENGTH_MAX = BATCH_SIZE_MAX - FRAME_SIZE
+_LENGTH_MAX = BATCH_READ_MAX - FRAME_SIZE
 
 
 OnControlBatch = Callable[["Window", int], None]
@@ -193,8 +203,9 @@ def look(path: Path, partition_count: int | None = None) -> Plan:
 def plan(path: Path, partition_count: int | None = None, range_size: int = RANGE_SIZE) -> Plan:
     """Find the log at `path` and look at all of its partitions. Raises OSError."""
     made = look(path, partition_count)
+    journals = JournalsBeside()
     for log in made.logs:
-        with opened(log) as segments:
+        with opened(log, journals) as segments:
             ranges = plan_partition(made, log, segments, range_size)
             made.ranges += [each._replace(descriptor=None) for each in ranges]
     return made
@@ -220,13 +231,21 @@ def plan_partition(made: Plan, log: Log, segments: Sequence[OpenSegment], range_
 
 
 def ranges_of(
-    partition: int, segment: OpenSegment, range_size: int = RANGE_SIZE, on_control: OnControlBatch | None = None
+    partition: int,
+    segment: OpenSegment,
+    range_size: int = RANGE_SIZE,
+    on_control: OnControlBatch | None = None,
+    searched: Callable[[int], None] = lambda _size: None,
 ) -> Iterator[Range]:
-    """The ranges of a segment, one behind the other. Raises OSError."""
+    """The ranges of a segment, one behind the other. Raises OSError.
+
+    searched: called with the bytes of gaps that were searched since the last call, as a gap may be of any size.
+    """
     with _named(segment.path):
         window = Window(segment.descriptor, segment.size)
         file = file_id(segment.descriptor)
-        for start, end, gaps in cut(window, 0, segment.size, range_size, on_control):
+        search = Search(Disk(), segment.descriptor, segment.size, searched)
+        for start, end, gaps in cut(window, 0, segment.size, range_size, on_control, search):
             yield Range(partition, segment.base_offset, str(segment.path), start, end, file, gaps, segment.descriptor)
 
 
@@ -242,10 +261,15 @@ def _settled(range_: Range, segment: OpenSegment) -> list[Range]:
 
 
 def _is_zero(descriptor: int, start: int, end: int) -> bool:
-    for position in range(start, end, _CHUNK_SIZE):
-        data = os.pread(descriptor, min(_CHUNK_SIZE, end - position), position)
+    while start < end:
+        found = Disk().next_data(descriptor, start)
+        if found is None or found[0] >= end:
+            break
+        start, data_end = found
+        data = os.pread(descriptor, min(_CHUNK_SIZE, min(end, data_end) - start), start)
         if data.count(0) < len(data):
             return False
+        start += max(len(data), 1)
     return True
 
 
@@ -263,8 +287,9 @@ def _note_marker(made: Plan, partition: int, window: Window, position: int) -> N
 
 def known_partitions(path: Path, logs: Sequence[Log]) -> set[int]:
     """The partitions of a folder: a broker has a folder for each, Tenure a lock file for each."""
-    locks = (_LOCK_NAME.fullmatch(each.name) for each in path.iterdir())
-    return {log.partition for log in logs if log.partition is not None} | {int(name[1]) for name in locks if name}
+    named = (topic_partition_of(each.name) for each in path.iterdir())
+    locked = {name[1] for name in named if name and name[0] == ".lock"}
+    return {log.partition for log in logs if log.partition is not None} | locked
 
 
 def uncleaned_from(log: Log, segments: Sequence[OpenSegment]) -> int:
@@ -280,16 +305,29 @@ def _cleaned_to(path: Path, partition: int) -> int | None:
 
     None without a checkpoint: then any segment but the newest may have been cleaned.
     """
+    checkpoint = path / _CLEANER_CHECKPOINT
     try:
-        lines = (path / _CLEANER_CHECKPOINT).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
+        state = checkpoint.stat()
+        cleaned = _cleaned(checkpoint, state.st_ino, state.st_mtime_ns, state.st_size)
+    except OSError:
         return None
-    found = 0
-    for line in lines:
-        words = line.split()
-        if len(words) == 3 and words[:2] == [OFFSETS_TOPIC, str(partition)] and words[2].isdecimal():
-            found = int(words[2])
-    return found
+    return None if cleaned is None else cleaned.get(str(partition), 0)
+
+
+@lru_cache(1)
+def _cleaned(checkpoint: Path, _inode: int, _changed_ns: int, size: int) -> dict[str, int] | None:
+    """The offsets in a broker's checkpoint by partition, None if they can't be read. Raises OSError.
+
+    A broker replaces the file, so that inode and time tell whether it is the one that was read last.
+    """
+    if size > _CLEANER_CHECKPOINT_SIZE_MAX:
+        return None
+    try:
+        lines = read_regular(checkpoint, _CLEANER_CHECKPOINT_SIZE_MAX).decode().splitlines()
+    except UnicodeDecodeError:
+        return None
+    found = (_CLEANED.fullmatch(line) for line in lines)
+    return {line[1]: int(line[2]) for line in found if line}
 
 
 def file_id(descriptor: int) -> int:
@@ -316,7 +354,7 @@ def open_range(range_: Range) -> Iterator[int]:
         yield range_.descriptor
         return
     try:
-        descriptor = os.open(range_.path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = Disk().open_to_read(Path(range_.path))
     except FileNotFoundError as error:
         raise Replaced(range_.path) from error
     try:
@@ -375,11 +413,16 @@ def batches_in(data: bytes | memoryview, range_: Range) -> tuple[list[int], list
 
 
 def cut(
-    window: Window, start: int, end: int, range_size: int, on_control: OnControlBatch | None = None
+    window: Window,
+    start: int,
+    end: int,
+    range_size: int,
+    on_control: OnControlBatch | None = None,
+    search: Search | None = None,
 ) -> Iterator[tuple[int, int, tuple[Piece, ...]]]:
     """Cut the bytes from `start` to `end` where pieces begin; only a part of one piece is larger than `range_size`.
 
-    Yields begin, end and gaps of each part. on_control: called for each control batch.
+    Yields begin, end and gaps of each part. on_control: called for each control batch. search: as for `pieces`.
 
     The pieces are those of `pieces`. Batches that follow each other take a tenth of its time here.
     """
@@ -387,7 +430,7 @@ def cut(
     gaps: list[Piece] = []
     noted = -1
     unpack = _FRAME.unpack_from
-    search = Search(Disk(), window.descriptor, end)
+    search = search or Search(Disk(), window.descriptor, end)
     while position < end:
         at = window.index(position, min(HEADER_SIZE, end - position))
         data, base = window.data, window.at
@@ -448,7 +491,7 @@ def pieces(window: Window, start: int, end: int, search: Search | None = None) -
             yield Piece(position, old.end, old.reason, OLD_FORMAT_KIND)
             position = old.end
         else:
-            behind = search.behind(position + 1, _could_be)
+            behind = search.behind(position + 1, could_be)
             following = end if behind is None else behind
             yield _gap(window, position, following)
             position = following
@@ -464,11 +507,7 @@ def _header_at(window: Window, position: int, end: int) -> Header | None:
         header = peek_header(window.data, at)
     except CorruptBatch:
         return None
-    return header if header.base_offset >= 0 and header.size <= min(end - position, BATCH_SIZE_MAX) else None
-
-
-def _could_be(header: Header) -> bool:
-    return makes_sense(header) and header.size <= BATCH_SIZE_MAX
+    return header if header.base_offset >= 0 and header.size <= min(end - position, BATCH_READ_MAX) else None
 
 
 def _gap(window: Window, position: int, following: int) -> Piece:
@@ -476,7 +515,7 @@ def _gap(window: Window, position: int, following: int) -> Piece:
     reason = _reason(window, position, following)
     if following < window.end:
         return Piece(position, following, reason, NO_BATCH_KIND)
-    if following - position <= BATCH_SIZE_MAX and is_whole_but_for_its_frame(
+    if following - position <= BATCH_READ_MAX and is_whole_but_for_its_frame(
         Disk(), window.descriptor, position, following
     ):
         return Piece(position, following, f"{reason}; the batch is whole, its length or magic is wrong", NO_BATCH_KIND)
@@ -493,8 +532,8 @@ def _reason(window: Window, position: int, following: int) -> str:
         header = peek_header(window.data, at)
     except CorruptBatch as error:
         return error.reason
-    if header.size > BATCH_SIZE_MAX:
-        return f"a batch of {header.size} bytes, {BATCH_SIZE_MAX} allowed"
+    if header.size > BATCH_READ_MAX:
+        return f"a batch of {header.size} bytes, {BATCH_READ_MAX} allowed"
     if following == window.end and header.size > left:
         return f"a batch of {header.size} bytes, {left} left"
     return f"its length, {header.size} bytes, or its CRC is wrong"

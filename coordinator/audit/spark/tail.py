@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from coordinator.audit.read.logs import OLD_FORMAT_KIND, RANGE_SIZE, Piece, Range, Window, cut, file_id, look, pieces
 from coordinator.audit.spark.split import Split, read_split
-from coordinator.log.segments.outside import Log, OpenSegment, opened
+from coordinator.log.segments.outside import JournalsBeside, Log, OpenSegment, opened
 from protocol.checksum import crc32c
 from protocol.records.batch import CRC_START, HEADER_SIZE, CorruptBatch, Header, peek_header
 
@@ -55,9 +55,10 @@ class TailReader(DataSourceStreamReader):
 
     def latestOffset(self) -> Offset:  # noqa: N802  as above
         """The marks behind all whole batches of the log now."""
+        journals = JournalsBeside()
         for log in look(self._path).logs:
             before = Mark(*self._seen.get(str(log.partition), START))
-            self._seen[str(log.partition)] = list(end_of(log, before))
+            self._seen[str(log.partition)] = list(end_of(log, before, journals))
         return dict(self._seen)
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
@@ -141,9 +142,9 @@ def _from(segments: Sequence[OpenSegment], mark: Mark) -> Sequence[OpenSegment]:
     return segments[max(len(before) - 1, 0) :]
 
 
-def end_of(log: Log, mark: Mark) -> Mark:
+def end_of(log: Log, mark: Mark, journals: JournalsBeside | None = None) -> Mark:
     """The mark behind the last whole batch, searched from `mark` on."""
-    with opened(log) as opened_segments:
+    with opened(log, journals) as opened_segments:
         segments = _from(opened_segments, mark)
         for segment in segments:
             file = _File(segment)

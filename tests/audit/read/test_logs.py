@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from coordinator.audit.read import logs
 from coordinator.audit.read.columns import read_tables
 from coordinator.audit.read.logs import (
-    BATCH_SIZE_MAX,
     ROOM,
     Piece,
     Replaced,
@@ -23,8 +23,10 @@ from coordinator.audit.read.logs import (
     read_into,
     read_range,
 )
+from coordinator.log.files import read_regular
 from coordinator.log.segments import damage
 from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.outside import BATCH_READ_MAX
 from coordinator.log.segments.swap import cleaned_path, swap_in
 from protocol.checksum import crc32c
 from tests.audit.scenes import PARTITION_COUNT, Scene, clean
@@ -147,13 +149,13 @@ def test_bytes_that_are_no_batch_are_not_held(tmp_path: Path) -> None:
     """Many bytes between batches don't make a range large; the range keeps only their position and size."""
     scene = clean()
     claims = bytearray(scene.batches[0])
-    claims[8:12] = (BATCH_SIZE_MAX + 1).to_bytes(4, "big")
-    scene.batches[4:4] = [bytes(claims) + b"\0" * (BATCH_SIZE_MAX + 1)]
+    claims[8:12] = (BATCH_READ_MAX + 1).to_bytes(4, "big")
+    scene.batches[4:4] = [bytes(claims) + b"\0" * (BATCH_READ_MAX + 1)]
     of_file = plan(scene.write(tmp_path), range_size=10**6).ranges
     assert [each.end - each.start > 10**6 for each in of_file] == [False, True, False]
     (gap,) = of_file[1].gaps
     assert (gap.position, gap.end) == (of_file[1].start, of_file[1].end)
-    assert gap.reason == f"a batch of {BATCH_SIZE_MAX + 13} bytes, {BATCH_SIZE_MAX} allowed"
+    assert gap.reason == f"a batch of {BATCH_READ_MAX + 13} bytes, {BATCH_READ_MAX} allowed"
     window, found = read_range(of_file[1])
     assert (window.data, found) == (b"", [gap])
 
@@ -245,3 +247,55 @@ def test_window_moves_on_and_back(tmp_path: Path) -> None:
         assert window.data[first : first + 10] == path.read_bytes()[:10]
     finally:
         os.close(descriptor)
+
+
+def test_checkpoint_is_read_once_for_all_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time for a broker's folder is linear; a checkpoint that the broker replaced is read again."""
+    read: list[Path] = []
+
+    def counted(path: Path, size_max: int) -> bytes:
+        read.append(path)
+        return read_regular(path, size_max)
+
+    monkeypatch.setattr(logs, "read_regular", counted)
+    for partition in range(3):
+        for base_offset in (0, 5):
+            Scene(partition, base_offset).commit(5).write(tmp_path)
+    for number in (0, 3):
+        new = tmp_path / "new"
+        new.write_text("0\n3\n" + "".join(f"__consumer_offsets {partition} {number}\n" for partition in range(3)))
+        new.replace(tmp_path / "cleaner-offset-checkpoint")
+        assert plan(tmp_path).uncleaned_from == dict.fromkeys(range(3), number)
+    assert len(read) == 2
+
+
+@pytest.mark.parametrize("line", ["__consumer_offsets 0 " + "9" * 5_000, "\xff", "__consumer_offsets 0 \u0661"])
+def test_checkpoint_that_says_nothing_costs_nothing(tmp_path: Path, line: str) -> None:
+    """A line that isn't a broker's is passed over, whatever it is."""
+    Scene(0).commit(5).write(tmp_path)
+    (tmp_path / "cleaner-offset-checkpoint").write_text(f"0\n1\n{line}\n", encoding="latin-1", errors="replace")
+    assert plan(tmp_path).uncleaned_from == {0: 0}
+
+
+@pytest.mark.parametrize("odd", ["fifo", "sparse"])
+def test_checkpoint_that_is_no_file_is_not_read(tmp_path: Path, odd: str) -> None:
+    """The audit reads a folder as if it had no checkpoint, if a fifo has its name, or it has 8 GB."""
+    for base_offset in (0, 5):
+        Scene(0, base_offset).commit(5).write(tmp_path)
+    checkpoint = tmp_path / "cleaner-offset-checkpoint"
+    if odd == "fifo":
+        os.mkfifo(checkpoint)
+    else:
+        checkpoint.write_text("0\n1\n__consumer_offsets 0 3\n")
+        os.truncate(checkpoint, 2**33)
+    assert plan(tmp_path).uncleaned_from == {0: 5}
+
+
+def test_only_partitions_of_a_log_count(tmp_path: Path) -> None:
+    """A folder or a lock whose number is no partition's is passed over: it would fit no table."""
+    Scene(0).commit(5).write(tmp_path)
+    for name in (f"__consumer_offsets-{10**23}", "__consumer_offsets-01"):
+        (tmp_path / name).mkdir()
+    (tmp_path / f".lock-{10**23}").touch()
+    planned = plan(tmp_path)
+    assert (list(planned.sizes), planned.partition_count) == ([0], PARTITION_COUNT)
