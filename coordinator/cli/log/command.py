@@ -98,9 +98,13 @@ def dump_command(
 ) -> None:
     """Print every record of the log, decoded."""
     from coordinator.cli.log.dump import print_lines
+    from coordinator.cli.log.report import Progress
+    from coordinator.log.segments.outside import size_of
 
     with _reading():
-        counts = print_lines(_logs(path), group_id, as_json=output is Output.JSON)
+        logs = _logs(path)
+        progress = Progress(size_of(logs), done="read")
+        counts = print_lines(logs, group_id, as_json=output is Output.JSON, progress=progress)
     for version, count in sorted(counts.unknown.items(), key=str):
         warn(f"{counted(count, 'record')} of unknown key version {version}")
     if group_id is not None and not counts.records:
@@ -271,7 +275,7 @@ def _partition_count(settings: list[str], config_file: Path | None) -> int:
 def _move(move: Callable[[], Moved], done: str) -> None:
     """Move a log and report what was moved, or why it wasn't."""
     from coordinator.cli.log.locks import FolderInUse
-    from coordinator.cli.log.report import FINDINGS_MAX, finding_text
+    from coordinator.cli.log.report import finding_text
     from coordinator.cli.log.transfer import CannotMove, NotClean
 
     with _reading():
@@ -280,7 +284,7 @@ def _move(move: Callable[[], Moved], done: str) -> None:
         except (CannotMove, FolderInUse) as error:
             fail(ExitCode.USAGE, str(error))
         except NotClean as error:
-            for finding in error.findings[:FINDINGS_MAX]:
+            for finding in error.findings:
                 print(finding_text(finding))
             fail(ExitCode.FINDINGS, str(error))
     for note in moved.summary.notes:

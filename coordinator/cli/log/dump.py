@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from coordinator.cli.log.decoded import Decoded, Fields, decode_marker, decode_r
 from coordinator.cli.log.locks import in_use, write_under_way
 from coordinator.cli.output import MISSING, json_text, printable
 from coordinator.group.records import NEWER_KINDS
-from coordinator.log.segments.outside import Log, NoBatch, OpenSegment, opened, read_segment
+from coordinator.log.segments.outside import JournalsBeside, Log, NoBatch, OpenSegment, opened, read_segment
 from coordinator.timeline.records.consumer import CONSUMER_VERSIONS
 from coordinator.timeline.records.values import GROUP_KIND, OFFSET_KIND, UNKNOWN_KIND
 from protocol.records.batch import CorruptBatch, Record
@@ -62,16 +62,22 @@ class Line(NamedTuple):
     gap: NoBatch | None
 
 
-def read_lines(log: Log, group_id: str | None = None) -> Iterator[Line]:
+def read_lines(
+    log: Log,
+    group_id: str | None = None,
+    journals: JournalsBeside | None = None,
+    progress: Callable[[int], None] = lambda _size: None,
+) -> Iterator[Line]:
     """The records of a log, or of one group of it, and the damage. Raises OSError.
 
+    progress: called with the number of bytes that were read since the last call.
     A half written end is no damage while a server works with the folder: the function leaves it out and warns about it.
     """
     # Before any file is opened: a server that ends while we read may have been writing.
     was_live = in_use(_data_dir(log))
-    with opened(log) as segments:
+    with opened(log, journals) as segments:
         for segment in segments:
-            for line in _segment_lines(log, segment, group_id):
+            for line in _segment_lines(log, segment, group_id, progress):
                 gap = line.gap
                 if gap is None or not gap.at_end or gap.whole or segment is not segments[-1]:
                     yield line
@@ -85,8 +91,10 @@ def _data_dir(log: Log) -> Path:
     return log.folder.absolute().parent
 
 
-def _segment_lines(log: Log, segment: OpenSegment, group_id: str | None) -> Iterator[Line]:
-    for found in read_segment(segment):
+def _segment_lines(
+    log: Log, segment: OpenSegment, group_id: str | None, progress: Callable[[int], None]
+) -> Iterator[Line]:
+    for found in read_segment(segment, progress):
         if isinstance(found, NoBatch):
             yield Line(log, segment.path, found.position, None, -1, None, None, found)
             continue
@@ -123,12 +131,19 @@ class Counts:
             self.unknown[line.decoded.key_version] += 1
 
 
-def print_lines(logs: list[Log], group_id: str | None, *, as_json: bool) -> Counts:
+def print_lines(
+    logs: list[Log],
+    group_id: str | None,
+    *,
+    as_json: bool,
+    progress: Callable[[int], None] = lambda _size: None,
+) -> Counts:
     """Print the records of all logs. Raises OSError."""
     counts = Counts()
     file: Path | None = None
+    journals = JournalsBeside()
     for log in logs:
-        for line in read_lines(log, group_id):
+        for line in read_lines(log, group_id, journals, progress):
             counts.add(line)
             if as_json:
                 print(json_text(line_json(line)))

@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from coordinator.log.files import open_regular
+
 LOCK_FILE = ".lock"
 
 
@@ -29,7 +31,7 @@ class FolderInUse(Exception):
 def in_use(folder: Path) -> bool:
     """Whether a server works with `folder` now. Raises OSError if that can't be found out."""
     try:
-        descriptor = os.open(folder / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_regular(folder / LOCK_FILE)
     except FileNotFoundError:
         return False
     try:
@@ -50,7 +52,7 @@ def held(folder: Path) -> Iterator[None]:
         raise NotADirectoryError(errno.ENOTDIR, "No such folder", str(folder))
     path = folder / LOCK_FILE
     existed = path.exists()
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
     try:
         if not _lock(descriptor, fcntl.LOCK_EX):
             raise FolderInUse(folder)

@@ -24,10 +24,11 @@ PROGRESS_S = 5.0
 class Progress:
     """Prints the progress through `total` bytes on standard error, one line every PROGRESS_S.
 
-    clock: seconds that never go back.
+    clock: seconds that never go back. done: the word for what was done with the bytes.
     """
 
-    def __init__(self, total: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, total: int, clock: Callable[[], float] = time.monotonic, *, done: str = "checked") -> None:
+        self._word = done
         self._total = max(total, 1)
         self._clock = clock
         self._done = 0
@@ -40,7 +41,7 @@ class Progress:
         if now >= self._next:
             self._next = now + PROGRESS_S
             share = min(100, 100 * self._done // self._total)
-            warn(f"checked {self._done / 1e6:.0f} of {self._total / 1e6:.0f} MB, {share} %")
+            warn(f"{self._word} {self._done / 1e6:.0f} of {self._total / 1e6:.0f} MB, {share} %")
 
 
 def print_report(findings: Iterable[BrokenRule], summary: Summary, partition_count: int | None, output: Output) -> int:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from coordinator.cli.log.locks import held
+from coordinator.cli.log.report import Progress
 from coordinator.cli.log.transfer import (
     CannotMove,
     Moved,
@@ -37,7 +38,7 @@ from coordinator.log.etcd.moving import Mover, Stored
 from coordinator.log.meta import note_partition_count, noted_cluster_id, noted_partition_count
 from coordinator.log.segments.disk import Disk, write_all
 from coordinator.log.segments.lock import noted_number
-from coordinator.log.segments.outside import Log, NoBatch, find_logs, opened, read_segment
+from coordinator.log.segments.outside import JournalsBeside, Log, NoBatch, find_logs, opened, read_segment, size_of
 from coordinator.log.segments.segment import partition_folder, segment_at
 from coordinator.log.segments.transactions import Transactions, marker_type
 from coordinator.log.topics.entries import entries_of, topics_of
@@ -81,9 +82,10 @@ def _import_folder(data_dir: Path, access: Access, cluster: str, topic_count: in
         summary = checked(logs, count)
         records: list[dict[bytes, bytes]] = [{} for _ in range(count)]
         epochs = [_noted_epoch(data_dir, partition) for partition in range(count)]
+        journals, progress = JournalsBeside(), Progress(size_of(logs), done="read")
         for log in logs:
             assert log.partition is not None
-            records[log.partition] = newest(log)
+            records[log.partition] = newest(log, journals, progress)
             epochs[log.partition] = max(epochs[log.partition], summary.epoch_max.get(log.partition, -1))
         try:
             topics = TopicsFile(data_dir).load() or {}
@@ -100,13 +102,13 @@ def _import_folder(data_dir: Path, access: Access, cluster: str, topic_count: in
     return _moved(stored, summary, topic_count)
 
 
-def newest(log: Log) -> dict[bytes, bytes]:
+def newest(log: Log, journals: JournalsBeside, progress: Progress) -> dict[bytes, bytes]:
     """The newest value of each key in a log that was verified. Open transactions don't count."""
     found: dict[bytes, bytes | None] = {}
     transactions = Transactions()
-    with opened(log) as segments:
+    with opened(log, journals) as segments:
         for segment in segments:
-            for frame in read_segment(segment):
+            for frame in read_segment(segment, progress):
                 if isinstance(frame, NoBatch):
                     raise CannotMove(f"{segment.path} changed while it was read")
                 batch = decode_records(frame.data, frame.at, frame.header)

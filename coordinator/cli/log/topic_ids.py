@@ -14,19 +14,19 @@ House rule: nothing is written here; ids and hashes keep their size, so records 
 from __future__ import annotations
 
 import binascii
-import re
 import struct
 from base64 import urlsafe_b64decode
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from uuid import UUID
 
+from coordinator.config import TOPIC_PARTITIONS_MAX
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.replay import Replay
 from coordinator.group.topics import TopicImage, TopicTable, metadata_hash
 from coordinator.log.engine import EngineError
-from coordinator.log.segments.outside import Log, NoBatch, opened, read_segment
-from coordinator.log.segments.segment import OFFSETS_TOPIC
+from coordinator.log.segments.outside import JournalsBeside, Log, NoBatch, opened, read_segment
+from coordinator.log.segments.segment import OFFSETS_TOPIC, topic_partition_of
 from coordinator.log.topics.folders import OWNER_NAME, owner_of
 from coordinator.log.topics.list import Topic, TopicsFile
 from coordinator.timeline.records.consumer import CONSUMER_VERSIONS, CURRENT, EPOCH, TARGET
@@ -37,7 +37,6 @@ from protocol.records.walk import decode_records
 KAFKAS_OWN = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state", "__cluster_metadata"})
 """Topics that each broker makes for itself."""
 
-_FOLDER_NAME = re.compile(r"(.+)-([0-9]+)")
 _KEYS = frozenset(struct.pack(">h", version) for version in CONSUMER_VERSIONS.values())
 _ASSIGNMENTS = frozenset(struct.pack(">h", version) for version in (TARGET, CURRENT))
 _EPOCH = struct.pack(">h", EPOCH)
@@ -52,19 +51,24 @@ def broker_topics(kafka_dirs: Iterable[Path]) -> tuple[dict[str, Topic], list[st
     counts: dict[str, int] = {}
     notes = []
     for folder in sorted(folder for kafka_dir in kafka_dirs for folder in kafka_dir.iterdir()):
-        found = _FOLDER_NAME.fullmatch(folder.name)
-        if not found or found[1] in KAFKAS_OWN or not (folder / OWNER_NAME).exists():
+        found = topic_partition_of(folder.name)
+        if found is None or found[0] in KAFKAS_OWN or not (folder / OWNER_NAME).exists():
             continue
-        name = found[1]
+        name, partition = found
         try:
             ids.setdefault(name, set()).add(UUID(bytes=urlsafe_b64decode(f"{owner_of(folder) or ''}==")))
         except (EngineError, binascii.Error, ValueError):
             notes.append(f"{folder / OWNER_NAME} has no topic id that can be read")
             continue
-        counts[name] = max(counts.get(name, 0), int(found[2]) + 1)
+        counts[name] = max(counts.get(name, 0), partition + 1)
     topics = {}
     for name, of_name in ids.items():
-        if len(of_name) == 1:
+        if counts.get(name, 0) > TOPIC_PARTITIONS_MAX:
+            notes.append(
+                f"topic {name} is left out: its folders show {counts[name]} partitions, "
+                f"and a topic has at most {TOPIC_PARTITIONS_MAX}"
+            )
+        elif len(of_name) == 1:
             topics[name] = Topic(name, of_name.pop(), counts[name])
         elif of_name:
             notes.append(f"topic {name} is left out: its folders have {len(of_name)} ids")
@@ -112,7 +116,8 @@ def new_ids(data_dir: Path, logs: Sequence[Log], kafka_dir: Path) -> tuple[NewId
 
     Raises OSError and EngineError.
     """
-    groups = [group for log in logs for group in _consumer_groups(log)]
+    journals = JournalsBeside()
+    groups = [group for log in logs for group in _consumer_groups(log, journals)]
     ours = TopicsFile(data_dir).load() or {}
     theirs, _ = broker_topics([kafka_dir])
     used = sorted({name for group in groups for name in group.subscribed_names()} & ours.keys())
@@ -145,10 +150,10 @@ def new_ids(data_dir: Path, logs: Sequence[Log], kafka_dir: Path) -> tuple[NewId
     return NewIds(ids, hashes), notes
 
 
-def _consumer_groups(log: Log) -> list[ConsumerGroup]:
+def _consumer_groups(log: Log, journals: JournalsBeside) -> list[ConsumerGroup]:
     """The groups of the consumer protocol in a log that was verified."""
     replay = Replay()
-    with opened(log) as segments:
+    with opened(log, journals) as segments:
         for segment in segments:
             for found in read_segment(segment):
                 if not isinstance(found, NoBatch) and not found.header.is_control:

@@ -30,19 +30,30 @@ import shutil
 import struct
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from itertools import count, islice
 from pathlib import Path
 from typing import NamedTuple
 
 from coordinator.cli.log.locks import held
-from coordinator.cli.log.report import Progress
+from coordinator.cli.log.report import FINDINGS_MAX, Progress
 from coordinator.cli.log.topic_ids import NewIds, broker_topics, new_ids
 from coordinator.cli.log.verify import BROKER_SWAP_SUFFIX, BrokenRule, Summary, guess_partition_count, verify
 from coordinator.cli.output import counted
 from coordinator.log.engine import EngineError
+from coordinator.log.files import read_regular
 from coordinator.log.meta import note_partition_count
 from coordinator.log.segments.disk import Disk, write_all
 from coordinator.log.segments.lock import Lock
-from coordinator.log.segments.outside import Log, NoBatch, OpenSegment, find_logs, opened, read_segment, size_of
+from coordinator.log.segments.outside import (
+    JournalsBeside,
+    Log,
+    NoBatch,
+    OpenSegment,
+    find_logs,
+    opened,
+    read_segment,
+    size_of,
+)
 from coordinator.log.segments.segment import OFFSETS_TOPIC, Frame, partition_folder, segment_at
 from coordinator.log.topics.list import Topic, TopicsFile
 
@@ -55,6 +66,15 @@ EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 KEPT_FILE = "partition.metadata"
 """This file has the topic id, by which a broker recognizes its folder."""
 
+NAMED_MAX = 10
+"""Missing partitions that a message names."""
+
+EPOCH_CHECKPOINT_SIZE_MAX = 16 * 1024 * 1024
+"""Bytes of a broker's list of epochs: a line for each change of the leader since the oldest record."""
+
+EPOCH_MAX = 2**31 - 1
+"""An epoch is an int32."""
+
 _EPOCH = struct.Struct(">i")
 _EPOCH_AT = 12
 
@@ -64,10 +84,10 @@ class CannotMove(Exception):
 
 
 class NotClean(Exception):
-    """The source has findings, so nothing was moved."""
+    """The source has findings, so nothing was moved. findings: the first of all of them, FINDINGS_MAX at most."""
 
-    def __init__(self, findings: Sequence[BrokenRule]) -> None:
-        super().__init__(f"{counted(len(findings), 'finding')}: nothing was moved")
+    def __init__(self, findings: Sequence[BrokenRule], count_of_all: int) -> None:
+        super().__init__(f"{counted(count_of_all, 'finding')}: nothing was moved")
         self.findings = findings
 
 
@@ -114,6 +134,7 @@ def import_log(kafka_dirs: Sequence[Path], data_dir: Path, partition_count: int,
         summary = checked(logs, partition_count)
         topics, topic_notes = broker_topics(kafka_dirs)
         summary.notes += [*notes, *topic_notes]
+        journals, progress = JournalsBeside(), Progress(size_of(logs), done="copied")
         staged = data_dir.with_name(f".{data_dir.name}.import")
         if staged.exists():
             shutil.rmtree(staged)  # from an import that was interrupted
@@ -122,11 +143,11 @@ def import_log(kafka_dirs: Sequence[Path], data_dir: Path, partition_count: int,
             segments, size = 0, 0
             for partition, log in enumerate(logs):
                 folder = partition_folder(staged, partition)
-                with opened(log) as sources:
+                with opened(log, journals) as sources:
                     if sources:
                         disk.make_folder(folder)
                     for source in sources:
-                        size += _copy(disk, source, segment_at(folder, source.base_offset).path, None)
+                        size += _copy(disk, source, segment_at(folder, source.base_offset).path, progress)
                     segments += len(sources)
                     if sources:
                         disk.sync_folder(folder)
@@ -159,15 +180,19 @@ def _replicas(kafka_dirs: Sequence[Path]) -> tuple[list[Log], list[str]]:
             if log.partition is None or log.folder == kafka_dir:
                 raise CannotMove(f"{kafka_dir} is no log folder of a broker")
             found.setdefault(log.partition, []).append(log)
-    missing = sorted(set(range(1 + max(found))) - found.keys())
+    missing = 1 + max(found) - len(found)
     if missing:
+        first = list(islice((partition for partition in count() if partition not in found), min(missing, NAMED_MAX)))
+        others = f" and {missing - len(first)} more" if missing > len(first) else ""
         raise CannotMove(
-            f"{_names(kafka_dirs)} has not all partitions of {OFFSETS_TOPIC}: {', '.join(map(str, missing))} missing; "
-            "name all log.dirs of the broker, or those of all brokers"
+            f"{_names(kafka_dirs)} has not all partitions of {OFFSETS_TOPIC}: {', '.join(map(str, first))}{others} "
+            "missing; name all log.dirs of the broker, or those of all brokers"
         )
     chosen, notes = [], []
+    several = [log for replicas in found.values() for log in replicas if len(replicas) > 1]
+    journals, progress = JournalsBeside(), Progress(size_of(several), done="compared")
     for _, replicas in sorted(found.items()):
-        ends = {log: _end(log) for log in replicas} if len(replicas) > 1 else {}
+        ends = {log: _end(log, journals, progress) for log in replicas} if len(replicas) > 1 else {}
         best = max(replicas, key=ends.__getitem__) if ends else replicas[0]
         notes += [
             f"{best.folder} is taken, up to offset {ends[best].next_offset} in epoch {ends[best].epoch}, and not "
@@ -179,11 +204,11 @@ def _replicas(kafka_dirs: Sequence[Path]) -> tuple[list[Log], list[str]]:
     return chosen, notes
 
 
-def _end(log: Log) -> _End:
+def _end(log: Log, journals: JournalsBeside, progress: Progress) -> _End:
     end = _End(-1, 0)
-    with opened(log) as segments:
+    with opened(log, journals) as segments:
         for segment in segments:
-            for found in read_segment(segment):
+            for found in read_segment(segment, progress):
                 if isinstance(found, Frame):
                     end = _End(found.header.partition_leader_epoch, found.header.next_offset)
     return end
@@ -217,13 +242,15 @@ def export_log(data_dir: Path, kafka_dir: Path, disk: Disk | None = None) -> Mov
         disk.make_folder(guard)
         disk.sync_folder(kafka_dir)
         segments, size = 0, 0
+        journals, progress = JournalsBeside(), Progress(size_of(source), done="copied")
         copies: dict[int | None, list[Path]] = {}
         for log in source:
             staged = _emptied(guard / f"{log.partition}")
             disk.make_folder(staged)
-            with opened(log) as sources:
+            with opened(log, journals) as sources:
                 paths = [segment_at(staged, each.base_offset).path for each in sources]
-                size += sum(_copy(disk, each, path, 0, ids) for each, path in zip(sources, paths, strict=True))
+                for each, path in zip(sources, paths, strict=True):
+                    size += _copy(disk, each, path, progress, 0, ids)
             copies[log.partition] = paths
             segments += len(paths)
         for empty in target:
@@ -249,11 +276,13 @@ def checked(logs: list[Log], partition_count: int) -> Summary:
         for path in log.folder.glob(f"*{BROKER_SWAP_SUFFIX}"):
             raise CannotMove(f"{path}: a compaction of the broker was interrupted: start it and stop it once")
     summary = Summary()
-    findings = list(verify(logs, partition_count, summary, may_be_live=False, progress=Progress(size_of(logs))))
+    findings = verify(logs, partition_count, summary, may_be_live=False, progress=Progress(size_of(logs)))
+    first = list(islice(findings, FINDINGS_MAX))
+    count_of_all = len(first) + sum(1 for _ in findings)
     if summary.unreadable:
         raise OSError("; ".join(summary.unreadable))
-    if findings:
-        raise NotClean(findings)
+    if first:
+        raise NotClean(first, count_of_all)
     return summary
 
 
@@ -277,8 +306,9 @@ def _broker_partitions(kafka_dir: Path) -> list[Log]:
 
 
 def _require_empty(logs: list[Log]) -> None:
+    journals = JournalsBeside()
     for log in logs:
-        with opened(log) as segments:
+        with opened(log, journals) as segments:
             for segment in segments:
                 if segment.size:
                     raise CannotMove(f"{segment.path} is not empty: groups are never mixed into a broker's own")
@@ -300,12 +330,19 @@ def _fill(disk: Disk, folder: Path, staged: list[Path]) -> None:
     disk.sync_folder(folder)
 
 
-def _copy(disk: Disk, segment: OpenSegment, target: Path, epoch: int | None, ids: NewIds | None = None) -> int:
+def _copy(
+    disk: Disk,
+    segment: OpenSegment,
+    target: Path,
+    progress: Progress,
+    epoch: int | None = None,
+    ids: NewIds | None = None,
+) -> int:
     """Copy a segment, durably, with `epoch` and `ids` in each batch if they are given; return its size."""
     size = 0
     descriptor = disk.open(target, create=True)
     try:
-        for found in read_segment(segment):
+        for found in read_segment(segment, progress):
             if isinstance(found, NoBatch):
                 raise CannotMove(f"{segment.path} changed while it was copied: {found.reason} at byte {found.position}")
             batch = found.data[found.at : found.at + found.header.size]
@@ -333,8 +370,12 @@ def note_epoch(disk: Disk, data_dir: Path, partition: int, epoch: int) -> None:
 
 def _noted_epoch(folder: Path) -> int:
     """The highest epoch of the broker's checkpoint, even if its leader wrote nothing; -1 without a checkpoint."""
+    path = folder / EPOCH_CHECKPOINT
     try:
-        lines = (folder / EPOCH_CHECKPOINT).read_text(encoding="ascii").splitlines()[2:]
-        return max((int(line.split()[0]) for line in lines), default=-1)
+        lines = read_regular(path, EPOCH_CHECKPOINT_SIZE_MAX).decode("ascii").splitlines()[2:]
+        epoch = max((int(line.split()[0]) for line in lines), default=-1)
     except (FileNotFoundError, UnicodeDecodeError, ValueError, IndexError):
         return -1  # the batches have every epoch in which a leader wrote something
+    if epoch > EPOCH_MAX:
+        raise CannotMove(f"{path} has epoch {epoch}: the highest is {EPOCH_MAX}")
+    return epoch

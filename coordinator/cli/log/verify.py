@@ -51,7 +51,7 @@ from coordinator.group.consumer.invariants import ConsumerRule, LastRecords, bro
 from coordinator.group.invariants import RecordRule, record_violations
 from coordinator.group.partition import partition_for
 from coordinator.log.meta import noted_partition_count
-from coordinator.log.segments.outside import Log, OpenSegment, opened
+from coordinator.log.segments.outside import JournalsBeside, Log, OpenSegment, opened
 from coordinator.timeline.records.consumer import (
     CONSUMER_VERSIONS,
     CURRENT,
@@ -168,9 +168,10 @@ def verify(
     may_be_live: False if the caller keeps servers away. progress: called with the number of bytes that were read since
     the last call.
     """
+    journals = JournalsBeside()
     for log in logs:
         summary.partitions += 1
-        yield from _Check(log, partition_count, summary, progress, may_be_live=may_be_live).findings()
+        yield from _Check(log, partition_count, summary, progress, journals, may_be_live=may_be_live).findings()
 
 
 Named = tuple[int, str | None]
@@ -211,10 +212,12 @@ class _Check:
         partition_count: int | None,
         summary: Summary,
         progress: Callable[[int], None],
+        journals: JournalsBeside,
         *,
         may_be_live: bool,
     ) -> None:
         self._log = log
+        self._journals = journals
         self._partition = -1 if log.partition is None else log.partition
         self._partition_count = None if log.partition is None else partition_count
         self._summary = summary
@@ -235,7 +238,7 @@ class _Check:
         # Before any file is opened: a server that ends while we read may have been writing.
         self._was_live = self._is_live()
         try:
-            with opened(self._log) as segments:
+            with opened(self._log, self._journals) as segments:
                 if self._log.file is None and segments and segments[0].base_offset:
                     # Compaction, Kafka's too, leaves a segment in the place of the first one.
                     self._summary.notes.append(f"{segments[0].path} is the first segment: those before it are gone")
@@ -245,9 +248,9 @@ class _Check:
                     try:
                         yield from self._segment(segment)
                     except OSError as error:
-                        self._summary.unreadable.append(f"{error.strerror or error}: {segment.path}")
+                        self._cannot_read(error, segment.path)
         except OSError as error:
-            self._summary.unreadable.append(f"{error.strerror or error}: {error.filename or self._log.folder}")
+            self._cannot_read(error, error.filename or self._log.folder)
         self._summary.groups += len(self._groups.keys() | self._consumer_groups.keys())
         for group_id, state in self._groups.items():
             for rule, words, _who in record_violations(read_group(state.value)[1]):
@@ -264,6 +267,12 @@ class _Check:
             self._summary.epoch_max[self._log.partition] = self._epoch_max
         self._summary.open_transactions += len(self._open)
 
+    def _cannot_read(self, error: OSError, path: Path | str) -> None:
+        """Note an error of the system; a journal's is the same for one partition after the other."""
+        problem = f"{error.strerror or error}: {path}"
+        if self._summary.unreadable[-1:] != [problem]:
+            self._summary.unreadable.append(problem)
+
     def _consumer_group(self, group_id: str, states: dict[Named, _LastState]) -> Iterator[BrokenRule]:
         """Check the last records of a group of the consumer protocol, beside one another."""
         newest = max(states.values(), key=lambda state: state.offset)
@@ -277,11 +286,11 @@ class _Check:
 
     def _segment(self, segment: OpenSegment) -> Iterator[BrokenRule]:
         self._summary.segments += 1
-        for range_ in ranges_of(self._partition, segment, READ_SIZE):
+        for range_ in ranges_of(self._partition, segment, READ_SIZE, searched=self._progress):
             window, pieces = read_range(range_)
             for piece in pieces:
-                self._progress(piece.end - piece.position)
                 if piece.kind is None:
+                    self._progress(piece.end - piece.position)
                     yield from self._batch(segment, range_, window, piece)
                 else:
                     yield from self._damage(segment, piece, piece.kind, piece.reason)

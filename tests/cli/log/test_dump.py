@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -194,10 +194,10 @@ def test_write_under_way_is_no_damage(data_dir: Path, monkeypatch: pytest.Monkey
     with ExitStack() as stack:
         stack.enter_context(another_process(data_dir, "flock"))
 
-        def read(segment: OpenSegment) -> Iterator[Frame | NoBatch]:
+        def read(segment: OpenSegment, progress: Callable[[int], None]) -> Iterator[Frame | NoBatch]:
             if ends_meanwhile:
                 stack.close()
-            return read_segment(segment)
+            return read_segment(segment, progress)
 
         monkeypatch.setattr("coordinator.cli.log.dump.read_segment", read)
         ran = dump(path.parent)

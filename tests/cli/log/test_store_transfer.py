@@ -11,10 +11,11 @@ from uuid import UUID
 import pytest
 
 from coordinator.cli.log.command import app
+from coordinator.cli.log.report import Progress
 from coordinator.cli.log.store_transfer import newest
 from coordinator.cli.log.transfer import import_log
 from coordinator.log.meta import note_partition_count, noted_cluster_id
-from coordinator.log.segments.outside import find_logs
+from coordinator.log.segments.outside import JournalsBeside, find_logs
 from coordinator.log.topics.list import ACLS, Topic, TopicsFile
 from tests.cli.conftest import Ran, run_app
 from tests.cli.log.conftest import PARTITION_COUNT
@@ -56,7 +57,7 @@ def ours(data_dir: Path, tmp_path: Path) -> Path:
 
 def values(path: Path) -> dict[int | None, dict[bytes, bytes]]:
     """The newest value of each key, by partition."""
-    return {log.partition: found for log in find_logs(path) if (found := newest(log))}
+    return {log.partition: found for log in find_logs(path) if (found := newest(log, JournalsBeside(), Progress(0)))}
 
 
 def dumped(path: Path) -> set[str]:

@@ -190,3 +190,13 @@ def test_imported_topics_are_exported_as_they_were(data_dir: Path, tmp_path: Pat
     other = make_broker(tmp_path / "other", {"t": (THEIRS, 4)})
     export_log(tmp_path / "back", other)
     assert read(other).members == read(broker).members
+
+
+def test_topic_with_too_many_partitions_is_left_out(tmp_path: Path) -> None:
+    """The number in a folder's name is a claim: a topic above the limit isn't taken over, nor a number that is none."""
+    for name in ("orders-9999", "orders-10000", "events-9999", f"others-{10**23}"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "partition.metadata").write_text("version: 0\ntopic_id: f2gUNdzhRjKtEkBgASf_-g\n")
+    topics, notes = broker_topics([tmp_path])
+    assert {name: topic.partition_count for name, topic in topics.items()} == {"events": 10_000}
+    assert notes == ["topic orders is left out: its folders show 10001 partitions, and a topic has at most 10000"]

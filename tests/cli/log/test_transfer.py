@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import pytest
 
+from coordinator.cli.log import report, transfer
 from coordinator.cli.log.command import app
 from coordinator.cli.log.transfer import GUARD, CannotMove, NotClean, export_log, import_log
 from coordinator.cli.log.verify import guess_partition_count
@@ -423,3 +424,42 @@ def test_number_of_partitions_comes_from_the_servers_settings(data_dir: Path, tm
     file.write_text("offsets.topic.num.partitions=4\n")
     ran = run_app(app, "import", str(data_dir), "--data-dir", str(tmp_path / "new"), "--config", str(file))
     assert ran.code == 0
+
+
+@pytest.mark.parametrize("partition", [5_000_000, 2**31 - 1])
+def test_missing_partitions_are_counted(data_dir: Path, tmp_path: Path, partition: int) -> None:
+    """A folder of a high partition costs neither time nor memory, and the message names the first that are missing."""
+    (data_dir / f"__consumer_offsets-{partition}").mkdir()
+    named = ", ".join(map(str, range(4, 14)))
+    with pytest.raises(CannotMove, match=rf": {named} and {partition - 14} more missing; name all"):
+        import_log([data_dir], tmp_path / "new", PARTITION_COUNT)
+
+
+def test_epoch_that_is_none_is_refused(data_dir: Path, tmp_path: Path) -> None:
+    """An epoch in a broker's checkpoint that no int32 holds is refused: no owner could go on above it."""
+    checkpoint = data_dir / "__consumer_offsets-1" / "leader-epoch-checkpoint"
+    checkpoint.write_text("0\n1\n2147483648 0\n")
+    with pytest.raises(CannotMove, match="leader-epoch-checkpoint has epoch 2147483648"):
+        import_log([data_dir], tmp_path / "new", PARTITION_COUNT)
+    assert not (tmp_path / "new").exists()
+
+
+def test_findings_of_a_move_are_counted(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A move that is refused keeps the first findings alone, and says how many there are."""
+    monkeypatch.setattr(transfer, "FINDINGS_MAX", 2)
+    path = data_dir / "__consumer_offsets-1" / f"{0:020}.log"
+    path.write_bytes(path.read_bytes() * 4)
+    with pytest.raises(NotClean, match=r"^6 findings: nothing was moved$") as caught:
+        import_log([data_dir], tmp_path / "new", PARTITION_COUNT)
+    assert len(caught.value.findings) == 2
+
+
+def test_a_long_move_says_how_far_it_is(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A move prints its progress while it compares replicas, checks and copies."""
+    monkeypatch.setattr(report, "PROGRESS_S", 0.0)
+    shutil.copytree(data_dir, tmp_path / "replica")
+    import_log([data_dir, tmp_path / "replica"], tmp_path / "new", PARTITION_COUNT)
+    said = [line.split()[1] for line in capsys.readouterr().err.splitlines()]
+    assert list(dict.fromkeys(said)) == ["compared", "checked", "copied"]

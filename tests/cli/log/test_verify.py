@@ -407,7 +407,7 @@ def test_file_that_cannot_be_read_is_told(data_dir: Path) -> None:
     path.mkdir()
     ran = run_app(app, "verify", str(data_dir))
     assert ran.code == 2
-    assert f"Is a directory: {path}" in ran.err
+    assert f"a folder, where a file belongs: {path}" in ran.err
     assert "1 file could not be read" in ran.err
 
 
