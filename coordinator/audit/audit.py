@@ -170,8 +170,8 @@ def audit(path: Path, out: Path | None, options: Options, progress: Progress) ->
             with opened(log, journals) as segments:
                 ranges = plan_partition(planned, log, segments)
                 assert log.partition is not None
-                uncleaned_from = planned.uncleaned_from.get(log.partition)
-                checks = PartitionChecks(log.partition, limits, uncleaned_from, is_replica=is_replica, events=events)
+                integrity = integrity_of(planned, log.partition, is_replica=is_replica)
+                checks = PartitionChecks(integrity, limits, events=events)
                 for range_ in ranges:
                     for tables in read_tables(range_, wanted):
                         writer.write(tables)
@@ -241,6 +241,13 @@ def end_of(row: Row) -> int:
     return row[_MAX_TS_AT] if row[_CRC_OK_AT] else -1
 
 
+def integrity_of(planned: Plan, partition: int, *, is_replica: bool) -> Integrity:
+    """The check of a partition's batches, with what a plan knows of its segments."""
+    uncleaned_from, newest = (found.get(partition) for found in (planned.uncleaned_from, planned.newest))
+    damaged_ends = planned.damaged_ends.get(partition, ())
+    return Integrity(partition, uncleaned_from, newest, damaged_ends, is_replica=is_replica)
+
+
 def does_count(planned: Plan, row: Row) -> bool:
     """Whether a row of `records` counts: one of a transaction only if that was committed."""
     producer_id = row[_PRODUCER_AT]
@@ -255,19 +262,11 @@ def count_kinds(rows: Iterable[Row], result: AuditResult) -> None:
 class PartitionChecks:
     """Feeds the rows of one partition to the checks, in the order of its log; events: recorded by the server."""
 
-    def __init__(
-        self,
-        partition: int,
-        limits: Limits,
-        uncleaned_from: int | None,
-        *,
-        is_replica: bool,
-        events: RecordedEvents | None = None,
-    ) -> None:
-        self.integrity = Integrity(partition, uncleaned_from, is_replica=is_replica)
+    def __init__(self, integrity: Integrity, limits: Limits, *, events: RecordedEvents | None = None) -> None:
+        self.integrity = integrity
         self.histories: dict[str, History] = {}
         self.end_ms = -1
-        self._partition = partition
+        self._partition = integrity.partition
         self._limits = limits
         self._events = events or RecordedEvents()
 

@@ -38,6 +38,7 @@ from coordinator.audit.audit import (
     sort_result,
     write_findings,
 )
+from coordinator.audit.check.integrity import Integrity
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.read.batches import MARKER_KIND
 from coordinator.audit.read.logs import is_committed, look, uncleaned_from
@@ -81,7 +82,7 @@ class Followed:
 
     def __init__(self, partition: int, limits: Limits, *, is_replica: bool) -> None:
         self.partition = partition
-        self.checks = PartitionChecks(partition, limits, None, is_replica=is_replica)
+        self.checks = PartitionChecks(Integrity(partition, None, is_replica=is_replica), limits)
         self.waiting: dict[str, deque[tuple[Row, bool]]] = {}
 
     def add(self, tables: dict[str, pa.RecordBatch], result: AuditResult) -> None:

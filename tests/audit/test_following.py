@@ -24,7 +24,7 @@ from coordinator.audit.read.tables import to_rows
 from coordinator.audit.spark.follow import _digest, _part
 from coordinator.audit.spark.split import RAW
 from coordinator.audit.spark.tail import Offset, TailReader
-from tests.audit.check.test_checks import FAULTS, LEGAL
+from tests.audit.check.test_checks import FAULTS, LEGAL, MORE_FAULTS
 from tests.audit.scenes import GROUP, Scene, clean, group_on, static_members
 
 pytestmark = pytest.mark.spark
@@ -68,10 +68,11 @@ def whole(folder: Path) -> AuditResult:
     return audit(folder, None, Options(LIMITS), lambda _done: None)
 
 
-@pytest.mark.parametrize("name", [name for name in (*FAULTS, *LEGAL) if name != TORN])
+@pytest.mark.parametrize("name", [name for name in (*FAULTS, *MORE_FAULTS, *LEGAL) if name != TORN])
 def test_growing_log_has_the_result_of_the_whole(tmp_path: Path, name: str) -> None:
     """For each fault, batch by batch and with a restart before each look, no finding is lost or comes twice."""
-    scene = {**FAULTS, **LEGAL}[name]()
+    expected = {fault: fault for fault in FAULTS} | {case: check for case, (check, _) in MORE_FAULTS.items()}
+    scene = {**FAULTS, **{case: make for case, (_, make) in MORE_FAULTS.items()}, **LEGAL}[name]()
     folder = tmp_path / "log"
     stream: Stream | None = None
     batches, scene.batches = scene.batches, []
@@ -85,7 +86,7 @@ def test_growing_log_has_the_result_of_the_whole(tmp_path: Path, name: str) -> N
     stream.look()  # an unfinished batch at the end of the file is damage as soon as bytes stand behind it
     found = stream.following.result()
     assert found == whole(folder)
-    assert [each.check for each in found.findings] == ([name] if name in FAULTS else [])
+    assert [each.check for each in found.findings] == ([expected[name]] if name in expected else [])
     assert stream.look() == found
 
 

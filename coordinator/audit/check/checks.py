@@ -135,7 +135,8 @@ CHECKS: dict[str, Check] = {
         "members changed without a new generation",
         "Members came or went without a new generation. Within a generation a static member may return, under a new "
         "member id, and a standby may take the seat of one member with exactly its assignment (`target.group.size`). "
-        "Nothing else may change.",
+        "Nothing else may change. `reassigned` in the detail names the members whose assignment changed with it. In a "
+        "group of the consumer protocol, a member was removed, and the group's epoch didn't grow.",
     ),
     "assignment_changed": Check(
         Severity.ERROR,
@@ -145,7 +146,9 @@ CHECKS: dict[str, Check] = {
         "static member that comes back keeps the assignment of its seat. Apache Kafka can write such a record if a "
         "leader sends SyncGroup twice: the members keep the first assignment, and a coordinator that loads the "
         "group later has the second. A rebalance repairs it: stop a member for longer than its session timeout, or "
-        "remove it.",
+        "remove it. In a group of the consumer protocol, `what` in the detail says which assignment changed. `target`: "
+        "a member's target, without a new epoch of the target. `current`: a member that had its whole target has "
+        "another partition besides, in the same epoch.",
     ),
     "partition_assigned_twice": Check(
         Severity.ERROR,

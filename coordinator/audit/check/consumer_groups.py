@@ -5,7 +5,8 @@ record after record, and looks at the group where a batch ends: which epoch it h
 partition has two members. A batch is known by its place; a cluster shows none, so there it is known by its time.
 
 A compaction removes records of the past, so at an earlier moment a group may seem to lack some. Two records of one
-moment still fit each other then. Rules about records that must be there are checked where the log ends.
+moment still fit each other then. Rules about records that must be there are checked where the log ends, or in a batch
+that has a second record of a key: a compaction leaves one of each key, so it hasn't been there.
 
 House rule: the rules are those of coordinator.group.consumer.invariants.
 """
@@ -34,6 +35,7 @@ from coordinator.timeline.records.consumer import (
 from coordinator.timeline.records.values import read_key
 from protocol.messages import (
     ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataValue,
     ConsumerGroupTargetAssignmentMemberValue,
     Message,
 )
@@ -44,6 +46,20 @@ NAMES_MAX = 100
 Partition = tuple[UUID, int]
 Owners = dict[Partition, tuple[str, ...]]
 """Members by partition, nearly always one."""
+
+
+class _Changes:
+    """The changes of one batch.
+
+    versions: of its records. retargeted: members that have another target than before. grown: by member, the partitions
+    that it has now, although it had all of its target before. removed: by member id, the former record of a member.
+    """
+
+    def __init__(self) -> None:
+        self.versions: set[int] = set()
+        self.retargeted: set[str] = set()
+        self.grown: dict[str, set[Partition]] = {}
+        self.removed: dict[str, ConsumerGroupMemberMetadataValue] = {}
 
 
 class Moved(NamedTuple):
@@ -80,6 +96,7 @@ class ConsumerHistory:
         self._seats_before: dict[str, str] = {}
         self._was_settled = True
         self._is_open = False
+        self._changes = _Changes()
         self._is_upgraded = False
         self._inferred = Consumer("", {})
 
@@ -99,6 +116,9 @@ class ConsumerHistory:
         self._batch, self._offset, self._ts, self._is_open = batch, offset, ts, True
         said = None if value is None else read_consumer_value(value, version)[1]
         self._inferred.add(ts, version, read.name, said, is_whole=True)
+        self._changes.versions.add(version)
+        if read.name is not None:
+            self._note_change(version, read.name, said)
         if version in (EPOCH, TARGET_EPOCH):
             self._check_epoch(version, said, ts)
         if read.name is not None and version in (TARGET, CURRENT):
@@ -106,10 +126,7 @@ class ConsumerHistory:
         if said is not None:
             self.records.put(read.name, said)
         elif read.name is not None:
-            of_kind: dict[int, dict[str, Any]] = {
-                MEMBER: self.records.members, TARGET: self.records.targets, CURRENT: self.records.current,
-            }  # fmt: skip
-            of_kind.get(version, {}).pop(read.name, None)
+            self._of_version(version).pop(read.name, None)
 
     def _check_epoch(self, version: int, said: Message | None, ts: int) -> None:
         if said is None:
@@ -145,9 +162,65 @@ class ConsumerHistory:
             if len(owners[partition]) > 1:
                 twice.add(partition)
 
+    def _note_change(self, version: int, member_id: str, said: Message | None) -> None:
+        """Note what a record changes about a member whose former record is known."""
+        match self._of_version(version).get(member_id), said:
+            case ConsumerGroupTargetAssignmentMemberValue() as former, ConsumerGroupTargetAssignmentMemberValue():
+                if set(_partitions(former)) != set(_partitions(said)):
+                    self._changes.retargeted.add(member_id)
+            case ConsumerGroupCurrentMemberAssignmentValue() as former, ConsumerGroupCurrentMemberAssignmentValue():
+                is_stable = former.state == said.state == MemberState.STABLE.value
+                if is_stable and former.member_epoch == said.member_epoch:
+                    self._changes.grown[member_id] = set(_partitions(said)) - set(_partitions(former))
+            case ConsumerGroupMemberMetadataValue() as former, None:
+                self._changes.removed[member_id] = former
+
+    def _of_version(self, version: int) -> dict[str, Any]:
+        """The last records of a key version by member; empty for those that aren't about one member."""
+        records = self.records
+        of_version: dict[int, dict[str, Any]] = {
+            MEMBER: records.members, TARGET: records.targets, CURRENT: records.current,
+        }  # fmt: skip
+        return of_version.get(version, {})
+
+    def _check_changes(self) -> None:
+        """Check that a batch changes members and assignments only with the epoch that says so."""
+        changes, self._changes = self._changes, _Changes()
+        records, offset = self.records, self._offset
+        seats = {said.instance_id for said in records.members.values()} - {None}
+        gone = [
+            member_id
+            for member_id, former in changes.removed.items()
+            if former.instance_id not in seats
+            and not any(member_id in each for each in (records.members, records.targets, records.current))
+        ]
+        changed = sorted(changes.retargeted) if TARGET_EPOCH not in changes.versions else []
+        if gone and EPOCH not in changes.versions:
+            self._findings.add(
+                "membership_changed", offset, records.epoch,
+                joined=[], gone=gone[:NAMES_MAX], reassigned=changed[:NAMES_MAX],
+            )  # fmt: skip
+        elif changed:
+            self._findings.add(
+                "assignment_changed", offset, records.target_epoch,
+                members=changed[:NAMES_MAX], count=len(changed), what="target",
+            )  # fmt: skip
+        # A partition that another member has too is a finding of its own.
+        grown = sorted(
+            member_id
+            for member_id, partitions in changes.grown.items()
+            if any(self._held.get(partition) == (member_id,) for partition in partitions)
+        )
+        if grown:
+            self._findings.add(
+                "assignment_changed", offset, records.epoch,
+                members=grown[:NAMES_MAX], count=len(grown), what="current",
+            )  # fmt: skip
+
     def end_batch(self) -> Moved | None:
         """Check the group where a batch ends; the change since the last one, None if epoch and seats are the same."""
         self._is_open = False
+        self._check_changes()
         why = words_of(self._inferred.causes_of_batch)
         self._inferred.end_batch(self._ts)
         epoch, offset = self.records.epoch, self._offset

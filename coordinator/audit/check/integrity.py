@@ -17,6 +17,7 @@ it imports nothing heavy.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from coordinator.audit.check.checks import Finding, finding
@@ -57,13 +58,25 @@ class Integrity:
     """Takes the rows of `batches` of one partition, in the order of the log.
 
     uncleaned_from: nothing was compacted from this offset on; None if that isn't known. It rises as the log grows.
+    newest: the offset in the name of the newest segment, which may be empty; None if that isn't known.
+    damaged_ends: the segments that end in bytes that are no batch.
     is_replica: a broker may have copied the partition from another one. faults: the faults that are certain so far.
     """
 
-    def __init__(self, partition: int, uncleaned_from: int | None, *, is_replica: bool) -> None:
+    def __init__(
+        self,
+        partition: int,
+        uncleaned_from: int | None,
+        newest: int | None = None,
+        damaged_ends: Collection[int] = (),
+        *,
+        is_replica: bool,
+    ) -> None:
         self.faults: list[Fault] = []
         self.uncleaned_from = uncleaned_from
-        self._partition = partition
+        self._newest = newest
+        self._damaged_ends = damaged_ends
+        self.partition = partition
         self._is_replica = is_replica
         self._was_cleaned = False
         self._segment: int | None = None
@@ -103,11 +116,14 @@ class Integrity:
         faults = [*self.faults]
         if self._leap is not None and self._leap.gap is not None:
             faults.append(self._leap.gap)
+        if self._segment is not None and self._newest is not None and self._newest > self._segment:
+            lost = self._lost_before(self._newest)
+            faults += [] if lost is None else [lost]
         if self._is_replica and self._was_cleaned:
             faults = [each for each in faults if each.check != "offset_gap"]
         return [
             finding(
-                each.check, self._partition, each.offset,
+                each.check, self.partition, each.offset,
                 segment=each.segment, position=each.position, **each.detail,
             )
             for each in faults
@@ -115,20 +131,28 @@ class Integrity:
 
     def _begin(self, segment: int) -> None:
         """Check that a segment begins behind the one before it, without a gap where nothing was compacted."""
-        before, self._segment = self._segment, segment
+        before = self._segment
         expected = self._next_offset
         if before is not None and before < segment < expected:
             reason = f"starts at offset {segment}, the segment before it ends at {expected}"
             self._find("offset_order", segment, 0, None, reason, expected=expected)
             self._starts_early = True
-        elif before is not None and self._is_sure and self.uncleaned_from is not None:
-            expected = max(expected, self.uncleaned_from)
-            if segment > expected:
+        elif before is not None:
+            lost = self._lost_before(segment)
+            if lost is not None:
                 self._settle()
-                self.faults.append(self._gap(segment, 0, None, expected))
+                self.faults.append(lost)
+        self._segment = segment
         self._next_offset = max(self._next_offset, segment)
         self._position = 0
         self._is_sure = True
+
+    def _lost_before(self, segment: int) -> Fault | None:
+        """The fault if a segment is missing in front of this one."""
+        if not self._is_sure or self.uncleaned_from is None or self._segment in self._damaged_ends:
+            return None
+        expected = max(self._next_offset, self.uncleaned_from)
+        return self._gap(segment, 0, None, expected) if segment > expected else None
 
     def _check_offset(self, segment: int, position: int, base_offset: int, last_offset: int) -> None:
         leap = self._leap

@@ -135,16 +135,18 @@ class RecordChecks:
             return
         joined = [seat.name for seat in seen.seats if seat not in before.seats]
         gone = [seat.name for seat in before.seats if seat not in seen.seats]
-        if (joined or gone) and taken(before, seen) is None:
-            self._findings.add(
-                "membership_changed", offset, generation, joined=joined[:NAMES_MAX], gone=gone[:NAMES_MAX]
-            )
         changed = [
             seat.name
             for seat, member in seen.seats.items()
             if seat in before.seats and before.seats[seat].assignment != member.assignment
         ]
-        if changed:
+        if (joined or gone) and taken(before, seen) is None:
+            # The others' assignments change with the members.
+            self._findings.add(
+                "membership_changed", offset, generation,
+                joined=joined[:NAMES_MAX], gone=gone[:NAMES_MAX], reassigned=changed[:NAMES_MAX],
+            )  # fmt: skip
+        elif changed:
             self._findings.add(
                 "assignment_changed", offset, generation,
                 members=changed[:NAMES_MAX], count=len(changed), before_offset=before.offset,

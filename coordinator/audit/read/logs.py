@@ -109,6 +109,11 @@ class Range(NamedTuple):
     descriptor: int | None = None
 
     @property
+    def ends_in_gap(self) -> bool:
+        """Whether the last bytes are no batch."""
+        return bool(self.gaps) and self.gaps[-1].end == self.end
+
+    @property
     def stretches(self) -> Iterator[tuple[int, int]]:
         """Begin and end of each run of batches between the gaps."""
         at = self.start
@@ -127,8 +132,9 @@ class Plan:
     logs: the partitions. partition_count: offsets.topic.num.partitions; None if the folder doesn't show it.
     sizes: bytes by partition; a folder without segments has 0.
     The others are known of partitions that were looked at. ranges: in the order of partitions and offsets.
-    uncleaned_from: by partition, the offset from which on no compaction can have been. markers: partition -> producer
-    id -> (offset, committed) of the ends of its transactions, ascending.
+    uncleaned_from: by partition, the offset from which on no compaction can have been. newest: by partition, the offset
+    in the name of its newest segment. damaged_ends: by partition, the segments that end in bytes that are no batch.
+    markers: partition -> producer id -> (offset, committed) of the ends of its transactions, ascending.
     """
 
     path: str
@@ -137,6 +143,8 @@ class Plan:
     ranges: list[Range] = field(default_factory=list)
     sizes: dict[int, int] = field(default_factory=dict)
     uncleaned_from: dict[int, int] = field(default_factory=dict)
+    newest: dict[int, int] = field(default_factory=dict)
+    damaged_ends: dict[int, list[int]] = field(default_factory=dict)
     markers: dict[int, dict[int, list[tuple[int, bool]]]] = field(default_factory=dict)
 
     @property
@@ -218,6 +226,7 @@ def plan_partition(made: Plan, log: Log, segments: Sequence[OpenSegment], range_
     made.sizes[partition] = sum(segment.size for segment in segments)
     if segments:
         made.uncleaned_from[partition] = uncleaned_from(log, segments)
+        made.newest[partition] = segments[-1].base_offset
     ranges: list[Range] = []
     for segment in segments:
 
@@ -225,7 +234,9 @@ def plan_partition(made: Plan, log: Log, segments: Sequence[OpenSegment], range_
             _note_marker(made, partition, window, position)
 
         ranges += ranges_of(partition, segment, range_size, on_control)
-    if ranges and ranges[-1].gaps and ranges[-1].gaps[-1].end == segments[-1].size:
+        if ranges and ranges[-1].segment == segment.base_offset and ranges[-1].ends_in_gap:
+            made.damaged_ends.setdefault(partition, []).append(segment.base_offset)
+    if ranges and ranges[-1].ends_in_gap and ranges[-1].end == segments[-1].size:
         ranges[-1:] = _settled(ranges[-1], segments[-1])
     return ranges
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -30,6 +31,7 @@ from coordinator.audit.audit import (
     AuditResult,
     Options,
     end_of,
+    integrity_of,
     make_room,
     notes_of,
     settle_partition_count,
@@ -39,7 +41,6 @@ from coordinator.audit.audit import (
 from coordinator.audit.check.checks import Finding, finding_of
 from coordinator.audit.check.compaction import LastRecord, lost_key
 from coordinator.audit.check.history import History, Story
-from coordinator.audit.check.integrity import Integrity
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.read.events import RecordedEvents, read_events
 from coordinator.audit.read.logs import Plan, plan
@@ -160,10 +161,10 @@ def _check_by_group(limits: Limits, planned: Plan, ends_ms: dict[int, int], even
 
 def _check_partitions(batches: DataFrame, planned: Plan, result: AuditResult, *, is_replica: bool) -> dict[int, int]:
     """Check the batches; returns the time of each partition's last record."""
-    uncleaned_from = planned.uncleaned_from
+    known = replace(planned, logs=[], ranges=[], markers={})
 
     def check_partition(partition: int, rows: Iterable[Row]) -> pa.RecordBatch:
-        integrity = Integrity(partition, uncleaned_from.get(partition), is_replica=is_replica)
+        integrity = integrity_of(known, partition, is_replica=is_replica)
         count, end_ms = 0, -1
         for row in rows:
             integrity.add(row)

@@ -6,6 +6,7 @@ A fault is a log with one thing wrong. A check that needs more than a folder has
 from __future__ import annotations
 
 import json
+import os
 import re
 import struct
 from collections.abc import Callable, Iterator
@@ -19,6 +20,8 @@ from coordinator.audit.check.checks import CHECKS, Finding
 from coordinator.audit.read import logs
 from coordinator.log.segments.segment import partition_folder
 from coordinator.timeline.diagnosis import LOOP_MIN
+from coordinator.timeline.records.consumer import CURRENT, MEMBER, TARGET, read_consumer_value
+from protocol.messages import ConsumerGroupTargetAssignmentMemberValue, encode
 from protocol.records.batch import Record, encode_batch
 from tests.audit.scenes import (
     GROUP,
@@ -42,6 +45,7 @@ from tests.audit.scenes import (
     static_members,
     subscription,
     two_consumers,
+    versioned,
 )
 from tests.audit.section import PAGE, with_sections
 from tests.support.batches import old_messages
@@ -297,6 +301,81 @@ def _without_times() -> Scene:
     return scene.raw(encode_batch([Record(group_key(GROUP), value, -1)], scene.next_offset, 1))
 
 
+def _dynamic_members_swap() -> Scene:
+    scene = Scene().group([member("x", PARTS["a"]), member("y", PARTS["b"])], 5)
+    return scene.group([member("x", PARTS["b"]), member("y", PARTS["a"])], 5)
+
+
+def _dynamic_member_beside_a_return() -> Scene:
+    scene = Scene().group([member("x", PARTS["b"]), static("a", 1, PARTS["a"])], 5)
+    return scene.group([member("x", PARTS["c"]), static("a", 2, PARTS["a"])], 5)
+
+
+def _member_gone() -> Scene:
+    return Scene().group([member("x", PARTS["a"]), member("y", PARTS["b"])], 5).group([member("x", PARTS["a"])], 5)
+
+
+def _member_gone_and_taken_over() -> Scene:
+    scene = Scene().group([member("x", PARTS["a"]), member("y", PARTS["b"])], 5)
+    return scene.group([member("x", {"orders": [0, 1, 2]})], 5)
+
+
+def _static_member_gone_and_taken_over() -> Scene:
+    return Scene().group(static_members(a=1, b=1), 5).group([static("a", 1, {"orders": [0, 1, 2]})], 5)
+
+
+def _member_joined_and_took_a_part() -> Scene:
+    scene = Scene().group([member("x", PARTS["a"])], 5)
+    return scene.group([member("x", {"orders": [0]}), member("y", {"orders": [1]})], 5)
+
+
+def _target_changed() -> Scene:
+    """A dynamic member of the consumer protocol has another target without a new epoch of the target."""
+
+    def less(value: Any) -> None:
+        value.topic_partitions[0].partitions = [0]
+
+    return two_consumers().append_changed("m", TARGET, less)
+
+
+def _assignment_grew() -> Scene:
+    """A dynamic member of the consumer protocol, which had all of its target, has one partition more."""
+
+    def more(value: Any) -> None:
+        value.assigned_partitions[0].partitions = [0, 1, 7]
+        value.assigned_partitions[0].assignment_epochs = [3, 3, 3]
+
+    return two_consumers().append_changed("m", CURRENT, more)
+
+
+def _consumer_gone() -> Scene:
+    """A dynamic member of the consumer protocol is removed without a new epoch, and its partitions go to the other."""
+    made = two_consumers()
+    keys = {record.key for record in made.play.log if record.key[1] in (MEMBER, TARGET, CURRENT) and b"m" in record.key}
+    target = [record for record in made.play.log if record.key[1] == TARGET and record.key not in keys][-1]
+    value = read_consumer_value(target.value or b"", TARGET)[1]
+    assert isinstance(value, ConsumerGroupTargetAssignmentMemberValue)
+    value.topic_partitions[0].partitions = [0, 1, 2, 3]
+    return made.scene.append(*((key, None) for key in sorted(keys)), (target.key, versioned(0, encode(value, 0))))
+
+
+MORE_FAULTS: dict[str, tuple[str, Callable[[], Scene]]] = {
+    scene.__name__.removeprefix("_"): (check, scene)
+    for check, scene in (
+        ("assignment_changed", _dynamic_members_swap),
+        ("assignment_changed", _dynamic_member_beside_a_return),
+        ("assignment_changed", _target_changed),
+        ("assignment_changed", _assignment_grew),
+        ("membership_changed", _member_gone),
+        ("membership_changed", _member_gone_and_taken_over),
+        ("membership_changed", _static_member_gone_and_taken_over),
+        ("membership_changed", _member_joined_and_took_a_part),
+        ("membership_changed", _consumer_gone),
+    )
+}
+"""Case -> the check that finds its fault, and the log."""
+
+
 LEGAL: dict[str, Callable[[], Scene]] = {
     scene.__name__.removeprefix("_"): scene
     for scene in (
@@ -321,6 +400,21 @@ def test_fault_is_found_by_its_check_alone(tmp_path: Path, check: str) -> None:
     assert [finding.check for finding in found] == [check]
     assert found[0].severity == CHECKS[check].severity
     assert json.loads(found[0].detail)
+
+
+@pytest.mark.parametrize("case", MORE_FAULTS)
+def test_planted_damage_is_found_once(tmp_path: Path, case: str) -> None:
+    """A log with one fault, and all that follows from it, has one finding."""
+    check, scene = MORE_FAULTS[case]
+    assert [found.check for found in findings_of(scene().write(tmp_path))] == [check]
+
+
+def test_membership_that_changed_says_what_changed_with_it(tmp_path: Path) -> None:
+    """The finding names the members that came and went, and those whose assignment changed with them."""
+    (found,) = findings_of(_member_joined_and_took_a_part().write(tmp_path / "classic"))
+    assert json.loads(found.detail) == {"joined": ["y"], "gone": [], "reassigned": ["x"]}
+    (found,) = findings_of(_consumer_gone().write(tmp_path / "consumer"))
+    assert json.loads(found.detail) == {"joined": [], "gone": ["m"], "reassigned": ["n"]}
 
 
 def test_compaction_that_loses_a_key_is_found(tmp_path: Path) -> None:
@@ -477,3 +571,71 @@ def test_resealed_batch_is_what_it_says() -> None:
     """The CRC that the scenes compute is the encoder's."""
     batch = encode_batch([Record(group_key(GROUP), None, START_MS)], 0, 0)
     assert resealed(batch) == batch
+
+
+def three_segments(folder: Path, partition: int = 0, *, empty: bool) -> Path:
+    """Write a broker's partition of three segments of two batches each, from the offsets 0, 2 and 4 on; its folder.
+
+    The checkpoint says that nothing was cleaned. With `empty` a newest segment without batches begins at offset 6.
+    """
+    for base_offset in range(0, 6, 2):
+        Scene(partition, base_offset).commit(base_offset).commit(base_offset + 1).write(folder, 0)
+    if empty:
+        Scene(partition, 6).write(folder, 0)
+    with (folder / "cleaner-offset-checkpoint").open("a") as checkpoint:
+        checkpoint.write(f"__consumer_offsets {partition} 0\n")
+    return partition_folder(folder, partition)
+
+
+def _cut_last_batch(path: Path) -> None:
+    """Cut off the last of two equally large batches."""
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def _tear_last_batch(path: Path) -> None:
+    os.truncate(path, path.stat().st_size - 7)
+
+
+def _flip_last_byte(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+def _lengthen_last_batch(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2 + 11] ^= 64
+    path.write_bytes(content)
+
+
+PLANTED: dict[str, tuple[Callable[[Path], None], list[str]]] = {
+    "nothing": (Path.exists, []),  # type: ignore[dict-item]
+    "missing": (Path.unlink, ["offset_gap"]),
+    "last batch missing": (_cut_last_batch, ["offset_gap"]),
+    "last batch torn": (_tear_last_batch, ["torn_tail"]),
+    "last byte changed": (_flip_last_byte, ["bad_checksum"]),
+    "length of the last batch changed": (_lengthen_last_batch, ["undecodable"]),
+}
+"""Damage -> how a segment gets it, and the checks that find it."""
+
+
+@pytest.mark.parametrize("empty", [False, True])
+@pytest.mark.parametrize("base_offset", [2, 4])
+@pytest.mark.parametrize("damage", PLANTED)
+def test_damage_of_a_segment_is_found_once(tmp_path: Path, damage: str, base_offset: int, empty: bool) -> None:
+    """Where nothing was cleaned, each damage of a segment is one finding, whether batches follow, or nothing does."""
+    segment = three_segments(tmp_path, empty=empty) / f"{base_offset:020}.log"
+    plant, expected = PLANTED[damage]
+    plant(segment)
+    is_newest = base_offset == 4 and not empty
+    if is_newest and damage in {"missing", "last batch missing"}:
+        expected = []  # the log ends earlier, and nothing says that it was longer
+    assert [each.check for each in findings_of(tmp_path)] == expected
+
+
+def test_segment_that_is_missing_before_an_empty_one_is_named(tmp_path: Path) -> None:
+    """The finding names the offset from which on records are missing, and the segment behind them."""
+    (three_segments(tmp_path, empty=True) / f"{4:020}.log").unlink()
+    (found,) = findings_of(tmp_path)
+    assert (found.check, found.offset) == ("offset_gap", None)
+    assert json.loads(found.detail) == {"expected": 4, "position": 0, "replica": True, "segment": 6}

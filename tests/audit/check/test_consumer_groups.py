@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import random
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from coordinator.audit.check.limits import Limits
 from coordinator.audit.read.parse import parse_record
 from coordinator.audit.show.summary import summary
 from coordinator.timeline.records.consumer import CURRENT, read_consumer_value
+from protocol.records.batch import Record
 from protocol.records.walk import decode_batches
 from tests.audit.histories import checks, story_of
 from tests.audit.scenes import (
@@ -30,6 +32,9 @@ from tests.audit.scenes import (
     static_members,
     two_consumers,
 )
+from tests.group.consumer.play import GROUP as PLAYED
+from tests.group.consumer.play import Play
+from tests.group.consumer.test_random import Client
 from tests.oracle.consumer_log import GOLDEN, MARK
 from tests.oracle.consumer_log import GROUP as GOLDEN_GROUP
 
@@ -167,3 +172,43 @@ def test_way_to_the_consumer_protocol_is_no_rebalance() -> None:
         scene = Scene().group(static_members(a=1, b=1), 7)
         scene.append((group_key(GROUP), None), consumer_member(GROUP), (newer_key(GROUP), newer_value(epoch)))
         assert story_of(scene)[0].rebalances == rebalances
+
+
+class Batched(Play):
+    """A play that knows which records a coordinator appends as one batch."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[Record]] = []
+        super().__init__({"t1": 3, "u1": 2})
+
+    def handle(self, event: Any) -> Any:
+        """Handle an event as a play does."""
+        before = len(self.log)
+        answer = super().handle(event)
+        if len(self.log) > before:
+            self.batches.append(self.log[before:])
+        return answer
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_play_has_a_finding_whatever_was_compacted(seed: int) -> None:
+    """Members come, change, restart and go in any order; the older batches of the log have the last record of a key."""
+    chance = random.Random(seed)
+    play = Batched()
+    clients = [Client(play, chance, number) for number in range(5)]
+    for _ in range(150):
+        chance.choice(clients).act()
+        if chance.random() < 0.2:
+            play.wait(chance.choice([500, 20_000]))
+        if play.asked:
+            play.resolve(**{regex: [name for name in play.topics if name[0] == regex[0]] for regex in ("t.*", "u.*")})
+    compacted = chance.randrange(len(play.batches))
+    last = {record.key: record for batch in play.batches[:compacted] for record in batch}
+    history = History(0, PLAYED, Limits())
+    for number, batch in enumerate(play.batches):
+        for record in batch:
+            if number >= compacted or last[record.key] is record:
+                for row in parse_record(0, number, record)["records"]:
+                    history.add((*row[:8], 0, number))
+    changes = {"assignment_changed", "membership_changed", "partition_held_twice", "generation_falls"}
+    assert changes.isdisjoint(found.check for found in history.finish(0)[1])

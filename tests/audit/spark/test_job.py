@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -14,7 +15,7 @@ from coordinator.audit.read.tables import PUBLISHED, SCHEMAS, to_rows
 from coordinator.audit.show.summary import summary
 from coordinator.audit.spark.job import audit_folder
 from protocol.records.codecs import Codec
-from tests.audit.check.test_checks import FAULTS, LEGAL
+from tests.audit.check.test_checks import FAULTS, LEGAL, MORE_FAULTS, PLANTED, three_segments
 from tests.audit.random_logs import sample
 from tests.audit.read.test_events import at, dropped, ended, fenced, returned, write
 from tests.audit.scenes import GROUP, PARTS, Scene, clean, compressed, group_on, member, offset_key, versioned
@@ -25,7 +26,8 @@ pytestmark = [pytest.mark.spark, LEFT_OPEN]
 
 def faulty(folder: Path) -> Path:
     """Write every fault on a partition of its own, correct logs that look odd, random logs, and a server's events."""
-    scenes = [make() for make in (*FAULTS.values(), *LEGAL.values())]
+    more = (make for _, make in MORE_FAULTS.values())
+    scenes = [make() for make in (*FAULTS.values(), *more, *LEGAL.values())]
     for batches in sample(20):
         scene = Scene()
         scene.batches = batches
@@ -63,6 +65,18 @@ def test_spark_is_equal_to_one_process(session: SparkSession, tmp_path: Path) ->
         got = pq.read_table(tmp_path / "spark" / name)
         assert got.schema.names == SCHEMAS[table].names
         assert sorted(map(repr, to_rows(got))) == sorted(map(repr, to_rows(wanted))), table
+
+
+def test_damage_of_segments_is_found_by_both(session: SparkSession, tmp_path: Path) -> None:
+    """Each damage of a segment of a broker's log, with and without an empty newest segment, gives the same."""
+    folder = tmp_path / "log"
+    cases = product(PLANTED.values(), (2, 4), (False, True))
+    for partition, ((plant, _), base_offset, empty) in enumerate(cases):
+        plant(three_segments(folder, partition, empty=empty) / f"{base_offset:020}.log")
+    options = Options(Limits(partition_count=4))
+    alone = audit(folder, None, options, lambda _done: None)
+    assert audit_folder(session, folder, None, options) == alone
+    assert {found.check for found in alone.findings} > {"offset_gap", "torn_tail", "bad_checksum", "undecodable"}
 
 
 def test_compaction_is_checked(session: SparkSession, tmp_path: Path) -> None:
