@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
+from io import TextIOWrapper
 from typing import TYPE_CHECKING
 
 from coordinator.cli.exit_codes import ExitCode, fail
@@ -38,6 +39,9 @@ COMMANDS = {
 def main(arguments: list[str] | None = None) -> None:
     """The entry point of the `tenure` command; ends the process."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    if isinstance(sys.stdout, TextIOWrapper):
+        # Names of groups and clients have any character, and the encoding of a terminal may lack some.
+        sys.stdout.reconfigure(errors="backslashreplace")
     for argument in arguments:
         if not _is_text(argument):
             fail(ExitCode.USAGE, f"an argument is not UTF-8: {os.fsencode(argument)!r}")

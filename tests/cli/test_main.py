@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from coordinator.cli.main import COMMANDS, main, make_app
+from protocol.records.batch import encode_batch
+from tests.cli.log.conftest import group_of, write_segment
+from tests.support.tenure import tenure_command
 
 
 def test_the_help_names_every_command() -> None:
@@ -70,6 +75,20 @@ def test_an_argument_that_is_no_text_is_wrong_usage(arguments: list[bytes], caps
         main([argument.decode(errors="surrogateescape") for argument in arguments])
     assert ended.value.code == 2
     assert capsys.readouterr() == ("", "tenure: an argument is not UTF-8: b'\\xff'\n")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_a_terminal_that_lacks_a_character_shows_its_number(encoding: str, tmp_path: Path) -> None:
+    """A name goes to the output as far as its encoding can express it; escapes stand for the rest."""
+    write_segment(tmp_path, 0, [encode_batch([group_of("gr\ufffd\xfce")], 0, 1)])
+    dumped = subprocess.run(
+        [*tenure_command(), "log", "dump", str(tmp_path)],
+        capture_output=True,
+        check=False,
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+    )
+    shown = "gr\ufffd\xfce".encode(encoding, "backslashreplace")
+    assert (dumped.returncode, shown in dumped.stdout, dumped.stderr) == (0, True, b"")
 
 
 def test_help_of_serve_is_its_own(capsys: pytest.CaptureFixture[str]) -> None:
