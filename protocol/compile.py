@@ -26,8 +26,8 @@ from protocol import source
 from protocol.definition import Definition, Field, Struct, structs
 from protocol.errors import ProtocolError, UnsupportedVersion
 
-_BROKEN = (IndexError, struct.error, ValueError)
-"""Errors of a decode function: bytes that end too early, or that are no UTF-8."""
+_BROKEN = (IndexError, struct.error, ProtocolError)
+"""Errors of a decode function: bytes that end too early, or say what can't be."""
 
 _WRONG = (AttributeError, TypeError, ValueError, struct.error)
 """Errors of an encode function: a message with wrong values."""

@@ -2,7 +2,7 @@
 
 A schema table has a line per field, in the order of the wire:
 
-    name   type   versions   [null[=VERSIONS]] [default=VALUE] [ignorable] [tag=N]      # remark
+    name   type   versions   [null[=VERSIONS]] [default=VALUE] [ignorable] [tag=N] [long]      # remark
 
     group_id            string             0+
     group_instance_id   string             5+   null default=null
@@ -19,6 +19,8 @@ A schema table has a line per field, in the order of the wire:
   tagged is null by default.
 - ignorable: encoding drops the field's value in a version that lacks it. Without this option it drops only the default.
 - tag: the field is a tagged field (KIP-482) with this number in every version that has it; such versions are flexible.
+- long: the field is a string whose reader refuses a long one itself. So decoding accepts it even if it takes more than
+  32,767 bytes once U+FFFD stands for bytes that aren't UTF-8.
 
 House rule: a table that breaks these rules raises DefinitionError, which names the line; nothing is guessed.
 Source: Kafka's message format README (clients/src/main/resources/common/message/README.md).
@@ -78,6 +80,7 @@ class Field(NamedTuple):
     ignorable: bool
     tag: int | None
     has_struct: bool = False
+    is_long: bool = False
 
 
 class Struct(NamedTuple):
@@ -166,6 +169,7 @@ def _field(
     """A field from the words of its line."""
     nullable: Versions | None = None
     ignorable = False
+    is_long = False
     tag: int | None = None
     given: str | None = None
     for option in words[3:]:
@@ -178,6 +182,8 @@ def _field(
             ignorable = True
         elif key == "tag" and value.isdecimal():
             tag = int(value)
+        elif option == "long" and type_name == "string":
+            is_long = True
         else:
             raise DefinitionError(f"{where}: {option} is no option")
     if nullable is not None and not (array or type_name in VARIABLE):
@@ -191,7 +197,7 @@ def _field(
         raise DefinitionError(f"{where}: a tagged field in a version that isn't flexible")
     default = _default(where, type_name, array, given, nullable == present)
     has_struct = struct is not None and not array and given != "null"
-    return Field(words[0], type_name, array, struct, present, nullable, default, ignorable, tag, has_struct)
+    return Field(words[0], type_name, array, struct, present, nullable, default, ignorable, tag, has_struct, is_long)
 
 
 def _versions(where: str, text: str, within: Versions) -> Versions:

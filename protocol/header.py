@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from protocol.errors import ProtocolError, UnsupportedVersion
 from protocol.messages import Message, api_schema, decode, encode, encode_in_steps, request_class, response_class
-from protocol.primitives import decode_tags
+from protocol.primitives import decode_tags, decode_text
 from protocol.speed import new
 
 API_VERSIONS = 18
@@ -63,14 +63,17 @@ def decode_request_header(frame: bytes) -> RequestHeader:
             client_id = None
         else:
             offset = _REQUEST_SIZE + size
-            client_id = frame[_REQUEST_SIZE:offset].decode()
+            try:
+                client_id = frame[_REQUEST_SIZE:offset].decode()
+            except UnicodeDecodeError:
+                client_id = decode_text(frame[_REQUEST_SIZE:offset])
         if version >= flexible:
             if frame[offset]:
                 offset = decode_tags(frame, offset)[1]
             else:
                 offset += 1
-    except (IndexError, struct.error, UnicodeDecodeError) as error:
-        raise ProtocolError(f"request header cut short or garbled ({error})") from None
+    except (IndexError, struct.error) as error:
+        raise ProtocolError(f"request header cut short ({error})") from None
     if offset > len(frame):
         raise ProtocolError("request header cut short")
     return new(RequestHeader, (api_key, version, correlation_id, client_id, offset))

@@ -13,6 +13,7 @@ Source: Kafka's ByteUtils and generated message classes; KIP-482.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator
 from io import BytesIO
 
@@ -28,6 +29,13 @@ TAGS_MAX = 100
 """Tagged fields in one section. No message of Kafka has ten. A client can send others that the schema doesn't know, and
 each costs far more memory than its three bytes on the wire.
 """
+
+LONG_SIZE_MAX = 3 * STRING_SIZE_MAX
+"""Bytes of UTF-8 in a string that is all U+FFFD, and was STRING_SIZE_MAX bytes long."""
+
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+_MALFORMED = b"\xff"
+"""Python takes each byte of a surrogate for a malformed sequence, and Java all of them for one, as this byte is."""
 
 COPIED_BYTES = 1024 * 1024
 """Bytes that a decoder copies in one step: less than a millisecond. 100 MB at once take 100."""
@@ -82,6 +90,19 @@ def decode_string_size(buffer: bytes, offset: int) -> tuple[int, int]:
     if size > STRING_SIZE_MAX + 1:
         raise ProtocolError(f"a string of {size - 1} bytes")
     return size, offset
+
+
+def decode_text(content: bytes, size_max: int = STRING_SIZE_MAX) -> str:
+    """The text of bytes that aren't all UTF-8, as Kafka reads them: U+FFFD stands for each malformed sequence.
+
+    U+FFFD takes three bytes. Raises ProtocolError if the text takes more than `size_max`, because nothing could write
+    it again. Source: Kafka's ByteBufferAccessor.readString; Java's String(byte[], Charset).
+    """
+    text = _SURROGATE.sub(_MALFORMED, content).decode(errors="replace")
+    size = len(text.encode())
+    if size > size_max:
+        raise ProtocolError(f"a string of {size} bytes, once U+FFFD stands for what isn't UTF-8")
+    return text
 
 
 def encode_string(value: str) -> bytes:

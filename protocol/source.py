@@ -216,7 +216,6 @@ class _Decoder(_Lines):
     def content(self, field: Field, target: str) -> None:
         """A string, bytes or records."""
         n = self.name("n")
-        decoded = ".decode()" if field.type == "string" else ""
         if self.flexible:
             # The offset stays at the length's (last) byte, and the length counts it too.
             size = "decode_string_size" if field.type == "string" else "decode_uvarint"
@@ -224,15 +223,24 @@ class _Decoder(_Lines):
             self.flush(behind=1)
             self.line(f"if {n} > 127: {n}, o = {self.primitive(size)}(b, o); o -= 1")
             self.null(field, target, n, "o += 1")
-            self.line(f"    {target} = {self.cut(field, 'o + 1', f'o + {n}')}{decoded}")
+            self.read(field, target, self.cut(field, "o + 1", f"o + {n}"))
             self.line(f"    o += {n}")
         else:
             self.run.append(("h" if field.type == "string" else "i", n))
             self.flush()
             self.null(field, target, n)
             self.line(f"    {n} += o")
-            self.line(f"    {target} = {self.cut(field, 'o', n)}{decoded}")
+            self.read(field, target, self.cut(field, "o", n))
             self.line(f"    o = {n}")
+
+    def read(self, field: Field, target: str, content: str) -> None:
+        """Put a content into `target`. A `try` costs nothing for strings in UTF-8; an argument of decode does."""
+        if field.type != "string":
+            self.line(f"    {target} = {content}")
+            return
+        size_max = f", {self.primitive('LONG_SIZE_MAX')}" if field.is_long else ""
+        self.line(f"    try: {target} = {content}.decode()")
+        self.line(f"    except UnicodeDecodeError: {target} = {self.primitive('decode_text')}({content}{size_max})")
 
     def cut(self, field: Field, start: str, end: str) -> str:  # noqa: ARG002 - see _StepDecoder
         """The expression of the bytes of a string, bytes or records."""

@@ -30,6 +30,7 @@ from protocol.messages import (
     OffsetDeleteResponse,
     OffsetFetchResponse,
 )
+from protocol.primitives import STRING_SIZE_MAX
 from protocol.speed import new
 from schemas.errors import ErrorCode
 
@@ -238,11 +239,7 @@ def template_of(body: OffsetCommitRequest, config: GroupConfig) -> CommitTemplat
         for partition in topic.partitions:
             metadata = partition.committed_metadata or ""
             key = topic.name, partition.partition_index
-            if (
-                key in targets
-                or partition.commit_timestamp != NO_COMMIT_TIME
-                or java_length(metadata) > config.offset_metadata_max_bytes
-            ):
+            if key in targets or partition.commit_timestamp != NO_COMMIT_TIME or is_too_long(metadata, config):
                 return None
             record = records.offset_records(body.group_id, *key, partition.committed_leader_epoch, metadata)
             targets[key] = Target(*key, partition.committed_leader_epoch, metadata, record)
@@ -287,7 +284,7 @@ def add_offsets(
     retention_ms = body.retention_time_ms
     for partition in partitions:
         metadata = partition.committed_metadata or ""
-        if java_length(metadata) > config.offset_metadata_max_bytes:
+        if is_too_long(metadata, config):
             too_large.add((topic, partition.partition_index))
             continue
         offsets[topic, partition.partition_index] = CommittedOffset(
@@ -299,9 +296,12 @@ def add_offsets(
         )
 
 
-def java_length(text: str) -> int:
-    """The length of a string as Java counts it, in UTF-16 units."""
-    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+def is_too_long(metadata: str, config: GroupConfig) -> bool:
+    """Whether an offset's metadata is longer than the setting allows, in UTF-16 units, or than a record can hold."""
+    if metadata.isascii():
+        return len(metadata) > config.offset_metadata_max_bytes
+    units = len(metadata.encode("utf-16-le")) // 2
+    return units > config.offset_metadata_max_bytes or len(metadata.encode()) > STRING_SIZE_MAX
 
 
 def commit_answer(

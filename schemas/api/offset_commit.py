@@ -42,7 +42,7 @@ topics                          []OffsetCommitRequestTopic      0+
         committed_offset        int64                           0+
         committed_leader_epoch  int32                           6+   default=-1 ignorable
         commit_timestamp        int64                           1    default=-1
-        committed_metadata      string                          0+   null
+        committed_metadata      string                          0+   null long
 """
 
 RESPONSE = """

@@ -31,7 +31,7 @@ topics                          []TxnOffsetCommitRequestTopic      0+
         partition_index         int32                              0+
         committed_offset        int64                              0+
         committed_leader_epoch  int32                              2+   default=-1 ignorable
-        committed_metadata      string                             0+   null
+        committed_metadata      string                             0+   null long
 """
 
 RESPONSE = """

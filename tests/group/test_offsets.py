@@ -159,6 +159,19 @@ def test_metadata_is_measured_as_java_does(metadata: str, *, stored: bool) -> No
     assert bench.committed("t", 0) == (5 if stored else -1)
 
 
+@pytest.mark.parametrize(("metadata", "stored"), [("\ufffd" * 10_922, True), ("\ufffd" * 10_923, False)])
+def test_metadata_that_no_record_can_hold_is_too_large(metadata: str, *, stored: bool) -> None:
+    """Whatever offset.metadata.max.bytes says, an offset's metadata fit a string, as UTF-8; its group goes on."""
+    bench = Bench(offset_metadata_max_bytes=100_000)
+    partition = OffsetCommitRequest.OffsetCommitRequestPartition(committed_offset=5, committed_metadata=metadata)
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=[partition])
+    body = OffsetCommitRequest(group_id="g", topics=[topic])
+    (response,) = bench.coordinator.handle(CommitOffsets("r", 7, SOMEBODY, body), bench.now).responses
+    error = ErrorCode.NONE if stored else ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert response.body.topics[0].partitions[0].error_code == error
+    assert bench.committed("t", 0) == (5 if stored else -1)
+
+
 def test_the_largest_committed_offset_fits_the_store_of_a_cluster() -> None:
     """No string of a request has more bytes, so no setting makes a larger record."""
     longest = "x" * STRING_SIZE_MAX

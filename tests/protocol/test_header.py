@@ -138,11 +138,19 @@ def test_response_header_cut_short() -> None:
             decode_response(12, 4, frame[:size])
 
 
-@pytest.mark.parametrize("client_id", [b"\xff", b"\xc3"])
-def test_client_id_that_is_no_text(client_id: bytes) -> None:
-    """The decoder refuses a client id that isn't UTF-8."""
-    with pytest.raises(ProtocolError):
-        decode_request_header(struct.pack(">hhih", 12, 0, 7, len(client_id)) + client_id)
+@pytest.mark.parametrize(
+    ("client_id", "text"), [(b"\xff", "\ufffd"), ("größe".encode("latin-1"), "gr\ufffd\ufffde")], ids=["ff", "latin-1"]
+)
+def test_client_id_that_is_not_utf8(client_id: bytes, text: str) -> None:
+    """U+FFFD stands for what isn't UTF-8 in a client id, and the body starts behind its bytes."""
+    header = decode_request_header(struct.pack(">hhih", 12, 0, 7, len(client_id)) + client_id)
+    assert (header.client_id, header.body_offset) == (text, 10 + len(client_id))
+
+
+def test_client_id_that_grows_beyond_a_string() -> None:
+    """The decoder refuses a client id that no string could hold once U+FFFD stands for its bytes."""
+    with pytest.raises(ProtocolError, match="32769 bytes"):
+        decode_request_header(struct.pack(">hhih", 12, 0, 7, 10_923) + b"\xff" * 10_923)
 
 
 @given(st.binary(max_size=64))

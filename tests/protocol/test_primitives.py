@@ -24,6 +24,29 @@ from protocol.errors import ProtocolError
 PLAIN, FLEXIBLE = 0, 1
 """The two versions of the messages in this file."""
 
+MALFORMED = [
+    (b"gr\xf6\xdfe", "gr\ufffd\ufffde"),
+    (b"\0\xff\xfe\1", "\0\ufffd\ufffd\1"),
+    (b"\x80\xbf", "\ufffd\ufffd"),
+    (b"\xc3(", "\ufffd("),
+    (b"\xc0\x80", "\ufffd\ufffd"),
+    (b"\xe2\x82", "\ufffd"),
+    (b"\xe2\x82x", "\ufffdx"),
+    (b"\xe0\x80\x80", "\ufffd\ufffd\ufffd"),
+    (b"\xed\xa0\x80", "\ufffd"),
+    (b"a\xed\xa0\x80\xed\xbf\xbfz", "a\ufffd\ufffdz"),
+    (b"\xed\xa0", "\ufffd"),
+    (b"\xed\xa0x", "\ufffdx"),
+    (b"\xed\xed\xbf\xbf", "\ufffd\ufffd"),
+    (b"\xf0\x9f\x98", "\ufffd"),
+    (b"\xf0\x9f\x98\xf0", "\ufffd\ufffd"),
+    (b"\xf0\x80\x80\x80", "\ufffd\ufffd\ufffd\ufffd"),
+    (b"\xf4\x90\x80\x80", "\ufffd\ufffd\ufffd\ufffd"),
+    (b"\xf8\x88\x80\x80\x80", "\ufffd\ufffd\ufffd\ufffd\ufffd"),
+    ("\ue000\ufffd\U0001f600".encode() + b"\xff", "\ue000\ufffd\U0001f600\ufffd"),
+]
+"""Bytes, and the text that `new String(bytes, UTF_8)` of Java 17 makes of them."""
+
 
 @cache
 def one_field(line: str) -> type[Any]:
@@ -206,16 +229,38 @@ class TestString(Contract):
         ("x" * 32_767, b"\x80\x80\2" + b"x" * 32_767),
     )
     impossible = (None, b"bytes", "x" * 32_768, "\ud800")
-    broken_plain = (b"\xff\xff", b"\x7f\xff", b"\0\2\xc3\x28", b"\0\1\xff")
+    broken_plain = (b"\xff\xff", b"\x7f\xff", b"\x2a\xab" + b"\xff" * 10_923)
     broken_flexible = (
         b"\0",
         b"\x05x",
-        b"\3\xc3\x28",
+        b"\xac\x55" + b"\xff" * 10_923,
         b"\x81\x80\2" + b"x" * 32_768,
         b"\xff\xff\xff\xff\x0f",
         b"\xff\xff\xff\xff\x7f",
         b"\xff\xff\xff\xff\xff\1",
     )
+
+    @pytest.mark.parametrize("version", [PLAIN, FLEXIBLE])
+    @pytest.mark.parametrize("type_name", ["string 0+", "[]string 0+"])
+    @pytest.mark.parametrize(("content", "text"), MALFORMED)
+    def test_malformed_text(self, version: int, type_name: str, content: bytes, text: str) -> None:
+        """U+FFFD stands for each sequence that isn't UTF-8, as many as Java makes of it."""
+        is_array = type_name.startswith("[]")
+        count = (b"\2" if version == FLEXIBLE else b"\0\0\0\1") if is_array else b""
+        size = bytes([len(content) + 1]) if version == FLEXIBLE else len(content).to_bytes(2)
+        body = count + size + content
+        message, end = decode_from(one_field(type_name), body + b"\0", version)
+        assert (message.value, end) == ([text] if is_array else text, len(body) + version)
+
+    def test_malformed_text_may_grow_to_the_limit(self) -> None:
+        """A text of U+FFFD alone is read up to the length that can be written again."""
+        body = (10_922).to_bytes(2) + b"\xff" * 10_922
+        assert decode_from(one_field("string 0+"), body, PLAIN)[0].value == "\ufffd" * 10_922
+
+    def test_long_text_may_grow(self) -> None:
+        """A field whose reader refuses long texts itself is read even if nothing could write its text again."""
+        body = (32_767).to_bytes(2) + b"\xff" * 32_767
+        assert decode_from(one_field("string 0+ long"), body, PLAIN)[0].value == "\ufffd" * 32_767
 
 
 class TestNullableString(Contract):

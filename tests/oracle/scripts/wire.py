@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import struct
+from typing import cast
 
-from protocol.header import encode_request
-from protocol.messages import ApiVersionsRequest, HeartbeatRequest, JoinGroupRequest, MetadataRequest
+from protocol.header import decode_response, encode_request
+from protocol.messages import (
+    ApiVersionsRequest,
+    DescribeGroupsRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    Message,
+    MetadataRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+)
 from tests.oracle.stage import Client, Stage, script, script_for
 
 HEARTBEAT, METADATA, API_VERSIONS, PRODUCE = 12, 3, 18, 0
@@ -175,6 +185,56 @@ def empty_and_odd_texts(stage: Stage) -> None:
     empty.join()
     empty.joined()
     empty.describe(empty.group)
+
+
+NOT_UTF8 = {
+    "Latin-1": "größe".encode("latin-1"),
+    "binary": b"\xff\xfe\x80\xc3(\xe0\x80\x80",
+    "surrogates": b"a\xed\xa0\x80\xed\xbf\xbf\xed\xa0z",
+    "cut": b"\xf4\x90\x80\x80\xe2\x82",
+}
+
+
+@script()
+def strings_that_are_not_utf8(stage: Stage) -> None:
+    """U+FFFD stands for each malformed sequence in ids, names and metadata, also in those that are kept."""
+    topic = stage.topic("not-utf8", 1)
+    for name, content in NOT_UTF8.items():
+        a = stage.client(name)
+
+        def ask(request: Message, version: int, client: Client = a, content: bytes = content) -> None:
+            """Send a request with `content` in place of its mark, also in its client id."""
+            mark = "@" * len(content)
+            frame = encode_request(request, version, 7, mark).replace(mark.encode(), content)
+            client.send_bytes(frame, f"{request.NAME} v{version} {content!r}")
+            answer = decode_response(cast("int", request.API_KEY), version, client.connection.receive_frame())[1]
+            stage.transcript.add(client.name, f"< {answer.NAME}", answer)
+
+        mark = "@" * len(content)
+        group = f"{stage.group}.{mark}"
+        committed = OffsetCommitRequest.OffsetCommitRequestPartition(
+            committed_offset=5, committed_leader_epoch=0, committed_metadata=mark
+        )
+        topics = [
+            OffsetCommitRequest.OffsetCommitRequestTopic(name=each, partitions=[committed]) for each in (topic, mark)
+        ]
+        for version in (7, 8):
+            ask(OffsetCommitRequest(group_id=group, topics=topics), version)
+        ask(OffsetFetchRequest(group_id=group, topics=None), 7)
+        fetched = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=None)
+        ask(OffsetFetchRequest(groups=[fetched]), 8)
+        join = JoinGroupRequest(
+            group_id=group,
+            session_timeout_ms=60_000,
+            rebalance_timeout_ms=60_000,
+            group_instance_id=mark,
+            protocol_type=mark,
+            protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name=mark, metadata=mark.encode())],
+        )
+        ask(join, 5)
+        ask(DescribeGroupsRequest(groups=[group]), 4)
+        ask(HeartbeatRequest(group_id=group, generation_id=1, member_id=mark, group_instance_id=mark), 3)
+        ask(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=mark)]), 4)
 
 
 def _header(api_key: int, version: int, correlation_id: int, client_id: bytes = b"oracle") -> bytes:
