@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 Saved = Callable[[EngineError | None], object]
 """Called on any thread with None if a list of topics is durable, otherwise with the error."""
 
+WriteOut = Callable[[Iterable[int], Callable[[], None]], None]
+"""See `EmbeddedEngine.write_out`."""
+
 Owners = Callable[[int], int]
 """The id of the node that owns a partition of `__consumer_offsets`; the owner may change later."""
 
@@ -68,7 +71,8 @@ class Store(NamedTuple):
     None: the store keeps no records of topics.
     notices: facts for the operator, found at the start. reconfigure: compacts the groups' log by other settings.
     close: waits for the disk, and closes everything. cluster: None if no other node shares the store. entries: what all
-    nodes of a cluster share, in place of `topics` and `save_topics`.
+    nodes of a cluster share, in place of `topics` and `save_topics`. write_out: called before `folder` is read for
+    records of the groups' log; None: the folder has no such records.
     """
 
     engine: Engine
@@ -82,6 +86,7 @@ class Store(NamedTuple):
     close: Callable[[], None]
     cluster: Cluster | None = None
     entries: SharedEntries | None = None
+    write_out: WriteOut | None = None
 
 
 class OpenStore(Protocol):
@@ -181,9 +186,17 @@ def open_store(config: Config, fresh_id: Callable[[], UUID], report: Report, cou
         engine.close()
         unlock()
 
-    folder = Path(config.log_dirs)
     return Store(
-        engine, cluster_id, lambda _: config.node_id, topics, save_topics, folder, notices, _cleaned_by(engine), close
+        engine,
+        cluster_id,
+        lambda _: config.node_id,
+        topics,
+        save_topics,
+        Path(config.log_dirs),
+        notices,
+        _cleaned_by(engine),
+        close,
+        write_out=engine.write_out,
     )
 
 
@@ -199,9 +212,17 @@ def open_share(
     owners = [node_in_turn(partition, node_ids) for partition in range(config.offsets_topic_num_partitions)]
     engine = _engine(config, owners, report, counts, recovers_all=False)
     engine.recover()
-    folder = Path(config.log_dirs)
     return Store(
-        engine, cluster_id, owners.__getitem__, {}, _refuse_to_save, folder, [], _cleaned_by(engine), engine.close
+        engine,
+        cluster_id,
+        owners.__getitem__,
+        {},
+        _refuse_to_save,
+        Path(config.log_dirs),
+        [],
+        _cleaned_by(engine),
+        engine.close,
+        write_out=engine.write_out,
     )
 
 

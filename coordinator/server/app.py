@@ -331,8 +331,19 @@ class Server:
         hop, counts = self._loop.call_soon_threadsafe, measures.logs["topics"]
         self._discovered = discovery
         self.data = data = TopicData(
-            self._config, clock, discovery, self._lines, store.folder, hop, pace, self.failed.set, counts
+            self._config,
+            clock,
+            discovery,
+            self._lines,
+            store.folder,
+            hop,
+            pace,
+            self.failed.set,
+            counts,
+            store.write_out,
         )
+        if store.write_out is not None:
+            self.runtime.on_durable = data.offsets_written
         self._topics.on_deleted = self._topics_deleted
         self._topics.work = pace.work
         throttle = Throttle(self._config, waits.ms, busy_ns, measures)

@@ -265,10 +265,11 @@ async def serving(
     files_max: int | None = None,
     faults: Faults | None = None,
     shared: MemoryLog | None = None,
+    opened: OpenStore | None = None,
 ) -> AsyncIterator[Serving]:
     """A server with `settings` (NAME=VALUE) on a free port; its engine is in memory unless one is given.
 
-    shared: makes it a node of the cluster of this log.
+    shared: makes it a node of the cluster of this log. opened: opens its store, in place of all this.
     """
     config = config_of(*settings)
     clock = clock or ManualClock()
@@ -278,7 +279,7 @@ async def serving(
         config,
         clock=clock,
         fresh_id=lambda: str(UUID(int=next(ids))),
-        opened=memory(config, engine) if shared is None else partial(clustered, shared),
+        opened=opened or (memory(config, engine) if shared is None else partial(clustered, shared)),
         log=log,
         files_max=files_max,
         faults=faults,

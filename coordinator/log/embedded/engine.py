@@ -191,6 +191,10 @@ class EmbeddedEngine:
         assert isinstance(own, Owned)
         self._queue.put(partial(self._release, own, done))
 
+    def write_out(self, partitions: Iterable[int], done: Callable[[], None]) -> None:
+        """Have the files contain all appends to these partitions that were reported; then call `done`, as others."""
+        self._queue.put(partial(self._write_out, partitions, done))
+
     def close(self) -> None:
         """See Engine."""
         if self._cleaner is not None:
@@ -343,6 +347,10 @@ class EmbeddedEngine:
             self._end(own)
             self._on_ownership(own.partition, None, own.epoch)
         done(None)
+
+    def _write_out(self, partitions: Iterable[int], done: Callable[[], None]) -> None:
+        self._journal.write_out([self._owned[each] for each in partitions if each in self._owned])
+        done()
 
     def _end(self, own: Owned) -> None:
         own.end()

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
@@ -355,11 +355,16 @@ class Journal:
             unwritten = [own for own in self._owned.values() if own.log.has_unwritten and own.log.is_open()]
             if is_due or len(unwritten) <= AT_ONCE_MAX:
                 self._write_due_s = 0.0
-                for own in unwritten:
-                    own.log.write_journaled()
-                    self._note_closed(own)
+                self.write_out(unwritten)
         if self._sync_due_s and now_s >= self._sync_due_s and self._checkpoint is None and not self._has_failed:
             self._begin_checkpoint()
+
+    def write_out(self, owned: Iterable[Owned]) -> None:
+        """Have the segments of these partitions contain all that was reported, whether the disk has it or not."""
+        for own in owned:
+            if own.log.has_unwritten and own.log.is_open():
+                own.log.write_journaled()
+                self._note_closed(own)
 
     def _behind(self) -> list[Owned]:
         """The partitions whose open logs have something that their segments lack."""

@@ -116,6 +116,11 @@ class Discovery:
         self._events = events if config.events_enable else None
 
     @property
+    def offsets(self) -> Topic:
+        """`__consumer_offsets`."""
+        return self._offsets
+
+    @property
     def events(self) -> Topic | None:
         """`__rebalance_events`; None if the configuration turns it off.
 

@@ -7,6 +7,10 @@ Two timers make the thread look at its logs: one for retention, one for compacti
 
 A call waits for topic partitions (`wait`). It looks again when somebody appends to one of them, or when one is deleted.
 
+The groups' engine writes `__consumer_offsets`, and the thread reads its files. Two things see to it that no reader
+misses an append that a client knows of: before each read the engine writes out what it has reported, and a call that
+found nothing compares `offsets_writes` before it waits.
+
 House rule: nothing here waits for the disk; the thread hands its outcomes to callbacks on the loop.
 """
 
@@ -22,6 +26,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.log.segments.disk import reason
+from coordinator.log.segments.segment import OFFSETS_TOPIC
 from coordinator.server.telemetry.log_reports import report
 
 if TYPE_CHECKING:
@@ -31,6 +36,7 @@ if TYPE_CHECKING:
     from coordinator.config import Config
     from coordinator.log.segments.counts import Counts
     from coordinator.log.segments.view import Ends, View
+    from coordinator.log.store import WriteOut
     from coordinator.log.topics.compactions import Compacted
     from coordinator.log.topics.list import Topic
     from coordinator.log.topics.log import TopicLog
@@ -96,7 +102,7 @@ class TopicData:
 
     data_dir: None for a temporary folder. hop: calls a function on the loop's thread, from any thread. died: called
     when the thread of the logs has ended and can neither read nor write. budget: bytes that were read for clients and
-    that the clients have not taken. counts: counts appends.
+    that the clients have not taken. counts: counts appends. write_out: of the store.
     """
 
     def __init__(
@@ -110,6 +116,7 @@ class TopicData:
         pace: Pace,
         died: Callable[[], None],
         counts: Counts | None = None,
+        write_out: WriteOut | None = None,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -131,6 +138,9 @@ class TopicData:
         self._partitions: dict[UUID, tuple[Topic, dict[int, TopicPartition]]] = {}
         self._ends: dict[Key, Ends] = {}
         self._waiting: dict[Key, dict[Hashable, Callable[[], None]]] = {}
+        self._write_out = write_out
+        self._offsets_id = discovery.offsets.topic_id
+        self._offsets_writes = [0] * config.offsets_topic_num_partitions
         self._is_stopped = False
         self._compactable: dict[Key, TopicPartition] = {}
         """Those that were found in a look for logs to compact that is under way."""
@@ -192,10 +202,26 @@ class TopicData:
 
         self._logs().append(topic_partition, data, self._clock.wall_ms(), appended)
 
-    def read(self, function: Callable[[Callable[[TopicPartition], View]], Any], done: Callable[[Any], None]) -> None:
-        """Call `function` on the logs' thread with a function that opens a log; `done` gets a result or Exception."""
+    def read(
+        self,
+        function: Callable[[Callable[[TopicPartition], View]], Any],
+        partitions: Iterable[TopicPartition],
+        done: Callable[[Any], None],
+    ) -> None:
+        """Call `function` on the logs' thread with a function that opens a log; `done` gets a result or Exception.
+
+        partitions: that it opens.
+        """
         logs = self._logs()
-        logs.call(lambda: function(logs.view), done)
+
+        def read() -> None:
+            logs.call(lambda: function(logs.view), done)
+
+        of_groups = [each.number for each in partitions if each.topic == OFFSETS_TOPIC]
+        if of_groups and self._write_out is not None:
+            self._write_out(of_groups, lambda: self._hop(read))
+        else:
+            read()
 
     def write(
         self, function: Callable[[Callable[[TopicPartition], TopicLog]], Any], done: Callable[[Any], None]
@@ -261,6 +287,16 @@ class TopicData:
     def remember_ends(self, key: Key, ends: Ends) -> None:
         """Remember what the logs' thread found. Results come in the order of its work, so the last is the newest."""
         self._ends[key] = ends
+
+    def offsets_writes(self, partitions: Iterable[TopicPartition]) -> list[int]:
+        """How often somebody has appended to those of these partitions that are of `__consumer_offsets`."""
+        return [self._offsets_writes[each.number] for each in partitions if each.topic == OFFSETS_TOPIC]
+
+    def offsets_written(self, partition: int) -> None:
+        """Somebody has appended to this partition of `__consumer_offsets`."""
+        self._offsets_writes[partition] += 1
+        if self._waiting and (self._offsets_id, partition) in self._waiting:
+            self.wake((self._offsets_id, partition))
 
     def wait(self, call: Hashable, keys: Iterable[Key], again: Callable[[], None]) -> None:
         """Call `again`, once, when there may be more in one of these topic partitions."""

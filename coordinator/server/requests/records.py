@@ -172,7 +172,7 @@ def list_offsets(services: Services, call: Call, request: ListOffsetsRequest) ->
 
     body = ListOffsetsResponse(topics=topics)
     if asked_of:
-        services.data.read(look, _answering(call, body))
+        services.data.read(look, [topic_partition for _, topic_partition, _ in asked_of], _answering(call, body))
     else:
         call.answer(body)
 
@@ -245,7 +245,7 @@ def offset_for_leader_epoch(services: Services, call: Call, request: OffsetForLe
 
     body = OffsetForLeaderEpochResponse(topics=topics)
     if asked_of:
-        services.data.read(look, _answering(call, body))
+        services.data.read(look, [topic_partition for _, topic_partition in asked_of], _answering(call, body))
     else:
         call.answer(body)
 
@@ -673,6 +673,7 @@ class _Fetch:
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._until_ms = services.waits.ms() + request.max_wait_ms
         self._has_waited = False
+        self._offsets_writes: list[int] = []
 
     def look(self, *, may_wait: bool) -> None:
         """Read on the logs' thread, unless the loop knows that there is nothing new.
@@ -714,7 +715,12 @@ class _Fetch:
         def read(view_of: Look) -> int | None:
             return _read(view_of, wanted, self._max_bytes, self._min_bytes if may_wait else 0, budget)
 
-        services.data.read(read, self._call.reply(self._looked).deliver)
+        partitions = self._topic_partitions()
+        self._offsets_writes = services.data.offsets_writes(partitions)
+        services.data.read(read, partitions, self._call.reply(self._looked).deliver)
+
+    def _topic_partitions(self) -> list[TopicPartition]:
+        return [each.topic_partition for each in self._wanted]
 
     def _looked(self, outcome: Any) -> None:
         """Answer, or wait. outcome: how many bytes were read; None: too few; or an Exception."""
@@ -738,6 +744,8 @@ class _Fetch:
             call.answer(self._body)
         elif is_gone:  # the topic was deleted before this call waited for it, so nothing would end the wait
             self.look(may_wait=False)
+        elif data.offsets_writes(self._topic_partitions()) != self._offsets_writes:
+            self.look(may_wait=self._services.waits.ms() < self._until_ms)
         else:
             self._wait()
 

@@ -74,7 +74,7 @@ class Runtime:
     loads: how many partitions have loaded so far.
     lease: whether this node's lease holds; None if no other node could own anything. verify: asks the store whether
     an ownership is the newest, before offsets are read; None to trust the lease. has_room: whether the store has room
-    for new groups; None: it never says.
+    for new groups; None: it never says. on_durable: called with a partition's number after it has new durable records.
     """
 
     def __init__(
@@ -121,6 +121,7 @@ class Runtime:
         self.lease: Callable[[], bool] | None = None
         self.verify: Callable[[Ownership, Done], None] | None = None
         self.has_room: Callable[[], bool] | None = None
+        self.on_durable: Callable[[int], None] | None = None
         self.topics: Topics = NO_TOPICS
         self.group_configs: Mapping[str, GroupSettings] = NO_CONFIGS
         self.search: Search = search_nothing
@@ -250,6 +251,8 @@ class Runtime:
         if self._expected and not self._under_way:
             self._expect_window()
         partition.appended(life, before, durable, error)
+        if durable and self.on_durable is not None:
+            self.on_durable(partition.index)
         self._check_idle()
 
     # From the start until all is loaded.

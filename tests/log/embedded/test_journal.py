@@ -111,6 +111,21 @@ class TestWindow:
         assert after == before if count > AT_ONCE_MAX else min(after) > max(before)
         engine.close()
 
+    def test_segments_have_all_of_it_when_somebody_asks(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """`write_out` puts what the named partitions have reported into their segments; the others go on to collect."""
+        monkeypatch.setattr(journal, "WRITE_S", 600.0)
+        engine = journaling(tmp_path, FailingDisk())
+        owns = begun(engine, 3)
+        segments = [segment_at(partition_folder(tmp_path, own.partition), 0).path for own in owns]
+        before = [path.stat().st_size for path in segments]
+        assert append_to_all(engine, owns, 1) == [None] * 3
+        done = threading.Event()
+        engine.write_out([0, 2, 40], done.set)
+        assert done.wait(WITHIN_S)
+        grown = [path.stat().st_size > size for path, size in zip(segments, before, strict=True)]
+        assert grown == [True, False, True]
+        engine.close()
+
     def test_large_appends(self, tmp_path: Path) -> None:
         """What no file of the journal has room for goes to its segment, before or behind what the journal has."""
         disk = FailingDisk()

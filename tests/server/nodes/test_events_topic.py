@@ -14,6 +14,7 @@ from protocol.messages import FetchRequest, MetadataRequest, ProduceRequest
 from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer, Serving, heartbeat_request, join_request, seat, serving, sync_request
+from tests.server.requests.test_records import fetch_request
 from tests.support.batches import batch
 from tests.support.patience import WITHIN_S
 
@@ -57,6 +58,18 @@ async def test_any_consumer_reads_what_happened() -> None:
         found = await records_of(peer)
         assert [(each["key"], each["type"]) for each in found] == [("g", "rebalance_ended")]
         assert [each["group_instance_id"] for each in found[-1]["after"]] == ["i"]
+
+
+async def test_an_event_wakes_those_who_wait_for_it() -> None:
+    """A Fetch that waits at the end of the topic is answered when an event is written."""
+    async with serving("tenure.events.enable=true") as server:
+        reader, peer = await server.peer(), await server.peer()
+        await reader.send(fetch_request(("__rebalance_events", 0, 0), max_wait_ms=2**31 - 1), 11)
+        await server.barrier()
+        assert reader.is_silent()
+        await seat(peer, "g", "i")
+        await server.advance(LINGER_MS)
+        assert (await reader.receive()).responses[0].partitions[0].high_watermark == 1
 
 
 async def told(server: Serving, peer: Peer) -> list[Entry]:

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
+from itertools import count
+from pathlib import Path
 
+import pytest
+
+from coordinator.group.partition import partition_for
+from coordinator.log.embedded import journal
+from coordinator.log.store import open_store
 from coordinator.server.nodes.topic_data import Budget
 from coordinator.server.runtime.pace import TURN_MAX_MS
 from protocol.messages import (
@@ -17,7 +25,16 @@ from protocol.messages import (
 from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer, serving
-from tests.server.requests.test_records import ONE, TWO, fetch_request, list_request, produce, produce_request
+from tests.server.requests.test_records import (
+    ONE,
+    TWO,
+    fetch_request,
+    held,
+    list_request,
+    produce,
+    produce_request,
+    until,
+)
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure
@@ -194,14 +211,94 @@ def test_each_worker_compacts_what_it_leads() -> None:
         assert len({(line["node"], line["partition"] % 2) for line in lines}) == 2
 
 
+def commit_request(group: str, offset: int) -> OffsetCommitRequest:
+    """A commit for the only partition of orders."""
+    partition = OffsetCommitRequest.OffsetCommitRequestPartition(committed_offset=offset)
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="orders", partitions=[partition])
+    return OffsetCommitRequest(group_id=group, topics=[topic])
+
+
+def group_on(partition: int) -> str:
+    """A group of one of four partitions."""
+    return next(f"g{number}" for number in count() if partition_for(f"g{number}", 4) == partition)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("has_journal", ["true", "false"])
+def test_a_commit_wakes_those_who_read_the_log_of_groups(has_journal: str, workers: int) -> None:
+    """A Fetch that waits at the end of `__consumer_offsets` is answered when a commit is durable, on each worker."""
+    settings = {"offsets.topic.num.partitions": "4", "tenure.journal.enable": has_journal, "tenure.topics": "orders:1"}
+    with Tenure(settings, arguments=["--workers", str(workers)]) as tenure:
+        for partition in range(4):
+            port = tenure.ports[partition % workers]
+            with Connection(port) as reader, Connection(port) as writer:
+                for offset in range(3):
+                    request = fetch_request(("__consumer_offsets", partition, offset), max_wait_ms=2**31 - 1)
+                    reader.send(request, 11)
+                    writer.ask(commit_request(group_on(partition), offset), 8)
+                    found = reader.receive().responses[0].partitions[0]  # type: ignore[attr-defined]
+                    assert (found.error_code, found.high_watermark) == (ErrorCode.NONE, offset + 1)
+                    assert len(list(decode_batches(found.records))) == 1
+
+
+@pytest.fixture
+def segments_lag(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the journal has the appends that clients know of, until somebody asks for them."""
+    monkeypatch.setattr(journal, "AT_ONCE_MAX", 0)
+    monkeypatch.setattr(journal, "WRITE_S", 600.0)
+
+
+ON_DISK = ("offsets.topic.num.partitions=1", "tenure.topics=orders:1")
+
+
+@pytest.mark.usefixtures("segments_lag")
+async def test_a_reader_of_the_log_of_groups_sees_each_commit_that_was_answered(tmp_path: Path) -> None:
+    """However short ago, by a Fetch that would wait, and as the end of the log."""
+    async with serving(*ON_DISK, f"log.dirs={tmp_path}", opened=open_store) as server:
+        await server.loaded()
+        reader, writer = await server.peer(), await server.peer()
+        for offset in range(4):
+            await writer.ask(commit_request("g", offset), 8)
+            if offset % 2:
+                listed = await reader.ask(list_request(("__consumer_offsets", 0, -1)), 5)
+                assert listed.topics[0].partitions[0].offset == offset + 1
+            else:
+                request = fetch_request(("__consumer_offsets", 0, offset), max_wait_ms=2**31 - 1)
+                found = (await reader.ask(request, 11)).responses[0].partitions[0]
+                assert found.high_watermark == offset + 1
+
+
+@pytest.mark.usefixtures("segments_lag")
+async def test_a_commit_during_a_look_wakes_the_reader(tmp_path: Path) -> None:
+    """A commit becomes durable after a Fetch has begun to look at the log, and before the Fetch waits."""
+    async with serving(*ON_DISK, f"log.dirs={tmp_path}", opened=open_store) as server:
+        await server.loaded()
+        reader = await server.peer()
+        await reader.ask(commit_request("g", 0), 8)
+        let_go = held(server)
+        await reader.send(fetch_request(("__consumer_offsets", 0, 1), max_wait_ms=2**31 - 1), 11)
+        (connection,) = server.connections()
+        await until(lambda: connection.waits)
+        # When the engine calls back, the look is in the queue of the thread that is held.
+        is_queued = asyncio.Event()
+        store = server.server._store
+        assert store is not None
+        assert store.write_out is not None
+        store.write_out([], partial(asyncio.get_running_loop().call_soon_threadsafe, is_queued.set))
+        await is_queued.wait()
+        writer = await server.peer()
+        await writer.ask(commit_request("g", 1), 8)
+        let_go.set()
+        found = (await reader.receive()).responses[0].partitions[0]
+        assert (found.high_watermark, len(list(decode_batches(found.records)))) == (2, 1)
+
+
 def test_committed_offsets_can_be_read_where_they_are_kept() -> None:
     """By Fetch, from the group's partition of `__consumer_offsets`, any number of times; no client can write there."""
     with Tenure({"offsets.topic.num.partitions": "1"}) as tenure, Connection(tenure.port) as connection:
         for offset in (5, 6):
-            partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
-            topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="orders", partitions=[partition])
             connection.ask(CreateTopicsRequest(topics=[NEW], timeout_ms=1_000), 5)
-            connection.ask(OffsetCommitRequest(group_id="g", topics=[topic]), 8)
+            connection.ask(commit_request("g", offset), 8)
             fetched = connection.ask(fetch_request(("__consumer_offsets", 0, offset - 5)), 11)
             found = fetched.responses[0].partitions[0]  # type: ignore[attr-defined]
             assert (found.error_code, found.high_watermark) == (ErrorCode.NONE, offset - 4)

@@ -314,7 +314,7 @@ def held(server: Serving) -> threading.Event:
     """Holds the logs' thread, after all its present work, until this is set."""
     let_go = threading.Event()
     assert server.server.data is not None
-    server.server.data.read(lambda _: let_go.wait(WITHIN_S), lambda _: None)
+    server.server.data.read(lambda _: let_go.wait(WITHIN_S), (), lambda _: None)
     return let_go
 
 
@@ -798,9 +798,9 @@ async def test_who_waits_at_the_end_again_and_again_costs_no_work_on_the_disk() 
         asked: list[object] = []
         read_before = data.read
 
-        def counted(function: Any, done: Any) -> None:
+        def counted(function: Any, partitions: Any, done: Any) -> None:
             asked.append(function)
-            read_before(function, done)
+            read_before(function, partitions, done)
 
         data.read = counted  # type: ignore[method-assign]
         request = fetch_request(("orders", 0, 1))
