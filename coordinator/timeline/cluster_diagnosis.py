@@ -130,8 +130,9 @@ def _ownerless(partitions: Sequence[int]) -> Iterator[Finding]:
             None,
             f"no node has {len(partitions)} of the partitions of __consumer_offsets ({names}{more}): their groups have "
             "no coordinator",
-            "a move takes a few seconds: look again. If it stays so, nodes can't claim them: their logs say why, and "
-            "whether their store answers (tenure_store_lease_age_seconds)",
+            "a move takes a few seconds: look again. If it stays so, nodes can't claim them: their logs say why "
+            "(key_unreadable names a key of etcd that keeps a partition from them), and their metrics whether their "
+            "store answers (tenure_store_lease_age_seconds)",
         )
 
 

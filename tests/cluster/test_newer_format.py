@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
+from coordinator.cli.main import make_app
 from coordinator.group.partition import partition_for
 from protocol.messages import CreateTopicsRequest, ListGroupsRequest, OffsetCommitRequest
 from schemas.errors import ErrorCode
+from tests.cli.conftest import run_app
 from tests.cluster.test_seats import refusal
 from tests.support.cluster_probe import TOPIC
 from tests.support.etcd import Etcd
@@ -127,6 +129,29 @@ def test_a_record_of_a_newer_version_is_refused_and_stays(cluster: TenureCluster
         put(etcd, key, former[key]) if key in former else delete(etcd, key)
     node.start()
     wait_until(lambda: not any(error_of(node, group, 9) for group in GROUPS), "all groups are served", WITHIN_S)
+
+
+def test_a_partition_whose_owner_is_not_there_comes_back(cluster: TenureCluster) -> None:
+    """Its key names a node that never was, without a lease: the node removes the key, says so, and serves the groups.
+
+    A key that can't be read stays; then the doctor names its partition.
+    """
+    (node,), etcd = cluster.nodes, cluster.etcd
+    assert error_of(node, "g", 1) == ErrorCode.NONE
+    partition = partition_for("g", COUNT)
+    key = f"/{cluster.name}/own/{partition:03d}"
+    put(etcd, key, b"77")
+    (line,) = node.wait_for_event("owner_key_removed")
+    assert (line["key"], line["owner"]) == (key, "77")
+    wait_until(lambda: error_of(node, "g", 2) == ErrorCode.NONE, "the group is served", WITHIN_S)
+    assert etcd.values(key) == {key: str(node.number).encode()}
+    put(etcd, key, b"node 77")
+    node.wait_for_event("key_unreadable")
+    doctor = ("doctor", "--all", "--bootstrap-server", node.bootstrap, "--timeout", str(WITHIN_S))
+    found = f"no node has 1 of the partitions of __consumer_offsets ({partition})"
+    wait_until(lambda: found in run_app(make_app("doctor"), *doctor).out, "the doctor names the partition", WITHIN_S)
+    delete(etcd, key)
+    wait_until(lambda: error_of(node, "g", 3) == ErrorCode.NONE, "the group is served", WITHIN_S)
 
 
 def test_a_node_that_finds_a_newer_format_says_so_in_one_line_and_writes_nothing(

@@ -10,6 +10,10 @@ because a node that leaves takes its registration back first. An owner that took
 while, longer each time: its best node is there, but didn't claim it. It hands it over at once if that node registers
 anew.
 
+A node writes own/ppp with its lease. One without a lease would stay for ever: a person wrote it, or a program that
+copies keys without their leases. If the node that it names isn't there, the partition counts as free, and the node that
+is to claim it removes the key first. If the node is there, that node removes it, and claims the partition anew.
+
 It reports each decision once, through `on_ownership` (see engine).
 
 House rule: no key of a partition is written here; the engine does that when the runtime asks for it.
@@ -17,7 +21,7 @@ House rule: no key of a partition is written here; the engine does that when the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -248,7 +252,7 @@ class Claims:
         owners: list[int | None] = [None] * self._count
         for key, kv in self._owners.keys.items():
             if 0 <= (partition := self._read(key, key.rpartition(b"/")[2])) < self._count:
-                owners[partition] = self._read(key, kv.value)
+                owners[partition] = self._read_owner(kv, nodes)
         self._members.now = Picture(nodes, owners)
         if self._registered and self._node_id not in nodes and self._nodes.revision > self._registered:
             self.announce()  # somebody has deleted it
@@ -264,6 +268,11 @@ class Claims:
     def _read_node(self, kv: KeyValue) -> int:
         """The id of a registered node. A key without a lease is none's: a node of any version registers with one."""
         return self._read(kv.key, kv.key.rpartition(b"/")[2]) if kv.lease else self._unread(kv.key)
+
+    def _read_owner(self, kv: KeyValue, nodes: Collection[int]) -> int | None:
+        """The node that own/ppp names; None if that isn't there, and no lease will remove the key."""
+        owner = self._read(kv.key, kv.value)
+        return owner if kv.lease or owner == NOBODY or owner in nodes else None
 
     def _unread(self, key: bytes) -> int:
         if key not in self._unreadable:
@@ -304,11 +313,11 @@ class Claims:
             return
         elif owner is None:
             free_ms = now_ms - self._free_since.setdefault(partition, now_ms)
-            if self.may_claim and (best == self._node_id or free_ms >= ORPHAN_MS):
+            if not self.may_claim or (best != self._node_id and free_ms < ORPHAN_MS):
+                self._tell(partition, NOBODY, epoch)
+            elif not self._clear(partition):
                 self._take_for(partition, best, now_ms)
                 self._tell(partition, None, epoch)
-            else:
-                self._tell(partition, NOBODY, epoch)
         elif owner == self._node_id:
             self._tell(partition, NOBODY, epoch)
             self._clear(partition)
@@ -343,7 +352,8 @@ class Claims:
 
     def _is_gone(self, own: Owned) -> bool:
         kv = self._owners.keys.get(self._keys.own(own.partition))
-        return self._owners.revision > own.claim and (kv is None or kv.create_revision != own.claim)
+        is_own = kv is not None and kv.create_revision == own.claim and kv.lease
+        return self._owners.revision > own.claim and not is_own
 
     def _is_releasing(self, partition: int) -> bool:
         kv = self._owners.keys.get(self._keys.own(partition))
@@ -358,15 +368,20 @@ class Claims:
         from_ms = self._claims_from_ms
         return from_ms is not None and self._port.now_ms() >= from_ms and self._session.valid()
 
-    def _clear(self, partition: int) -> None:
-        """Remove own/ppp that names this node with its present lease although it holds nothing.
+    def _clear(self, partition: int) -> bool:
+        """Remove own/ppp, which no owner has, if it has no lease or this node's; False if there is none.
 
-        A claim came late, or etcd has refused to delete the key.
+        A claim of this node came late, or etcd has refused to delete the key; or see the module.
         """
         kv: KeyValue | None = self._owners.keys.get(self._keys.own(partition))
-        if kv is not None and kv.lease == self._session.lease:
-            created = Compare(kv.key, Target.CREATE_REVISION, kv.create_revision)
-            self._port.txn(Txn([created], [Delete(kv.key)]), lambda _outcome: None)
+        if kv is not None and kv.lease in {0, self._session.lease}:
+            unchanged = Compare(kv.key, Target.MOD_REVISION, kv.mod_revision)
+            self._port.txn(Txn([unchanged], [Delete(kv.key)]), partial(self._cleared, kv))
+        return kv is not None
+
+    def _cleared(self, kv: KeyValue, outcome: TxnResult | Lost | Refused) -> None:
+        if isinstance(outcome, TxnResult) and outcome.succeeded and not kv.lease:
+            self._log("owner_key_removed", {"key": kv.key.decode(), "owner": kv.value.decode()})
 
     def _tell(self, partition: int, owner: int | None, epoch: int) -> None:
         if self._told[partition] != (owner, epoch) and self._on_ownership is not None:

@@ -178,7 +178,7 @@ class Core:
         self._claims.announce()
 
     def _gone(self, own: Owned) -> None:
-        self._over(own, "somebody has deleted its key")
+        self._over(own, "somebody has deleted or changed its key")
 
     def _over(self, own: Owned, reason: str) -> None:
         """An ownership has ended without this node's wish."""

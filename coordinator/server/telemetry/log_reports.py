@@ -91,6 +91,14 @@ REPORTS = {
             "have written it. The node leaves it as it is"
         ),
     ),
+    "owner_key_removed": Report(
+        Level.WARN,
+        lambda _, said: (
+            f"The key {said['key']} in etcd gave its partition to node {said['owner']}, and had no lease that would "
+            "end it. No node writes such a key: a person did, or a program that copies keys without their leases. The "
+            "node has removed it"
+        ),
+    ),
     "engine_broke": Report(Level.ERROR, lambda _, said: f"The client of etcd broke a rule of its own: {said['trace']}"),
     "store_warned": Report(
         Level.WARN,

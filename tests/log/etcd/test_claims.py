@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from coordinator.log.cluster import Share
-from coordinator.log.engine import NOBODY
+from coordinator.log.engine import NOBODY, Fenced
 from coordinator.log.etcd.claims import ORPHAN_KEPT_MAX_MS, ORPHAN_KEPT_MS, ORPHAN_MS, SETTLE_MS, TAKEN_MS
 from coordinator.log.etcd.keys import Keys, best_node
 from coordinator.log.etcd.port import Delete, Txn
-from tests.log.etcd.worlds import PARTITIONS, TTL_MS, World
+from tests.log.calls import record
+from tests.log.etcd.worlds import PARTITIONS, TTL_MS, Etcd, World
 
 KEYS = Keys("c")
 
@@ -171,3 +174,41 @@ def test_a_share_says_since_when_it_counts() -> None:
     assert world.cores[living[0]].share.registration > shares[living[0]].registration
     world.cores[living[0]].leave()
     assert world.cores[living[0]].share == Share(0, frozenset())
+
+
+@pytest.mark.parametrize("named", [77, 1, 2])
+def test_an_owners_key_without_a_lease_is_removed(named: int) -> None:
+    """It would stay for ever, whether it names a node that is away or one that has nothing: the partition is free."""
+    world = World(1, 2)
+    etcd = Etcd(world)
+    etcd.put(KEYS.own(0), b"%d" % named)
+    assert etcd.get(KEYS.own(0)) is None
+    assert world.logged == ["owner_key_removed"]
+    best = best_node(0, (1, 2))
+    assert best is not None
+    assert 0 in wanted(world, best)
+    assert world.append(best, world.own(best), record(1)) == "done"
+
+
+@pytest.mark.parametrize("named", [77, 1])
+def test_an_owner_whose_key_loses_its_lease_owns_nothing_any_more(named: int) -> None:
+    """Without a lease the key would outlive the owner. So its partition is claimed anew, in a higher epoch."""
+    world = World(1)
+    etcd, before = Etcd(world), world.own(1)
+    etcd.put(KEYS.own(0), b"%d" % named)
+    assert isinstance(world.append(1, before, record(1)), Fenced)
+    assert 0 in wanted(world, 1)
+    after = world.own(1)
+    assert after.epoch > before.epoch
+    assert world.append(1, after, record(2)) == "done"
+    assert world.logged == ["owner_key_removed"]
+
+
+def test_the_fence_of_a_move_stays() -> None:
+    """It names nobody, and has no lease: no node takes a partition of a cluster that is being written."""
+    world = World(1)
+    etcd = Etcd(world)
+    etcd.put(KEYS.own(0), b"%d" % NOBODY)
+    world.time.run(2 * ORPHAN_MS)
+    assert etcd.get(KEYS.own(0)) is not None
+    assert world.logged == []

@@ -13,41 +13,14 @@ from coordinator.log.engine import EngineError, Fenced
 from coordinator.log.etcd.core import Core
 from coordinator.log.etcd.engine import parse_node
 from coordinator.log.etcd.keys import Keys, best_node
-from coordinator.log.etcd.port import Get, KeyValue, Put, Txn, TxnResult
 from coordinator.log.etcd.shared import Shared
 from protocol.records.batch import Record
 from protocol.records.packing import PACKED
 from tests.log.calls import record
-from tests.log.etcd.worlds import PARTITIONS, World
+from tests.log.etcd.worlds import PARTITIONS, Etcd, World
 
 KEYS = Keys("c")
 NEWER = b"v2;{epoch: 7}"
-
-
-class Etcd:
-    """Reads and writes keys of a world, as another program."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._port = world.etcd.port(world.time.process("another program"))
-
-    def put(self, key: bytes, value: bytes, lease: int = 0) -> None:
-        """Write a key; nodes have time to notice."""
-        self._ask(Txn([], [Put(key, value, lease)]))
-        self._world.time.run(3_000)
-
-    def lease(self) -> int:
-        """A lease that outlives a test."""
-        lease: int = self._world.ask(lambda done: self._port.grant(3_600, done))
-        return lease
-
-    def get(self, key: bytes) -> KeyValue | None:
-        """A key."""
-        return self._ask(Txn([], [Get(key)])).gets[0]
-
-    def _ask(self, txn: Txn) -> TxnResult:
-        found: TxnResult = self._world.ask(lambda done: self._port.txn(txn, done))
-        return found
 
 
 def test_a_head_of_a_newer_version_is_claimed_by_nobody() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from coordinator.log.engine import EngineError, Ownership
 from coordinator.log.etcd.core import Core
 from coordinator.log.etcd.keys import Keys
+from coordinator.log.etcd.port import Get, KeyValue, Put, Txn, TxnResult
 from protocol.records.batch import Record
 from tests.support.etcd_model import EtcdModel
 from tests.support.virtual_time import Timeline
@@ -66,3 +67,29 @@ class World:
     def append(self, node_id: int, own: Ownership, *records: Record) -> Any:
         """Append one batch."""
         return self.ask(self.cores[node_id].append, own, [list(records)])
+
+
+class Etcd:
+    """Reads and writes keys of a world, as another program."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._port = world.etcd.port(world.time.process("another program"))
+
+    def put(self, key: bytes, value: bytes, lease: int = 0) -> None:
+        """Write a key; nodes have time to notice."""
+        self._ask(Txn([], [Put(key, value, lease)]))
+        self._world.time.run(3_000)
+
+    def lease(self) -> int:
+        """A lease that outlives a test."""
+        lease: int = self._world.ask(lambda done: self._port.grant(3_600, done))
+        return lease
+
+    def get(self, key: bytes) -> KeyValue | None:
+        """A key."""
+        return self._ask(Txn([], [Get(key)])).gets[0]
+
+    def _ask(self, txn: Txn) -> TxnResult:
+        found: TxnResult = self._world.ask(lambda done: self._port.txn(txn, done))
+        return found
