@@ -54,8 +54,12 @@ from coordinator.log.etcd.port import (
 POLL_MS = 1_000
 AGAIN_MS = 50
 """Pause before a call without an answer is made again."""
-GIVE_UP_MS = 10_000
-"""How long a change waits for an answer of etcd. Clients wait 30 s for theirs, and then ask again."""
+GIVE_UP_MS = 4_000
+"""How long a change waits for an answer of etcd: longer than an election takes."""
+SILENT_MS, GIVE_UP_SOON_MS = 3_000, 500
+"""If etcd has answered nothing for the first of these times when a change is asked for, the change waits for the second
+only. It may have waited behind another change already.
+"""
 PAGE_KEYS = 1_000
 OPERATIONS_MAX = 128
 BYTES_MAX = 1_000_000
@@ -102,12 +106,16 @@ def _any_head(value: bytes) -> StateHead:
 class _Change:
     """A change that waits, or is under way.
 
-    asked_ms: when it was asked for. is_over: whether its caller has the outcome. why: why its last try failed.
+    asked_ms: when it was asked for. waits_ms: how long it may wait for an answer of etcd. is_over: whether its caller
+    has the outcome. why: why its last try failed.
     """
 
-    def __init__(self, decide: Decide, done: Callable[[EngineError | None], None], asked_ms: int) -> None:
+    def __init__(
+        self, decide: Decide, done: Callable[[EngineError | None], None], asked_ms: int, waits_ms: int
+    ) -> None:
         self.decide = decide
         self.asked_ms = asked_ms
+        self.waits_ms = waits_ms
         self.is_over = False
         self.why = "no answer in time"
         self._done = done
@@ -140,8 +148,9 @@ class Shared:
         self._fresh_tag = fresh_tag
         self._head = NO_CHANGE
         self._changes: deque[_Change] = deque()
-        # When etcd last answered a transaction of a change.
+        # When etcd last answered a transaction of a change; and when it last answered one, or a poll.
         self._answered_ms = 0
+        self._heard_ms = port.now_ms()
         self._is_writing = False
         self._is_reading = False
         self._unwatch: Callable[[], None] | None = None
@@ -175,18 +184,19 @@ class Shared:
         if self._ended:
             done(Unavailable("the node ends"))
             return
-        change = _Change(decide, done, self._port.now_ms())
+        now_ms = self._port.now_ms()
+        change = _Change(decide, done, now_ms, GIVE_UP_SOON_MS if now_ms - self._heard_ms >= SILENT_MS else GIVE_UP_MS)
         self._changes.append(change)
         self._give_up(change)
         self._next()
 
     def _give_up(self, change: _Change) -> None:
-        """End a change once etcd has answered no change for GIVE_UP_MS; until then, look again later."""
+        """End a change once etcd has answered no change for so long; until then, look again later."""
         silent_ms = self._port.now_ms() - max(change.asked_ms, self._answered_ms)
-        if silent_ms >= GIVE_UP_MS:
+        if silent_ms >= change.waits_ms:
             change.tell(Unavailable(f"etcd doesn't answer: {change.why}"))
         elif not change.is_over:
-            self._port.later(GIVE_UP_MS - silent_ms, partial(self._give_up, change))
+            self._port.later(change.waits_ms - silent_ms, partial(self._give_up, change))
 
     def _next(self) -> None:
         """Begin the oldest change, if none is under way."""
@@ -241,7 +251,7 @@ class Shared:
         self, txn: Txn, head: StateHead, part: Writes, outcome: TxnResult | Lost | Refused, *, is_last: bool
     ) -> None:
         if not isinstance(outcome, Lost):
-            self._answered_ms = self._port.now_ms()
+            self._answered_ms = self._heard_ms = self._port.now_ms()
         if not self._changes:
             self._is_writing = False
         elif isinstance(outcome, Refused):
@@ -301,6 +311,7 @@ class Shared:
 
         def told(outcome: TxnResult | Lost | Refused) -> None:
             if isinstance(outcome, TxnResult):
+                self._heard_ms = self._port.now_ms()
                 (head,) = outcome.gets
                 if head is not None and head.mod_revision > self.revision:
                     self.rereads += 1

@@ -11,7 +11,7 @@ House rule: pure. The runtime decides what the held items are, and what happens 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
@@ -66,6 +66,11 @@ class Gate(Generic[Item]):
     def held(self) -> list[Item]:
         """All held items, in order."""
         return [item for number in sorted(self._held) for item in self._held[number]]
+
+    def change(self, change: Callable[[Item], Item]) -> None:
+        """Put another item in place of each held one."""
+        for items in self._held.values():
+            items[:] = map(change, items)
 
     def durable(self, number: int) -> list[Item]:
         """All appends up to that number are durable: release the items that waited for them, in order."""

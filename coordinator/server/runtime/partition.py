@@ -24,9 +24,10 @@ under way becomes durable and is answered; requests that wait for others get NOT
 the other node loads all that clients know.
 
 A lapse. While this node can't be sure that it owns the partition (`Ownership.valid`), no answer says yes: requests,
-and answers on their way, become NOT_COORDINATOR. But a deletion that has begun goes on; the store refuses it if another
-node has the partition. No timer fires into a group. If the node was still the owner, all waits for members start in
-full, because no member could reach the group meanwhile.
+and answers on their way, become NOT_COORDINATOR. If it lasts, those that wait get the same (`refuse_waiting`): another
+node may have their group, or the store may be silent for long. But a deletion that has begun goes on; the store refuses
+it if another node has the partition. No timer fires into a group. If the node was still the owner, all waits for
+members start in full, because no member could reach the group meanwhile.
 
 House rule: no rule of the group protocol is decided here.
 """
@@ -109,6 +110,13 @@ OF_OFFSETS = (CommitOffsets, CommitPrepared, DeleteOffsets, DeleteGroup)
 
 def _nothing(_: EngineError | None) -> None:
     """After a release there is nothing to do."""
+
+
+def _without_commits(held: Held) -> Held:
+    """Refuse the repeated commits among held answers."""
+    for commit in held.commits:
+        commit.refuse(ErrorCode.NOT_COORDINATOR)
+    return held._replace(commits=())
 
 
 def client_text(client: Client) -> str:
@@ -314,6 +322,19 @@ class Partition:
             # A Remainder is no answer for a client: the handler goes on with it.
             is_told = self.is_sure or isinstance(body, Remainder)
             reply.deliver(body if is_told else refuse(event, ErrorCode.NOT_COORDINATOR))
+
+    def refuse_waiting(self) -> None:
+        """This node hasn't been sure of the partition for a while: answer all requests that wait, for whatever.
+
+        Their events go on: what is under way may become durable, and its notes are then told. The deletion of a large
+        group answers later, because its handler has to go on too.
+        """
+        self.take_commits()
+        self.gate.change(_without_commits)
+        goes_on = {reply for held in self.gate.held() for reply, body in held.responses if isinstance(body, Remainder)}
+        for reply, event in list(self._unanswered.items()):
+            if reply not in goes_on and not isinstance(event, EraseOffsets):
+                self.answer(reply, refuse(event, ErrorCode.NOT_COORDINATOR))
 
     # Events and their effects.
 

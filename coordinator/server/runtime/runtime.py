@@ -51,6 +51,12 @@ GROUPS_CACHED_MAX = 131_072
 is full, it is emptied.
 """
 
+LEASE_LOOK_MS, REFUSED_AFTER_MS = 500, 1_000
+"""How often a node looks at its lease, and how long it may be over before requests that wait are refused. A short
+silence of the store shall cost them nothing; and with tenure.store.lease.ms at its default of 3 s, all of them have
+their answer within 5 s.
+"""
+
 HELD_MAX_MS = 2
 """How long appends wait for others to share their window, beside the turn of the loop that made them."""
 
@@ -114,6 +120,8 @@ class Runtime:
         self._changes = 0
         self._known_changes = 0
         self._started_ms = 0
+        # When the lease was seen to be over; None while it holds.
+        self._unsure_since_ms: int | None = None
         self._to_load = set(range(config.offsets_topic_num_partitions))
         self._leaving: set[Partition] = set()
         self._on_left: Callable[[], None] | None = None
@@ -261,6 +269,22 @@ class Runtime:
         """Acquire and load every partition that no node owns. Raises EngineError if the engine can't work at all."""
         self._started_ms = self.ms()
         self.engine.start(self._on_ownership)
+        if self.lease is not None:
+            self._look_at_lease(self.lease)
+
+    def _look_at_lease(self, lease: Callable[[], bool]) -> None:
+        """Refuse requests that wait once the lease has been over for a while, and look again later."""
+        if self.is_ending:
+            return
+        now_ms = self.ms()
+        if lease():
+            self._unsure_since_ms = None
+        elif self._unsure_since_ms is None:
+            self._unsure_since_ms = now_ms
+        elif now_ms >= self._unsure_since_ms + REFUSED_AFTER_MS and not self.delivery.busy:
+            for partition in self.partitions:
+                partition.refuse_waiting()
+        self.clock.call_at(now_ms + LEASE_LOOK_MS, partial(self._look_at_lease, lease))
 
     def _on_ownership(self, index: int, owner: int | None, epoch: int) -> None:
         """Called on the engine's thread."""

@@ -11,7 +11,7 @@ import pytest
 from coordinator.log.engine import EngineError, Unavailable
 from coordinator.log.etcd.keys import Keys
 from coordinator.log.etcd.port import Delete, Lost, Put, Refused, Txn, TxnResult
-from coordinator.log.etcd.shared import BYTES_MAX, GIVE_UP_MS, OPERATIONS_MAX, POLL_MS, Shared, Writes
+from coordinator.log.etcd.shared import BYTES_MAX, GIVE_UP_MS, GIVE_UP_SOON_MS, OPERATIONS_MAX, POLL_MS, Shared, Writes
 from tests.support.etcd_model import EtcdModel
 from tests.support.virtual_time import Timeline
 
@@ -226,6 +226,7 @@ def test_a_change_ends_with_an_error_when_etcd_refuses_or_doesnt_answer(monkeypa
     one.count()
     world.time.run(GIVE_UP_MS + 3_000)
     assert isinstance(one.outcomes[-1], Unavailable)
+    world.calm()
     one.count()
     world.calm()
     assert one.outcomes[1:] == [None]
@@ -233,6 +234,25 @@ def test_a_change_ends_with_an_error_when_etcd_refuses_or_doesnt_answer(monkeypa
     monkeypatch.setattr(one.port, "txn", lambda _txn, done: done(Refused("no space", 8)))
     error = world.ask(one, _write({"a": b"1"}))
     assert "no space" in str(error)
+
+
+def test_a_change_behind_one_that_was_given_up_ends_soon() -> None:
+    """Its client has waited already; but once etcd answers again, changes have their time."""
+    world = World()
+    one = world.nodes[0]
+    for index in (0, 1):
+        world.etcd.freeze(index)
+    one.count()
+    world.time.run(GIVE_UP_MS)
+    one.count()
+    world.time.run(GIVE_UP_SOON_MS)
+    assert [type(each) for each in one.outcomes] == [Unavailable, Unavailable]
+    world.calm()
+    for index in (0, 1):
+        world.etcd.freeze(index)
+    one.count()
+    world.time.run(GIVE_UP_MS - POLL_MS)
+    assert len(one.outcomes) == 2
 
 
 def test_a_change_ends_with_an_error_when_etcd_goes_after_another_node_was_first(

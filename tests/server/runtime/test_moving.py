@@ -14,6 +14,7 @@ from coordinator.group.partition import partition_for
 from coordinator.log.engine import Fenced, Unavailable
 from coordinator.log.memory import MemoryEngine, MemoryLog
 from coordinator.server.runtime.partition import Standing
+from coordinator.server.runtime.runtime import LEASE_LOOK_MS, REFUSED_AFTER_MS
 from protocol.messages import (
     ConsumerGroupDescribeRequest,
     DeleteGroupsRequest,
@@ -325,6 +326,45 @@ async def test_an_answer_on_its_way_into_a_lapse_says_no() -> None:
         assert (await committed(other, "g"))[0] == ErrorCode.NONE
 
 
+async def test_a_lapse_that_lasts_ends_all_waits() -> None:
+    """Requests that wait for the log or for other members get NOT_COORDINATOR; the group goes on afterwards."""
+    async with AsyncExitStack() as stack:
+        it = await cluster(stack)
+        repeating, other, reader, first, second = [await it.nodes[1].peer() for _ in range(5)]
+        for offset in (1, 2):
+            assert await commit(repeating, "g", offset) == ErrorCode.NONE
+        joined = await seat(first, BESIDE, "i")
+        await second.send(join_request(BESIDE, instance="j"), 5)
+        engine = it.log.engines[1]
+        engine.hold = True
+        await repeating.send(commit_request("g", 3), 7)
+        await it.nodes[1].until(lambda: bool(engine._held))
+        await other.send(commit_request("g", 4), 7)
+        await reader.send(OffsetFetchRequest(group_id="g", topics=None), 7)
+        await it.nodes[1].barrier()
+        engine.lapse()
+        lapsed_ms = it.clock.ms()
+        while it.clock.ms() < lapsed_ms + REFUSED_AFTER_MS - LEASE_LOOK_MS:
+            it.clock.advance(LEASE_LOOK_MS)
+            await it.nodes[1].barrier()
+        assert all(peer.is_silent() for peer in (repeating, other, reader, second))
+        it.clock.advance(2 * LEASE_LOOK_MS)
+        for peer in (repeating, other):
+            assert (await peer.receive()).topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
+        for peer in (reader, second):
+            assert (await peer.receive()).error_code == ErrorCode.NOT_COORDINATOR
+        engine.hold = False
+        engine.flush()
+        engine.come_back()
+        await it.nodes[1].barrier()
+        assert all(peer.is_silent() for peer in (repeating, other, reader, second))
+        assert await committed(reader, "g") == (ErrorCode.NONE, 4)
+        assert await commit(repeating, "g", 5) == ErrorCode.NONE
+        await second.send(join_request(BESIDE, instance="j"), 5)
+        rejoined = await first.ask(join_request(BESIDE, instance="i", member_id=joined.member_id), 5)
+        assert {rejoined.error_code, (await second.receive()).error_code} == {ErrorCode.NONE}
+
+
 async def test_a_deletion_that_a_lapse_meets_leaves_no_offsets() -> None:
     """A large group goes in pieces. If some stayed, the next owner would load offsets of a group that is gone."""
     async with AsyncExitStack() as stack:
@@ -342,6 +382,9 @@ async def test_a_deletion_that_a_lapse_meets_leaves_no_offsets() -> None:
             await one.send(DeleteGroupsRequest(groups_names=["g"]), 2)
             await it.nodes[1].until(lambda: bool(engine._held))
             engine.lapse()
+            for _ in range(5):
+                it.clock.advance(REFUSED_AFTER_MS)  # it goes on, however long the lapse lasts
+                await it.nodes[1].barrier()
         assert (await one.receive()).results[0].error_code == ErrorCode.NOT_COORDINATOR
         engine.come_back()
         again = await one.ask(DeleteGroupsRequest(groups_names=["g"]), 2)
