@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 Saved = Callable[[EngineError | None], object]
 """Called on any thread with None if a list of topics is durable, otherwise with the error."""
 
-WriteOut = Callable[[Iterable[int], Callable[[], None]], None]
+WriteOut = Callable[[Iterable[int], Callable[[], object]], None]
 """See `EmbeddedEngine.write_out`."""
 
 Owners = Callable[[int], int]

@@ -191,7 +191,7 @@ class EmbeddedEngine:
         assert isinstance(own, Owned)
         self._queue.put(partial(self._release, own, done))
 
-    def write_out(self, partitions: Iterable[int], done: Callable[[], None]) -> None:
+    def write_out(self, partitions: Iterable[int], done: Callable[[], object]) -> None:
         """Have the files contain all appends to these partitions that were reported; then call `done`, as others."""
         self._queue.put(partial(self._write_out, partitions, done))
 
@@ -348,7 +348,7 @@ class EmbeddedEngine:
             self._on_ownership(own.partition, None, own.epoch)
         done(None)
 
-    def _write_out(self, partitions: Iterable[int], done: Callable[[], None]) -> None:
+    def _write_out(self, partitions: Iterable[int], done: Callable[[], object]) -> None:
         self._journal.write_out([self._owned[each] for each in partitions if each in self._owned])
         done()
 
