@@ -81,7 +81,7 @@ def test_batch_that_is_not_plain_keeps_its_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [b"a-1", GROUP.encode()])
 @pytest.mark.parametrize("start", [b"\xff\xfe", "é".encode()])
 def test_text_is_looked_through(tmp_path: Path, name: bytes, start: bytes) -> None:
-    """Text that isn't UTF-8 makes its record undecodable, in members and in keys; text beyond ASCII is valid."""
+    """Text that isn't UTF-8 is read as Kafka reads it, in members and in keys, and text beyond ASCII as it is."""
     scene = clean()
     scene.batches = [resealed(batch.replace(name, start + name[2:])) for batch in scene.batches]
     assert_equal(scene.write(tmp_path))
