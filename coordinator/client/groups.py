@@ -49,8 +49,6 @@ if TYPE_CHECKING:
 DEAD = "Dead"
 CLASSIC_MEMBER = 0
 """ConsumerGroupDescribe's type of a member that speaks the classic protocol (KIP-1099)."""
-NO_OFFSET = -1
-"""OffsetFetch's offset for a topic partition without a committed offset."""
 LEAVE_REASON = "removed by an admin"
 """The reason that LeaveGroup sends from version 5 on (KIP-800)."""
 
@@ -328,7 +326,14 @@ def _remove(client: Client, group_id: str, member_ids: Mapping[str, str]) -> dic
     return answer
 
 
-def committed_offsets(client: Client, group_ids: Iterable[str]) -> dict[str, dict[TopicPartition, int] | Refused]:
+Offsets = dict["TopicPartition", int | None]
+"""The committed offsets of a group; None where a client committed a number below 0, which stands for none.
+
+Kafka's admin client reads them so too (KAFKA-9507). kafkajs commits -2 to begin with the earliest record.
+"""
+
+
+def committed_offsets(client: Client, group_ids: Iterable[str]) -> dict[str, Offsets | Refused]:
     """Every committed offset of each group. Needs OffsetFetch version 8 (Kafka 3.0).
 
     From version 10 on, topics would come without their names.
@@ -338,13 +343,15 @@ def committed_offsets(client: Client, group_ids: Iterable[str]) -> dict[str, dic
         groups = [OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group_id, topics=None) for group_id in asked]
         return OffsetFetchRequest(groups=groups)
 
-    def results(response: OffsetFetchResponse, _node: Node) -> Iterator[tuple[str, int, dict[TopicPartition, int]]]:
+    def results(response: OffsetFetchResponse, _node: Node) -> Iterator[tuple[str, int, Offsets]]:
         for group in response.groups:
             offsets = {
-                (topic.name, partition.partition_index): partition.committed_offset
+                (topic.name, partition.partition_index): None
+                if partition.committed_offset < 0
+                else partition.committed_offset
                 for topic in group.topics
                 for partition in topic.partitions
-                if not partition.error_code and partition.committed_offset != NO_OFFSET
+                if not partition.error_code
             }
             yield group.group_id, group.error_code, offsets
 

@@ -17,8 +17,7 @@ from coordinator.client.topics import log_end_offsets
 
 if TYPE_CHECKING:
     from coordinator.client.client import Client
-    from coordinator.client.groups import Group
-    from coordinator.client.topics import TopicPartition
+    from coordinator.client.groups import Group, Offsets
     from coordinator.timeline.described import Member
 
 
@@ -26,7 +25,7 @@ class OffsetLine(NamedTuple):
     """A topic partition of a group.
 
     member: None if the group only committed offsets for the topic partition. topic: None for a member that has no topic
-    partition.
+    partition. current_offset: None if there is none, or if it is below 0.
     """
 
     topic: str | None
@@ -58,7 +57,7 @@ def offset_lines(client: Client, groups: Sequence[Group]) -> dict[str, list[Offs
 
     Raises `Refused` if the offsets of a group are refused.
     """
-    committed: dict[str, dict[TopicPartition, int]] = {}
+    committed: dict[str, Offsets] = {}
     for group_id, answer in committed_offsets(client, [group.group_id for group in groups]).items():
         if isinstance(answer, Refused):
             raise answer

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from protocol.messages import (
     ListGroupsResponse,
     ListOffsetsResponse,
     MetadataResponse,
+    OffsetCommitRequest,
     OffsetFetchResponse,
 )
 from tests.cli.conftest import PARTITION_COUNT, TOPIC, MakeGroup, Run, at, run_app
@@ -23,6 +25,10 @@ from tests.client.scripted import Scripted
 from tests.support.patience import WITHIN_S
 from tests.support.scripted import Member, hang_up
 from tests.support.tenure import Tenure
+
+if TYPE_CHECKING:
+    from coordinator.client.client import Node
+    from protocol.messages import OffsetCommitResponse
 
 ABSENT = "nobody-made-this-group"
 STAYS = "group {} still has members, so it is not deleted: stop them first"
@@ -49,6 +55,25 @@ def emptied(bootstrap: str, make_group: MakeGroup) -> str:
     with Client(bootstrap, WITHIN_S) as client:
         assert remove_members(client, group_id, ["a"]) == {"a": 0}
     return group_id
+
+
+def commit(client: Client, group_id: str, offsets: Sequence[int]) -> None:
+    """Commit these offsets of the topic partitions from 0 on, from outside the group."""
+    partitions = [
+        OffsetCommitRequest.OffsetCommitRequestPartition(
+            partition_index=index, committed_offset=offset, committed_metadata=""
+        )
+        for index, offset in enumerate(offsets)
+    ]
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic(name=TOPIC, partitions=partitions)
+    request = OffsetCommitRequest(group_id=group_id, topics=[topic])
+
+    def results(response: OffsetCommitResponse, _node: Node) -> Iterator[tuple[str, int, None]]:
+        for partition in response.topics[0].partitions:
+            yield group_id, partition.error_code, None
+
+    answers = client.ask_coordinators([group_id], lambda _asked: request, results, at_least=8, at_most=8)
+    assert answers == {group_id: None}
 
 
 def test_list_shows_groups_with_their_state(run: Run, group: str, emptied: str) -> None:
@@ -111,6 +136,20 @@ def test_describe_offsets_that_nobody_owns(run: Run, emptied: str) -> None:
     assert (row["TOPIC"], row["PARTITION"], row["CURRENT-OFFSET"], row["LAG"]) == (TOPIC, "0", "0", "0")
     assert (row["CONSUMER-ID"], row["HOST"], row["CLIENT-ID"]) == ("-", "-", "-")
     assert ran.err == f"tenure: group {emptied} has no members\n"
+
+
+def test_an_offset_below_0_is_none(run: Run, bootstrap: str) -> None:
+    """The group has no lag there, as in Kafka's tool; 2^63-1 is a number like any other."""
+    highest = 2**63 - 1
+    with Client(bootstrap, WITHIN_S) as client:
+        commit(client, "odd", [-1, -2, -(2**63), highest])
+    rows = run(app, "describe", "odd").rows
+    assert [(row["PARTITION"], row["CURRENT-OFFSET"], row["LOG-END-OFFSET"], row["LAG"]) for row in rows] == [
+        ("0", "-", "0", "-"),
+        ("1", "-", "0", "-"),
+        ("2", "-", "0", "-"),
+        ("3", str(highest), "0", str(-highest)),
+    ]
 
 
 def test_describe_shows_members(run: Run, group: str) -> None:

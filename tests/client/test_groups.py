@@ -233,13 +233,16 @@ def test_removal_needs_a_server_with_static_members() -> None:
     assert server.asked("LeaveGroup") == []
 
 
-def test_offsets_that_were_never_committed_are_left_out() -> None:
-    """The result leaves out offset -1, and a topic partition with an error."""
+def test_a_committed_offset_below_0_is_none() -> None:
+    """It means that there is none (KAFKA-9507), whatever the number. A topic partition with an error is left out."""
     partition = OffsetFetchResponse.OffsetFetchResponsePartitions
     partitions = [
         partition(partition_index=0, committed_offset=5),
         partition(partition_index=1, committed_offset=-1),
-        partition(partition_index=2, committed_offset=5, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT),
+        partition(partition_index=2, committed_offset=-2),
+        partition(partition_index=3, committed_offset=-(2**63)),
+        partition(partition_index=4, committed_offset=2**63 - 1),
+        partition(partition_index=5, committed_offset=5, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT),
     ]
     topic = OffsetFetchResponse.OffsetFetchResponseTopics(name="t", partitions=partitions)
     group = OffsetFetchResponse.OffsetFetchResponseGroup(group_id="g", topics=[topic])
@@ -247,7 +250,8 @@ def test_offsets_that_were_never_committed_are_left_out() -> None:
         Scripted({"OffsetFetch": [OffsetFetchResponse(groups=[group])]}) as server,
         Client(server.bootstrap, WITHIN_S) as client,
     ):
-        assert committed_offsets(client, ["g"]) == {"g": {("t", 0): 5}}
+        (offsets,) = committed_offsets(client, ["g"]).values()
+    assert offsets == {("t", 0): 5, ("t", 1): None, ("t", 2): None, ("t", 3): None, ("t", 4): 2**63 - 1}
     (request,) = server.asked("OffsetFetch")
     assert [(one.group_id, one.topics) for one in request.groups] == [("g", None)]
 

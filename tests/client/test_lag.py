@@ -36,6 +36,12 @@ def test_a_sum_has_what_is_known_and_counts_the_rest() -> None:
     assert [line.lag for line in lines] == [7, 0, None, -3, None, None, None]
 
 
+def test_the_highest_offset_is_beyond_the_end() -> None:
+    """A committed offset of 2^63-1 adds nothing to a sum."""
+    lines = [OffsetLine("t", 0, 5, 12, MEMBER), OffsetLine("t", 1, 2**63 - 1, 100, MEMBER)]
+    assert lag_json(lines) == sums(partitions=2, assigned_partitions=2, lag=7, beyond_end=1)
+
+
 def test_a_lag_that_nobody_knows_is_none() -> None:
     """Nothing known is no lag of 0."""
     assert lag_json([]) == sums()

@@ -39,6 +39,7 @@ pytestmark = pytest.mark.oracle
 
 TOPIC, REGEX_TOPIC = "orders", "prices"
 RECORDS = 5
+ODD_OFFSETS = (-1, -2, 2**63 - 1)
 
 
 class Member:
@@ -103,7 +104,8 @@ class Server:
         topics = [ProduceRequest.TopicProduceData(name=TOPIC, partition_data=data)]
         self.ask(ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=topics), 9)
         for group in ("readers", "simple"):
-            self.commit(group)
+            self.commit(group, 0, 1)
+        self.commit("odd", *ODD_OFFSETS)
         self.join_classic("classics")
         for group_id, member_id, fields in (
             ("mixed", "first", {"subscribed_topic_names": [TOPIC]}),
@@ -126,10 +128,13 @@ class Server:
         are_alike = len(epochs) == len({group_id for group_id, _ in answers})
         return are_alike and all(answer.assignment is None for _, answer in answers)
 
-    def commit(self, group: str) -> None:
-        """Commit from outside."""
+    def commit(self, group: str, *offsets: int) -> None:
+        """Commit these offsets of the topic partitions from 0 on, from outside."""
         position = OffsetCommitRequest.OffsetCommitRequestPartition
-        partitions = [position(partition_index=each, committed_offset=each, committed_metadata="") for each in (0, 1)]
+        partitions = [
+            position(partition_index=index, committed_offset=offset, committed_metadata="")
+            for index, offset in enumerate(offsets)
+        ]
         topic = OffsetCommitRequest.OffsetCommitRequestTopic(name=TOPIC, partitions=partitions)
         self.ask(OffsetCommitRequest(group_id=group, topics=[topic]), 8)
 
@@ -193,6 +198,8 @@ COMMANDS = (
     "tenure describe --all --state",
     "tenure describe readers mixed",
     "tenure describe nowhere",
+    (ODD_BY_KAFKA := f"{GROUPS} --describe --group odd --offsets"),
+    (ODD_BY_TENURE := "tenure describe odd"),
     f"{GROUPS} --reset-offsets --group readers --topic {TOPIC} --to-earliest --dry-run",
     f"{GROUPS} --reset-offsets --group readers --topic {TOPIC} --to-earliest --execute",
     f"{GROUPS} --delete --group readers",
@@ -225,7 +232,13 @@ COMMANDS = (
 @pytest.fixture(scope="module")
 def printed(kafka_is_here: None) -> Iterator[dict[str, list[tuple[int, list[str], list[str]]]]]:
     """What each command prints, by server."""
-    settings = {"offsets.topic.num.partitions": "4", "group.initial.rebalance.delay.ms": "0", "node.id": "1", **AT_ONCE}
+    settings = {
+        "offsets.topic.num.partitions": "4",
+        "group.initial.rebalance.delay.ms": "0",
+        "node.id": "1",
+        "log.retention.ms": "-1",  # the records are old: on a slow machine, Kafka deletes them meanwhile
+        **AT_ONCE,
+    }
     found: dict[str, list[tuple[int, list[str], list[str]]]] = {}
     with ExitStack() as stack:
         kafka = stack.enter_context(ApacheKafka(settings, version=VERSION_43))
@@ -275,3 +288,21 @@ def run(tools: Tools, server: Server, command: str) -> tuple[int, list[str], lis
 def test_a_command_prints_the_same(printed: dict[str, list[tuple[int, list[str], list[str]]]], number: int) -> None:
     """The same exit code, output and errors."""
     assert printed["tenure"][number] == printed["kafka"][number]
+
+
+@pytest.mark.parametrize("server", ["kafka", "tenure"])
+def test_odd_offsets_are_printed_the_same(
+    printed: dict[str, list[tuple[int, list[str], list[str]]]], server: str
+) -> None:
+    """`tenure groups describe` prints an offset below 0, and the highest one, as Kafka's tool does."""
+    by_tool = [
+        [line.split()[:6] for line in printed[server][COMMANDS.index(command)][1] if line.startswith("odd ")]
+        for command in (ODD_BY_KAFKA, ODD_BY_TENURE)
+    ]
+    highest = 2**63 - 1
+    assert by_tool[0] == by_tool[1]
+    assert [line[3:] for line in by_tool[0]] == [
+        ["-", "5", "-"],
+        ["-", "5", "-"],
+        [str(highest), "5", str(5 - highest)],
+    ]

@@ -1,5 +1,7 @@
 """Checks the committed offsets of one group: did one go back, and which should a coordinator have dropped?
 
+A committed offset below 0 stands for none, as in `coordinator.client.groups`; a coordinator keeps its record.
+
 House rule: only the committed offsets that a coordinator would hold are in memory.
 """
 
@@ -45,7 +47,7 @@ class Commits:
             return
         value = read_offset(data)[1]
         before = self._offsets.get(pair)
-        if before is not None and value.offset < before.committed:
+        if before is not None and 0 <= value.offset < before.committed:
             self._findings.add(
                 "commit_back", offset,
                 topic=name.topic, topic_partition=name.topic_partition, committed=value.offset,
@@ -56,7 +58,11 @@ class Commits:
 
     def committed(self) -> dict[str, int]:
         """The committed offsets now: "topic-partition" -> offset."""
-        return {f"{topic}-{partition}": each.committed for (topic, partition), each in self._offsets.items()}
+        return {
+            f"{topic}-{partition}": each.committed
+            for (topic, partition), each in self._offsets.items()
+            if each.committed >= 0
+        }
 
     def report_orphans(
         self, state: GroupMetadataValue | None, deleted_at: int | None, end_ms: int, findings: Findings

@@ -76,7 +76,10 @@ CHANGED: dict[str, Schema] = {
 }
 
 SUMS: dict[str, Schema] = {
-    "partitions": {**NUMBER, "description": "topic partitions that are assigned or have a committed offset"},
+    "partitions": {
+        **NUMBER,
+        "description": "topic partitions that are assigned, or of which a client committed an offset",
+    },
     "assigned_partitions": NUMBER,
     "lag": {**or_null(NUMBER), "description": "the sum, of topic partitions where it is known; null if there are none"},
     "without_end": {
@@ -134,7 +137,7 @@ SCHEMAS: dict[str, Schema] = {
             "error": {**TEXT, "description": "why the group has none of the following"},
             "members": NUMBER,
             "standbys": NUMBER,
-            "topics": {**NUMBER, "description": "how many are assigned or have a committed offset"},
+            "topics": {**NUMBER, "description": "how many are assigned, or of which a client committed an offset"},
             **SUMS,
         },
     ),
@@ -150,7 +153,7 @@ SCHEMAS: dict[str, Schema] = {
     "Offset": object_of(
         {
             "partition": NUMBER,
-            "current_offset": {**or_null(NUMBER), "description": "the committed offset"},
+            "current_offset": {**or_null(NUMBER), "description": "the committed offset; null for none, or one below 0"},
             "log_end_offset": or_null(NUMBER),
             "lag": {**or_null(NUMBER), "description": "negative if the committed offset is beyond the end"},
             **{name: or_null(TEXT) for name in SEAT},

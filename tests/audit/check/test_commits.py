@@ -36,3 +36,18 @@ def test_old_offsets_of_a_topic_nobody_wants_are_orphans() -> None:
     scene.tick(2 * HOUR_MS).group(static_members(a=3), 1)
     found = story_of(scene)[1]
     assert [json.loads(finding.detail)["topic_partitions"] for finding in found] == [["refunds-0"]]
+
+
+def test_an_offset_below_0_is_none() -> None:
+    """It didn't go back, and the next commit can't go back behind it; an offset from before it counts no more."""
+    scene = Scene().group(static_members(a=1), 1)
+    for offset in (5, -2, 3, -1, -2):
+        scene.commit(offset)
+    story, found = story_of(scene)
+    assert (story.committed, found) == ({}, [])
+    assert checks(scene.commit(2**63 - 1).commit(7)) == ["commit_back"]
+
+
+def test_an_offset_below_0_can_be_an_orphan() -> None:
+    """A coordinator drops its record as any other."""
+    assert checks(Scene().group(static_members(a=1), 1).commit(-1).group([], 2).delete()) == ["orphan_offsets"]
