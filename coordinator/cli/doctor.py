@@ -31,7 +31,7 @@ from coordinator.cli.groups import DESCRIBED
 from coordinator.cli.options import OutputForm, Since, whole_number
 from coordinator.cli.output import Output, counted, print_json, printable
 from coordinator.client.client import COORDINATOR_MOVED, Client
-from coordinator.client.errors import Refused, error_name
+from coordinator.client.errors import error_name
 from coordinator.client.groups import Group, describe_groups, list_known_groups
 from coordinator.client.newest import read_timelines
 from coordinator.client.topics import node_health, partition_counts, partition_owners
@@ -42,7 +42,6 @@ from coordinator.timeline.cluster_diagnosis import (
     not_listed,
     unavailable,
 )
-from coordinator.timeline.consumer_diagnosis import consumer_findings
 from coordinator.timeline.diagnosis import (
     DROPPED,
     LOG_FAILS,
@@ -51,12 +50,11 @@ from coordinator.timeline.diagnosis import (
     TOO_OLD,
     Finding,
     Severity,
-    findings,
     log_findings,
     worst_first,
 )
 from coordinator.timeline.folding import newest
-from coordinator.timeline.seat_diagnosis import seat_findings
+from coordinator.timeline.group_diagnosis import group_findings
 from coordinator.timeline.words import time_text
 from schemas.errors import ErrorCode
 
@@ -124,15 +122,18 @@ def _examine(
     reader = reader_of(client, group_id, None if since_ms is None else time.time_ns() // 1_000_000 - since_ms)
     timelines = read_timelines(reader, wanted, last)
     groups: dict[str, Group | None] = {}
+    """The groups that there are, each with its description; None if its coordinator doesn't answer."""
     about_coordinators = [*not_listed(map(str, problems))]
     for name, answer in describe_groups(client, wanted).items():
-        if isinstance(answer, Refused) and answer.error_code in COORDINATOR_MOVED:
+        if isinstance(answer, Group):
+            groups[name] = answer
+        elif answer.error_code in COORDINATOR_MOVED:
+            groups[name] = None
             about_coordinators.append(unavailable(name, error_name(answer.error_code)))
-        elif isinstance(answer, Refused) and answer.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+        elif answer.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
             raise answer
-        groups[name] = None if isinstance(answer, Refused) else answer
     entries = {name: newest(timeline.entries, last) for name, timeline in timelines.items()}
-    is_unknown = group_id is not None and groups[group_id] is None and not about_coordinators
+    is_unknown = group_id is not None and group_id not in groups
     if is_unknown and all(each["type"] == "gap" for name in wanted for each in entries[name]):
         fail(ExitCode.NOT_FOUND, f"no such group, and no events of one: {group_id}")
     members = [member for group in groups.values() if group is not None for member in group.members]
@@ -140,9 +141,8 @@ def _examine(
     now_ms = time.time_ns() // 1_000_000
     found = [
         finding
-        for name in wanted
-        for find in (findings, consumer_findings, seat_findings)
-        for finding in find(name, entries[name], groups[name], counts, now_ms)
+        for name, group in groups.items()
+        for finding in group_findings(name, entries[name], group, counts, now_ms)
     ]
     away = sorted({*health.away, *reader.absent_nodes})
     about_nodes = cluster_findings(ownerless, entries, health.stores, away, now_ms)

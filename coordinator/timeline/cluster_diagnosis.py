@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from coordinator.timeline.described import StoreHealth
-from coordinator.timeline.diagnosis import NAMED_MAX, OVER, OVER_MS, Finding, Severity
+from coordinator.timeline.diagnosis import FORGOTTEN_MS, NAMED_MAX, OVER, OVER_MS, Finding, Severity
 from coordinator.timeline.entries import Entry
 
 MOVES_MIN, MOVES_MS = 5, 10 * 60_000
@@ -139,7 +139,7 @@ def _ownerless(partitions: Sequence[int]) -> Iterator[Finding]:
 def _moves(entries: Mapping[str, Sequence[Entry]], now_ms: int) -> Iterator[Finding]:
     """Groups that go from node to node again and again: one finding, with the group that did so most often."""
     runs = {group_id: _newest_run(found) for group_id, found in entries.items()}
-    moving = {group_id: run for group_id, run in runs.items() if run}
+    moving = {group_id: run for group_id, run in runs.items() if run and now_ms - run[-1]["at_ms"] < FORGOTTEN_MS}
     if not moving:
         return
     group_id, run = max(moving.items(), key=lambda item: (len(item[1]), item[0]))

@@ -42,15 +42,18 @@ def consumer_findings(
     now_ms: int,
 ) -> Iterator[Finding]:
     """Findings about a group of the consumer protocol; none about another group. As of `diagnosis.findings`."""
-    yield from _taken_seats(group_id, entries, now_ms)
+    yield from _taken_seats(group_id, entries, group, now_ms)
     yield from _never_revoked(group_id, entries, now_ms)
     if group is not None and group.consumer is not None:
         yield from _held_up(group, group.consumer, now_ms)
         yield from _without_topics(group, group.consumer, partition_counts)
 
 
-def _taken_seats(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[Finding]:
+def _taken_seats(
+    group_id: str, entries: Sequence[Entry], group: DescribedGroup | None, now_ms: int
+) -> Iterator[Finding]:
     """Clients that were refused the seat of an active member: one finding for each instance id, by the newest."""
+    present = None if group is None else {member.member_id for member in group.members}
     by_instance: dict[str, list[Entry]] = {}
     for entry in entries:
         if entry["type"] == "unreleased":
@@ -63,6 +66,8 @@ def _taken_seats(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterat
             found = f"two programs had the instance id {instance_id}: {parties}, which went on meanwhile"
             yield shared("instance_id_conflict", group_id, found, last["at_ms"], len(refused), now_ms)
             continue
+        if present is not None and last["current_member_id"] not in present:
+            continue  # the seat is free, or has the successor
         is_over = now_ms - last["at_ms"] >= OVER_MS
         yield Finding(
             Severity.NOTICE if is_over else Severity.WARNING,

@@ -19,7 +19,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from coordinator.timeline.counts import RETURNS
+from coordinator.timeline.counts import RESTART, RETURNS
 from coordinator.timeline.described import DescribedGroup, FailingLog, Member, client_text
 from coordinator.timeline.entries import Entry
 
@@ -43,6 +43,9 @@ LOG_FAILS = "log_fails"
 DROPPED = "events_dropped"
 """The kind of the one finding that is the same for all groups."""
 
+WRITES_FAILED = "writes_failed"
+"""The kind of findings about a group's log that could not be written."""
+
 LOG_FAILED = '"can\'t be written" (JSON: log_failed)'
 LOG_RECOVERED = '"can be written again" (JSON: log_recovered)'
 NOT_KEPT = '"not kept in __rebalance_events" (JSON: events_dropped)'
@@ -52,6 +55,9 @@ OVER_MS = 10 * 60_000
 """A conflict is over after so long without a fencing. A fenced program ends, and its supervisor starts it again
 (Kubernetes after 5 minutes at most): then it fences, or is fenced again.
 """
+
+FORGOTTEN_MS = 24 * 3_600_000
+"""A finding about the past ends so long after it was last seen, because it says nothing about now."""
 
 OVER = f"; not seen for {OVER_MS // 60_000} minutes or more"
 
@@ -68,6 +74,11 @@ per seat. Programs that share a seat without being fenced take it at once, or ev
 
 GONE_MIN_MS = 60_000
 """An instance id that expired less long ago may still come back."""
+
+RESTART_MAX_MS = 30 * 60_000
+"""A member that comes back later was not restarted but stopped. By default no session is longer
+(group.max.session.timeout.ms), so no session timeout would have kept its seat.
+"""
 
 RAN_ON = ("consumer pro-actively leaving the group", "encountered ")
 """How join reasons begin (KIP-800) that Kafka's Java client only has after it was a member; a fresh process has none.
@@ -379,7 +390,7 @@ def _refused_writes(group_id: str, entries: Sequence[Entry], now_ms: int) -> Ite
         is_over = now_ms - last_at_ms >= OVER_MS
         yield Finding(
             Severity.NOTICE if is_over else Severity.ERROR,
-            "writes_failed",
+            WRITES_FAILED,
             group_id,
             "the group's log could not be written: members that asked for a change were refused, and the group went "
             "back to what its log has" + (OVER if is_over else ""),
@@ -484,15 +495,25 @@ def members_text(members: Sequence[Member]) -> str:
 
 
 class Absences(NamedTuple):
-    """Static members that expired. late: why each went, and how it came back. gone: by instance id, the others."""
+    """Static members that expired. late: why each went, and how it came back. gone: by instance id, the others.
+
+    A late return counts until a restart of the same member is in time.
+    """
 
     late: list[tuple[TimedCause, TimedCause]]
     gone: dict[str, TimedCause]
 
 
-def absences(entries: Iterable[Entry]) -> Absences:
+def restart_ms(entry: Entry) -> int | None:
+    """How long a restart took that was in time; None for other entries, and where no record has it."""
+    took_ms = entry.get("silent_ms") if entry["type"] == RESTART else None
+    return took_ms if isinstance(took_ms, int) else None
+
+
+def absences(entries: Sequence[Entry]) -> Absences:
     """The static members that expired; a member that left or was removed since then is not gone."""
-    late, gone = found = Absences([], {})
+    late: list[tuple[TimedCause, TimedCause]] = []
+    gone: dict[str, TimedCause] = {}
     for cause in (cause for entry in entries if entry["type"] == "rebalance" for cause in causes_of(entry)):
         kind, instance_id = cause.said["kind"], cause.said["group_instance_id"]
         if instance_id is None:
@@ -500,33 +521,40 @@ def absences(entries: Iterable[Entry]) -> Absences:
         if kind == "member_expired":
             gone[instance_id] = cause
         elif kind == "member_joined" and instance_id in gone:
-            late.append((gone.pop(instance_id), cause))
+            expired = gone.pop(instance_id)
+            if cause.latest_ms - expired.earliest_ms <= RESTART_MAX_MS:
+                late.append((expired, cause))
         elif kind in {"member_left", "member_removed"}:
             gone.pop(instance_id, None)
-    return found
+    restarted_ms = {entry["group_instance_id"]: entry["at_ms"] for entry in entries if restart_ms(entry) is not None}
+    still = [pair for pair in late if restarted_ms.get(pair[1].said["group_instance_id"], 0) < pair[1].latest_ms]
+    return Absences(still, gone)
 
 
-def _absences(group_id: str, entries: Iterable[Entry], group: DescribedGroup | None, now_ms: int) -> Iterator[Finding]:
+def _absences(group_id: str, entries: Sequence[Entry], group: DescribedGroup | None, now_ms: int) -> Iterator[Finding]:
     """Static members that expired: they came back a little later, or never."""
     late, gone = absences(entries)
+    present = set() if group is None else {member.group_instance_id for member in group.members}
+    if group is not None:
+        late = [pair for pair in late if pair[1].said["group_instance_id"] in present]
     yield from _late(group_id, [pair for pair in late if pair[1].said["reason"].startswith(RAN_ON)], ran_on=True)
     yield from _late(group_id, [pair for pair in late if not pair[1].said["reason"].startswith(RAN_ON)], ran_on=False)
-    present = {member.group_instance_id for member in group.members} if group is not None else set()
     if group is not None and group.expects is not None:  # seat_diagnosis has a finding about them
         present |= set(group.expects.missing)
     never = sorted(
         name for name, cause in gone.items() if name not in present and now_ms - cause.latest_ms >= GONE_MIN_MS
     )
     if never:
+        last_at_ms = max(gone[name].latest_ms for name in never)
         yield Finding(
-            Severity.WARNING,
+            Severity.NOTICE if now_ms - last_at_ms >= OVER_MS else Severity.WARNING,
             "instance_ids_gone",
             group_id,
             f"{len(never)} instance {'id' if len(never) == 1 else 'ids'} expired and never came back: "
             f"{', '.join(never[:NAMED_MAX])}",
-            "an instance id must be the same after a restart (a stateful set's ordinal, not a random name); "
-            "of a scale-down, remove members with `tenure members remove`",
-            max(gone[name].latest_ms for name in never),
+            "nothing needs to be done if they were stopped for good. Else start them with the same names: an instance "
+            "id must be the same after a restart (a stateful set's ordinal, not a random name)",
+            last_at_ms,
         )
 
 
@@ -565,9 +593,16 @@ def _returns(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[F
     """Dynamic members that leave and come back: one rebalance each time, and mostly two.
 
     A member that comes back has a new member id, so only client id and host identify it. If the process was killed, the
-    new member joins first, and its rebalance waits until the old one's session ends.
+    new member joins first, and its rebalance waits until the old one's session ends. Returns count only from
+    the time on when their client last joined as a static member.
     """
     rebalances = [entry for entry in entries if entry["type"] == "rebalance"]
+    static_since = {
+        _client(cause.said): place
+        for place, rebalance in enumerate(rebalances)
+        for cause in causes_of(rebalance)
+        if cause.said["group_instance_id"] is not None and cause.said["kind"] == "member_joined"
+    }
     gone: dict[str, list[tuple[int, TimedCause]]] = {}
     back: Counter[str] = Counter()
     places: set[int] = set()
@@ -576,9 +611,9 @@ def _returns(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[F
         came: Counter[str] = Counter()
         for cause in causes_of(rebalance):
             said = cause.said
-            if said["group_instance_id"] is not None:
-                continue
             client = _client(said)
+            if said["group_instance_id"] is not None or place < static_since.get(client, 0):
+                continue
             if said["kind"] == "member_expired" and came[client]:
                 came[client] -= 1
                 back[client] += 1
@@ -659,5 +694,5 @@ def _unassigned(group: DescribedGroup, partition_counts: Mapping[str, int]) -> I
             group.group_id,
             f"nobody has a partition of {', '.join(missing)}, which {', '.join(who[:NAMED_MAX])} subscribe to",
             "a static member that restarts with another subscription keeps its old assignment (KAFKA-12759): let the "
-            "group rebalance once, or set tenure.fix.kafka-12759=true",
+            "group rebalance once, as by a member that joins; tenure.fix.kafka-12759=true lets each such restart do so",
         )

@@ -20,9 +20,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from coordinator.group.consumer.group import AWAY
-from coordinator.timeline.counts import RESTART
 from coordinator.timeline.described import DescribedGroup, Member, seated
-from coordinator.timeline.diagnosis import NAMED_MAX, absences
+from coordinator.timeline.diagnosis import NAMED_MAX, absences, restart_ms
 from coordinator.timeline.entries import Entry
 from coordinator.timeline.words import duration_text, time_text
 
@@ -163,15 +162,14 @@ def _too_slow(group: DescribedGroup, entries: Sequence[Entry] | None, wanted: Wa
     seats = _seats(group, wanted.instance_id)
     if entries is None or not seats:
         return
-    last_restart_ms = {entry["group_instance_id"]: entry["at_ms"] for entry in entries if _took_ms(entry) is not None}
-    for _expired, back in reversed(absences(entries).late):
-        instance_id = back.said["group_instance_id"]
-        if last_restart_ms.get(instance_id, 0) < back.latest_ms:
-            yield (
-                f"{instance_id} expired before it came back at {time_text(back.latest_ms)}: its session timeout is "
-                "shorter than its restart (tenure doctor says more)"
-            )
-            return
+    late = absences(entries).late
+    if late:
+        back = late[-1][1]
+        yield (
+            f"{back.said['group_instance_id']} expired before it came back at {time_text(back.latest_ms)}: its session "
+            "timeout is shorter than its restart (tenure doctor says more)"
+        )
+        return
     longest = _longest_restart(entries)
     if longest is None:
         return
@@ -193,18 +191,12 @@ class _Restart(NamedTuple):
     instance_id: str
 
 
-def _took_ms(entry: Entry) -> int | None:
-    """How long a restart took; None for other entries, and where no record has it."""
-    took_ms = entry.get("silent_ms") if entry["type"] == RESTART else None
-    return took_ms if isinstance(took_ms, int) else None
-
-
 def _longest_restart(entries: Sequence[Entry]) -> _Restart | None:
     return max(
         (
             _Restart(took_ms, entry["at_ms"], entry["group_instance_id"])
             for entry in entries
-            if (took_ms := _took_ms(entry)) is not None
+            if (took_ms := restart_ms(entry)) is not None
         ),
         default=None,
     )

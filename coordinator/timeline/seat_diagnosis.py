@@ -113,7 +113,10 @@ def _seats(group_id: str, entries: Sequence[Entry], group: DescribedGroup) -> It
             "no_standby",
             group_id,
             f"all {taken} seats (target.group.size) are taken, and no standby is left"
-            + ("" if last is None else f": {last['group_instance_id'] or last['member_id']} took a seat"),
+            + (
+                ""
+                if last is None
+                else f": {last['group_instance_id'] or last['member_id']} took a seat at {time_text(last['at_ms'])}"
+            ),
             "start one more program, which waits as a standby: without one, the loss of a member is a rebalance",
-            None if last is None else last["at_ms"],
         )

@@ -8,7 +8,7 @@ House rule: coordinator.timeline decides what is a finding; this module only ask
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from coordinator.client.client import COORDINATOR_MOVED
@@ -16,10 +16,9 @@ from coordinator.client.errors import Refused, error_name
 from coordinator.client.groups import Group, ListedGroup, describe_groups, list_known_groups
 from coordinator.client.topics import node_health, partition_counts, partition_owners
 from coordinator.timeline.cluster_diagnosis import cluster_findings, not_listed, unavailable
-from coordinator.timeline.consumer_diagnosis import consumer_findings
-from coordinator.timeline.diagnosis import DROPPED, Finding, findings, log_findings, worst_first
+from coordinator.timeline.diagnosis import DROPPED, Finding, log_findings, worst_first
 from coordinator.timeline.entries import Entry, Timeline
-from coordinator.timeline.seat_diagnosis import seat_findings
+from coordinator.timeline.group_diagnosis import group_findings
 
 if TYPE_CHECKING:
     from coordinator.client.client import Client
@@ -57,6 +56,7 @@ def examined(client: Client, events: Sequence[RebalanceEvent], now_ms: int) -> d
         *(
             finding
             for name in names
+            if name in groups or name in silent
             for finding in group_findings(name, entries[name], groups.get(name), counts, now_ms)
         ),
     ]
@@ -68,16 +68,6 @@ def examined(client: Client, events: Sequence[RebalanceEvent], now_ms: int) -> d
         "findings": [finding._asdict() for finding in told[:FINDINGS_MAX]],
         "further_findings": max(len(told) - FINDINGS_MAX, 0),
     }
-
-
-def group_findings(
-    group_id: str, entries: Sequence[Entry], group: Group | None, counts: Mapping[str, int], now_ms: int
-) -> list[Finding]:
-    """The findings about one group, the worst first; none about a group that doesn't exist."""
-    if group is None:
-        return []
-    found = (find(group_id, entries, group, counts, now_ms) for find in (findings, consumer_findings, seat_findings))
-    return worst_first(finding for some in found for finding in some)
 
 
 def topics_of(groups: Iterable[Group]) -> set[str]:

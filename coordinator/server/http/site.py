@@ -30,7 +30,7 @@ from coordinator.client.lag import lag_json, offset_lines, topics_json
 from coordinator.client.topics import owners_json, partition_counts, partition_owners
 from coordinator.server.http.access import PROBES, RefusedTokens, TokenCheck
 from coordinator.server.http.body import answer_of, pieces_of
-from coordinator.server.http.examined import examined, group_findings, topics_of
+from coordinator.server.http.examined import examined, topics_of
 from coordinator.server.http.feed import Feed, FeedEvent, Subscriber, TopicSource
 from coordinator.server.http.guard import Guard
 from coordinator.server.http.kept import Kept
@@ -38,7 +38,9 @@ from coordinator.server.http.overview import lags, overview
 from coordinator.server.http.sums import Sums
 from coordinator.server.http.web import Web, error
 from coordinator.server.telemetry.metrics import exposition
+from coordinator.timeline.diagnosis import worst_first
 from coordinator.timeline.entries import Timeline
+from coordinator.timeline.group_diagnosis import group_findings
 from coordinator.timeline.lanes import Lane, lane_json, lanes_of
 from coordinator.timeline.runs import run_json, runs
 from coordinator.timeline.words import RECONCILING, entry_lines, expects_lines, held_up_lines, waiting_lines
@@ -309,11 +311,12 @@ class Site:
         names = {member.group_instance_id or member.member_id: member.standby_ms for member in members}
         waits = {name: now_ms - waited_ms for name, waited_ms in names.items() if waited_ms is not None}
         lanes = lanes_of(entries, found, names.keys() - waits.keys())
+        problems = [] if group is None else worst_first(group_findings(group_id, entries, group, counts, now_ms))
         drawn = sorted(waits.keys() | lanes.keys())
         return {
             "group_id": group_id,
             "timeline": [entry | {"text": list(entry_lines(entry))} for entry in entries],
-            "findings": [each._asdict() for each in group_findings(group_id, entries, group, counts, now_ms)],
+            "findings": [each._asdict() for each in problems],
             "runs": [run_json(run) for run in found],
             "lanes": [lane_json(name, lanes.get(name, Lane()), waits.get(name)) for name in drawn],
         }

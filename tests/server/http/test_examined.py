@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from coordinator.client.client import Client
-from coordinator.client.groups import Group, describe_groups
+from coordinator.client.groups import describe_groups
 from coordinator.server.http import examined as module
-from coordinator.server.http.examined import examined, group_findings, timelines
+from coordinator.server.http.examined import examined, timelines
 from protocol.messages import DescribeClusterResponse, DescribeGroupsResponse, ListGroupsResponse
 from schemas.errors import ErrorCode
 from tests.client.scripted import Scripted
@@ -20,13 +20,14 @@ Described = DescribeGroupsResponse.DescribedGroup
 
 
 def described(request: Any) -> DescribeGroupsResponse:
-    """Return each group as Stable and empty of members; `gone` is not there, `silent` has no coordinator."""
+    """Return each group as Stable, with a member; `gone` is not there, `silent` has no coordinator."""
+    member = DescribeGroupsResponse.DescribedGroupMember(member_id="m", client_id="c", client_host="/h")
     errors = {"gone": ErrorCode.GROUP_ID_NOT_FOUND, "silent": ErrorCode.NOT_COORDINATOR}
     return DescribeGroupsResponse(
         groups=[
             Described(group_id=name, error_code=errors[name])
             if name in errors
-            else Described(group_id=name, group_state="Stable", protocol_type="consumer", members=[])
+            else Described(group_id=name, group_state="Stable", protocol_type="consumer", members=[member])
             for name in request.groups
         ]
     )
@@ -111,11 +112,3 @@ def test_events_that_were_dropped_are_one_finding_of_no_group() -> None:
     assert [len(entries) for entries in timelines(["a", "b"], [gap]).values()] == [1, 1]
     found = ask(listed(("a", "Stable"), ("b", "Stable")), [gap])
     assert [(each["kind"], each["group_id"]) for each in found["findings"]] == [("events_dropped", None)]
-
-
-def test_nothing_is_found_about_a_group_that_is_not_there() -> None:
-    """A member that never came back isn't missed in a group that was deleted."""
-    entries = timelines(["g"], loop("g"))["g"]
-    group = Group("g", "Stable", "consumer", "range", None, [])  # type: ignore[arg-type] # nobody asks its coordinator
-    assert group_findings("g", entries, None, {}, NOW_MS) == []
-    assert [each.kind for each in group_findings("g", entries, group, {}, NOW_MS)] == ["restarts_in_a_loop"]

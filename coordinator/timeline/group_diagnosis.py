@@ -1,0 +1,55 @@
+"""All findings about a group, and when a finding ends.
+
+A finding is about now. One about the present goes with its cause. One about the past (it has `last_at_ms`) also ends
+after FORGOTTEN_MS, when the group is deleted, and, unless it is about the server, when the group has no members: nobody
+is there that it is about. The modules that make findings know further ends: what was missed is back, or was mended.
+
+House rule: who shows findings of a group asks here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from coordinator.timeline.consumer_diagnosis import consumer_findings
+from coordinator.timeline.diagnosis import DROPPED, FORGOTTEN_MS, WRITES_FAILED, findings
+from coordinator.timeline.seat_diagnosis import seat_findings
+
+if TYPE_CHECKING:
+    from coordinator.timeline.described import DescribedGroup
+    from coordinator.timeline.diagnosis import Finding
+    from coordinator.timeline.entries import Entry
+
+ABOUT_THE_SERVER = frozenset({DROPPED, WRITES_FAILED})
+"""Kinds of findings about the past that say something about the server, whoever is in the group."""
+
+
+def group_findings(
+    group_id: str,
+    entries: Sequence[Entry],
+    group: DescribedGroup | None,
+    partition_counts: Mapping[str, int],
+    now_ms: int,
+) -> list[Finding]:
+    """The findings about a group that hold now.
+
+    entries: of its timeline. group: its description now, None if no coordinator describes it. partition_counts: by
+    topic. now_ms: Unix time.
+    """
+    deleted_at = max((place for place, entry in enumerate(entries) if entry["type"] == "deleted"), default=-1)
+    entries = [entry for place, entry in enumerate(entries) if place > deleted_at or entry["type"] == "gap"]
+    return [
+        finding
+        for find in (findings, consumer_findings, seat_findings)
+        for finding in find(group_id, entries, group, partition_counts, now_ms)
+        if not _is_past(finding, group, now_ms)
+    ]
+
+
+def _is_past(finding: Finding, group: DescribedGroup | None, now_ms: int) -> bool:
+    """Whether a finding about the past has ended."""
+    if finding.last_at_ms is None:
+        return False
+    is_unused = group is not None and not group.members and finding.kind not in ABOUT_THE_SERVER
+    return is_unused or now_ms - finding.last_at_ms >= FORGOTTEN_MS
