@@ -4,9 +4,9 @@ A static member that is gone for good keeps its seat until its session times out
 who knows that it won't come back can free the seat at once: LeaveGroup with the instance id and an empty member id
 (KIP-345). The others then rebalance once, also if several members go by one command. Standbys may spare them that.
 
-`--all-absent` removes every static member whose program is away: its last request is older than --absent-after, or it
-said so itself (consumer protocol). It names the member id that the absent one had, so a member that restarts meanwhile
-keeps its seat. Apache Kafka doesn't tell who is silent.
+`--all-absent` removes every static member whose program is away, by the rule of `tenure groups ready`. It names the
+member id that the absent one had, so a member that restarts meanwhile keeps its seat. Apache Kafka doesn't tell who is
+silent.
 
 House rule: a dry run removes nobody.
 """
@@ -29,7 +29,7 @@ from coordinator.cli.exit_codes import ExitCode, end, fail
 from coordinator.cli.groups import MEMBER_COLUMNS, group_failure, member_row
 from coordinator.cli.options import Command, OutputForm
 from coordinator.cli.output import Output, print_json, print_table
-from coordinator.cli.ready import ABSENT_AFTER, AbsentAfter
+from coordinator.cli.ready import AbsentAfter
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused, error_name
 from coordinator.client.groups import describe_groups, member_json, remove_members, remove_seats
@@ -57,7 +57,7 @@ def remove_command(
     all_absent: Annotated[
         bool, typer.Option("--all-absent", help="All static members that are away, in place of --instance-id.")
     ] = False,
-    absent_after: AbsentAfter = ABSENT_AFTER,
+    absent_after: AbsentAfter = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show who would be removed, and what it owns.")
     ] = False,
@@ -72,7 +72,7 @@ def remove_command(
         fail(ExitCode.USAGE, "name the members to remove with --instance-id, or give --all-absent")
     with cluster(bootstrap_server, timeout, command_config) as client:
         if all_absent:
-            errors = _remove_absent(client, group_id, round(absent_after * 1_000), output, dry_run=dry_run)
+            errors = _remove_absent(client, group_id, absent_after, output, dry_run=dry_run)
         elif dry_run:
             errors = _show(client, group_id, instance_ids, output)
         else:
@@ -80,7 +80,9 @@ def remove_command(
     end(_failures(group_id, errors))
 
 
-def _remove_absent(client: Client, group_id: str, absent_ms: int, output: Output, *, dry_run: bool) -> dict[str, int]:
+def _remove_absent(
+    client: Client, group_id: str, absent_ms: int | None, output: Output, *, dry_run: bool
+) -> dict[str, int]:
     """Remove the static members that are away, or only show them; returns error codes by instance id."""
     group = describe_groups(client, [group_id])[group_id]
     if isinstance(group, Refused):

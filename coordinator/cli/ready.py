@@ -26,20 +26,26 @@ from coordinator.client.events import EventReader, NoEvents
 from coordinator.client.groups import Group, describe_groups
 from coordinator.client.newest import read_timelines
 from coordinator.timeline.entries import Entry
-from coordinator.timeline.readiness import ABSENT_MS, Wanted, verdict
+from coordinator.timeline.readiness import Wanted, verdict
 
 __all__ = ["AbsentAfter", "app"]
 
+
+def _ms(text: str) -> int:
+    """Turn seconds into milliseconds."""
+    return round(seconds(text) * 1_000)
+
+
 AbsentAfter = Annotated[
-    float,
+    int | None,
     typer.Option(
         "--absent-after",
         metavar="SECONDS",
-        parser=seconds,
-        help="A member that was silent for so long is away. Give more than heartbeat.interval.ms.",
+        parser=_ms,
+        help="A member that was silent for so long is away: two thirds of its session unless given, and 10 at most. "
+        "Give more than heartbeat.interval.ms.",
     ),
 ]
-ABSENT_AFTER = ABSENT_MS / 1_000
 SINCE = 7 * 86_400_000
 
 
@@ -59,7 +65,7 @@ def ready_command(
             help="Not ready with more members, or with fewer; standbys don't count.",
         ),
     ] = None,
-    absent_after: AbsentAfter = ABSENT_AFTER,
+    absent_after: AbsentAfter = None,
     since: Annotated[
         int | None,
         typer.Option(
@@ -85,7 +91,7 @@ def ready_command(
         if restart is not None and all(member.group_instance_id != restart for member in group.members):
             fail(ExitCode.NOT_FOUND, f"no member of group {group_id} has instance id {restart}")
         entries = _entries(client, group, SINCE if since is None else since)
-    is_ready, reason, untold = verdict(group, entries, Wanted(restart, members, round(absent_after * 1_000)))
+    is_ready, reason, untold = verdict(group, entries, Wanted(restart, members, absent_after))
     print(printable(f"{'ready' if is_ready else 'not ready'}: {reason}"))
     if untold:
         warn(f"{bootstrap_server} doesn't tell {', '.join(untold)}: looked at the rest")

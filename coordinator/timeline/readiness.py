@@ -6,9 +6,9 @@ be away or missing, because a deployment that goes on after one broken seat brea
 seats have to be taken (target.group.size); standbys are no members, but one that is away counts. The session timeout
 has to be longer than restarts of the last days took.
 
-A member is away if its last request is older than `absent_ms`, or if it said so (consumer protocol). A restart takes as
-long as the old member id was silent. The restart of a member that expired and came back took too long. It counts until
-a later restart of the same member is in time.
+A member is away if it was silent for too long (`away_after_ms`), or if it said so (consumer protocol). A restart takes
+as long as the old member id was silent. The restart of a member that expired and came back took too long. It counts
+until a later restart of the same member is in time.
 
 House rule: one function per reason; the first reason against a restart is the verdict. The verdict names what a server
 doesn't tell, and doesn't count it against a restart.
@@ -26,17 +26,20 @@ from coordinator.timeline.entries import Entry
 from coordinator.timeline.words import duration_text, time_text
 
 ABSENT_MS = 10_000
-"""A client sends a heartbeat every 3 s by default, so it missed three of them."""
+"""A client sends a heartbeat every 3 s by default, so it missed three of them. No member is away later."""
 
 STABLE = "Stable"
 
 
 class Wanted(NamedTuple):
-    """A question of a deployment. instance_id: the seat; None: any. members: how many have to be there; None: any."""
+    """A question of a deployment. instance_id: the seat; None: any. members: how many have to be there; None: any.
+
+    absent_ms: the silence after which a member is away; None: that of `away_after_ms`.
+    """
 
     instance_id: str | None = None
     members: int | None = None
-    absent_ms: int = ABSENT_MS
+    absent_ms: int | None = None
 
 
 class Verdict(NamedTuple):
@@ -72,8 +75,16 @@ def verdict(group: DescribedGroup, entries: Sequence[Entry] | None, wanted: Want
     return Verdict(True, reason, untold)
 
 
-def absent(members: Iterable[Member], absent_ms: int) -> list[Member]:
-    """The members that are away, as far as the server tells."""
+def away_after_ms(session_timeout_ms: int) -> int:
+    """The silence after which a member is away: two thirds of its session, ABSENT_MS at most.
+
+    A client sends three heartbeats or more in a session, so it missed one. When the session ends, the seat is gone.
+    """
+    return min(session_timeout_ms * 2 // 3, ABSENT_MS)
+
+
+def absent(members: Iterable[Member], absent_ms: int | None = None) -> list[Member]:
+    """The members that are away, as far as the server tells. absent_ms: as of Wanted."""
     return [member for member in members if _is_absent(member, absent_ms)]
 
 
@@ -82,9 +93,12 @@ def tells_silence(group: DescribedGroup) -> bool:
     return all(member.silent_ms is not None for member in group.members)
 
 
-def _is_absent(member: Member, absent_ms: int) -> bool:
-    is_away = member.seat is not None and member.seat.epoch == AWAY
-    return is_away or (member.silent_ms is not None and member.silent_ms >= absent_ms)
+def _is_absent(member: Member, absent_ms: int | None) -> bool:
+    if member.seat is not None and member.seat.epoch == AWAY:
+        return True
+    if member.silent_ms is None or member.session_timeout_ms is None:
+        return False
+    return member.silent_ms >= (away_after_ms(member.session_timeout_ms) if absent_ms is None else absent_ms)
 
 
 def _seats(group: DescribedGroup, instance_id: str | None) -> list[Member]:

@@ -83,6 +83,15 @@ def test_another_member_that_is_away() -> None:
     assert judged(away, member("c", 20_000)).reason == "b (silent for 10.0 s), c (silent for 20.0 s) are away"
 
 
+def test_a_member_with_a_short_session_is_away_before_its_session_ends() -> None:
+    """Two thirds of it are a silence that counts, for `members remove --all-absent` too, unless an option says more."""
+    silent, dead = member("b", 3_999, session_timeout_ms=6_000), member("b", 4_000, session_timeout_ms=6_000)
+    assert judged(member("a", 4_000), silent, instance_id="a").is_ready
+    assert judged(member("a", 4_000), dead, instance_id="a").reason == "b (silent for 4.0 s) is away"
+    assert absent([member("a", 4_000), silent, dead]) == [dead]
+    assert absent([member("a", 4_000), dead], 5_000) == []
+
+
 def test_a_member_that_said_it_is_away() -> None:
     """In the consumer protocol a static member says that it leaves for a while; other servers tell that too."""
     away = replace(bare("b"), seat=ConsumerSeat(AWAY, {}, None, is_classic=False))
@@ -139,13 +148,13 @@ def test_what_a_server_does_not_tell() -> None:
 
 def test_standbys_are_no_members() -> None:
     """The number of members leaves them out, and their session timeouts don't count."""
-    spare = replace(member("s", session_timeout_ms=1), standby_ms=0)
+    spare = replace(member("s", session_timeout_ms=3), standby_ms=0)
     found = judged(member("a"), member("b"), spare, members=2)
     assert found.is_ready
     assert found.reason.startswith("group g is Stable, 2 members and 1 standby, each may be away for 45.0 s")
     assert judged(member("a"), spare, members=2).reason == "group g has 1 member, not 2"
     assert judged(member("a"), replace(spare, silent_ms=ABSENT_MS)).reason == "s (silent for 10.0 s) is away"
-    assert judged(member("a"), spare, instance_id="s").reason.endswith("s may be away for 1 ms, no restart is known")
+    assert judged(member("a"), spare, instance_id="s").reason.endswith("s may be away for 3 ms, no restart is known")
 
 
 def test_a_seat_that_is_free() -> None:

@@ -25,13 +25,14 @@ from coordinator.group.describe import silent_ms
 from coordinator.group.group import NEVER, Group
 from coordinator.group.state import State
 from coordinator.log.segments.counts import Counts, Histogram
-from coordinator.timeline.readiness import ABSENT_MS
+from coordinator.timeline.readiness import away_after_ms
 from protocol.messages import API_KEYS
 
 if TYPE_CHECKING:
     from coordinator.group.causes import Source
     from coordinator.group.coordinator import Coordinator
     from coordinator.group.course import Outcome
+    from coordinator.group.turn import Watched
     from protocol.messages import Message
 
 GROUPS_MAX = 100
@@ -42,9 +43,6 @@ STORM_MIN, STORM_MS = 5, 60_000
 
 STORMS_WATCHED_MAX = 10_000
 """Groups whose newest rebalances are remembered, so that a storm is seen: those that rebalanced last."""
-
-AWAY_MS = ABSENT_MS
-"""A static member is away after such a silence, or when it says so (consumer protocol)."""
 
 PRINCIPALS_MAX = 100
 """Principals with series of their own: those that were throttled first."""
@@ -346,13 +344,18 @@ def seats_away(group: Group | ConsumerGroup, now_ms: int) -> int:
         return sum(_is_away(group, member_id, now_ms) for member_id in group.static_members.values())
     members = (group.members[member_id] for member_id in group.static_members.values())
     return sum(
-        member.awaiting_join is None and member.awaiting_sync is None and silent_ms(member, now_ms) >= AWAY_MS
+        member.awaiting_join is None and member.awaiting_sync is None and _is_silent(member, now_ms)
         for member in members
     )
+
+
+def _is_silent(member: Watched, now_ms: int) -> bool:
+    """Whether a member is away by the rule of `tenure groups ready`."""
+    return silent_ms(member, now_ms) >= away_after_ms(member.session_timeout_ms)
 
 
 def _is_away(group: ConsumerGroup, member_id: str, now_ms: int) -> bool:
     """Whether a member of the consumer protocol said that it is away, or is silent."""
     session = group.sessions.get(member_id)
-    is_silent = session is not None and session.deadline_ms != NEVER and silent_ms(session, now_ms) >= AWAY_MS
+    is_silent = session is not None and session.deadline_ms != NEVER and _is_silent(session, now_ms)
     return is_silent or group.members[member_id].epoch == AWAY

@@ -14,7 +14,6 @@ from coordinator.group.course import Outcome
 from coordinator.group.group import Group
 from coordinator.group.state import State
 from coordinator.server.telemetry.measures import (
-    AWAY_MS,
     COUNTED_AT_ONCE,
     OTHER_GROUPS,
     STORM_MIN,
@@ -25,6 +24,7 @@ from coordinator.server.telemetry.measures import (
     census,
     seats_away,
 )
+from coordinator.timeline.readiness import ABSENT_MS
 from protocol.messages import API_KEYS, HeartbeatResponse, LeaveGroupResponse, OffsetCommitResponse
 from schemas.errors import ErrorCode
 from tests.group.consumer.test_static import seats
@@ -108,15 +108,23 @@ def test_few_groups_are_watched_for_storms() -> None:
 def test_a_seat_is_away_after_a_silence() -> None:
     """Only static members have seats; one that waits for an answer is there."""
     bench = Bench()
-    static, other = bench.static("s"), bench.static("o")
+    static, other = (bench.static(name, session_ms=30_000) for name in "so")
     bench.settle(static, other, bench.dynamic("d"))
     group: Any = bench.coordinator.groups[GROUP]
-    now_ms = bench.now_ms
-    assert seats_away(group, now_ms + AWAY_MS - 1) == 0
-    assert seats_away(group, now_ms + AWAY_MS) == 2
+    away_ms = bench.now_ms + ABSENT_MS
+    assert seats_away(group, away_ms - 1) == 0
+    assert seats_away(group, away_ms) == 2
     bench.dynamic("e").enter()
     static.join()
-    assert seats_away(group, now_ms + AWAY_MS) == 1
+    assert seats_away(group, away_ms) == 1
+
+
+def test_a_seat_with_a_short_session_is_away_before_the_session_ends() -> None:
+    """After two thirds of the session."""
+    bench = Bench()
+    bench.settle(bench.static("s", session_ms=6_000))
+    group: Any = bench.coordinator.groups[GROUP]
+    assert [seats_away(group, bench.now_ms + silent_ms) for silent_ms in (3_999, 4_000)] == [0, 1]
 
 
 def test_a_seat_of_the_consumer_protocol_is_away() -> None:
@@ -124,8 +132,8 @@ def test_a_seat_of_the_consumer_protocol_is_away() -> None:
     play = seats()
     play.join("dynamic")
     now_ms, size = play.now().ms, len(play.group.static_members)
-    assert seats_away(play.group, now_ms + AWAY_MS - 1) == 0
-    assert seats_away(play.group, now_ms + AWAY_MS) == size
+    assert seats_away(play.group, now_ms + ABSENT_MS - 1) == 0
+    assert seats_away(play.group, now_ms + ABSENT_MS) == size
     play.beat("m0", -2, instance_id="i0")
     assert seats_away(play.group, now_ms) == 1
 
@@ -135,7 +143,7 @@ async def test_seats_away_of_groups_without_series_are_one_number() -> None:
     bench = Bench()
     bench.settle(bench.static("s"))
     for series, away in (([GROUP], {GROUP: 1, OTHER_GROUPS: 0}), ([], {OTHER_GROUPS: 1})):
-        found = await census([bench.coordinator], series, bench.now_ms + AWAY_MS)
+        found = await census([bench.coordinator], series, bench.now_ms + ABSENT_MS)
         assert found.away == away
 
 
