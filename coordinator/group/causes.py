@@ -90,8 +90,13 @@ MEANINGS = {
     "group is already rebalancing": Meaning.ALREADY_REBALANCING,
     "need to re-join with the given member-id": Meaning.MEMBER_ID_GIVEN,
     "rebalance failed due to": Meaning.REBALANCE_FAILED,
+    "rejoining from normal rebalance": Meaning.ALREADY_REBALANCING,
+    "rejoining after we previously errored": Meaning.REBALANCE_FAILED,
+    "cooperative rejoin after revoking": Meaning.PARTITIONS_REVOKED,
+    "client leaving group per normal operation": Meaning.CLOSED,
 }
-"""How the texts of Kafka's Java client begin (AbstractCoordinator, ConsumerCoordinator, KafkaAdminClient), and our own.
+"""How texts begin that clients always send alike: Kafka's Java client (AbstractCoordinator, ConsumerCoordinator,
+KafkaAdminClient), our own commands, and franz-go (kgo, consumer_group.go).
 """
 
 ECHOES: set[Meaning | None] = {Meaning.ALREADY_REBALANCING, Meaning.MEMBER_ID_GIVEN, Meaning.REBALANCE_FAILED}

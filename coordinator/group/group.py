@@ -75,6 +75,7 @@ class Member:
 
     protocols: (name, metadata) in the member's order of preference.
     assignment: for the group's generation; empty until the leader's assignments come.
+    is_asked: got REBALANCE_IN_PROGRESS from a heartbeat or sync since its last join, so that it joins again.
     is_new: has not completed a first join yet; its timer then limits the wait itself.
     called_until_ms: until when a standby that got this seat may join and sync to take it; None for other members.
     may_lack_seat: a standby that got this seat has synced, and has sent no heartbeat since: its answer may be lost.
@@ -101,6 +102,7 @@ class Member:
         "deadline_ms",
         "encoded",
         "group_instance_id",
+        "is_asked",
         "is_new",
         "joined_by",
         "may_lack_seat",
@@ -130,6 +132,7 @@ class Member:
         self.session_timeout_ms = session_timeout_ms
         self.protocols = protocols
         self.assignment = assignment
+        self.is_asked = False
         self.is_new = False
         self.awaiting_join: Waiting | None = None
         self.awaiting_sync: Waiting | None = None
@@ -351,6 +354,7 @@ class Group(AnyGroup):
             member.changed()
         member.called_until_ms = None
         member.may_lack_seat = False
+        member.is_asked = False
         self._set_awaiting_join(member, waiting)
 
     def all_changed(self) -> None:

@@ -236,6 +236,7 @@ class Turn:
             waiting = member.awaiting_sync
             if waiting is not None:
                 member.awaiting_sync = None
+                member.is_asked = error is ErrorCode.REBALANCE_IN_PROGRESS
                 released.append(member)
                 answers.append((waiting[0], _assigned(like, member.assignment if error is NONE else b"")))
         self.answer_all(answers)

@@ -109,6 +109,22 @@ def test_a_roll_of_dynamic_consumers_is_all_its_rebalances(
     assert kinds.count("member_joined") == 2 * len(SEATS)
 
 
+def test_followers_are_no_causes_in_a_roll_of_cooperative_consumers(
+    tenure_server: TenureBroker, five: Fleet, group: str
+) -> None:
+    """franz-go gives each JoinGroup a reason, also if it joins because the group rebalances."""
+
+    def start(seat: str) -> ConsumerProcess:
+        assert seat in SEATS
+        return five.start("franz-go", group, assignor="cooperative-sticky")
+
+    rolled(five, start, leave=True)
+    rebalances = of_type(timeline_of(tenure_server, group), "rebalance")
+    assert len(rebalances) > len(SEATS)
+    followed = [cause for entry in rebalances for cause in entry["causes"][1:] if cause["kind"] == "member_rejoined"]
+    assert [cause for cause in followed if cause["meaning"] != "partitions_revoked"] == []
+
+
 def test_two_consumers_with_one_instance_id_are_one_conflict(
     tenure_server: TenureBroker, five: Fleet, group: str
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 from coordinator.group.causes import Cause, CauseKind, Meaning, Source
 from coordinator.group.notes import MemberLeft, RebalanceCause, RebalanceStarted
 from protocol.messages import JoinGroupRequest, LeaveGroupRequest, decode, encode
+from schemas.errors import ErrorCode
 from tests.group.harness import Bench
 
 
@@ -111,6 +112,41 @@ def test_rejoining_for_the_rebalance_is_no_cause() -> None:
     assert bench.state() == "CompletingRebalance"
 
 
+def test_a_member_that_was_asked_to_rejoin_adds_no_cause_whatever_it_says() -> None:
+    """By a heartbeat, or by a SyncGroup that another rebalance ended. The reasons of other members count."""
+    bench = Bench()
+    a, b, c = bench.seated("a", "b", "c", version=9)
+    a.join(reason="first")
+    assert b.heartbeat().response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    bench.notes.clear()
+    b.join(reason="rejoining from normal rebalance")
+    assert bench.said(RebalanceCause) == []
+    c.join(reason="an own reason")
+    assert [note.cause.reason for note in bench.said(RebalanceCause)] == ["an own reason"]
+    assert bench.state() == "CompletingRebalance"
+    b.sync()
+    bench.notes.clear()
+    a.join(reason="second", protocols=[("range", b"another")])
+    b.join(reason="cooperative rejoin")
+    assert bench.said(RebalanceCause) == [], "its sync was answered with REBALANCE_IN_PROGRESS"
+    c.join(reason="third")
+    assert [note.cause.reason for note in bench.said(RebalanceCause)] == ["third"]
+
+
+def test_a_member_that_was_asked_to_rejoin_may_have_changed() -> None:
+    """Another subscription is a cause, and so is a number (KIP-423): a new process has its own reason."""
+    for says, kind in (
+        ({"protocols": [("range", b"another")]}, CauseKind.METADATA_CHANGED),
+        ({"join_reason": 0}, CauseKind.MEMBER_REJOINED),
+    ):
+        bench = Bench()
+        a, b = bench.seated("a", "b", version=9)
+        a.join(reason="first")
+        b.heartbeat()
+        b.join(reason="mine", **says)
+        assert bench.said(RebalanceCause)[-1].cause.kind is kind
+
+
 @pytest.mark.parametrize(
     ("reason", "meaning"),
     [
@@ -124,12 +160,16 @@ def test_rejoining_for_the_rebalance_is_no_cause() -> None:
         ("group is already rebalancing", Meaning.ALREADY_REBALANCING),
         ("rebalance failed due to RebalanceInProgressException", Meaning.REBALANCE_FAILED),
         ("need to re-join with the given member-id: c-1", Meaning.MEMBER_ID_GIVEN),
+        ("rejoining from normal rebalance", Meaning.ALREADY_REBALANCING),
+        ("rejoining after we previously errored and backed off", Meaning.REBALANCE_FAILED),
+        ("cooperative rejoin after revoking what we lost from a rebalance", Meaning.PARTITIONS_REVOKED),
+        ("client leaving group per normal operation", Meaning.CLOSED),
         ("triggered followup rebalance scheduled for 0", None),
         ("the cached metadata has changed, I think", None),
     ],
 )
-def test_words_of_the_java_client_have_a_meaning(reason: str, meaning: Meaning | None) -> None:
-    """The coordinator knows the fixed texts of Kafka's Java client; a program's own text has no meaning to it."""
+def test_words_of_clients_have_a_meaning(reason: str, meaning: Meaning | None) -> None:
+    """The coordinator knows fixed texts of Kafka's Java client and of franz-go; a program's own text has no meaning."""
     bench = Bench()
     a, _b = bench.seated("a", "b", version=9)
     a.join(reason=reason)

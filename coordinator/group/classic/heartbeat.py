@@ -38,7 +38,10 @@ def heartbeat(group: Group, member_id: str, instance_id: str | None, generation:
         return called(group, member, generation, now_ms)
     member.deadline_ms = now_ms + member.session_timeout_ms
     member.may_lack_seat = False
-    return REBALANCE_IN_PROGRESS if state is PREPARING_REBALANCE else NONE
+    if state is not PREPARING_REBALANCE:
+        return NONE
+    member.is_asked = True
+    return REBALANCE_IN_PROGRESS
 
 
 def no_member(group: Group, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> int:

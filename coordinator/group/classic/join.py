@@ -268,7 +268,7 @@ def rejoin(turn: Turn, group: Group, event: JoinGroup) -> None:
     reason = join_reason_of(event, leads=leads)
     if group.state is PREPARING_REBALANCE:
         # Nearly all members join because the group rebalances. Such a join is no cause of its own.
-        own = CauseKind.MEMBER_REJOINED if says_why(event) else None
+        own = CauseKind.MEMBER_REJOINED if says_why(event, is_asked=member.is_asked) else None
         update_and_wait(turn, group, member, event, kind if differs else own)
     elif not differs and reason in (None, JoinReason.RESTART) and seats.is_due(turn, group, member, protocols):
         take_seat(turn, group, member, event)

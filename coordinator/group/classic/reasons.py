@@ -33,12 +33,15 @@ CONTENTS_MAX = 100
 """Protocols of a member whose metadata are decoded to compare them. Consumers have a handful."""
 
 
-def says_why(event: JoinGroup) -> bool:
-    """Whether a JoinGroup gives a reason other than that the group is rebalancing."""
+def says_why(event: JoinGroup, *, is_asked: bool) -> bool:
+    """Whether a JoinGroup gives a reason other than that the group is rebalancing.
+
+    is_asked: as of Member. A client has its own words for that, so no text of a member that was asked counts.
+    """
     if event.body.join_reason != NO_JOIN_REASON:
         return True
     reason = event.body.reason or ""
-    return reason != "" and meaning_of(reason) not in ECHOES
+    return reason != "" and not is_asked and meaning_of(reason) not in ECHOES
 
 
 def join_reason_of(event: JoinGroup, *, leads: bool) -> JoinReason | None:

@@ -36,6 +36,7 @@ def sync(turn: Turn, group: Group, event: SyncGroup) -> None:
         return
     member = group.members[event.body.member_id]
     if group.state is PREPARING_REBALANCE:
+        member.is_asked = True
         turn.answer(event.request, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
         return
     # A standby that got a seat has it from now on.
