@@ -46,7 +46,7 @@ CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required"
 class Terms(NamedTuple):
     """The demands of a listener on a TLS connection.
 
-    context: what handshakes are made with. names: makes a user of a client's certificate; None if none is asked for.
+    context: what handshakes are made with. names: makes a user of a client's certificate; None if it names no user.
     ends: when the server's own certificate ends.
     """
 
@@ -75,12 +75,10 @@ def terms_of(config: ListenerConfig) -> Terms:
             raise ConfigError("ssl.cipher.suites: none of them belongs to a version of ssl.enabled.protocols")
     _load_keystore(context, keystore)
     _set_client_auth(context, config)
-    names = None
-    if config.ssl_client_auth != "none":
-        try:
-            names = Mapping(config.ssl_principal_mapping_rules)
-        except ValueError as error:
-            raise ConfigError(f"ssl.principal.mapping.rules: {error}") from None
+    try:
+        names = Mapping(config.ssl_principal_mapping_rules)  # a wrong rule is said though nobody needs it yet
+    except ValueError as error:
+        raise ConfigError(f"ssl.principal.mapping.rules: {error}") from None
     return Terms(context, names, keystore.chain[0].not_valid_after_utc)
 
 

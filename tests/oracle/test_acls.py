@@ -286,6 +286,18 @@ def test_odd_acls(servers: dict[str, Server]) -> None:
         wait_until(partial(_holds, server, 2), "two rules", WITHIN_S)
 
 
+def test_a_principal_without_a_type_is_refused_in_kafkas_words(servers: dict[str, Server]) -> None:
+    """It would never apply. Odd types and names are taken, because Kafka takes them."""
+    principals = ("", "alice", "*", ":alice", "User:", "user:alice", ":", "User:a:b", " User:alice")
+    acls = [creation(2, 3, "x", principal, "*", 3, 3) for principal in principals]
+    answers = []
+    for server in servers.values():
+        body: Any = server.admin.ask(CreateAclsRequest(creations=acls), 3)
+        answers.append([(each.error_code, each.error_message) for each in body.results])
+    assert answers[0] == answers[1]
+    assert [code for code, _message in answers[0]] == [ErrorCode.INVALID_REQUEST] * 3 + [0] * 6
+
+
 @pytest.mark.parametrize("odd", FOR_FILTERS)
 def test_what_only_a_filter_may_say(servers: dict[str, Server], odd: CreateAclsRequest.AclCreation) -> None:
     """It fails a whole CreateAcls, also an ACL that is right."""

@@ -108,6 +108,11 @@ def _problem(rule: Rule) -> str | None:
         return "Invalid empty resource name"
     if 0 in (rule.kind, rule.pattern, rule.operation, rule.permission):
         return "There is no such resource type, pattern type, operation or permission type."
+    if ":" not in rule.principal:
+        why = "no colon is present separating the principal type from the principal name"
+        return f"Could not parse principal from `{rule.principal}` ({why})"
+    if not rule.host:
+        return "Host pattern cannot be null or empty"  # Kafka 4.4; no client has the host "", so 3.9 keeps it in vain
     return None
 
 
@@ -140,7 +145,7 @@ def create_acls(services: Services, call: Call, request: CreateAclsRequest) -> S
             _read(Operation, each.operation),
             _read(Permission, each.permission_type),
         )
-        result = CreateAclsResponse.AclCreationResult(error_message=None)
+        result = CreateAclsResponse.AclCreationResult(error_message="")
         results.append(result)
         text = rule.text()
         problem = _problem(rule)

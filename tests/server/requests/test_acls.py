@@ -100,6 +100,30 @@ async def test_acls_are_created_described_and_deleted() -> None:
         assert await held(peer) == []
 
 
+NO_TYPE = "no colon is present separating the principal type from the principal name"
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"principal": "alice"}, f"Could not parse principal from `alice` ({NO_TYPE})"),
+        ({"host": ""}, "Host pattern cannot be null or empty"),
+    ],
+)
+async def test_an_acl_that_can_never_apply_is_refused(fields: dict[str, str], message: str) -> None:
+    """With Kafka's words; the other ACLs of the request are created."""
+    async with serving(STANDARD, SUPER) as server:
+        peer = await server.peer()
+        wrong = rule(Operation.ALL)
+        for name, value in fields.items():
+            setattr(wrong, name, value)
+        request = CreateAclsRequest(creations=[wrong, rule(Operation.READ)])
+        refused, created = (await peer.ask(request, 3)).results
+        assert (refused.error_code, refused.error_message) == (ErrorCode.INVALID_REQUEST, message)
+        assert (created.error_code, created.error_message) == (ErrorCode.NONE, "")
+        assert await held(peer) == [(Kind.GROUP, "g", Operation.READ)]
+
+
 async def test_acls_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rules in all, and rules and filters in one request."""
     monkeypatch.setattr("coordinator.server.requests.acls.RULES_MAX", 2)
