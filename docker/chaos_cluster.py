@@ -126,7 +126,8 @@ class Chaos:
         """All committed offsets, once each partition has one."""
 
         def offsets(client: Client) -> Offsets | None:
-            found = _answer(committed_offsets(client, [self._group_id])[self._group_id])
+            answer = _answer(committed_offsets(client, [self._group_id])[self._group_id])
+            found = {pair: offset for pair, offset in answer.items() if offset is not None}
             return found if len(found) == self._partitions else None
 
         return self._wait("a commit in each partition", offsets)

@@ -534,6 +534,7 @@ def absences(entries: Sequence[Entry]) -> Absences:
 def _absences(group_id: str, entries: Sequence[Entry], group: DescribedGroup | None, now_ms: int) -> Iterator[Finding]:
     """Static members that expired: they came back a little later, or never."""
     late, gone = absences(entries)
+    late = [pair for pair in late if now_ms - pair[1].latest_ms < FORGOTTEN_MS]
     present = set() if group is None else {member.group_instance_id for member in group.members}
     if group is not None:
         late = [pair for pair in late if pair[1].said["group_instance_id"] in present]
@@ -542,7 +543,9 @@ def _absences(group_id: str, entries: Sequence[Entry], group: DescribedGroup | N
     if group is not None and group.expects is not None:  # seat_diagnosis has a finding about them
         present |= set(group.expects.missing)
     never = sorted(
-        name for name, cause in gone.items() if name not in present and now_ms - cause.latest_ms >= GONE_MIN_MS
+        name
+        for name, cause in gone.items()
+        if name not in present and GONE_MIN_MS <= now_ms - cause.latest_ms < FORGOTTEN_MS
     )
     if never:
         last_at_ms = max(gone[name].latest_ms for name in never)

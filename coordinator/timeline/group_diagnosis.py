@@ -1,10 +1,10 @@
 """All findings about a group, and when a finding ends.
 
-A finding is about now. One about the present goes with its cause. One about the past (it has `last_at_ms`) also ends
-after FORGOTTEN_MS, when the group is deleted, and, unless it is about the server, when the group has no members: nobody
-is there that it is about. The modules that make findings know further ends: what was missed is back, or was mended.
+A finding is about now. One about the present goes with its cause. One about the past has `last_at_ms`. It ends after
+FORGOTTEN_MS, and with the group. It also ends when the group has no members, unless it is about the server. The modules
+that make findings know further ends: a member is back, or a setting was changed.
 
-House rule: who shows findings of a group asks here.
+House rule: every view of a group's findings asks here.
 """
 
 from __future__ import annotations

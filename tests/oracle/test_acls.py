@@ -172,7 +172,8 @@ def creation(
 def servers(kafka_is_here: None) -> Iterator[dict[str, Server]]:
     """Kafka and Tenure, each with two topics."""
     with ExitStack() as stack:
-        kafka = stack.enter_context(ApacheKafka(listeners=LISTENERS, properties=PROPERTIES))
+        kept = {"log.retention.ms": "-1"}  # the records are old: on a slow machine, Kafka deletes them meanwhile
+        kafka = stack.enter_context(ApacheKafka(kept, listeners=LISTENERS, properties=PROPERTIES))
         settings = {"node.id": "1", "group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1"}
         tenure = stack.enter_context(Tenure(settings, listeners=LISTENERS, properties=PROPERTIES))
         found = {"Kafka": Server(kafka.ports["SASL"], stack), "Tenure": Server(tenure.ports[0], stack)}

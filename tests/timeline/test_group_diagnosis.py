@@ -247,3 +247,10 @@ def test_a_problem_of_the_past_becomes_a_notice(kind: str) -> None:
 def test_a_member_that_stays_away_is_named_with_advice_that_works() -> None:
     """It is no member any more, so nobody can remove it."""
     assert "remove" not in GONE.findings()["instance_ids_gone"].advice
+
+
+def test_members_that_went_long_ago_are_not_named_with_newer_ones() -> None:
+    """Each absence has its own day."""
+    newer = started(NOW_MS + DAY - 2 * 60_000, "member_expired", "k", None)
+    (gone,) = Scene([EXPIRED, newer], group_of(member("j")), after_ms=DAY).findings().values()
+    assert gone.found == "1 instance id expired and never came back: k"
