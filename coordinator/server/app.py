@@ -637,7 +637,7 @@ class Server:
 
     def start_hangs(self) -> None:
         """Log that the process ends before the start is over."""
-        report(self._lines, "start_hangs", store=self._config.store or self._config.log_dirs)
+        report(self._lines, "start_hangs", store=", ".join(self._config.store) or self._config.log_dirs)
 
 
 async def at_most(event: asyncio.Event, within_s: float) -> bool:

@@ -19,7 +19,7 @@ FIELDS: dict[str, Any] = {
     "percent": 30, "commits": 2, "transactions": 1, "error": "broken", "stray": "a-0.x-stray", "folder": "a-0",
     "topic": "more", "partitions": 5, "declared": 3, "segments": 2, "log": "topics",
     "node": 2, "left": [7], "mode": "0755", "trace": "line 1", "used": 8, "quota": 13, "alarms": [],
-    "key": "/c/own/000", "owner": "77",
+    "key": "/c/own/000", "owner": "77", "store": "data",
 }  # fmt: skip
 
 
