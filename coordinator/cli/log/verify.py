@@ -13,6 +13,8 @@ a file and a position:
     partition      each group's records are on the partition that Kafka's rule says
     group          the last state of each group keeps the rules of its records, and it is of one kind
 
+A group or a commit whose number is the last that there is gets a note: it is right, but it can't be counted on.
+
 Verify doesn't check subscriptions and assignments, because they belong to the members. A transaction without an end is
 no finding: it still waits. An interrupted compaction is none either: verify reads it as if it were finished. A half
 written end is a note while a server works with the folder.
@@ -47,11 +49,14 @@ from coordinator.audit.read.logs import (
 )
 from coordinator.audit.read.parse import batch_row
 from coordinator.cli.log.locks import in_use, write_under_way
+from coordinator.config import INT64_MAX
+from coordinator.group.bounds import epoch_at_bound, group_at_bound, offset_at_bound
 from coordinator.group.consumer.invariants import ConsumerRule, LastRecords, broken_rules
 from coordinator.group.invariants import RecordRule, record_violations
 from coordinator.group.partition import partition_for
 from coordinator.log.meta import noted_partition_count
 from coordinator.log.segments.outside import JournalsBeside, Log, OpenSegment, opened
+from coordinator.log.segments.partition import EPOCH_MAX, OFFSET_ROOM
 from coordinator.timeline.records.consumer import (
     CONSUMER_VERSIONS,
     CURRENT,
@@ -71,6 +76,7 @@ from coordinator.timeline.records.values import (
     read_offset,
 )
 from protocol.errors import ProtocolError
+from protocol.messages import Message, OffsetCommitValue
 from protocol.records.walk import Batch
 
 BROKER_SWAP_SUFFIX = ".log.swap"
@@ -81,6 +87,10 @@ READ_SIZE = 1024 * 1024
 
 GROUPS_MAX = 50_000
 """The number of groups whose partition is remembered."""
+
+
+AT_BOUND_MAX = 100
+"""The most records at a bound that notes name; one more note counts the others."""
 
 
 class Rule(StrEnum):
@@ -125,7 +135,8 @@ class BrokenRule(NamedTuple):
 class Summary:
     """The amounts that were read, and remarks.
 
-    skipped: records by kind that Tenure doesn't load. open_transactions: without an end.
+    skipped: records by kind that Tenure doesn't load. open_transactions: without an end. at_bound: records with a
+    number that is the last there is.
     notes: remarks for a person that are no findings. unreadable: errors of the system, one for each file.
     """
 
@@ -135,6 +146,7 @@ class Summary:
     records: int = 0
     groups: int = 0
     open_transactions: int = 0
+    at_bound: int = 0
     epoch_max: dict[int, int] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
@@ -172,6 +184,8 @@ def verify(
     for log in logs:
         summary.partitions += 1
         yield from _Check(log, partition_count, summary, progress, journals, may_be_live=may_be_live).findings()
+    if summary.at_bound > AT_BOUND_MAX:
+        summary.notes.append(f"{summary.at_bound - AT_BOUND_MAX} more records are at a bound")
 
 
 Named = tuple[int, str | None]
@@ -228,6 +242,7 @@ class _Check:
         self._newest: Path | None = None
         self._integrity = Integrity(self._partition, None, is_replica=False)
         self._epoch_max = -1
+        self._room_ends = ""
         self._misplaced = lru_cache(GROUPS_MAX)(self._why_misplaced)
         self._groups: dict[str, _LastState] = {}
         self._consumer_groups: dict[str, dict[Named, _LastState]] = {}
@@ -253,7 +268,9 @@ class _Check:
             self._cannot_read(error, error.filename or self._log.folder)
         self._summary.groups += len(self._groups.keys() | self._consumer_groups.keys())
         for group_id, state in self._groups.items():
-            for rule, words, _who in record_violations(read_group(state.value)[1]):
+            value = read_group(state.value)[1]
+            self._note_bound(group_id, state, group_at_bound(value))
+            for rule, words, _who in record_violations(value):
                 reason = f"group {group_id!r}: {words}"
                 yield BrokenRule(RULES[rule], state.file, state.position, state.offset, reason)
         for group_id, states in self._consumer_groups.items():
@@ -263,6 +280,12 @@ class _Check:
                 f"{path}: a compaction of the broker was interrupted; its next start finishes it"
                 for path in sorted(self._log.folder.glob(f"*{BROKER_SWAP_SUFFIX}"))
             ]
+        if self._epoch_max == EPOCH_MAX:
+            self._summary.notes.append(
+                f"{self._log.folder}: its leader epoch is {EPOCH_MAX}: all later owners share it"
+            )
+        if self._room_ends:
+            self._summary.notes.append(f"{self._room_ends}: hardly any offset is left, a server refuses the partition")
         if self._log.partition is not None:
             self._summary.epoch_max[self._log.partition] = self._epoch_max
         self._summary.open_transactions += len(self._open)
@@ -279,10 +302,19 @@ class _Check:
         if group_id in self._groups:
             reason = f"group {group_id!r}: it has records of both protocols"
             yield BrokenRule(Rule.GROUP, newest.file, newest.position, newest.offset, reason)
-        for rule, words, member_id, _partition in broken_rules(_last_records(states)):
+        records = _last_records(states)
+        self._note_bound(group_id, newest, epoch_at_bound(records.epoch))
+        for rule, words, member_id, _partition in broken_rules(records):
             versions = _VERSIONS_OF.get(rule, (CURRENT, TARGET))
             at = next((states[each, member_id] for each in versions if (each, member_id) in states), newest)
             yield BrokenRule(RULES[rule], at.file, at.position, at.offset, f"group {group_id!r}: {words}")
+
+    def _note_bound(self, group_id: str, at: _LastState, words: str | None) -> None:
+        """Name a record of a group that is at a bound."""
+        if words is not None:
+            self._summary.at_bound += 1
+            if self._summary.at_bound <= AT_BOUND_MAX:
+                self._summary.notes.append(f"{at.file} at byte {at.position}: group {group_id!r}: {words}")
 
     def _segment(self, segment: OpenSegment) -> Iterator[BrokenRule]:
         self._summary.segments += 1
@@ -324,6 +356,8 @@ class _Check:
             return
         self._summary.batches += 1
         self._epoch_max = max(self._epoch_max, header.partition_leader_epoch)
+        if header.next_offset > INT64_MAX - OFFSET_ROOM:
+            self._room_ends = self._room_ends or f"{segment.path} at byte {piece.position}"
         if batch is None:
             yield BrokenRule(
                 RULES[UNREADABLE_BATCH_KIND], segment.path, piece.position, header.base_offset, str(reason)
@@ -350,7 +384,14 @@ class _Check:
             kind, group_id, reason = key.kind, key.group_id, key.reason
             if kind in RECORD_KINDS or kind in CONSUMER_VERSIONS:
                 if value is not None and reason is None:
-                    reason = _why_unreadable(kind, value)
+                    try:
+                        read = _read(kind, value)
+                    except ProtocolError as error:
+                        reason = str(error)
+                    else:
+                        if isinstance(read, OffsetCommitValue):
+                            at = _LastState(value, segment.path, position, offset)
+                            self._note_bound(str(group_id), at, offset_at_bound(read))
             elif reason is None:
                 self._summary.skipped[f"key version {key.version}" if kind == UNKNOWN_KIND else kind] += 1
             if reason is not None:
@@ -387,15 +428,10 @@ class _Check:
         return f"group {group_id!r} belongs on partition {right} of {self._partition_count}"
 
 
-def _why_unreadable(kind: str, value: bytes) -> str | None:
-    """Why no coordinator can load a value of this kind, None if a coordinator can."""
-    try:
-        if kind == OFFSET_KIND:
-            read_offset(value)
-        elif kind in CONSUMER_VERSIONS:
-            read_consumer_value(value, CONSUMER_VERSIONS[kind])
-        else:
-            read_group(value)
-    except ProtocolError as error:
-        return str(error)
-    return None
+def _read(kind: str, value: bytes) -> Message:
+    """A value of this kind. Raises ProtocolError if no coordinator can load it."""
+    if kind == OFFSET_KIND:
+        return read_offset(value)[1]
+    if kind in CONSUMER_VERSIONS:
+        return read_consumer_value(value, CONSUMER_VERSIONS[kind])[1]
+    return read_group(value)[1]

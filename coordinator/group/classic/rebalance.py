@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinator.group import notes, records
+from coordinator.group.bounds import following
 from coordinator.group.classic import course, seats
 from coordinator.group.course import Course, Outcome
 from coordinator.group.effects import REBALANCE, SYNC
@@ -176,7 +177,7 @@ def elect_joined_leader(turn: Turn, group: Group) -> bool:
 
 def start_generation(turn: Turn, group: Group) -> None:
     """Answer every JoinGroup, and wait for the syncs."""
-    group.generation += 1
+    group.generation = following(group.generation)
     group.new_member_added = False
     protocol_name = group.select_protocol()
     if protocol_name != group.protocol_name:
@@ -214,7 +215,7 @@ def start_generation(turn: Turn, group: Group) -> None:
 
 def become_empty(turn: Turn, group: Group) -> None:
     """The last member is gone: increase the generation, and write the group without members."""
-    group.generation += 1
+    group.generation = following(group.generation)
     group.new_member_added = False
     group.protocol_name = None
     group.subscribed_topics = group.find_subscribed_topics()

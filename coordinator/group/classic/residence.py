@@ -89,5 +89,5 @@ def bury(turn: Turn, group: Group) -> None:
         turn.arm(PENDING, group, None, member_id)
     group.pending.clear()
     group.transition_to(DEAD, turn.now.wall_ms)
-    if group.generation > 0:
+    if group.generation != 0:
         turn.append(records.group_tombstone(group.group_id, turn.now.wall_ms))

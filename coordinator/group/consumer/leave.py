@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from coordinator.group import notes
+from coordinator.group.bounds import following
 from coordinator.group.causes import CauseKind
 from coordinator.group.consumer import course, downgrade, reasons, records, sessions
 from coordinator.group.consumer.group import AWAY, NOTHING, ConsumerGroup, ConsumerMember
@@ -76,7 +77,7 @@ def drop(turn: Turn, group: ConsumerGroup, members: Sequence[ConsumerMember], ca
     for member in members:
         group.remove(member.member_id)
     group.metadata_hash = metadata_hash(turn.topics, group.subscribed_names())
-    group.generation += 1
+    group.generation = following(group.generation)
     turn.append(records.epoch_record(group.group_id, group.generation, group.metadata_hash, wall_ms))
     course.bumped(turn, group, cause)
     course.settled(turn, group)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from coordinator.group.bounds import following
 from coordinator.group.causes import CauseKind
 from coordinator.group.consumer import course, reasons, records
 from coordinator.group.consumer.group import ConsumerGroup, ConsumerMember, Resolved
@@ -156,7 +157,7 @@ def resolved(turn: Turn, group: ConsumerGroup, event: RegexResolved) -> None:
         course.opened(turn, group)
         changes = [*reasons.differences(before, after), *reasons.topic_changes(group)]
         cause = reasons.of_topics(CauseKind.REGEX_RESOLVED if changed else CauseKind.TOPICS_CHANGED, changes)
-        group.generation += 1
+        group.generation = following(group.generation)
         group.metadata_hash = hashed
         group.is_stale = False
         turn.append(records.epoch_record(group.group_id, group.generation, hashed, wall_ms))

@@ -23,6 +23,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import UUID
 
+from coordinator.group.bounds import following
 from coordinator.group.consumer import course, records
 from coordinator.group.consumer.assignors import Pauses, Subscriber, assign
 from coordinator.group.consumer.group import (
@@ -100,7 +101,7 @@ class Plan:
         self.target = target
         self.topic_ids = topic_ids
         self.note: TargetAssigned | None = None
-        self.bumps = bumped.epoch > group.generation
+        self.bumps = bumped.record is not None
         self.records: list[Record] = [] if bumped.record is None else [bumped.record]
 
     def take(self, made: Made, member_id: str, wall_ms: int) -> None:
@@ -144,7 +145,7 @@ def bump(turn: Turn, group: ConsumerGroup, member: ConsumerMember, sender: Sende
     hashed = metadata_hash(turn.topics, names_with(group, member, sender))
     if not changed and hashed == group.metadata_hash:
         return Bump(group.generation, hashed, None)
-    epoch = group.generation + 1
+    epoch = following(group.generation)
     return Bump(epoch, hashed, records.epoch_record(group.group_id, epoch, hashed, turn.now.wall_ms))
 
 

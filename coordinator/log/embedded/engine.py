@@ -42,7 +42,7 @@ from coordinator.log.embedded.loads import Loads
 from coordinator.log.embedded.ownership import Owned, fenced, lock_partition
 from coordinator.log.embedded.report import Availability, Report, ignore
 from coordinator.log.embedded.upkeep import Cleaning, Upkeep
-from coordinator.log.engine import Acquired, Appended, Damaged, Done, OnOwnership, Ownership, Page, Unavailable
+from coordinator.log.engine import Acquired, Appended, Done, OnOwnership, Ownership, Page, Unavailable
 from coordinator.log.segments.counts import Counts
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.journal import EXTENT_SIZE, Extent, most_bytes, window_size
@@ -322,8 +322,6 @@ class EmbeddedEngine:
             done(Unavailable(f"partition {partition} is owned by another process"))
         except OSError as error:
             done(Unavailable(explain(error)))
-        except Damaged as damage:
-            done(damage)
         else:
             self._owned[partition] = own
             self._on_ownership(partition, self._node_id, own.epoch)

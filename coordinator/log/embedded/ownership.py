@@ -3,7 +3,8 @@
 The lock file of a partition notes the last epoch. A new owner's epoch is higher, and therefore higher than the epoch of
 each earlier owner, even of one that appended nothing. A crash of the machine may lose the note, and an operator may
 copy a log from elsewhere. In these cases the first load reads the epochs of the batches, and raises the owner's epoch
-above them before the first append. An epoch whose owner appended nothing may then be given out twice.
+above them before the first append. An epoch whose owner appended nothing may then be given out twice. So may EPOCH_MAX:
+behind it all owners have the same one. The lock keeps them apart, and the epochs in the log never fall.
 
 House rule: the owner of a valid `Owned` holds the lock of its partition.
 """
@@ -14,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from coordinator.log.embedded.upkeep import Upkeep
-from coordinator.log.engine import Damaged, Fenced
+from coordinator.log.engine import Fenced
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.lock import Lock
 from coordinator.log.segments.partition import EPOCH_MAX, PartitionLog
@@ -64,15 +65,13 @@ class Owned:
 def lock_partition(disk: Disk, data_dir: Path, partition: int) -> tuple[Lock, int]:
     """Lock the partition, and note the next epoch; return both.
 
-    Raises BlockingIOError if another process holds the lock, Damaged if no higher epoch exists, OSError.
+    Raises BlockingIOError if another process holds the lock, OSError.
     """
-    path = data_dir / f".lock-{partition}"
-    lock = Lock(disk, path)
+    lock = Lock(disk, data_dir / f".lock-{partition}")
     try:
         noted = lock.read_number()
-        epoch = 0 if noted is None else noted + 1
-        if epoch > EPOCH_MAX:
-            raise Damaged(str(path), 0, f"epoch {EPOCH_MAX} was the last there is")
+        # A number that is no epoch is no note: see above.
+        epoch = 0 if noted is None or noted > EPOCH_MAX else min(noted + 1, EPOCH_MAX)
         lock.note_number(epoch)
     except BaseException:
         lock.release()

@@ -40,6 +40,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from coordinator.config import INT64_MAX
 from coordinator.log.engine import Damaged
 from coordinator.log.segments.counts import Counts
 from coordinator.log.segments.disk import Disk, write_all
@@ -50,6 +51,10 @@ from coordinator.log.segments.tail import Cut, Durable
 from protocol.records.batch import Record, encode_batch
 
 EPOCH_MAX = 2**31 - 1
+"""The last epoch. An owner behind it has the same one."""
+
+OFFSET_ROOM = 2**48
+"""A log takes appends if so many offsets are left: more than it gets until it is read again."""
 
 _BLOCK_SIZE = 4096
 """At least the size of a page and of a block of the file system, where both are what they nearly always are."""
@@ -71,6 +76,12 @@ class Syncing(NamedTuple):
     segment: Segment
     batches: int
     error: Future[OSError | None]
+
+
+def check_room(segment: Segment, size: int, next_offset: int) -> None:
+    """Raise Damaged if there are hardly any offsets behind the `size` bytes of the newest segment."""
+    if next_offset > INT64_MAX - OFFSET_ROOM:
+        raise Damaged(str(segment.path), size, f"the next offset {next_offset} leaves no room: {INT64_MAX} is the last")
 
 
 def _nothing() -> None:
@@ -163,10 +174,9 @@ class PartitionLog:
         self.open_transactions = reader.transactions.open_count
         self.waiting_commits = reader.transactions.waiting_count
         if not self._may_have_appended and reader.epoch >= self.epoch:
-            if reader.epoch == EPOCH_MAX:
-                raise Damaged(str(self._folder), 0, f"epoch {EPOCH_MAX} was the last there is")
-            self.epoch = reader.epoch + 1
+            self.epoch = min(reader.epoch + 1, EPOCH_MAX)
         if reader.segment is not None:
+            check_room(reader.segment, reader.size, reader.next_offset)
             self._make_durable(reader.segment, reader.size)
         self._next_offset = reader.next_offset
         self._may_have_appended = True

@@ -34,7 +34,7 @@ from coordinator.log.engine import Damaged
 from coordinator.log.files import read_regular
 from coordinator.log.segments.counts import Counts
 from coordinator.log.segments.disk import Disk, replace_file
-from coordinator.log.segments.partition import PartitionLog
+from coordinator.log.segments.partition import PartitionLog, check_room
 from coordinator.log.segments.segment import SEGMENT_OFFSETS_MAX, Segment, list_segments, read_frames, segment_at
 from coordinator.log.segments.swap import recover_swaps, swap_in, swap_path
 from coordinator.log.segments.tail import Cut, Tails
@@ -111,6 +111,7 @@ class TopicLog(PartitionLog):
         # A torn tail may have taken offsets with it, so the noted offset may be behind the end.
         self.clean_offset = clean_offset if clean_offset is not None and clean_offset <= self._next_offset else 0
         if self.view.parts:
+            check_room(self.view.parts[-1].segment, self.view.parts[-1].size, self._next_offset)
             self._make_durable(self.view.parts[-1].segment, self.view.parts[-1].size)
         self.closed_because = ""
 

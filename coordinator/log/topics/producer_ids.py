@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from coordinator.config import INT64_MAX
 from coordinator.log.engine import Unavailable
 from coordinator.log.segments.disk import Disk, reason
 from coordinator.log.segments.lock import Lock
@@ -42,7 +43,9 @@ class ProducerIds:
             except OSError as error:
                 raise Unavailable(reason(error)) from error
             try:
-                first = max(lock.read_number() or 0, now_ms)
+                noted = lock.read_number() or 0
+                # No server counts so far: such a number is no note, and no id behind it would fit its field.
+                first = max(noted if noted <= INT64_MAX - IDS_PER_BLOCK else 0, now_ms)
                 lock.note_number(first + IDS_PER_BLOCK)
                 lock.sync()
                 self._disk.sync_folder(self._data_dir)

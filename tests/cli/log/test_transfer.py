@@ -14,12 +14,14 @@ from coordinator.cli.log import report, transfer
 from coordinator.cli.log.command import app
 from coordinator.cli.log.transfer import GUARD, CannotMove, NotClean, export_log, import_log
 from coordinator.cli.log.verify import guess_partition_count
-from coordinator.config import ConfigError, load
+from coordinator.config import INT32_MAX, ConfigError, load
+from coordinator.group.records import group_key
 from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.engine import EngineError, Ownership
 from coordinator.log.meta import claim_folder
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.outside import NoBatch, find_logs, opened, read_segment
+from protocol.messages import GroupMetadataValue, encode
 from protocol.records.batch import CRC_START, Record, encode_batch
 from tests.cli.conftest import Ran, run_app
 from tests.cli.log.conftest import PARTITION_COUNT, group_id_on, offset_of, tombstone_of, write_segment
@@ -148,6 +150,18 @@ def test_epochs_go_on_above_the_brokers(data_dir: Path, tmp_path: Path, checkpoi
         (data_dir / "__consumer_offsets-1" / "leader-epoch-checkpoint").write_text(checkpoint)
     import_log([data_dir], tmp_path / "new", PARTITION_COUNT)
     assert own_epoch(tmp_path / "new", 1) == expected
+
+
+def test_import_names_what_is_at_a_bound(tmp_path: Path) -> None:
+    """A group whose generation is the last one is imported, and a line names it."""
+    group = group_id_on(0)
+    value = GroupMetadataValue(protocol_type="consumer", generation=INT32_MAX, current_state_timestamp=1)
+    record = Record(group_key(group), b"\0\3" + encode(value, 3), 1)
+    write_segment(tmp_path / "kafka", 0, [encode_batch([record], 0, 0)])
+    for partition in range(1, PARTITION_COUNT):
+        write_segment(tmp_path / "kafka", partition, [])
+    moved = import_log([tmp_path / "kafka"], tmp_path / "data", PARTITION_COUNT)
+    assert [f"group {group!r}: its generation is {INT32_MAX}" in note for note in moved.summary.notes] == [True]
 
 
 def test_import_into_an_empty_folder(data_dir: Path, tmp_path: Path) -> None:

@@ -15,14 +15,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.cli.log.command import app
-from coordinator.cli.log.verify import BrokenRule, Rule, Summary, guess_partition_count, verify
+from coordinator.cli.log.verify import AT_BOUND_MAX, BrokenRule, Rule, Summary, guess_partition_count, verify
+from coordinator.config import INT32_MAX, INT64_MAX
+from coordinator.group.consumer.records import epoch_record
 from coordinator.group.invariants import RecordRule, record_violations
 from coordinator.group.records import group_key, group_value, offset_key
 from coordinator.log.segments.outside import find_logs
+from coordinator.log.segments.partition import EPOCH_MAX
 from coordinator.timeline.records.consumer import CONSUMER_VERSIONS, name_field, read_consumer_value
 from coordinator.timeline.records.values import read_group
 from protocol.errors import ProtocolError
-from protocol.messages import encode
+from protocol.messages import OffsetCommitValue, encode
 from protocol.records.batch import HEADER_SIZE, Record, encode_batch
 from protocol.records.walk import decode_batches
 from tests.audit.check.test_checks import FAULTS
@@ -259,6 +262,49 @@ def test_faults_of_the_audit_have_their_rule(tmp_path: Path, fault: str) -> None
     """Verify has a rule for each fault that a log shows by itself; the audit finds those that need history."""
     rule = RULE_OF_FAULT.get(fault)
     assert [each.rule for each in check(FAULTS[fault]().write(tmp_path))[0]] == ([] if rule is None else [rule])
+
+
+def test_record_at_a_bound_is_named(tmp_path: Path) -> None:
+    """A group or a commit with the last number that there is gets a note, by file and position; it is no finding."""
+    group, commit, consumer = ON_0
+    value = read_group(group_of(group).value or b"")[1]
+    value.generation = INT32_MAX
+    written = [
+        Record(group_key(group), b"\0\3" + encode(value, 3), WALL_MS),
+        Record(offset_key(commit, "t", 0), b"\0\3" + encode(OffsetCommitValue(offset=INT64_MAX), 3), WALL_MS),
+        epoch_record(consumer, INT32_MAX, 0, WALL_MS),
+    ]
+    batches = [encode_batch([record], offset, EPOCH_MAX) for offset, record in enumerate(written)]
+    findings, summary = check(write(tmp_path, *batches))
+    first, second = len(batches[0]), len(batches[0]) + len(batches[1])
+    path = find_logs(tmp_path)[0].folder / FIRST
+    assert findings == []
+    assert [note.partition(": ")[0] for note in summary.notes] == [
+        f"{path} at byte {first}",
+        f"{path} at byte 0",
+        f"{path} at byte {second}",
+        str(path.parent),
+    ]
+    assert [word in note for word, note in zip((commit, group, consumer, "epoch"), summary.notes, strict=True)] == [
+        True
+    ] * 4
+
+
+def test_many_records_at_a_bound_are_counted(tmp_path: Path) -> None:
+    """Notes name AT_BOUND_MAX records at a bound, and count the others."""
+    value = b"\0\3" + encode(OffsetCommitValue(offset=INT64_MAX), 3)
+    commits = [Record(offset_key(ON_0[0], "t", number), value, WALL_MS) for number in range(AT_BOUND_MAX + 3)]
+    findings, summary = check(write(tmp_path, encode_batch(commits, 0, 1)))
+    assert (findings, len(summary.notes)) == ([], AT_BOUND_MAX + 1)
+    assert summary.notes[-1] == "3 more records are at a bound"
+
+
+def test_offset_without_room_is_named(tmp_path: Path) -> None:
+    """A log whose offsets end soon gets a note."""
+    write_segment(tmp_path, 0, [encode_batch([group_of(ON_0[0])], INT64_MAX - 5, 1)], INT64_MAX - 5)
+    findings, summary = check(tmp_path)
+    assert findings == []
+    assert "hardly any offset is left" in summary.notes[-1]
 
 
 def test_group_on_another_partition_is_found(tmp_path: Path) -> None:

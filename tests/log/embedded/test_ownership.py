@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from coordinator.config import INT64_MAX
 from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.engine import Damaged, Fenced, Unavailable
-from coordinator.log.segments.segment import partition_folder
+from coordinator.log.segments.partition import EPOCH_MAX, OFFSET_ROOM
+from coordinator.log.segments.segment import partition_folder, segment_at
+from protocol.records.batch import encode_batch
 from protocol.records.walk import decode_batches
 from tests.log.calls import (
     acquire,
     append,
     load,
+    numbers_of,
     opened,
     owned,
     record,
@@ -54,25 +60,42 @@ def test_epoch_without_lock_files(tmp_path: Path) -> None:
         assert owned(engine).epoch == newer.epoch + 1
 
 
-def test_last_epoch(tmp_path: Path) -> None:
-    """After the highest epoch, the engine refuses to acquire the partition; the epoch doesn't wrap around."""
+@pytest.mark.parametrize("noted", [b"", b"%010d\n" % EPOCH_MAX, b"9" * 19])
+def test_last_epoch(tmp_path: Path, noted: bytes) -> None:
+    """Behind the last epoch all owners share it, and the partition serves; a number that is no epoch is no note."""
     with running(tmp_path) as engine:
         own, _ = opened(engine)
         assert append(engine, own, record(1)) is None
     segment = partition_folder(tmp_path, 0) / "00000000000000000000.log"
     content = bytearray(segment.read_bytes())
-    content[12:16] = (2**31 - 1).to_bytes(4, "big")
+    content[12:16] = EPOCH_MAX.to_bytes(4, "big")
     segment.write_bytes(content)
+    (tmp_path / ".lock-0").write_bytes(noted)
+    for number in (2, 3):
+        with running(tmp_path) as engine:
+            own, records = opened(engine)
+            assert numbers_of(records) == list(range(1, number))
+            assert own.epoch == EPOCH_MAX
+            assert append(engine, own, record(number)) is None
+    (tmp_path / ".lock-1").write_bytes(b"9" * 19)
+    with running(tmp_path) as engine:
+        assert owned(engine, 1).epoch == 0
+
+
+def test_last_offset(tmp_path: Path) -> None:
+    """A log whose offsets end soon is refused, by its file; the other partitions serve."""
+    for partition, left in ((0, OFFSET_ROOM - 1), (1, OFFSET_ROOM)):
+        first = INT64_MAX - left - 1
+        segment = segment_at(partition_folder(tmp_path, partition), first).path
+        segment.parent.mkdir()
+        segment.write_bytes(encode_batch([record(1)], first, 0))
     with running(tmp_path) as engine:
         outcome = load(engine, owned(engine))[1]
         assert isinstance(outcome, Damaged)
-        assert "epoch" in outcome.reason
-        opened(engine, 1)
-    (tmp_path / ".lock-0").write_bytes(b"%010d\n" % (2**31 - 1))
-    with running(tmp_path) as engine:
-        refused = acquire(engine, 0)
-        assert isinstance(refused, Damaged)
-        assert "epoch" in refused.reason
+        assert "leaves no room" in outcome.reason
+        own, records = opened(engine, 1)
+        assert numbers_of(records) == [1]
+        assert append(engine, own, record(2)) is None
 
 
 def test_second_owner(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from coordinator.config import INT64_MAX
 from coordinator.log.engine import Unavailable
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.lock import Lock
@@ -45,6 +46,15 @@ def test_what_was_noted_in_ten_digits_counts(tmp_path: Path) -> None:
     caller = Caller(tmp_path)
     assert caller.ask(producer_id(caller, 5)) == 10_000_000_000
     caller.logs.close()
+
+
+def test_a_number_that_no_id_can_follow_is_no_note(tmp_path: Path) -> None:
+    """A note behind the last int64, or just before it, is none: the ids go on from the clock."""
+    for noted in (b"9" * 19, b"%d" % (INT64_MAX - IDS_PER_BLOCK + 1)):
+        (tmp_path / PRODUCER_IDS_NAME).write_bytes(noted)
+        caller = Caller(tmp_path)
+        assert caller.ask(producer_id(caller)) == NOW_MS
+        caller.logs.close()
 
 
 def test_producer_ids_are_given_out_once(tmp_path: Path) -> None:
