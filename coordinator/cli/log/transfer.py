@@ -54,6 +54,7 @@ from coordinator.log.segments.outside import (
     read_segment,
     size_of,
 )
+from coordinator.log.segments.partition import EPOCH_MAX
 from coordinator.log.segments.segment import OFFSETS_TOPIC, Frame, partition_folder, segment_at
 from coordinator.log.topics.list import Topic, TopicsFile
 
@@ -71,9 +72,6 @@ NAMED_MAX = 10
 
 EPOCH_CHECKPOINT_SIZE_MAX = 16 * 1024 * 1024
 """Bytes of a broker's list of epochs: a line for each change of the leader since the oldest record."""
-
-EPOCH_MAX = 2**31 - 1
-"""An epoch is an int32."""
 
 _EPOCH = struct.Struct(">i")
 _EPOCH_AT = 12

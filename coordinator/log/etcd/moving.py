@@ -51,11 +51,11 @@ from coordinator.log.etcd.port import (
     TxnResult,
 )
 from coordinator.log.etcd.shared import Shared, StateHead, entry_name, parse_state_head
+from coordinator.log.segments.partition import EPOCH_MAX
 from protocol.records.packing import packed, unpacked
 
 EPOCHS = 1_000_000
 """A restore raises epochs and sequence numbers by so many: more than a cluster counts between two snapshots."""
-EPOCH_MAX = 2**31 - 1
 ANSWER_WITHIN_S = 20.0
 """How long a call is tried again while etcd doesn't answer."""
 AGAIN_S = 0.1
