@@ -76,13 +76,14 @@ def join_as(turn: Turn, group: ConsumerGroup, event: JoinGroup) -> JoinGroupResp
         repeated = records.member_record(group.group_id, step.member, turn.now.wall_ms)
         if not downgrade.fits(turn, group, [*step.records, repeated]):
             last, step = None, plan_step(turn, group, change)
+    told = group.generation
     take_step(turn, group, step)
     if last is None:
         sessions.joined(turn, group, step.member)
     else:
         # Without a target for its epoch the group has nothing to go on with.
         is_behind = group.target_epoch < group.generation
-        classic = downgrade.downgrade(turn, group)
+        classic = downgrade.downgrade(turn, group, told)
         if is_behind:
             rebalance.prepare(turn, classic, cause_of(group, step))
     assert step.member.classic is not None

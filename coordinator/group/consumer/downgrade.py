@@ -5,6 +5,9 @@ does not give up its partitions, or a static classic member takes its seat. A me
 epoch becomes the generation, and targets become assignments. If somebody went, the members rebalance; after the
 takeover of a seat the classic group is Stable at once, unless the epoch had no target yet.
 
+A takeover with another subscription makes an epoch that no member has heard of. So the epoch before it becomes the
+generation: the members repeat it in heartbeats and commits, and hear that they have to rejoin (KAFKA-19546).
+
 House rule: the coordinator puts the classic group in the place of the other after the event (`Turn.successor`).
 """
 
@@ -71,12 +74,12 @@ def fits(turn: Turn, group: ConsumerGroup, further: Sequence[Record] = ()) -> bo
     return len(gone) + len(further) < config.stored_max_records and size <= config.stored_max_bytes
 
 
-def downgrade(turn: Turn, group: ConsumerGroup, going: Collection[ConsumerMember] = ()) -> Group:
-    """Make the classic group. going: members that it does not get."""
+def downgrade(turn: Turn, group: ConsumerGroup, generation: int, going: Collection[ConsumerMember] = ()) -> Group:
+    """Make the classic group of a generation. going: members that it does not get."""
     if group.course is not None and group.course.causes:
         course.end(turn, group, Outcome.SUPERSEDED)
     turn.append(*records.group_tombstones(group, turn.now.wall_ms))
-    classic = classic_group(turn, group, {member.member_id for member in going})
+    classic = classic_group(turn, group, generation, {member.member_id for member in going})
     turn.append(classic_records.group_record(classic, classic.state_since_ms, turn.now.wall_ms))
     for member_id in group.members:
         sessions.forget(turn, group, member_id)
@@ -89,14 +92,14 @@ def downgrade(turn: Turn, group: ConsumerGroup, going: Collection[ConsumerMember
 
 def leave_behind(turn: Turn, group: ConsumerGroup, going: Collection[ConsumerMember], cause: Cause) -> None:
     """Downgrade a group whose last members of the consumer protocol go; the others rebalance."""
-    rebalance.prepare(turn, downgrade(turn, group, going), cause)
+    rebalance.prepare(turn, downgrade(turn, group, group.generation, going), cause)
 
 
-def classic_group(turn: Turn, group: ConsumerGroup, without: Collection[str]) -> Group:
+def classic_group(turn: Turn, group: ConsumerGroup, generation: int, without: Collection[str]) -> Group:
     """The classic group: Stable, with the targets as assignments."""
     classic = Group(group.group_id, turn.now.wall_ms)
     classic.protocol_type = CONSUMER
-    classic.generation = group.generation
+    classic.generation = generation
     classic.offsets = group.offsets
     for member in group.members.values():
         if member.member_id not in without:

@@ -638,14 +638,39 @@ def test_static_classic_member_takes_the_last_consumer_seat() -> None:
 
 
 def test_last_seat_with_another_subscription_rebalances() -> None:
-    """Its epoch has no target: the classic group prepares, and the newcomer has to join again."""
+    """Its epoch has no target: the classic group prepares, and the newcomer has to join again.
+
+    The others were never told that epoch. They go on with theirs: a commit is accepted, and a heartbeat says that they
+    have to rejoin (KAFKA-19546).
+    """
     play = Play({"t": 4, "u": 2})
-    play.join("a", instance_id="A")
-    play.classic_join("m")
-    answer = play.classic_join("", subscribed("u"), instance_id="A")
+    mixed(play, instance_id="A")
+    play.beat("a", 2, LOW, instance_id="A")
+    assert rejoin(play, "m", {}, 3) == 3
+    play.classic_sync("m", 3)
+    answer = play.classic_join("", subscribed("t", "u"), instance_id="A")
     assert (answer.error_code, answer.generation_id) == (NONE, 0)
-    assert classic_state(play) == (Kind.CLASSIC, "PreparingRebalance", 4)
+    assert classic_state(play) == REBALANCING
+    assert play.commit("m", 3) == NONE
+    assert play.classic_beat("m", 3) == REBALANCE
     assert play.classic_sync(answer.member_id, 0).error_code == ErrorCode.ILLEGAL_GENERATION
+    play.classic_join("m", request="m")
+    assert play.classic_join(answer.member_id, subscribed("t", "u"), instance_id="A").generation_id == 4
+
+
+def test_last_seat_with_another_subscription_is_read_back() -> None:
+    """The log has the generation that the members know: whoever takes the group over lets them go on with it."""
+    play = Play({"t": 4, "u": 2})
+    mixed(play, instance_id="A")
+    play.beat("a", 2, LOW, instance_id="A")
+    assert rejoin(play, "m", {}, 3) == 3
+    held = read(play.classic_sync("m", 3).assignment)
+    play.classic_join("", subscribed("t", "u"), instance_id="A")
+    play.restart()
+    assert classic_state(play) == (Kind.CLASSIC, "Stable", 3)
+    assert play.classic_beat("m", 3) == NONE
+    assert play.commit("m", 3) == NONE
+    assert read(play.classic_sync("m", 3).assignment) == held
 
 
 def test_group_goes_to_the_consumer_protocol_and_back() -> None:

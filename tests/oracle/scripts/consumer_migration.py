@@ -467,6 +467,55 @@ def static_classic_member_takes_the_last_consumer_seat(stage: Stage) -> None:
 
 
 @script("consumer")
+def last_seat_with_another_subscription(stage: Stage) -> None:
+    """The classic group rebalances. Its members go on with the generation that they know, and hear that they rejoin."""
+    other = stage.known_topic(ONE, 1)
+    d = classic(stage, "d")
+    form(stage, d)
+    a = seat(stage, "a", topics=[SIX], instance="A")
+    a.join()
+    rejoin(d, {SIX: range(3)})
+    a.confirm()
+    a.confirm()
+    a.describe()
+    c = classic(stage, "c", instance="A", protocols={"range": owning(SIX, other)})
+    c.join()
+    c.joined()
+    d.commit(SIX)
+    d.heartbeat()
+    c.sync()
+    c.synced()
+    d.join()
+    d.waits()
+    c.join()
+    d.joined()
+    c.joined()
+
+
+@script("consumer")
+def members_that_are_behind_a_downgrade(stage: Stage) -> None:
+    """The epoch that a member never heard of is the generation: it hears ILLEGAL_GENERATION."""
+    d = classic(stage, "d")
+    form(stage, d)
+    a = seat(stage, "a", topics=[SIX])
+    a.join()
+    a.leave()
+    d.commit(SIX)
+    d.heartbeat()
+    d.describe()
+    e = classic(stage, "e", instance="E", group=f"{stage.group}.seat")
+    form(stage, e)
+    b = seat(stage, "b", topics=[SIX], instance="B", group=e.group)
+    b.join()
+    c = classic(stage, "c", instance="B", group=e.group)
+    c.join()
+    c.joined()
+    e.commit(SIX)
+    e.heartbeat()
+    e.describe()
+
+
+@script("consumer")
 def commits_of_classic_members_in_a_consumer_group(stage: Stage) -> None:
     """Their generation is the member epoch, in every version of OffsetCommit."""
     c = classic(stage, "c")
