@@ -52,8 +52,12 @@ FIXES = {
     "kafka-20747": "a member id that comes with another instance id gets INVALID_REQUEST",
     "kafka-20754": "the same rule as kafka-20747, since both tickets describe one fault",
     "kafka-20985": "a static member's own second JoinGroup doesn't fence its first, which gets NOT_COORDINATOR",
+    "kafka-21584": "a target that leaves out members or partitions, as after an upgrade in a rebalance, is made anew",
 }
 """Tickets with a better rule than Kafka's, and the rule: `tenure.fix.<ticket>=true` switches it on."""
+
+FIXED = frozenset({"kafka-21584"})
+"""Tickets whose better rule is on by default; see docs/decisions/migration.md."""
 
 
 HTTP = "(http)"
@@ -468,7 +472,7 @@ class GroupConfig:
     message_max_bytes: int = field(
         default=1_048_588, metadata=_spec("message.max.bytes", "The largest record batch of the log.", low=0)
     )
-    fixes: frozenset[str] = frozenset()
+    fixes: frozenset[str] = FIXED
     stored_max_bytes: int = 0
     stored_max_records: int = STORED_MAX_RECORDS
 
@@ -500,7 +504,7 @@ class GroupSettings(NamedTuple):
     expected_timeout_ms: int = EXPECTED_TIMEOUT_MS
     unexpected: str = ALLOWED
     target_size: int = 0
-    fixes: frozenset[str] = frozenset()
+    fixes: frozenset[str] = FIXED
 
 
 @dataclass(frozen=True, slots=True)
@@ -1325,7 +1329,7 @@ def _rows() -> Iterator[Setting]:
             doc,
             "fixes",
             "group",
-            default=False,
+            default=ticket in FIXED,
             low=None,
             high=None,
             factor=1,
@@ -1445,7 +1449,7 @@ def _build(values: Mapping[str, _Value]) -> Config:
     own: dict[str, Any] = {}
     parts: dict[str, dict[str, Any]] = {"": own, "group": {}, "security": {}}
     overrides: dict[str, dict[str, Any]] = {}
-    fixes: set[str] = set()
+    fixes = set(FIXED)
     for name, (text, where) in values.items():
         override = _override(name)
         setting = settings()[name] if override is None else override.setting
@@ -1457,8 +1461,7 @@ def _build(values: Mapping[str, _Value]) -> Config:
         if override is not None:
             overrides.setdefault(override.owner, {})[setting.attribute] = value
         elif setting.attribute == "fixes":
-            if value:
-                fixes.add(name.removeprefix("tenure.fix."))
+            (fixes.add if value else fixes.discard)(name.removeprefix("tenure.fix."))
         else:
             parts[setting.part][setting.attribute] = value
     return Config(

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.config import (
+    FIXED,
     FIXES,
     HTTP,
     Config,
@@ -129,6 +130,7 @@ def test_every_setting_can_be_given_in_every_way(name: str) -> None:
         "tenure.store.quota.bytes": "8589934592",
         "tenure.worker.timeout.ms": "2000",
         "queued.max.request.bytes": "200000000",
+        "tenure.fix.kafka-21584": "false",
     }.get(name, "true" if name.startswith("tenure.fix.") else "42")
     by_set = config_of(sets=[f"{name}={text}"])
     assert by_set.stated == {name}
@@ -222,9 +224,10 @@ def test_minutes_become_milliseconds() -> None:
 
 @pytest.mark.parametrize("ticket", FIXES)
 def test_a_fix_is_switched_on_by_its_ticket(ticket: str) -> None:
-    """tenure.fix.<ticket>=true adds the ticket to the fixes, and false leaves it out."""
-    assert config_of(sets=[f"tenure.fix.{ticket}=true"]).group.fixes == {ticket}
-    assert config_of(sets=[f"tenure.fix.{ticket}=false"]).group.fixes == frozenset()
+    """tenure.fix.<ticket>=true adds the ticket to the fixes, and false leaves it out. One is on by default."""
+    assert config_of().group.fixes == FIXED == {"kafka-21584"}
+    assert config_of(sets=[f"tenure.fix.{ticket}=true"]).group.fixes == FIXED | {ticket}
+    assert config_of(sets=[f"tenure.fix.{ticket}=false"]).group.fixes == FIXED - {ticket}
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,7 @@ HEARTBEATS = frozenset(
         CauseKind.MEMBER_LEFT,
         CauseKind.SUBSCRIPTION_CHANGED,
         CauseKind.TOPICS_CHANGED,
+        CauseKind.TARGET_INCOMPLETE,
     }
 )
 """Causes that come with a ConsumerGroupHeartbeat in the consumer protocol."""

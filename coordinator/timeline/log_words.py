@@ -36,6 +36,7 @@ SEEN = {
     CauseKind.TOPICS_CHANGED: "topics that the group subscribes to changed",
     CauseKind.REGEX_RESOLVED: "a regular expression matches other topics",
     CauseKind.REVOCATION_TIMED_OUT: "member {who} did not give up its partitions in time",
+    CauseKind.TARGET_INCOMPLETE: "the assignment leaves out members or partitions",
 }
 """The text of each kind of cause."""
 

@@ -99,6 +99,7 @@ def test_every_cause_has_words_and_names_its_member(kind: CauseKind) -> None:
         CauseKind.TARGET_SIZE_CHANGED,
         CauseKind.TOPICS_CHANGED,
         CauseKind.REGEX_RESOLVED,
+        CauseKind.TARGET_INCOMPLETE,
     }
     assert "client reason" not in reason_of(Cause(kind, ("m-1",)))
 

@@ -207,7 +207,8 @@ class ConsumerGroup(AnyGroup):
     none was since the load.
     targets: by member id. holders: topic id -> partition -> the member that holds it.
     regexes: those that were resolved. resolving: whether a resolution is under way.
-    metadata_hash: of the subscribed topics, as of the group epoch. is_stale: whether topics may have changed since.
+    metadata_hash: of the subscribed topics, as of the group epoch. is_stale: whether topics may have changed since, or
+    the target may have gaps. gaps: whether it has some (`target.gaps_in`); False for one that this group made.
     deadlines: the epochs of members that must give up partitions within their rebalance timeout, by member id; classic
     ones that must rejoin count too. syncing: ids of classic members that joined and have not synced.
     classic_size: the number of classic members. classic_protocols: how many of them list a protocol name.
@@ -229,6 +230,7 @@ class ConsumerGroup(AnyGroup):
         "classic_size",
         "course",
         "deadlines",
+        "gaps",
         "had_partition_record",
         "holders",
         "is_stale",
@@ -275,6 +277,7 @@ class ConsumerGroup(AnyGroup):
         self.assignors: Counter[str] = Counter()
         self.metadata_hash = 0
         self.is_stale = True
+        self.gaps: bool | None = False
         self.deadlines: dict[str, int] = {}
         self.syncing: set[str] = set()
         self.classic_size = 0
@@ -385,9 +388,12 @@ class ConsumerGroup(AnyGroup):
                 return True
         return False
 
-    def set_targets(self, targets: Mapping[str, Target], epoch: int, wall_ms: int) -> None:
-        """Take a new target assignment."""
+    def set_targets(
+        self, targets: Mapping[str, Target], epoch: int, wall_ms: int, *, gaps: bool | None = False
+    ) -> None:
+        """Take a new target assignment. gaps: of one that another made."""
         self.targets = dict(targets)
+        self.gaps = gaps
         self.target_epoch = epoch
         self.target_ms = wall_ms
         self.unsettled = {member_id for member_id, member in self.members.items() if not member.is_at(epoch)}

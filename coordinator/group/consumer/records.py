@@ -264,7 +264,7 @@ class Reader:
         if self._target_epoch is not None:
             epoch, wall_ms = self._target_epoch
             targets = {member_id: target for member_id, target in self._targets.items() if member_id in group.members}
-            group.set_targets(targets, epoch, wall_ms)
+            group.set_targets(targets, epoch, wall_ms, gaps=None)
         # This sets the state that the records have; it is no transition.
         group.state = group.current_state()
         group.subscribed_topics = frozenset(group.subscribed_names())

@@ -176,6 +176,8 @@ def cause_of(group: ConsumerGroup, step: Step) -> Cause:
     if found.is_new:
         return reasons.of_member(group, CauseKind.MEMBER_JOINED, member, client)
     if member.topics == found.member.topics and not step.regex.changed:
+        if step.plan.fills:
+            return Cause(CauseKind.TARGET_INCOMPLETE)
         return reasons.of_topics(CauseKind.TOPICS_CHANGED, reasons.topic_changes(group))
     topics = reasons.differences(group.names_of(found.member), group.names_of(member))
     return reasons.of_member(group, CauseKind.SUBSCRIPTION_CHANGED, member, client, topics)

@@ -1,8 +1,10 @@
 """The target assignment: what each member shall have (Kafka: updateSubscriptionMetadata, maybeUpdateTargetAssignment).
 
 The group epoch grows when subscriptions change, or topics that members subscribe to; a hash of these topics tells the
-latter. An epoch without a target gets one with the next heartbeat, but no sooner than the assignment interval after the
-target before. A target stays as it is where it can: assignors are given the former one.
+latter. It also grows if a target that the group took over, from a classic leader or from the log, leaves out a member
+or a partition (KAFKA-21584): nothing else would ever give that partition to anybody. An epoch without a target gets one
+with the next heartbeat, but no sooner than the assignment interval after the target before. A target stays as it is
+where it can: assignors are given the former one.
 
 A target of many members or partitions takes long. The heartbeat does PAUSES_AT_ONCE parts of the work; if that is not
 all, the group keeps the work (`Making`), the effects ask for the other parts, and an event `TargetMade` brings the
@@ -78,18 +80,20 @@ class Sender(Protocol):
 
 
 class Bump(NamedTuple):
-    """The group epoch after a heartbeat; its record, if it grew."""
+    """The group epoch after a heartbeat; its record, if it grew. gaps: see `gaps_in`. fills: it grew for them alone."""
 
     epoch: int
     metadata_hash: int
     record: Record | None
+    gaps: bool | None = False
+    fills: bool = False
 
 
 class Plan:
     """The target that a heartbeat works with.
 
     epoch, target: of the sender. topic_ids: of the topics that the sender subscribes to.
-    note: of a new target; None if there is none. bumps: whether the group epoch grows.
+    note: of a new target; None if there is none. bumps: whether the group epoch grows. fills: see Bump.
     """
 
     def __init__(self, group: ConsumerGroup, bumped: Bump, topic_ids: frozenset[UUID], target: Target) -> None:
@@ -102,6 +106,7 @@ class Plan:
         self.topic_ids = topic_ids
         self.note: TargetAssigned | None = None
         self.bumps = bumped.record is not None
+        self.fills = bumped.fills
         self.records: list[Record] = [] if bumped.record is None else [bumped.record]
 
     def take(self, made: Made, member_id: str, wall_ms: int) -> None:
@@ -127,7 +132,8 @@ class Plan:
         group = self._group
         group.generation = self._bumped.epoch
         group.metadata_hash = self._bumped.metadata_hash
-        group.is_stale = False
+        group.gaps = self._bumped.gaps
+        group.is_stale = group.gaps is None
         if self._made is not None:
             group.set_targets(*self._made)
         if self._making is not None:
@@ -136,17 +142,31 @@ class Plan:
 
 
 def bump(turn: Turn, group: ConsumerGroup, member: ConsumerMember, sender: Sender, *, changed: bool) -> Bump:
-    """The group epoch, one higher if the sender's subscription or a topic changed.
+    """The group epoch, one higher if the sender's subscription or a topic changed, or the target has gaps.
 
     changed: whether the sender's subscription did.
     """
     if not changed and not group.is_stale:
-        return Bump(group.generation, group.metadata_hash, None)
+        return Bump(group.generation, group.metadata_hash, None, group.gaps)
     hashed = metadata_hash(turn.topics, names_with(group, member, sender))
-    if not changed and hashed == group.metadata_hash:
-        return Bump(group.generation, hashed, None)
+    gaps, is_same = gaps_in(turn, group), not changed and hashed == group.metadata_hash
+    fills = is_same and bool(gaps) and group.target_epoch == group.generation
+    if is_same and not (fills and turn.fixed("kafka-21584", group.group_id)):
+        return Bump(group.generation, hashed, None, gaps)
     epoch = following(group.generation)
-    return Bump(epoch, hashed, records.epoch_record(group.group_id, epoch, hashed, turn.now.wall_ms))
+    return Bump(epoch, hashed, records.epoch_record(group.group_id, epoch, hashed, turn.now.wall_ms), gaps, is_same)
+
+
+def gaps_in(turn: Turn, group: ConsumerGroup) -> bool | None:
+    """Whether the target leaves out a member or a partition.
+
+    None as long as nobody knows: while members are on their way to a target that was read from the log, partitions may
+    have no holder for a moment.
+    """
+    if group.gaps is not None or group.unsettled:
+        return group.gaps
+    topics = turn.topics.find(set(group.subscribed_names()))
+    return any(len(group.holders.get(topic.topic_id, ())) != topic.partitions for topic in topics)
 
 
 def names_with(group: ConsumerGroup, member: ConsumerMember, sender: Sender) -> Iterable[str]:

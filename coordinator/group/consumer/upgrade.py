@@ -89,6 +89,7 @@ def converted(turn: Turn, group: Group, names: frozenset[str]) -> ConsumerGroup:
     new = ConsumerGroup(group.group_id)
     new.generation = group.generation
     targets: dict[str, Target] = {}
+    gaps = False
     try:
         for member in group.members.values():
             target = read_assignment(turn.topics, member.assignment)
@@ -96,13 +97,17 @@ def converted(turn: Turn, group: Group, names: frozenset[str]) -> ConsumerGroup:
                 # The leader gave a partition to two members.
                 raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
             targets[member.member_id] = target
-            new.put(member_of(member, group.protocol_name, group.generation, target))
+            goes_on = member_of(member, group.protocol_name, group.generation, target)
+            new.put(goes_on)
+            # It waits for its first assignment, or wants other topics than those that it was given.
+            is_late = not member.assignment or not names_of(turn, target) <= goes_on.topics
+            gaps = gaps or is_late
     except Unreadable:
         raise refusal(group, "the embedded consumer protocol is malformed") from None
     except HasUserData:
         raise refusal(group, "an unsupported custom assignor is in use") from None
     has_room_for_names(new, names)
-    new.set_targets(targets, group.generation, 0)
+    new.set_targets(targets, group.generation, 0, gaps=gaps or None)
     new.metadata_hash = metadata_hash(turn.topics, new.subscribed_names())
     new.settle(turn.now.wall_ms)
     write(turn, new)
@@ -110,6 +115,11 @@ def converted(turn: Turn, group: Group, names: frozenset[str]) -> ConsumerGroup:
     for each in new.members.values():
         sessions.renew(turn, new, each)
     return new
+
+
+def names_of(turn: Turn, target: Target) -> set[str]:
+    """The names of the topics in a target."""
+    return {topic.name for topic in map(turn.topics.by_id, target) if topic is not None}
 
 
 def why_not(turn: Turn, group: Group) -> str | None:

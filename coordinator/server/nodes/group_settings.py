@@ -3,8 +3,8 @@
 A group can have settings before it exists, and keeps them after its end. The list of topics keeps them
 (`nodes.topics.GROUPS`). A setting that a group does not have takes the broker's value, and the broker says how small
 and how large it may be. Those of the consumer protocol have an effect (KIP-848). Kafka's tools also show and change
-those of share groups and of streams groups, which Tenure does not serve: it checks and keeps them. Tenure's own are
-off by default: expected members, standbys, and the better rules (docs/better-rules.md).
+those of share groups and of streams groups, which Tenure does not serve: it checks and keeps them. Tenure's own:
+expected members, standbys, and the better rules (docs/better-rules.md), nearly all of them off by default.
 
 House rule: a setting is a row of the table here. Only the checks of expected members name theirs.
 Source: Kafka's GroupConfig, release 4.3.1.
@@ -16,7 +16,7 @@ import re
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coordinator.config import ALLOWED, EXPECTED_TIMEOUT_MS, FIXES, HELD, REFUSED, GroupSettings, settings
+from coordinator.config import ALLOWED, EXPECTED_TIMEOUT_MS, FIXED, FIXES, HELD, REFUSED, GroupSettings, settings
 from coordinator.server.nodes.broker_settings import prefix_of
 from coordinator.server.nodes.topic_settings import BOOLEAN, INT, LIST, STRING, value_problem
 
@@ -149,7 +149,9 @@ GROUP_CONFIGS: dict[str, GroupSetting] = {
         choices=frozenset({ALLOWED, HELD, REFUSED}),
     ),
 } | {
-    f"{FIX}{ticket}": GroupSetting("false", BOOLEAN, f"{FIX}{ticket}", f"A better rule than Kafka's: {rule}.")
+    f"{FIX}{ticket}": GroupSetting(
+        str(ticket in FIXED).lower(), BOOLEAN, f"{FIX}{ticket}", f"A better rule than Kafka's: {rule}."
+    )
     for ticket, rule in FIXES.items()
 }
 """Every setting of a group."""

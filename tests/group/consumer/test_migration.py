@@ -9,10 +9,10 @@ import pytest
 
 from coordinator.group.causes import CauseKind
 from coordinator.group.events import DescribeGroup, ListGroups
-from coordinator.group.notes import GroupConverted, RebalanceCause
+from coordinator.group.notes import GroupConverted, RebalanceCause, RebalanceStarted
 from coordinator.group.state import Kind
 from schemas.errors import ErrorCode
-from tests.group.consumer.play import GROUP, Play, assigned, given, read, subscribed
+from tests.group.consumer.play import GROUP, Play, assigned, given, named, read, subscribed
 
 ALL = {"t": [0, 1, 2, 3]}
 LOW, HIGH = {"t": [0, 1]}, {"t": [2, 3]}
@@ -171,9 +171,139 @@ def test_upgraded_group_has_a_limit_of_topics() -> None:
     assert play.join("a", [f"t{number}" for number in range(6_000)]).error_code == NONE
 
 
-def test_member_that_takes_a_seat_in_a_rebalance_bumps_nothing() -> None:
-    """As in Kafka, a member that waited for its first assignment gets none until something else makes an epoch."""
+# Upgrade with gaps (KAFKA-21584).
+
+
+def three(play: Play) -> tuple[str, str, str]:
+    """A Stable classic group of the static members `c` and `d`, and of `e`, which has partitions 2 and 3."""
+    c, d, e = play.classic_group(("c", "C", {"t": [0]}), ("d", "D", {"t": [1]}), ("e", None, HIGH))
+    return c, d, e
+
+
+def settle(play: Play) -> dict[str, list[int]]:
+    """Let all members do what they hear, until the group is Stable; each one's partitions of the topic t."""
+    for _ in range(10):
+        for member_id, member in list(play.group.members.items()):
+            if member.classic is None:
+                play.beat(member_id, member.epoch, named(member.assigned))
+            elif play.classic_beat(member_id, member.epoch, member.instance_id) == REBALANCE:
+                said = subscribed(*member.topics, owned=named(member.assigned), generation=member.epoch)
+                answer = play.classic_join(member_id, said, instance_id=member.instance_id)
+                play.classic_sync(member_id, answer.generation_id)
+    assert play.state() == "Stable"
+    return {member_id: held.get("t", []) for member_id, held in play.held().items()}
+
+
+@pytest.mark.parametrize("how", ["left", "expired"])
+def test_upgrade_in_a_rebalance_gives_what_nobody_has(how: str) -> None:
+    """The partitions of a member that is gone get an owner, although the newcomer takes over a seat (KAFKA-21584)."""
     play = Play()
+    c, d, e = three(play)
+    if how == "left":
+        play.remove(member_id=e)
+    else:
+        play.wait(44_000)
+        play.classic_beat(c, 3)
+        play.classic_beat(d, 3)
+        play.wait(1_000)
+    assert classic_state(play) == REBALANCING
+    answer = play.join("a", instance_id="C")
+    assert answer.member_epoch == 4
+    assert CauseKind.TARGET_INCOMPLETE in {note.cause.kind for note in play.notes if isinstance(note, RebalanceStarted)}
+    held = settle(play)
+    assert sorted(held["a"] + held[d]) == ALL["t"]
+
+
+def test_upgrade_of_a_group_whose_topic_grew() -> None:
+    """Partitions that came while the classic group prepared have owners at once, not after the next growth."""
+    play = Play({"t": 2})
+    play.classic_group(("c", "C", LOW))
+    play.classic_join("", version=3, request="d")
+    play.set_topics(t=4)
+    assert play.join("a", instance_id="C").member_epoch == 2
+    targets = play.group.targets.values()
+    assert sorted(each for target in targets for part in target.values() for each in part) == ALL["t"]
+
+
+def test_upgrade_of_a_group_whose_leader_missed_a_growth() -> None:
+    """The same in a Stable group: the target that is taken over has to cover what is there."""
+    play = Play({"t": 2})
+    play.classic_group(("c", "C", LOW))
+    play.set_topics(t=4)
+    answer = play.join("a", instance_id="C")
+    assert (answer.member_epoch, given(answer)) == (2, ALL)
+
+
+def test_upgrade_while_a_member_changes_its_subscription() -> None:
+    """A topic that only the open rebalance would bring in has owners, and no member keeps one that it gave up."""
+    play = Play({"t": 4, "u": 2})
+    _, d, e = three(play)
+    play.classic_join(d, subscribed("u"), instance_id="D", request="again")
+    play.remove(member_id=e)
+    assert play.join("a", instance_id="C").member_epoch == 4
+    assert settle(play) == {"a": ALL["t"], d: []}
+    assert play.held()[d] == {"u": [0, 1]}
+
+
+def test_upgrade_while_a_first_assignment_is_awaited() -> None:
+    """A member that waits for its first assignment gets partitions, also where no member has had any."""
+    play = Play()
+    play.classic_group(("c", "C", ALL))
+    play.classic_join("", version=3, request="d")
+    assert play.join("a", instance_id="C").member_epoch == 2
+    held = settle(play)
+    assert [len(held["a"]), len(held[play.answers["d"].member_id])] == [2, 2]
+    play = Play()
+    play.classic_join("", version=9, instance_id="C")
+    assert play.coordinator.groups[GROUP].state.value == "CompletingRebalance"
+    answer = play.join("a", instance_id="C")
+    assert (answer.member_epoch, given(answer)) == (2, ALL)
+
+
+def test_upgrade_without_gaps_bumps_nothing() -> None:
+    """A seat that is taken over while nobody else waits moves nothing, whatever the state: the target covers all."""
+    play = Play()
+    _, d = play.classic_group(("c", "C", LOW), ("d", "D", HIGH))
+    play.classic_join(d, subscribed("t"), instance_id="D", request="again", protocols=None)
+    answer = play.join("a", instance_id="C")
+    assert (answer.member_epoch, given(answer), play.state()) == (2, LOW, "Stable")
+
+
+def test_group_that_was_upgraded_with_gaps_is_read_from_the_log() -> None:
+    """A log of Kafka, or from before the rule was on: the first heartbeat makes another epoch, and no further one."""
+    play = Play(fixes=frozenset())
+    _, d, e = three(play)
+    play.remove(member_id=e)
+    assert play.join("a", instance_id="C").member_epoch == 3
+    play.restart()
+    assert play.beat("a", 3).member_epoch == 3
+    play.configure(fixes=frozenset({"kafka-21584"}))
+    play.restart()
+    assert play.beat("a", 3).member_epoch == 4
+    held = settle(play)
+    assert sorted(held["a"] + held[d]) == ALL["t"]
+    play.restart()
+    assert play.beat("a", 4).member_epoch == 4
+
+
+def test_gaps_of_a_loaded_group_are_looked_for_once_it_is_settled() -> None:
+    """Partitions without a holder are no gap while a member is away or on its way; behind that they are."""
+    play = Play(fixes=frozenset())
+    _, d, e = three(play)
+    play.remove(member_id=e)
+    play.join("a", instance_id="C")
+    play.beat("a", -2, instance_id="C")
+    play.configure(fixes=frozenset({"kafka-21584"}))
+    play.restart()
+    assert play.join("b", instance_id="C").member_epoch == 3
+    assert play.beat("b", 3).member_epoch == 4
+    held = settle(play)
+    assert sorted(held["b"] + held[d]) == ALL["t"]
+
+
+def test_without_the_rule_a_taken_seat_bumps_nothing() -> None:
+    """As in Kafka, a member that waited for its first assignment gets none until something else makes an epoch."""
+    play = Play(fixes=frozenset())
     play.classic_group(("c", "C", ALL))
     play.classic_join("", version=3, request="d")
     assert play.join("a", instance_id="C").member_epoch == 1
