@@ -65,6 +65,7 @@ from coordinator.group.events import (
     Unload,
 )
 from coordinator.group.group import Group
+from coordinator.group.refusal import Refusal
 from coordinator.group.refuse import refuse
 from coordinator.group.rules import Rules
 from coordinator.group.state import DEAD, EMPTY, Kind
@@ -84,6 +85,9 @@ C = TypeVar("C", CommitOffsets, CommitPrepared)
 
 COMMIT_OF_KAFKA_3 = 9
 """The last version of OffsetCommit that Kafka 3.9 knows."""
+
+PROTOCOLS_MAX = 1_000
+"""Protocols in a JoinGroup. A client has about ten at most."""
 
 RULES: dict[Kind, Rules[Any]] = {Kind.CLASSIC: CLASSIC, Kind.CONSUMER: CONSUMER}
 """The rules of each kind of groups."""
@@ -193,15 +197,18 @@ class Coordinator:
     def _join(self, turn: Turn, event: JoinGroup) -> None:
         body = event.body
         if not body.group_id:
-            self._refuse(turn, event, ErrorCode.INVALID_GROUP_ID)
+            self._refuse_join(turn, event, ErrorCode.INVALID_GROUP_ID)
+        elif len(body.protocols) > PROTOCOLS_MAX:
+            why = f"it lists more than {PROTOCOLS_MAX} protocols"
+            self._refuse_join(turn, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, why)
         elif not (
             self.config.group_min_session_timeout_ms
             <= body.session_timeout_ms
             <= self.config.group_max_session_timeout_ms
         ):
-            self._refuse(turn, event, ErrorCode.INVALID_SESSION_TIMEOUT)
+            self._refuse_join(turn, event, ErrorCode.INVALID_SESSION_TIMEOUT)
         elif not joins.member_id_fits(event):
-            self._refuse(turn, event, ErrorCode.INVALID_REQUEST)
+            self._refuse_join(turn, event, ErrorCode.INVALID_REQUEST, "its client id or instance id is too long")
         else:
             group = self.groups.get(body.group_id)
             if group is None:
@@ -241,7 +248,7 @@ class Coordinator:
         body = event.body
         group = self.groups.get(body.group_id)
         try:
-            refused = consumer_heartbeat.validate(event, self.config.group_consumer_assignors)
+            refused = consumer_heartbeat.validate(event, self.config)
             if refused is not None:
                 raise refused
             if isinstance(group, ConsumerGroup):
@@ -253,6 +260,8 @@ class Coordinator:
                 self._begin_consumer_group(turn, group, event)
         except Refused as error:
             turn.answer(event.request, consumer_heartbeat.refusal(error.error, error.message))
+            if body.member_epoch >= JOINING and not upgrade.is_waiting_again(group, error.refusal):
+                turn.note_refused(group, event, error.refusal)
 
     def _begin_consumer_group(self, turn: Turn, group: Group | None, event: ConsumerHeartbeat) -> None:
         """The first member of the consumer protocol makes a group, or another one of a classic group."""
@@ -453,6 +462,10 @@ class Coordinator:
 
     def _refuse(self, turn: Turn, event: RequestEvent, error: ErrorCode) -> None:
         turn.effects.responses.append(Response(event.request, refuse(event, error)))
+
+    def _refuse_join(self, turn: Turn, event: JoinGroup, error: ErrorCode, why: str | None = None) -> None:
+        self._refuse(turn, event, error)
+        turn.note_refused(self.groups.get(event.body.group_id), event, Refusal(error, why=why))
 
     def _delete_if_unused(self, turn: Turn, group: AnyGroup) -> None:
         """Delete a group without members and offsets (Kafka: cleanupGroupMetadata)."""

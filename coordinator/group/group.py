@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from coordinator.group.arrivals import Arrivals
     from coordinator.group.client import Client
     from coordinator.group.course import Course, Pending
-    from schemas.errors import ErrorCode
+    from coordinator.group.refusal import Refusal
 
 NEVER = 2**63 - 1
 """A deadline that never comes."""
@@ -190,8 +190,7 @@ class NoUpgrade(NamedTuple):
     """A refusal of members of the consumer protocol that holds until a time on the clock of `Now.ms`."""
 
     until_ms: int
-    error: ErrorCode
-    message: str | None
+    refusal: Refusal
 
 
 class Group(AnyGroup):
@@ -211,7 +210,8 @@ class Group(AnyGroup):
     served_ms: when it was served first after a load, on the clock of `Now.ms`; None if it was never loaded.
     course: facts about the open rebalance, for notes; no rule reads it.
     arrivals: the joins that are held for expected members; None if the group has never held one.
-    no_upgrade: while a large group does not become one of the consumer protocol.
+    no_upgrade: while a large group does not become one of the consumer protocol. waits_for_upgrade: the last generation
+    with a note that an upgrade is put off.
     target_size: how many seats it has (target.group.size), as of its last change or join; 0: any number.
     standbys: by member id, the one that waits longest first; they are no members.
     """
@@ -236,6 +236,7 @@ class Group(AnyGroup):
         "standbys",
         "support",
         "target_size",
+        "waits_for_upgrade",
     )
 
     def __init__(self, group_id: str, state_since_ms: int | None) -> None:
@@ -261,6 +262,7 @@ class Group(AnyGroup):
         self.course: Course | None = None
         self.served_ms: int | None = None
         self.no_upgrade: NoUpgrade | None = None
+        self.waits_for_upgrade = -1
         self.target_size = 0
         self.standbys: dict[str, Standby] = {}
         self.arrivals: Arrivals | None = None

@@ -297,6 +297,20 @@ class MemberNotExpected(Note):
     principal: str = ANONYMOUS
 
 
+class ClientRefused(Note):
+    """A request to join was refused with `error`, which ends the client or puts off an upgrade of the group.
+
+    error: the name of the code. why, until: the reason, and when another try may succeed, in words.
+    """
+
+    member_id: str
+    group_instance_id: str | None
+    error: str
+    why: str
+    until: str
+    client: Client
+
+
 class MemberJoined(Note):
     """A new member joined."""
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from coordinator.group import notes, records
 from coordinator.group.effects import SESSION, SYNC, Effects, Response, Timer, TimerKey, TimerKind
 from coordinator.group.group import NEVER, Group, Member, Waiting
+from coordinator.group.refusal import WORDS
 from coordinator.group.topics import NO_TOPICS, Topics
-from protocol.messages import JoinGroupResponse, SyncGroupResponse, alike
+from protocol.messages import JoinGroupRequest, JoinGroupResponse, SyncGroupResponse, alike
 from protocol.records.packing import plain_bytes, stored_bytes
 from protocol.speed import new
 from schemas.errors import ErrorCode
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from coordinator.config import GroupConfig, GroupSettings
     from coordinator.group.any_group import AnyGroup
     from coordinator.group.client import Client, Now
+    from coordinator.group.events import ConsumerHeartbeat, JoinGroup
+    from coordinator.group.refusal import Refusal
     from protocol.records.batch import Record
 
 UNKNOWN_MEMBER_ID = ""
@@ -162,6 +165,26 @@ class Turn:
         self.note(
             notes.MemberFenced(
                 group.group_id, group.generation, member_id, current_member_id, instance_id, operation, client, holder
+            )
+        )
+
+    def note_refused(self, group: AnyGroup | None, event: JoinGroup | ConsumerHeartbeat, refusal: Refusal) -> None:
+        """Note the refusal of a client that wants to join, if it ends the client and no other note says so."""
+        words = WORDS.get(refusal.error)
+        if words is None or refusal.is_noted:
+            return
+        why, until = words
+        body = event.body
+        self.note(
+            notes.ClientRefused(
+                body.group_id,
+                0 if group is None else group.generation,
+                body.member_id,
+                body.group_instance_id if isinstance(body, JoinGroupRequest) else body.instance_id,
+                refusal.error.name,
+                refusal.why or refusal.message or why,
+                refusal.until or until,
+                event.client,
             )
         )
 

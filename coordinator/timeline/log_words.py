@@ -186,6 +186,17 @@ def _not_expected_text(note: notes.MemberNotExpected, _: str) -> str:
     )
 
 
+def _refused_text(note: notes.ClientRefused, _: str) -> str:
+    who = f"member {note.member_id}" if note.member_id else "a client"
+    if note.group_instance_id is not None:
+        who += f" with groupInstanceId={note.group_instance_id}"
+    by = note.client
+    return (
+        f"Group {note.group} refuses {who} with {note.error}: {note.why.removesuffix('.')}, until {note.until} "
+        f"(client {by.id}, {by.host}{_as(by.principal)})"
+    )
+
+
 def _deleted_text(note: notes.GroupDeleted, _: str) -> str:
     if note.expired:
         return f"Group {note.group} transitioned to Dead in generation {note.generation}"
@@ -299,6 +310,7 @@ TEXTS: Mapping[type[notes.Note], Callable[[Any, str], str]] = {
     notes.RebalanceHeld: _held_text,
     notes.HoldEnded: _hold_ended_text,
     notes.MemberNotExpected: _not_expected_text,
+    notes.ClientRefused: _refused_text,
     notes.MemberJoined: _joined_text,
     notes.MemberReplaced: lambda note, _: (
         f"Static member with groupInstanceId={note.group_instance_id} and unknown member id joins group "

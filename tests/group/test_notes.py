@@ -24,6 +24,7 @@ NAMES = {
     "member_away",
     "member_revoking",
     "target_assigned",
+    "client_refused",
     "generation_started",
     "group_converted",
     "group_deleted",

@@ -68,6 +68,13 @@ from tests.server.telemetry.test_note_lines import ENDED, EVENTS
                 "member m-1 (c, /h; the owner is d, /i, heard of 700 ms ago)"
             ),
         ),
+        (
+            "client_refused",
+            (
+                "Group g refuses member m-1 with groupInstanceId=i-1 with GROUP_MAX_SIZE_REACHED: the group is full, "
+                "until a member is gone (client c, /h)"
+            ),
+        ),
         ("rebalance_stuck", "Group g could not complete rebalance because no members rejoined"),
     ],
 )

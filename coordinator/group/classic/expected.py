@@ -30,6 +30,7 @@ from coordinator.group import notes
 from coordinator.group.arrivals import Arrivals, Held
 from coordinator.group.classic.joining import rebalance_timeout_of
 from coordinator.group.effects import ARRIVALS
+from coordinator.group.refusal import Refusal
 from coordinator.group.state import EMPTY
 from coordinator.group.turn import join_error
 from protocol.messages import DescribeGroupsResponse
@@ -88,6 +89,8 @@ def arrive(turn: Turn, group: Group, event: JoinGroup, member_id: str) -> list[H
         again = ErrorCode.NOT_COORDINATOR if held.event.body.group_instance_id is None else ErrorCode.FENCED_INSTANCE_ID
         refuse(turn, former.event, again)
     elif len(arrivals.held) >= HELD_MAX:
+        why = f"{HELD_MAX} joins wait for expected members"
+        turn.note_refused(group, event, Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, why=why))
         refuse(turn, event, ErrorCode.GROUP_MAX_SIZE_REACHED)
         return []
     arrivals.held[held.key] = held

@@ -32,6 +32,7 @@ from coordinator.group.classic.reasons import by_join, join_reason_of, rejoined,
 from coordinator.group.course import Pending
 from coordinator.group.effects import PENDING
 from coordinator.group.group import Group, Member, Waiting
+from coordinator.group.refusal import Refusal
 from coordinator.group.state import DEAD, EMPTY, PREPARING_REBALANCE, STABLE
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn, join_error
 from protocol.primitives import STRING_SIZE_MAX
@@ -58,11 +59,11 @@ def join(turn: Turn, group: Group, event: JoinGroup) -> None:
     """Handle a JoinGroup. A join without a member id may have created `group`."""
     member_id = event.body.member_id
     if group.state is DEAD:
-        refuse(turn, event, ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id)
+        refuse(turn, group, event, ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id)
     elif not has_room(turn, group, event):
         turn_away(turn, group, event)
     elif not group.supports(event.body.protocol_type, protocols_of(event)):
-        refuse(turn, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
+        refuse(turn, group, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
     elif member_id == UNKNOWN_MEMBER_ID:
         join_as_new(turn, group, event)
     elif member_id in group.standbys:
@@ -109,7 +110,7 @@ def turn_away(turn: Turn, group: Group, event: JoinGroup) -> None:
     elif event.body.member_id in group.pending:
         del group.pending[event.body.member_id]
         turn.arm(PENDING, group, None, event.body.member_id)
-    refuse(turn, event, ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID)
+    refuse(turn, group, event, ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID)
 
 
 def join_as_new(turn: Turn, group: Group, event: JoinGroup) -> None:
@@ -148,7 +149,7 @@ def join_as_new(turn: Turn, group: Group, event: JoinGroup) -> None:
                 ),
             )
         )
-        refuse(turn, event, ErrorCode.MEMBER_ID_REQUIRED, member_id)
+        refuse(turn, group, event, ErrorCode.MEMBER_ID_REQUIRED, member_id)
     else:
         arrive(turn, group, event, member_id)
 
@@ -160,7 +161,7 @@ def join_as_pending(turn: Turn, group: Group, event: JoinGroup) -> None:
         # Static members are never pending, so no correct client gets here. Kafka fails on it as well.
         detail = f"JoinGroup of a pending member with the instance id {event.body.group_instance_id}"
         turn.note(notes.UnexpectedRequest(group.group_id, group.generation, member_id, detail))
-        refuse(turn, event, ErrorCode.UNKNOWN_SERVER_ERROR, UNKNOWN_MEMBER_ID)
+        turn.answer(event.request, join_error(event.version, ErrorCode.UNKNOWN_SERVER_ERROR, UNKNOWN_MEMBER_ID))
         return
     if member_id in group.pending:
         turn.arm(PENDING, group, None, member_id)
@@ -193,7 +194,7 @@ def let_in(turn: Turn, group: Group, joins: Iterable[Held]) -> None:
         if not has_room(turn, group, held.event):
             turn_away(turn, group, held.event)
         elif not group.supports(held.event.body.protocol_type, protocols_of(held.event)):
-            refuse(turn, held.event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID)
+            refuse(turn, group, held.event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID)
         else:
             cause = add_member(turn, group, held.event, held.member_id)
             if cause is not None:
@@ -252,11 +253,11 @@ def rejoin(turn: Turn, group: Group, event: JoinGroup) -> None:
     renamed = instance_id is not None and member is not None and member.group_instance_id != instance_id
     if renamed and any(turn.fixed(ticket, group.group_id) for ticket in ("kafka-20747", "kafka-20754")):
         # A member can't change its instance id.
-        refuse(turn, event, ErrorCode.INVALID_REQUEST, member_id)
+        refuse(turn, group, event, ErrorCode.INVALID_REQUEST, member_id)
         return
     error = turn.validate_member(group, member_id, instance_id, "join-group", event.client)
     if error is not ErrorCode.NONE:
-        refuse(turn, event, error, member_id)
+        refuse(turn, group, event, error, member_id)
         return
     assert member is not None
     assert group.state is not EMPTY
@@ -313,6 +314,7 @@ def update_and_wait(turn: Turn, group: Group, member: Member, event: JoinGroup, 
         rebalance.maybe_prepare(turn, group, by_join(kind, member, event))
 
 
-def refuse(turn: Turn, event: JoinGroup, error: ErrorCode, member_id: str) -> None:
-    """Answer a JoinGroup with an error."""
+def refuse(turn: Turn, group: Group, event: JoinGroup, error: ErrorCode, member_id: str) -> None:
+    """Answer a JoinGroup with an error, and note one that ends the client."""
+    turn.note_refused(group, event, Refusal(error))
     turn.answer(event.request, join_error(event.version, error, member_id))

@@ -49,6 +49,7 @@ def join(turn: Turn, group: ConsumerGroup, event: JoinGroup) -> None:
     try:
         answer = join_as(turn, group, event)
     except Refused as refused:
+        turn.note_refused(group, event, refused.refusal)
         # As in Kafka, these answers don't repeat the member id.
         answer = join_error(event.version, refused.error, UNKNOWN_MEMBER_ID)
     turn.answer(event.request, answer)
@@ -58,7 +59,8 @@ def join_as(turn: Turn, group: ConsumerGroup, event: JoinGroup) -> JoinGroupResp
     """A member joins, or joins again. Raises Refused before it changes the group. Checks come in Kafka's order."""
     body = event.body
     if turn.config.group_consumer_migration_policy == NEVER_WELCOME:
-        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        why = "the group has the consumer protocol, and group.consumer.migration.policy is disabled"
+        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, why=why)
     has_room(turn, group, body.member_id)
     protocols = protocols_of(event)
     if body.protocol_type != CONSUMER or not group.supports(map(NAME, protocols)):

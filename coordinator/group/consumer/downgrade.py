@@ -22,10 +22,10 @@ from coordinator.group.classic import rebalance
 from coordinator.group.consumer import course, records, sessions
 from coordinator.group.consumer.embedded import assignment_bytes
 from coordinator.group.consumer.group import NO_TARGET, ConsumerGroup, ConsumerMember
-from coordinator.group.consumer.refused import Refused
-from coordinator.group.consumer.upgrade import pause_of
+from coordinator.group.consumer.upgrade import PAUSE_MS_PER_MEMBER, pause_of
 from coordinator.group.course import Outcome
 from coordinator.group.group import Group, Member
+from coordinator.group.refusal import Refusal
 from coordinator.group.state import DEAD, STABLE
 from protocol.consumer import CONSUMER
 from protocol.records.packing import stored_bytes
@@ -110,7 +110,11 @@ def classic_group(turn: Turn, group: ConsumerGroup, generation: int, without: Co
         each.assignment = assignment_bytes(turn.topics, target, each.metadata(name))
     classic.subscribed_topics = classic.find_subscribed_topics()
     # Clients try again after this error: one that joins and leaves all the time must not stop the server.
-    classic.no_upgrade = pause_of(turn, classic.size, Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+    why = "the group can't be upgraded again at once: it is large, and was downgraded a moment ago"
+    refusal = Refusal(
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, None, why, f"{classic.size * PAUSE_MS_PER_MEMBER} ms later"
+    )
+    classic.no_upgrade = pause_of(turn, classic.size, refusal)
     # This sets the state that the record has; it is no transition.
     classic.state = STABLE
     return classic

@@ -46,7 +46,8 @@ def admit(
         return
     generation = 0 if group is None else group.generation
     turn.note(notes.MemberNotExpected(group_id, generation, instance_id, client.id, client.host, client.principal))
-    raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, "The group has no seat for members outside expected.instance.ids.")
+    words = "The group has no seat for members outside expected.instance.ids."
+    raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, words, is_noted=True)
 
 
 def settings_changed(turn: Turn, group: ConsumerGroup, event: GroupSettingsChanged) -> None:

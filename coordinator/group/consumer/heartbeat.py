@@ -18,10 +18,12 @@ from coordinator.group.consumer.group import AWAY, JOINING, LEFT, ConsumerGroup,
 from coordinator.group.consumer.reconcile import Owned, is_within
 from coordinator.group.consumer.refused import Refused
 from coordinator.group.consumer.step import ABANDON, Change, Found, given_id, has_room, plan_step, take_step
+from protocol.consumer import CONSUMER
 from protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from coordinator.config import GroupConfig
     from coordinator.group.events import ConsumerHeartbeat
     from coordinator.group.turn import Turn
 
@@ -29,6 +31,9 @@ NONE = ErrorCode.NONE
 
 MEMBER_ID_REQUIRED_SINCE = 1
 """The first version whose clients make their member id themselves (KIP-1082)."""
+
+TOPICS_MAX = 10_000
+"""Topics that a member may subscribe to by name: their hash is made in one go. Expressions may match more."""
 
 SAME_TIMEOUT = -1
 """rebalance_timeout_ms of a request that leaves the timeout as it is."""
@@ -39,9 +44,13 @@ def refusal(error: ErrorCode, message: str | None = None) -> ConsumerGroupHeartb
     return ConsumerGroupHeartbeatResponse(error_code=error, error_message=message, member_id=None)
 
 
-def validate(event: ConsumerHeartbeat, assignors: tuple[str, ...]) -> Refused | None:
+def validate(event: ConsumerHeartbeat, config: GroupConfig) -> Refused | None:
     """The refusal of a request that no group takes; None if it is in order (Kafka: GroupCoordinatorService)."""
-    body = event.body
+    body, assignors = event.body, config.group_consumer_assignors
+    if CONSUMER not in config.group_coordinator_rebalance_protocols:
+        return Refused(ErrorCode.UNSUPPORTED_VERSION)
+    if len(body.subscribed_topic_names or ()) > TOPICS_MAX:
+        return Refused(ErrorCode.INVALID_REQUEST, f"A member may subscribe to {TOPICS_MAX} topics by name.")
     epoch = body.member_epoch
     wrong: str | None = None
     if (event.version >= MEMBER_ID_REQUIRED_SINCE or epoch > 0 or epoch == LEFT) and not body.member_id.strip():

@@ -37,7 +37,7 @@ ABANDON = "The member must abandon all its partitions and rejoin."
 
 NAMES_MAX = 20_000
 """Topics that the members of a group subscribe to by name, together: the server goes through all of them when a member
-comes, goes or changes its subscription. A member has at most half as many (`requests.consumer_groups`). Kafka has no
+comes, goes or changes its subscription. A member has at most half as many (`heartbeat.TOPICS_MAX`). Kafka has no
 limit.
 """
 

@@ -1,8 +1,10 @@
 """A classic group of consumers becomes one of the consumer protocol (KIP-848; Kafka: ConsumerGroup.fromClassicGroup).
 
-That happens when the first member of the consumer protocol comes. Generation and assignments stay: the generation is
-the epoch of the group, of its target and of all members, and each member's target is what the leader gave it. So nobody
-moves unless the newcomer's subscription bumps the epoch. Members that wait in a rebalance get an error and join again.
+That happens when the first member of the consumer protocol comes, at the earliest after the group's first rebalance:
+before, there is no generation to go on with. Generation and assignments stay: the generation is the epoch of the group,
+of its target and of all members, and each member's target is what the leader gave it. So nobody moves unless the
+newcomer's subscription bumps the epoch, or the target has gaps. Members that wait in a rebalance get an error and join
+again.
 
 House rule: `upgraded` changes nothing, because the newcomer may still be refused; `give_way` ends the classic group.
 """
@@ -21,15 +23,17 @@ from coordinator.group.consumer.refused import Refused
 from coordinator.group.consumer.step import has_room, has_room_for_names
 from coordinator.group.course import Outcome
 from coordinator.group.effects import PENDING, REBALANCE, SYNC
-from coordinator.group.group import NoUpgrade
+from coordinator.group.group import Group, NoUpgrade
 from coordinator.group.state import DEAD
 from coordinator.group.topics import metadata_hash
 from protocol.consumer import CONSUMER
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from coordinator.group.any_group import AnyGroup
     from coordinator.group.events import ConsumerHeartbeat
-    from coordinator.group.group import Group, Member
+    from coordinator.group.group import Member
+    from coordinator.group.refusal import Refusal
     from coordinator.group.turn import Turn
 
 POLICIES = frozenset({"bidirectional", "upgrade"})
@@ -37,6 +41,9 @@ POLICIES = frozenset({"bidirectional", "upgrade"})
 
 LARGE = 100
 """Members of a group that is not upgraded at once after a downgrade, or after it was found that it can't be."""
+
+OTHER_ASSIGNMENTS = "a rebalance brings other assignments"
+"""Until when a group stays classic whose assignments it can't take over."""
 
 PAUSE_MS_PER_MEMBER = 1
 """How long such a group has to wait for an upgrade, for each of its members: about 25 times as long as it takes."""
@@ -47,45 +54,60 @@ def upgraded(turn: Turn, group: Group, event: ConsumerHeartbeat) -> ConsumerGrou
 
     turn: takes its records and timers. event: of the newcomer; what would be refused later is refused before the work.
     """
-    words = why_not(turn, group)
-    if words is not None:
-        raise refusal(group, words)
+    never = why_not(turn, group)
+    if never is not None:
+        raise refusal(group, *never)
     has_room(turn, group, event.body.member_id)
     if event.body.subscribed_topic_regex and event.regex_error is not None:
         raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, event.regex_error)
     kept = group.no_upgrade
     if kept is not None and turn.now.ms < kept.until_ms:
-        raise Refused(kept.error, kept.message)
+        raise Refused(*kept.refusal[:4])
+    if group.protocol_name is None or not group.all_support(group.protocol_name):
+        # The first generation isn't there, or the next one has another protocol.
+        words = f"Classic group {group.group_id[:100]} can become a consumer group after its rebalance."
+        raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, words, "the group can't be upgraded in this rebalance")
     try:
         return converted(turn, group, frozenset(event.body.subscribed_topic_names or ()))
     except Refused as refused:
-        group.no_upgrade = pause_of(turn, group.size, refused)
+        group.no_upgrade = pause_of(turn, group.size, refused.refusal)
         raise
+
+
+def is_waiting_again(group: AnyGroup | None, refusal: Refusal) -> bool:
+    """Whether an upgrade is put off for a reason that the log has a line about: one line for each generation.
+
+    Clients try again several times a second.
+    """
+    if refusal.error is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        return False
+    assert isinstance(group, Group)
+    is_again, group.waits_for_upgrade = group.waits_for_upgrade == group.generation, group.generation
+    return is_again
 
 
 def check_size(turn: Turn, group: Group) -> None:
     """Raises Refused if the store doesn't take the records of an upgrade at once. turn: has them."""
     if not turn.store_takes(turn.effects.records):
-        refused = refusal(group, "the group is larger than the store of this cluster takes at once")
-        group.no_upgrade = pause_of(turn, group.size, refused)
+        words = "the group is larger than the store of this cluster takes at once"
+        refused = refusal(group, words, "it has fewer members or subscriptions")
+        group.no_upgrade = pause_of(turn, group.size, refused.refusal)
         raise refused
 
 
-def pause_of(turn: Turn, size: int, refused: Refused) -> NoUpgrade | None:
+def pause_of(turn: Turn, size: int, refusal: Refusal) -> NoUpgrade | None:
     """How long a group of this size gets no further upgrade; None for a small group.
 
     An upgrade takes 0.04 ms of work for each member. Else a client could stop the server by asking again and again.
     """
     if size < LARGE:
         return None
-    return NoUpgrade(turn.now.ms + size * PAUSE_MS_PER_MEMBER, refused.error, refused.message)
+    return NoUpgrade(turn.now.ms + size * PAUSE_MS_PER_MEMBER, refusal)
 
 
 def converted(turn: Turn, group: Group, names: frozenset[str]) -> ConsumerGroup:
     """The group of the consumer protocol with the members of a classic one. Raises Refused. names: the newcomer's."""
-    if group.protocol_name is None or not group.all_support(group.protocol_name):
-        # Kafka finds no metadata to read then: the first generation isn't there, or the next has another protocol.
-        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert group.protocol_name is not None
     new = ConsumerGroup(group.group_id)
     new.generation = group.generation
     targets: dict[str, Target] = {}
@@ -94,8 +116,8 @@ def converted(turn: Turn, group: Group, names: frozenset[str]) -> ConsumerGroup:
         for member in group.members.values():
             target = read_assignment(turn.topics, member.assignment)
             if any(not new.holders.get(topic_id, {}).keys().isdisjoint(held) for topic_id, held in target.items()):
-                # The leader gave a partition to two members.
-                raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
+                why = "the group can't be upgraded: its leader gave a topic partition to two members"
+                raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, why=why, until=OTHER_ASSIGNMENTS)
             targets[member.member_id] = target
             goes_on = member_of(member, group.protocol_name, group.generation, target)
             new.put(goes_on)
@@ -103,9 +125,9 @@ def converted(turn: Turn, group: Group, names: frozenset[str]) -> ConsumerGroup:
             is_late = not member.assignment or not names_of(turn, target) <= goes_on.topics
             gaps = gaps or is_late
     except Unreadable:
-        raise refusal(group, "the embedded consumer protocol is malformed") from None
+        raise refusal(group, "the embedded consumer protocol is malformed", OTHER_ASSIGNMENTS) from None
     except HasUserData:
-        raise refusal(group, "an unsupported custom assignor is in use") from None
+        raise refusal(group, "an unsupported custom assignor is in use", OTHER_ASSIGNMENTS) from None
     has_room_for_names(new, names)
     new.set_targets(targets, group.generation, 0, gaps=gaps or None)
     new.metadata_hash = metadata_hash(turn.topics, new.subscribed_names())
@@ -122,23 +144,21 @@ def names_of(turn: Turn, target: Target) -> set[str]:
     return {topic.name for topic in map(turn.topics.by_id, target) if topic is not None}
 
 
-def why_not(turn: Turn, group: Group) -> str | None:
-    """Why a group stays as it is, in words; None if it may become another."""
+def why_not(turn: Turn, group: Group) -> tuple[str, str] | None:
+    """Why a group stays as it is, and until when, in words; None if it may become another."""
     if turn.config.group_consumer_migration_policy not in POLICIES:
-        return "online upgrade is disabled"
+        return "online upgrade is disabled", "group.consumer.migration.policy allows it, or the group is empty"
     if group.protocol_type != CONSUMER:
-        return "the group does not use the consumer embedded protocol"
+        return "the group does not use the consumer embedded protocol", "the group is empty"
     if group.size > turn.config.group_consumer_max_size:
-        return "the group size exceeds the consumer group maximum size"
+        return "the group size exceeds the consumer group maximum size", "it is smaller, or the maximum larger"
     return None
 
 
-def refusal(group: Group, words: str) -> Refused:
+def refusal(group: Group, words: str, until: str) -> Refused:
     """The refusal of a group that stays as it is."""
-    return Refused(
-        ErrorCode.GROUP_ID_NOT_FOUND,
-        f"Cannot upgrade classic group {group.group_id[:100]} to consumer group because {words}.",
-    )
+    why = f"Cannot upgrade classic group {group.group_id[:100]} to consumer group because {words}"
+    return Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"{why}.", why, until)
 
 
 def member_of(member: Member, protocol_name: str, epoch: int, target: Target) -> ConsumerMember:

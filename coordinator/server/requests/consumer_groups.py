@@ -18,15 +18,12 @@ from coordinator.server.nodes.topic_view import problem
 from coordinator.server.requests.groups import AT_ONCE, Asked, at_places, still_true
 from coordinator.server.requests.rights import may, operations_on_group
 from coordinator.server.wire.call import gather
-from protocol.messages import ConsumerGroupDescribeResponse, ConsumerGroupHeartbeatResponse
+from protocol.messages import ConsumerGroupDescribeResponse
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.server.wire.call import Call, Services, Steps
     from protocol.messages import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
-
-TOPICS_MAX = 10_000
-"""Topics that a member may subscribe to by name: their hash is made in one go. Expressions may match more."""
 
 Described = ConsumerGroupDescribeResponse.DescribedGroup
 
@@ -38,14 +35,10 @@ def heartbeat(services: Services, call: Call, request: ConsumerGroupHeartbeatReq
     names = request.subscribed_topic_names or ()
     event = ConsumerHeartbeat(call, call.api_version, call.client, request, fresh_id)
     if "consumer" not in services.config.group.group_coordinator_rebalance_protocols:
-        call.answer(refuse(event, ErrorCode.UNSUPPORTED_VERSION))
+        # The core refuses it, and says so.
+        services.runtime.submit(request.group_id, event)
     elif not may(services, call, Operation.READ, Resource.GROUP, request.group_id):
         call.answer(refuse(event, ErrorCode.GROUP_AUTHORIZATION_FAILED))
-    elif len(names) > TOPICS_MAX:
-        words = f"A member may subscribe to {TOPICS_MAX} topics by name."
-        call.answer(
-            ConsumerGroupHeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=words, member_id=None)
-        )
     elif len(names) + len(request.topic_partitions or ()) > AT_ONCE:
         return _with_many_topics(services, call, event)
     elif all(may(services, call, Operation.DESCRIBE, Resource.TOPIC, name) for name in names):

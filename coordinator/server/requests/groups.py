@@ -91,9 +91,6 @@ LEAVING_AT_ONCE = 50
 ASSIGNMENTS_AT_ONCE = 1_000
 """Assignments in a SyncGroup that the coordinator reads by itself."""
 
-PROTOCOLS_MAX = 1_000
-"""Protocols in a JoinGroup. A client has about ten at most."""
-
 STATES = {state.value.lower() for state in State}
 KINDS = {kind.value for kind in Kind}
 
@@ -179,16 +176,14 @@ def still_true(asked: list[Asked], bodies: list[Item]) -> Generator[None, None, 
 
 
 def join_group(services: Services, call: Call, request: JoinGroupRequest) -> None:
-    """JoinGroup. A request with more protocols than PROTOCOLS_MAX is refused."""
+    """JoinGroup."""
     # Only a member without an id needs a fresh one, and making one takes time.
     fresh_id = "" if request.member_id else services.fresh_id()
     event = JoinGroup(call, call.api_version, call.client, request, fresh_id)
-    if not may(services, call, Operation.READ, Resource.GROUP, request.group_id):
-        call.answer(refuse(event, ErrorCode.GROUP_AUTHORIZATION_FAILED))
-    elif len(request.protocols) > PROTOCOLS_MAX:
-        call.answer(refuse(event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-    else:
+    if may(services, call, Operation.READ, Resource.GROUP, request.group_id):
         services.runtime.submit(request.group_id, event)
+    else:
+        call.answer(refuse(event, ErrorCode.GROUP_AUTHORIZATION_FAILED))
 
 
 def sync_group(services: Services, call: Call, request: SyncGroupRequest) -> Steps | None:

@@ -22,6 +22,7 @@ LEVELS = {
     notes.MemberFenced: Level.WARN,
     notes.InstanceIdUnreleased: Level.WARN,
     notes.UnexpectedRequest: Level.WARN,
+    notes.ClientRefused: Level.WARN,
     notes.GroupTooLarge: Level.ERROR,
 }
 """The levels of notes; all other notes are INFO."""

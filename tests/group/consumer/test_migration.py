@@ -9,10 +9,10 @@ import pytest
 
 from coordinator.group.causes import CauseKind
 from coordinator.group.events import DescribeGroup, ListGroups
-from coordinator.group.notes import GroupConverted, RebalanceCause, RebalanceStarted
+from coordinator.group.notes import ClientRefused, GroupConverted, RebalanceCause, RebalanceStarted
 from coordinator.group.state import Kind
 from schemas.errors import ErrorCode
-from tests.group.consumer.play import GROUP, Play, assigned, given, named, read, subscribed
+from tests.group.consumer.play import CLIENT, GROUP, Play, assigned, given, named, read, subscribed
 
 ALL = {"t": [0, 1, 2, 3]}
 LOW, HIGH = {"t": [0, 1]}, {"t": [2, 3]}
@@ -101,17 +101,50 @@ def test_upgrade_of_what_cannot_be_read_is_refused(metadata: bytes, assignment: 
 
 
 def test_upgrade_needs_consumers_and_one_owner_for_each_partition() -> None:
-    """A group of another protocol type stays; so does one whose leader gave a partition twice, or that is new."""
+    """A group of another protocol type stays, and so does one whose leader gave a partition twice. A line says why."""
     play = Play()
     play.classic_join("", version=3, protocol_type="connect")
     assert play.join("a").error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    (note,) = refusals(play)
+    assert (note.error, note.until, note.client) == ("GROUP_ID_NOT_FOUND", "the group is empty", CLIENT)
     play = Play()
     play.classic_group(("c", None, ALL), ("d", None, ALL))
     assert play.join("a").error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    (note,) = refusals(play)
+    assert (note.error, note.until) == ("UNKNOWN_SERVER_ERROR", "a rebalance brings other assignments")
+    assert "gave a topic partition to two members" in note.why
+
+
+def refusals(play: Play) -> list[ClientRefused]:
+    """The notes about clients that were refused."""
+    return [note for note in play.notes if isinstance(note, ClientRefused)]
+
+
+def test_upgrade_waits_for_a_first_rebalance() -> None:
+    """A newcomer is asked to try again until there is a generation to go on with; one line says so (KAFKA-21581)."""
     play = Play(group_initial_rebalance_delay_ms=3_000)
     play.classic_join("", version=3)
-    assert play.join("a").error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    for _ in range(3):
+        assert play.join("a").error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert "join" not in play.answers
+    (note,) = refusals(play)
+    assert (note.member_id, note.error, note.until) == ("a", "COORDINATOR_LOAD_IN_PROGRESS", "its rebalance is over")
+    play.wait(3_000)
+    assert play.join("a").member_epoch == 2
+
+
+def test_upgrade_waits_for_a_rebalance_to_another_protocol() -> None:
+    """The same if members that join don't list the protocol name of the last generation."""
+    play = Play()
+    both = [("range", subscribed("t")), ("roundrobin", subscribed("t"))]
+    c = play.classic_join("", protocols=both, version=3).member_id
+    play.classic_sync(c, 1, {c: assigned(**ALL)})
+    play.classic_join("", name="roundrobin", version=3, request="d")
+    assert play.join("a").error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    play.classic_join(c, protocols=both)
+    play.classic_sync(c, 2, {c: assigned(**ALL)}, protocol_name="roundrobin")
+    assert play.join("a").member_epoch == 3
+    assert len(refusals(play)) == 1
 
 
 def test_upgrade_keeps_offsets() -> None:

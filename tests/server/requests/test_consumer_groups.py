@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
+from coordinator.group.consumer.heartbeat import TOPICS_MAX
 from coordinator.server.nodes.topic_view import re2_problem
-from coordinator.server.requests.consumer_groups import TOPICS_MAX
 from protocol.messages import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from coordinator.group.consumer import target
-from coordinator.server.requests.groups import PROTOCOLS_MAX
+from coordinator.group.coordinator import PROTOCOLS_MAX
 from coordinator.server.runtime.pace import Pace
 from protocol.header import decode_response
 from protocol.messages import (

@@ -58,6 +58,9 @@ EVENTS = {
     "rebalance_held": notes.RebalanceHeld("g", 5, ("i-2",), 1, 5_000),
     "hold_ended": notes.HoldEnded("g", 5, 3),
     "member_not_expected": notes.MemberNotExpected("g", 5, "i-1", "client", "/10.0.0.1"),
+    "client_refused": notes.ClientRefused(
+        "g", 5, "m-1", "i-1", "GROUP_MAX_SIZE_REACHED", "the group is full", "a member is gone", Client("c", "/h")
+    ),
     "member_joined": notes.MemberJoined("g", 5, "m-1", "i-1", "client", "/10.0.0.1"),
     "member_replaced": notes.MemberReplaced("g", 5, "m-2", "m-1", "i-1", "Stable", "client", "/10.0.0.1"),
     "member_fenced": notes.MemberFenced("g", 5, "m-1", "m-2", "i-1", "heartbeat", Client("c", "/h")),
