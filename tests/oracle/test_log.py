@@ -73,12 +73,28 @@ def test_kafkas_tool_reads_the_groups_that_were_there(logs: Logs) -> None:
 
 @pytest.mark.parametrize("script", PLAYED, ids=str)
 def test_log_has_the_records_that_kafka_writes(script: Script, logs: Logs) -> None:
-    """Each group of a script has the same records in the same order in both logs: none missing, none besides."""
+    """Each group of a script has the same records in the same order in both logs: none missing, none besides.
+
+    But for the tombstone of a group that has no record of its own: only Kafka 4 writes it.
+    """
     groups = {
         record.group for record in (*logs.kafka, *logs.tenure) if f"{record.group}.".startswith(f"{script.name}.")
     }
     for group in groups:
-        assert history(logs.tenure, group, logs.members) == history(logs.kafka, group, logs.members)
+        assert history(as_in_39(logs.tenure), group, logs.members) == history(logs.kafka, group, logs.members)
+
+
+def as_in_39(records: list[DumpedRecord]) -> list[DumpedRecord]:
+    """The records without tombstones of groups that had no record of their own."""
+    known: set[str] = set()
+    found = []
+    for record in records:
+        is_own = record.key["type"] == "2"
+        if is_own and record.payload is not None:
+            known.add(record.group)
+        if not is_own or record.group in known:
+            found.append(record)
+    return found
 
 
 def _play_all(server: Server) -> list[Transcript]:

@@ -81,7 +81,8 @@ def unload(turn: Turn, group: Group) -> None:
 def bury(turn: Turn, group: Group) -> None:
     """An empty group becomes Dead.
 
-    The log has no record of a group of generation 0, so it needs no tombstone.
+    The log has no record of a group of generation 0 itself, but it may have offsets. Apache Kafka 4 makes a group of
+    them when it loads the log, although tombstones follow; only the group's own tombstone ends it.
     """
     assert not group.members
     expected.release_all(turn, group)
@@ -89,5 +90,4 @@ def bury(turn: Turn, group: Group) -> None:
         turn.arm(PENDING, group, None, member_id)
     group.pending.clear()
     group.transition_to(DEAD, turn.now.wall_ms)
-    if group.generation != 0:
-        turn.append(records.group_tombstone(group.group_id, turn.now.wall_ms))
+    turn.append(records.group_tombstone(group.group_id, turn.now.wall_ms))

@@ -23,11 +23,21 @@ from coordinator.cli.log.command import app
 from coordinator.cli.log.transfer import GUARD
 from coordinator.client.client import Client
 from coordinator.client.topics import create_topic
-from protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse, OffsetFetchRequest, OffsetFetchResponse
+from protocol.messages import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    OffsetDeleteRequest,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
 from schemas.errors import ErrorCode
 from tests.cli.conftest import run_app
 from tests.cli.log.conftest import PARTITION_COUNT, group_id_on
-from tests.support.apache import VERSION_4, ApacheKafka, ApacheKafkaError
+from tests.support.apache import VERSION, VERSION_4, VERSION_43, VERSION_44, ApacheKafka, ApacheKafkaError
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure, wait_until
@@ -250,6 +260,47 @@ def test_static_member_goes_on_at_kafka(exported: ToKafka) -> None:
 def test_broker_does_not_start_with_half_an_export(exported: ToKafka) -> None:
     """The guard keeps the broker from starting, and the broker names it (the fixture tried)."""
     assert GUARD in exported.kafka.log_file.read_text()
+
+
+@pytest.mark.parametrize("version", [VERSION, VERSION_43, VERSION_44])
+def test_brokers_show_the_groups_that_tenure_showed(version: str) -> None:
+    """Every release lists the same groups, in the same state. A group that was deleted is nowhere.
+
+    Kafka 4 makes a group of committed offsets as it loads them. Their tombstones alone don't end it.
+    """
+    gone = [group_id_on(partition, name) for partition, name in enumerate(("gone", "many", "unused", "erased"))]
+    with ExitStack() as stack:
+        tenure = stack.enter_context(Tenure({**SETTINGS, "tenure.topics": f"{TOPIC}:{PARTITION_COUNT}"}))
+        kafka = stack.enter_context(ApacheKafka(SETTINGS, version=version))
+        create_orders(kafka.bootstrap)
+        kafka.stop()
+        share(tenure.bootstrap, STATIC, ["a", "b"])
+        commit(tenure.bootstrap, SIMPLE, TopicPartition(TOPIC, 1, 7))
+        for group_id in gone:
+            commit(tenure.bootstrap, group_id, *(TopicPartition(TOPIC, each, 7) for each in range(PARTITION_COUNT)))
+        share(tenure.bootstrap, gone[3], ["c"])
+        with Connection(tenure.port) as connection:
+            leaving = LeaveGroupRequest.MemberIdentity(group_instance_id="c")
+            connection.ask(LeaveGroupRequest(group_id=gone[3], members=[leaving]), 3)
+            partitions = [OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=each) for each in range(4)]
+            topic = OffsetDeleteRequest.OffsetDeleteRequestTopic(name=TOPIC, partitions=partitions)
+            connection.ask(OffsetDeleteRequest(group_id=gone[2], topics=[topic]), 0)
+            connection.ask(DeleteGroupsRequest(groups_names=gone), 2)
+        said = listed(tenure.port, [STATIC, SIMPLE, *gone])
+        assert said == {STATIC: "Stable", SIMPLE: "Empty"}
+        assert tenure.stop() == 0
+        ran = run_app(app, "export", "--data-dir", str(tenure.data_dir), str(kafka.log_dir))
+        assert (ran.code, ran.err) == (0, "")
+        kafka.start()
+        assert listed(kafka.port, [STATIC, SIMPLE, *gone]) == said
+
+
+def listed(port: int, group_ids: Sequence[str]) -> dict[str, str]:
+    """The states of all groups of a server, after it has loaded these."""
+    ask(port, group_ids)
+    with Connection(port) as connection:
+        groups = cast("ListGroupsResponse", connection.ask(ListGroupsRequest(), 4)).groups
+    return {group.group_id: group.group_state for group in groups}
 
 
 class ToTenure(NamedTuple):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from coordinator.group.events import Resume
 from coordinator.group.notes import GroupLoaded, GroupUnloaded, MemberExpired, RebalanceStarted
+from coordinator.group.records import group_key, offset_key
 from schemas.errors import ErrorCode
-from tests.group.harness import INITIAL_DELAY_MS, SESSION_MS, Bench
+from tests.group.harness import GROUP, INITIAL_DELAY_MS, SESSION_MS, Bench
 
 
 def test_unload_answers_whoever_waits() -> None:
@@ -65,3 +66,17 @@ def test_after_a_lapse_every_wait_for_members_starts_in_full() -> None:
     assert [peer.heartbeat().error for peer in peers] == [ErrorCode.NONE] * 2
     bench.advance(SESSION_MS)
     assert {note.member_id for note in bench.said(MemberExpired)} == {peer.member_id for peer in peers}
+
+
+def test_a_group_that_only_had_offsets_ends_with_a_tombstone() -> None:
+    """Apache Kafka 4 makes a group of offsets that it loads; only the group's own tombstone ends it there."""
+    for ends in ("delete", "delete_offsets"):
+        bench = Bench()
+        bench.commit(offsets={("t", 0): 5})
+        if ends == "delete":
+            bench.delete()
+        else:
+            bench.delete_offsets(topics={"t": [0]})
+        assert not bench.coordinator.groups
+        gone = [record.key for record in bench.records if record.value is None]
+        assert gone == [offset_key(GROUP, "t", 0), group_key(GROUP)]
