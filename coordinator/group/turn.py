@@ -32,6 +32,9 @@ UNKNOWN_MEMBER_ID = ""
 
 NO_GENERATION = -1
 
+NULL_NAME_SINCE = 7
+"""The first version of JoinGroup whose protocol name can be null."""
+
 # Short names: see `speed`.
 NONE, FENCED_INSTANCE_ID = ErrorCode.NONE, ErrorCode.FENCED_INSTANCE_ID
 
@@ -276,13 +279,20 @@ class Turn:
             self.arm(SYNC, group, None)
 
 
+def protocol_name_in(version: int, name: str | None) -> str | None:
+    """A protocol name in an answer to JoinGroup: an empty one is null where that is possible (JoinGroupResponse)."""
+    if name:
+        return name
+    return None if version >= NULL_NAME_SINCE else ""
+
+
 def join_error(version: int, error: ErrorCode, member_id: str) -> JoinGroupResponse:
-    """The error answer of a JoinGroup. Up to v6 a protocol name can't be null."""
+    """The error answer of a JoinGroup."""
     return JoinGroupResponse(
         error_code=error,
         generation_id=NO_GENERATION,
         protocol_type=None,
-        protocol_name=None if version >= 7 else "",
+        protocol_name=protocol_name_in(version, None),
         leader="",
         member_id=member_id,
         members=[],

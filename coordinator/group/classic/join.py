@@ -281,7 +281,7 @@ def rejoin(turn: Turn, group: Group, event: JoinGroup) -> None:
     else:
         # The member missed the answer, wants to sync again, or was restarted and knows its id (KIP-423).
         member.joined_by = event.client
-        answer = rebalance.join_answer(group, member)
+        answer = rebalance.join_answer(group, member, event.version)
         if group.state is STABLE and event.version >= static.SKIP_ASSIGNMENT_SINCE:
             answer.skip_assignment = leads
         turn.answer(event.request, answer)
@@ -298,7 +298,7 @@ def take_seat(turn: Turn, group: Group, member: Member, event: JoinGroup) -> Non
     assert member.called_until_ms is not None
     member.joined_by = event.client
     turn.renew_sessions(group, [member])
-    turn.answer(event.request, rebalance.join_answer(group, member))
+    turn.answer(event.request, rebalance.join_answer(group, member, event.version))
 
 
 def update_and_wait(turn: Turn, group: Group, member: Member, event: JoinGroup, kind: CauseKind | None) -> None:

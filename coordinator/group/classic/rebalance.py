@@ -21,7 +21,7 @@ from coordinator.group.course import Course, Outcome
 from coordinator.group.effects import REBALANCE, SYNC
 from coordinator.group.group import Group, InitialDelay, Member
 from coordinator.group.state import COMPLETING_REBALANCE, EMPTY, NEXT, PREPARING_REBALANCE
-from coordinator.group.turn import NONE
+from coordinator.group.turn import NONE, protocol_name_in
 from protocol.messages import JoinGroupResponse, alike
 from protocol.speed import new
 from schemas.errors import ErrorCode
@@ -192,14 +192,17 @@ def start_generation(turn: Turn, group: Group) -> None:
         notes.GenerationStarted(group.group_id, group.generation, group.leader, protocol_name, len(group.members))
     )
     leader = group.members[group.leader]
-    own = join_answer(group, leader)
+    joins = group.take_joins()
+    own = join_answer(group, leader, 0)
     nobody: list[JoinGroupResponse.JoinGroupResponseMember] = []
-    turn.answer_all(
-        [
-            (request, own if member is leader else _follower_answer(own, member.member_id, nobody))
-            for member, (request, _) in group.take_joins()
-        ]
-    )
+    answers = [
+        (request, own if member is leader else _follower_answer(own, member.member_id, nobody))
+        for member, (request, _) in joins
+    ]
+    if not protocol_name:
+        for (_, answer), (_, waiting) in zip(answers, joins, strict=True):
+            answer.protocol_name = protocol_name_in(waiting.version, protocol_name)
+    turn.answer_all(answers)
     if group.standbys:
         seats.answer_all(turn, group)
     for member in group.members.values():
@@ -226,13 +229,13 @@ def become_empty(turn: Turn, group: Group) -> None:
     turn.append(records.group_record(group, group.state_since_ms, turn.now.wall_ms))
 
 
-def join_answer(group: Group, member: Member) -> JoinGroupResponse:
+def join_answer(group: Group, member: Member, version: int) -> JoinGroupResponse:
     """The answer of a JoinGroup: the current generation. Only the leader gets the list of members."""
     return _answer(
         _NO_ERROR,
         group.generation,
         group.protocol_type,
-        group.protocol_name,
+        protocol_name_in(version, group.protocol_name),
         group.leader or "",
         member.member_id,
         member_list(group) if group.leader == member.member_id else [],

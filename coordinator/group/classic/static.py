@@ -24,7 +24,7 @@ from coordinator.group.classic.joining import update
 from coordinator.group.classic.reasons import by_join, join_reason_of, rejoined, wants_other_topics
 from coordinator.group.group import Group, Member, Waiting
 from coordinator.group.state import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
-from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
+from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn, protocol_name_in
 from protocol.messages import JoinGroupResponse
 from schemas.errors import ErrorCode
 
@@ -60,7 +60,7 @@ def replace(turn: Turn, group: Group, member: Member, member_id: str, event: Joi
             turn.answer(event.request, keep_seat(group, member, before.leader, event))
         else:
             before.restore(turn, group, member)
-            turn.answer(event.request, too_large(group))
+            turn.answer(event.request, too_large(group, event.version))
         return
     note_replaced(turn, group, member, before, event, rebalances=kind is not None)
     if fenced is not None:
@@ -130,7 +130,7 @@ def keep_seat(group: Group, member: Member, old_leader: str | None, event: JoinG
     assign either.
     """
     leads = group.leader == member.member_id
-    answer = rebalance.join_answer(group, member)
+    answer = rebalance.join_answer(group, member, event.version)
     if event.version >= SKIP_ASSIGNMENT_SINCE:
         answer.skip_assignment = leads
     else:
@@ -139,13 +139,13 @@ def keep_seat(group: Group, member: Member, old_leader: str | None, event: JoinG
     return answer
 
 
-def too_large(group: Group) -> JoinGroupResponse:
+def too_large(group: Group, version: int) -> JoinGroupResponse:
     """The answer to a restart whose group doesn't fit into a record. Nothing changed."""
     return JoinGroupResponse(
         error_code=ErrorCode.UNKNOWN_SERVER_ERROR,
         generation_id=group.generation,
         protocol_type=group.protocol_type,
-        protocol_name=group.protocol_name,
+        protocol_name=protocol_name_in(version, group.protocol_name),
         leader=group.leader or "",
         member_id=UNKNOWN_MEMBER_ID,
         members=[],

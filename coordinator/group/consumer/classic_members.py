@@ -25,7 +25,7 @@ from coordinator.group.consumer.group import UNRELEASED, UNREVOKED, Classic, Con
 from coordinator.group.consumer.refused import Refused
 from coordinator.group.consumer.step import Change, Found, cause_of, given_id, has_room, plan_step, take_step
 from coordinator.group.group import NAME
-from coordinator.group.turn import UNKNOWN_MEMBER_ID, join_error, sync_error
+from coordinator.group.turn import UNKNOWN_MEMBER_ID, join_error, protocol_name_in, sync_error
 from protocol.consumer import CONSUMER
 from protocol.messages import JoinGroupResponse, SyncGroupResponse
 from schemas.errors import ErrorCode
@@ -93,7 +93,7 @@ def join_as(turn: Turn, group: ConsumerGroup, event: JoinGroup) -> JoinGroupResp
         error_code=NONE,
         generation_id=step.member.epoch,
         protocol_type=CONSUMER,
-        protocol_name=step.member.classic.protocol_name,
+        protocol_name=protocol_name_in(event.version, step.member.classic.protocol_name),
         leader="",
         member_id=member_id,
         members=[],

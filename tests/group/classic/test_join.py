@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from coordinator.group.client import Client
+from coordinator.group.events import JoinGroup
 from coordinator.group.notes import UnexpectedRequest
 from schemas.errors import ErrorCode
-from tests.group.harness import INITIAL_DELAY_MS, Bench
+from tests.group.harness import INITIAL_DELAY_MS, Bench, subscription
 
 
 def test_member_ids_start_with_a_name() -> None:
@@ -116,3 +117,14 @@ def test_a_name_too_long_for_an_id_is_refused(*, static: bool) -> None:
     assert bench.coordinator.groups == {}
     taken = bench.join(instance=longest) if static else bench.join(client=Client(longest, "/h"), version=3)
     assert taken.waits
+
+
+@pytest.mark.parametrize(("version", "name"), [(5, ""), (6, ""), (7, None), (9, None)])
+def test_an_empty_protocol_name_is_null_where_it_can_be(version: int, name: str | None) -> None:
+    """Apache Kafka's JoinGroupResponse does so from v7 on, for a generation, a rejoin and a static restart alike."""
+    bench = Bench()
+    _, b = bench.seated("a", "b", protocols=[("", subscription("t"))], version=version)
+    again = b.join(), b.restart()
+    answers = [call.response for call in bench.calls.values() if isinstance(call.event, JoinGroup)]
+    assert all(call.response.generation_id == 1 for call in again)
+    assert {answer.protocol_name for answer in answers} == {name}
