@@ -373,7 +373,7 @@ class Coordinator:
                 if group.course is not None:
                     body.waiting = describe.describe_waiting(group, group.course)
         else:
-            body = describe.describe_absent(event.group_id, event.version)
+            body = describe.describe_absent(event.group_id, event.version, exists=group is not None)
         turn.effects.responses.append(Response(event.request, body))
 
     def _delete(self, turn: Turn, event: DeleteGroup) -> None:

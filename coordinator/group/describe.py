@@ -148,14 +148,14 @@ def describe_awaited(member: Member) -> DescribeGroupsResponse.GroupAwaitedMembe
     )
 
 
-def describe_absent(group_id: str, version: int) -> DescribeGroupsResponse.DescribedGroup:
-    """A group that doesn't exist: Dead, and an error from v6 on."""
+def describe_absent(group_id: str, version: int, *, exists: bool) -> DescribeGroupsResponse.DescribedGroup:
+    """A group that isn't there, or exists with another protocol: Dead, and an error from v6 on."""
     described = DescribeGroupsResponse.DescribedGroup(
         group_id=group_id, group_state=DEAD.value, members=[], waiting=_nobody()
     )
     if version >= NOT_FOUND_SINCE:
         described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        message = f"Group {group_id} not found."
+        message = f"Group {group_id} is not a classic group." if exists else f"Group {group_id} not found."
         # A group id may be as long as any string, so the message around it may be too long.
         described.error_message = message if len(message.encode()) <= STRING_SIZE_MAX else "Group not found."
     return described

@@ -32,6 +32,21 @@ MEMORY_MAX = 1 << 20
 PROBLEMS_KEPT = 128
 """Regular expressions whose problem is known: a client that is refused asks again and again."""
 
+WORDS = {
+    "missing )": "missing closing )",
+    "missing ]": "missing closing ]",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "invalid repetition size": "invalid repeat count",
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid named capture group": "invalid named capture",
+    "invalid escape sequence": "invalid escape sequence",
+    "invalid character class range": "invalid character class range",
+    "trailing \\": "trailing backslash at end of expression",
+    "unexpected )": "regexp/syntax: internal error",
+}
+"""How a text of RE2 begins, and the text of Kafka's RE2/J for the same mistake."""
+
 
 class TopicView:
     """The server's topics in the form of `group.topics.Topics`.
@@ -144,14 +159,16 @@ def problem(regex: str) -> str | None:
 
 @lru_cache(PROBLEMS_KEPT)
 def re2_problem(regex: str) -> str | None:
-    """The mistake that RE2 finds."""
+    """The mistake that RE2 finds, in the words of Kafka's RE2/J."""
     import re2  # noqa: PLC0415 - as above
 
     try:
         re2.compile(regex, _options())
     except re2.error as error:
         text = error.args[0] if error.args else ""
-        return text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+        found = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+        words = next((kafkas for ours, kafkas in WORDS.items() if found.startswith(ours)), found)
+        return f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {words}."
     return None
 
 

@@ -43,7 +43,7 @@ from coordinator.group.refuse import refuse
 from coordinator.group.state import Kind, State
 from coordinator.security.acls import Kind as Resource
 from coordinator.security.acls import Operation
-from coordinator.server.requests.rights import may, operations
+from coordinator.server.requests.rights import may, operations, operations_on_group
 from coordinator.server.runtime.partition import Standing
 from coordinator.server.wire.call import at_once, gather
 from coordinator.server.wire.repeated_commits import TOPIC_IDS_SINCE
@@ -90,6 +90,9 @@ LEAVING_AT_ONCE = 50
 
 ASSIGNMENTS_AT_ONCE = 1_000
 """Assignments in a SyncGroup that the coordinator reads by itself."""
+
+DESCRIBE_OF_KAFKA_4 = 6
+"""The first version of DescribeGroups that Kafka 3.9 doesn't know."""
 
 STATES = {state.value.lower() for state in State}
 KINDS = {kind.value for kind in Kind}
@@ -808,7 +811,11 @@ def describe_groups(services: Services, call: Call, request: DescribeGroupsReque
         receive: Callable[[DescribeGroupsResponse.DescribedGroup], None], group: DescribeGroupsResponse.DescribedGroup
     ) -> None:
         if shows_operations and not group.error_code:
-            group.authorized_operations = operations(services, call, Resource.GROUP, group.group_id)
+            group.authorized_operations = (
+                operations_on_group(services, call, group.group_id)
+                if call.api_version >= DESCRIBE_OF_KAFKA_4
+                else operations(services, call, Resource.GROUP, group.group_id)
+            )
         receive(group)
 
     for group_id, receive in zip(group_ids, gather(len(group_ids), answer), strict=True):

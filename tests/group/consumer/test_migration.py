@@ -594,13 +594,23 @@ def test_dynamic_member_goes_on_under_its_id() -> None:
     assert play.group.classic_size == 1
 
 
+@pytest.mark.parametrize(("version", "name"), [(6, ""), (7, None)])
+def test_an_empty_protocol_name_of_a_classic_member_is_null_where_it_can_be(version: int, name: str | None) -> None:
+    """As in a classic group: from v7 on."""
+    play = Play()
+    play.join("a")
+    assert play.classic_join("m", name="", version=version).protocol_name == name
+
+
 def test_lists_and_descriptions_of_a_mixed_group() -> None:
     """It is a group of the consumer protocol; DescribeGroups shows it Dead."""
     play = Play()
     play.classic_group(("c", None, ALL))
     play.join("a")
     assert [group.group_type for group in play.handle(ListGroups("r", [], []))] == ["consumer"]
-    assert play.handle(DescribeGroup("r", 6, GROUP)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    described = play.handle(DescribeGroup("r", 6, GROUP))
+    assert (described.error_code, described.group_state) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
+    assert described.error_message == "Group g is not a classic group."
 
 
 def test_mixed_group_survives_a_restart() -> None:

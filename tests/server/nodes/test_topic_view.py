@@ -25,6 +25,27 @@ def test_these_can_be_read(regex: str) -> None:
     assert problem(regex) is None
 
 
+@pytest.mark.parametrize(
+    ("regex", "words"),
+    [
+        ("(", "missing closing )"),
+        ("[a", "missing closing ]"),
+        ("*a", "missing argument to repetition operator"),
+        ("a{1001}", "invalid repeat count"),
+        ("a**", "invalid nested repetition operator"),
+        ("(?=a)", "invalid or unsupported Perl syntax"),
+        ("(?P<n", "invalid named capture"),
+        (r"\Z", "invalid escape sequence"),
+        ("[z-a]", "invalid character class range"),
+        ("a\\", "trailing backslash at end of expression"),
+        (")", "regexp/syntax: internal error"),
+    ],
+)
+def test_mistakes_have_the_words_of_kafka(regex: str, words: str) -> None:
+    """Apache Kafka 4.3.1 and 4.4.0 answer with these texts."""
+    assert problem(regex) == f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {words}."
+
+
 @pytest.mark.parametrize("regex", ["(", "(?=a)", r"(a)\1", "a++", r"a\Z", "a{1001}", r"\pL{60}", "x" * (REGEX_MAX + 1)])
 def test_these_can_not(regex: str) -> None:
     """Lookaround, backreferences, possessive quantifiers and more than RE2 or we allow."""
