@@ -54,6 +54,9 @@ PATIENCE_MIN_MS = 1_000
 HEARTBEATS_PER_SESSION = 3
 """Kafka's advice to clients. It stands for the interval of a client that sent less than two heartbeats."""
 
+WALL_MS_MAX = 253_370_764_800_000
+"""The begin of the year 9999, Unix time in ms: log lines and answers show times, and deadlines after them, as dates."""
+
 TURNS = 8
 """Turns of the loop before a jump. The end of a connection takes about four from the kernel to `Connections`."""
 
@@ -132,9 +135,11 @@ class KitClock:
             self._expect()
 
     def advance(self, ms: int) -> None:
-        """Jump `ms` ahead; see the module. Raises ValueError if that is negative."""
+        """Jump `ms` ahead; see the module. Raises ValueError if that is negative, or goes beyond WALL_MS_MAX."""
         if ms < 0:
             raise ValueError("time doesn't go back")
+        if self.wall_ms() + ms > WALL_MS_MAX:
+            raise ValueError("time ends with the year 9998: dates have four digits")
         was_frozen = self.is_frozen
         self.freeze()
         try:

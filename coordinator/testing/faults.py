@@ -59,6 +59,9 @@ __all__ = [
     "not_available",
 ]
 
+FAULTS_MAX = 1_000
+"""Faults of a plan: each request is compared with all of them."""
+
 SEEDS = 2**32
 """A seed that nobody named is below this."""
 
@@ -86,13 +89,16 @@ class PlannedFaults:
     def add(self, *faults: Fault | str) -> list[Fault]:
         """Plan further faults, each a value or a text of one or more lines; returns them as values.
 
-        Raises PlanError, or ValueError for a kill without a data folder and without other nodes.
+        Raises PlanError; ValueError for a kill without a data folder and without other nodes, and for too many faults.
         """
         added: list[Fault] = []
         for fault in faults:
             added += parse(fault) if isinstance(fault, str) else [fault]
         if not self._can_kill and any(fault.action is Action.KILL for fault in added):
             raise ValueError("a kill needs a data folder, or other nodes: Tenure(data_dir=...) or Tenure(nodes=3)")
+        planned = len(list(self))
+        if planned + len(added) > FAULTS_MAX:
+            raise ValueError(f"{len(added)} faults beside {planned} are more than {FAULTS_MAX}: take some back first")
         self._on_each(lambda faults: faults.add(*added))
         return added
 

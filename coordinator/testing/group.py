@@ -285,7 +285,7 @@ class Group:
 
         condition: any other condition; gets the group. state: by Kafka's name. members: exactly so many. generation,
         rebalances, restarts, rejoins, takeovers, fencings: so many or more, since the server's start.
-        timeout: as of `wait_until_stable`. guard: called at each look, and raises AssertionError if all is lost.
+        timeout: as of `wait_until_stable`. guard: called at each look; an exception of it ends the wait.
         Raises AssertionError after the timeout.
         """
         __tracebackhide__ = True

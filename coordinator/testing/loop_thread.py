@@ -6,7 +6,7 @@ House rule: the thread ends with its loop, and so do the threads that the loop m
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from concurrent.futures import TimeoutError as FutureTimeout
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
 Result = TypeVar("Result")
+
+GUARD_PAUSE_S = 0.01
+"""The pause between two calls of a guard."""
 
 ANSWER_WITHIN_S = 60.0
 """How long a caller waits for the loop; it answers in less than a millisecond unless the machine stands still."""
@@ -33,9 +36,19 @@ class LoopThread:
         self._thread.start()
         self._begun.wait()
 
-    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Run a coroutine on the loop, and wait for its result."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+    def run(self, work: Coroutine[Any, Any, Result], guard: Callable[[], None] | None = None) -> Result:
+        """Run a coroutine on the loop, and wait for its result.
+
+        guard: called again and again meanwhile; an exception of it cancels the coroutine, and is raised.
+        """
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            while guard is not None and wait([future], GUARD_PAUSE_S).not_done:
+                guard()
+        except BaseException:
+            future.cancel()
+            raise
+        return future.result()
 
     def call(self, begin: Callable[[Future[Result]], object]) -> Result:
         """Call `begin` on the loop with a future, and wait until somebody gives it a result.

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
@@ -165,8 +164,7 @@ class Life:
         """End without a word."""
         if self._task is not None:
             self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.wait([self._task])  # `_ended` has shown the error of a task that failed
             self._task = None
 
     def _ended(self, task: asyncio.Task[None]) -> None:

@@ -50,6 +50,8 @@ CONNECTS_AT_ONCE = 32
 CLASSIC = "classic"
 LIVES: dict[str, type[Life]] = {CLASSIC: Life, CONSUMER: ConsumerLife}
 """By protocol."""
+MEMBERS_MAX = 10_000
+"""Members of one fill: each is an open file, and another one if its server is in the same process."""
 WITHIN_S = 30.0
 """How long a call waits for the members, in seconds, unless its caller says otherwise."""
 
@@ -98,8 +100,8 @@ def fill(
 
     Each member is an open file of this process.
     """
-    if count < 1:
-        raise ValueError(f"a group is filled with 1 member or more, not {count}")
+    if not 1 <= count <= MEMBERS_MAX:
+        raise ValueError(f"a group is filled with 1 to {MEMBERS_MAX} members, not {count}")
     if protocol not in LIVES:
         raise ValueError(f"members speak {' or '.join(LIVES)}, not {protocol}")
     names = sorted(topics)
@@ -145,19 +147,21 @@ class Members:
     ) -> None:
         self.stop()
 
-    def wait_until_seated(self, generation: int = 0, *, within_s: float = WITHIN_S) -> int:
+    def wait_until_seated(
+        self, generation: int = 0, *, within_s: float = WITHIN_S, guard: Callable[[], None] | None = None
+    ) -> int:
         """Wait until all members have a seat in one generation, `generation` or a later one; return it.
 
-        Members that are silent, left or were fenced don't count. Raises NotSeated.
+        Members that are silent, left or were fenced don't count. guard: as of `Group.wait_until`. Raises NotSeated.
         """
-        return self._do(self._crew.seated(generation, within_s))
+        return self._do(self._crew.seated(generation, within_s), guard)
 
-    def restart(self, index: int) -> None:
+    def restart(self, index: int, *, guard: Callable[[], None] | None = None) -> None:
         """End a member without a LeaveGroup, and let it join as a new process does: with its instance id alone.
 
         A member that left, fell silent or was fenced begins anew. Returns before the member has joined.
         """
-        self._do(self._crew.lives[index].restart())
+        self._do(self._crew.lives[index].restart(), guard)
 
     def fall_silent(self, index: int) -> None:
         """Let a member send nothing while its connection stays: a process that hangs.
@@ -170,12 +174,12 @@ class Members:
         """Let a silent member go on where it was, with a heartbeat if it had a seat."""
         self._call(self._crew.lives[index].speak_again)
 
-    def leave(self, index: int) -> None:
+    def leave(self, index: int, *, guard: Callable[[], None] | None = None) -> None:
         """Let a member leave with a LeaveGroup, and wait for the answer.
 
         Raises Refused or Unreachable of coordinator.client.errors.
         """
-        self._do(self._crew.lives[index].leave())
+        self._do(self._crew.lives[index].leave(), guard)
 
     def be_slow(self, index: int, seconds: float) -> None:
         """From now on a member that hears of a rebalance joins it `seconds` later; 0 undoes it.
@@ -197,12 +201,17 @@ class Members:
                 thread.run(self._crew.end())
                 thread.end()
 
-    def _do(self, work: Coroutine[Any, Any, Result]) -> Result:
+    @property
+    def are_stopped(self) -> bool:
+        """Whether `stop` was called."""
+        return self._thread is None
+
+    def _do(self, work: Coroutine[Any, Any, Result], guard: Callable[[], None] | None = None) -> Result:
         """Run a coroutine on the loop and return its result. Raises RuntimeError after `stop`."""
         if self._thread is None:
             work.close()
             raise RuntimeError("these members were stopped")
-        return self._thread.run(work)
+        return self._thread.run(work, guard)
 
     def _call(self, function: Callable[[], Result]) -> Result:
         """Call a function on the loop and return its result."""

@@ -26,6 +26,7 @@ from __future__ import annotations
 import asyncio
 import io
 import random
+import time
 from collections import deque
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -48,7 +49,7 @@ from coordinator.server.telemetry.lines import Lines
 from coordinator.testing.clock import AT_REAL_TIME, KitClock, take_turns
 from coordinator.testing.control import Control
 from coordinator.testing.faults import PlannedFaults
-from coordinator.testing.group import Group
+from coordinator.testing.group import PAUSE_S, Group
 from coordinator.testing.history import History
 from coordinator.testing.loop_thread import LoopThread
 from coordinator.testing.requests import Requests
@@ -207,15 +208,20 @@ class Tenure:
         self._was_killed = True
         self._is_over.set()
 
-    def wait_until_killed(self, timeout: float | None = None) -> None:
+    def wait_until_killed(self, timeout: float | None = None, *, guard: Callable[[], None] | None = None) -> None:
         """Wait until a planned fault has killed the server, or a node; `start` or `start_node` brings it back.
 
-        timeout: in seconds, by default that of Tenure. Raises AssertionError after it, or if the server is stopped.
+        timeout: in seconds, by default that of Tenure. guard: as of `Group.wait_until`. Raises AssertionError after the
+        timeout, or if the server is stopped.
         """
         __tracebackhide__ = True
         within_s = self.timeout if timeout is None else timeout
-        if not self._is_over.wait(within_s):
-            raise AssertionError(f"nothing killed the server within {within_s:g} s; planned:\n{self.faults}")
+        until = time.monotonic() + within_s
+        while not self._is_over.wait(PAUSE_S):
+            if time.monotonic() >= until:
+                raise AssertionError(f"nothing killed the server within {within_s:g} s; planned:\n{self.faults}")
+            if guard is not None:
+                guard()
         if not self._was_killed:
             raise AssertionError("the server was stopped, and nothing had killed it")
 
@@ -298,7 +304,7 @@ class Tenure:
 
     def keep(self, members: Members) -> None:
         """Stop scripted members when the server stops."""
-        self._filled.append(members)
+        self._filled = [*(each for each in self._filled if not each.are_stopped), members]
 
     # Several nodes.
 

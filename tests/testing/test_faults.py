@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.server.faults.faults import Faults
-from coordinator.testing.faults import PlanError, PlannedFaults, drop_response, kill
+from coordinator.testing.faults import FAULTS_MAX, PlanError, PlannedFaults, drop_response, kill
 
 
 def planned(can_kill: bool = False) -> PlannedFaults:
@@ -45,3 +45,13 @@ def test_mistakes_are_refused() -> None:
         plan.add("JoinGroup -> disconnect", kill("SyncGroup"))
     assert list(plan) == []
     assert len(planned(can_kill=True).add(kill("SyncGroup"))) == 1
+
+
+def test_a_plan_has_a_limit() -> None:
+    """A fault above the limit is refused, and none of its text is planned."""
+    plan = planned()
+    plan.add_random(7, FAULTS_MAX - 1)
+    with pytest.raises(ValueError, match=f"2 faults beside {FAULTS_MAX - 1} are more than {FAULTS_MAX}"):
+        plan.add("JoinGroup -> disconnect\nSyncGroup -> disconnect")
+    plan.add("JoinGroup -> disconnect")
+    assert len(list(plan)) == FAULTS_MAX

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from concurrent.futures import Future
 
 import pytest
 
 from coordinator.testing.loop_thread import LoopThread
+from tests.support.patience import WITHIN_S
 
 
 async def name_of_thread() -> str:
@@ -61,4 +63,25 @@ def test_a_wait_for_the_loop_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None
     thread = LoopThread("of-a-test")
     with pytest.raises(TimeoutError, match="did not answer within 0 s"):
         thread.call(forget)
+    thread.end()
+
+
+def test_a_guard_ends_a_coroutine() -> None:
+    """An exception of the guard reaches the caller, and the coroutine is cancelled; without one its result comes."""
+    thread = LoopThread("of-a-test")
+    ended = threading.Event()
+
+    async def wait_for_ever() -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            ended.set()
+
+    def give_up() -> None:
+        raise LookupError("nobody waits")
+
+    with pytest.raises(LookupError, match="nobody waits"):
+        thread.run(wait_for_ever(), give_up)
+    assert ended.wait(WITHIN_S)
+    assert thread.run(name_of_thread(), lambda: None) == "of-a-test"
     thread.end()

@@ -227,6 +227,16 @@ async def test_a_refused_member_is_named() -> None:
             await seated(members)
 
 
+async def test_a_member_that_can_not_be_encoded_is_named() -> None:
+    """A request that has no bytes ends its member, the wait says so, and a stop still ends the others."""
+    async with serving() as server:
+        members = members_of(server, 2, session_timeout_ms=2**31)
+        with pytest.raises(NotSeated, match=r"member-\d: AssertionError.*JoinGroupRequest"):
+            await seated(members)
+        await asyncio.to_thread(members.stop)
+        await server.until(lambda: not server.connections())
+
+
 def test_a_server_that_is_not_there_is_named() -> None:
     """Without a server the wait ends in time, and says why the first member has no seat."""
     with refusing_port() as port, fill(f"127.0.0.1:{port}", "g", 2) as members:
@@ -301,7 +311,9 @@ async def test_stop_leaves_nothing() -> None:
 
 def test_wrong_arguments_are_refused() -> None:
     """No thread begins for a group of nobody or an address that is none."""
-    with pytest.raises(ValueError, match="1 member or more, not 0"):
+    with pytest.raises(ValueError, match="1 to 10000 members, not 10001"):
+        fill("127.0.0.1:9092", "g", 10_001)
+    with pytest.raises(ValueError, match="1 to 10000 members, not 0"):
         fill("127.0.0.1:9092", "g", 0)
     with pytest.raises(ValueError, match="'nowhere' is not HOST:PORT"):
         fill("nowhere", "g", 1)

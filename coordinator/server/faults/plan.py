@@ -34,6 +34,7 @@ from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any, TypedDict, Unpack
 
+from coordinator.config import INT32_MAX
 from protocol.messages import API_KEYS
 from schemas.errors import ErrorCode
 
@@ -108,12 +109,13 @@ class Fault:
         unknown = [api for api in self.apis if api not in API_KEYS]
         if unknown:
             raise PlanError(f"there is no API {unknown[0]}")
-        if self.nth < 1 or (self.times is not None and self.times < 1):
-            raise PlanError("nth and times start with 1")
+        delay_ms = self.argument if self.action is Action.DELAY else None
+        numbers = (("version", self.version, 0), ("nth", self.nth, 1), ("times", self.times, 1), ("delay", delay_ms, 0))
+        for name, value, least in numbers:
+            if value is not None and not least <= value <= INT32_MAX:
+                raise PlanError(f"{name}: {value} is not a number from {least} to {INT32_MAX}")
         if self.action is Action.ERROR and self.argument not in set(ErrorCode):
             raise PlanError(f"there is no error {self.argument}")
-        if self.action is Action.DELAY and self.argument < 0:
-            raise PlanError("a delay is not negative")
 
     @property
     def names_a_group(self) -> bool:

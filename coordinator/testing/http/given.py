@@ -1,7 +1,7 @@
 """The arguments of an operation, out of a request: named, of the described types, and nothing else.
 
 The schemas are those of /openapi.json, so the document says what is accepted. Only the part of JSON Schema that the
-operations use is understood: types, null, enum, minimum, items, properties, additionalProperties.
+operations use is understood: types, enum, minimum, maximum, items, properties, additionalProperties.
 
 House rule: an error names the field and says what it has to be.
 """
@@ -9,6 +9,7 @@ House rule: an error names the field and says what it has to be.
 from __future__ import annotations
 
 import json
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ def body_fields(content: bytes) -> dict[str, Any]:
         return {}
     try:
         found = json.loads(content)
-    except ValueError as error:
+        json.dumps(found, ensure_ascii=False).encode()  # no answer could repeat a half of a surrogate pair
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"the body is no JSON: {error}") from None
     match found:
         case dict():
@@ -72,11 +74,14 @@ def _check(name: str, value: Any, schema: Schema) -> None:
     if "enum" in schema and value not in schema["enum"]:
         raise ValueError(f"{name}: {value!r} is none of {', '.join(map(str, schema['enum']))}")
     words, classes = KINDS[schema["type"]]
-    # Python counts true and false as numbers.
-    if not isinstance(value, classes) or (isinstance(value, bool) and bool not in classes):
+    # Python counts true and false as numbers, and reads Infinity and NaN.
+    is_finite = not isinstance(value, float) or isfinite(value)
+    if not isinstance(value, classes) or (isinstance(value, bool) and bool not in classes) or not is_finite:
         raise ValueError(f"{name}: {json.dumps(value)} is not {words}")
     if "minimum" in schema and value < schema["minimum"]:
         raise ValueError(f"{name}: {value} is less than {schema['minimum']}")
+    if "maximum" in schema and value > schema["maximum"]:
+        raise ValueError(f"{name}: {value} is more than {schema['maximum']}")
     if isinstance(value, list):
         for index, each in enumerate(value):
             _check(f"{name}[{index}]", each, schema["items"])

@@ -1,11 +1,14 @@
 """All that a test can ask for over HTTP, as one table: each operation calls one function of `Tenure` or of its parts.
 
-    @operation("POST", "/v1/clock/advance", ref("Clock"), seconds=SECONDS, unheard=UNHEARD)
+    @operation("POST", "/v1/clock/advance", ref("Clock"), seconds=JUMP, unheard=UNHEARD)
     def advance(desk, seconds, unheard=()): ...
 
 The arguments of a function are the parameters of its path and the fields of the request, which have schemas; an
 argument without a default has to be there. The docstring is the summary in /openapi.json. A result is JSON, or plain
 text if it is a `str`.
+
+A function that waits for members or for a kill has the argument `guard`: it calls `guard` again and again, and an
+exception of it ends the wait.
 
 House rule: an operation adds nothing to the kit: waits, assertions and their texts are those of coordinator.testing.
 """
@@ -17,21 +20,25 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from itertools import count
+from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from coordinator.server.http.openapi import FLAG, NUMBER, TEXT, Schema, list_of, ref
+from coordinator.server.http.openapi import FLAG, TEXT, Schema, list_of, ref
 from coordinator.testing import assertions
 from coordinator.testing.http.shapes import (
     ASSIGNMENT,
     CAUSE,
     COUNT,
     FAULT,
+    FAULTS_COUNT,
     FILL,
+    JUMP,
     MEMBER,
     SECONDS,
     SINCE,
     TEXTS,
     TIMEOUT,
+    TOPIC_PARTITIONS,
     UNHEARD,
     WAITS,
     clock_json,
@@ -41,17 +48,22 @@ from coordinator.testing.http.shapes import (
     look_json,
     timeline_json,
 )
+from coordinator.testing.members import MEMBERS_MAX
 
 if TYPE_CHECKING:
     from coordinator.testing.faults import Fault
     from coordinator.testing.members import Members
     from coordinator.testing.tenure import Tenure
 
+CREWS_MAX = 256
+"""Crews at the same time: each has a thread."""
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 LOOK, CREW, CLOCK, FAULTS = ref("Look"), ref("Crew"), ref("Clock"), list_of(ref("Fault"))
 NOTHING: Schema = {"type": "object", "properties": {}}
-PARAMETERS: dict[str, Schema] = {"group_id": TEXT, "crew_id": NUMBER, "fault_id": NUMBER, "node_id": NUMBER}
+PARAMETERS: dict[str, Schema] = {"group_id": TEXT, "crew_id": COUNT, "fault_id": COUNT, "node_id": COUNT}
+Guard = Callable[[], None]
 
 
 class Desk:
@@ -62,6 +74,7 @@ class Desk:
         self.faults: dict[int, Fault] = {}
         self.crews: dict[int, tuple[str, Members]] = {}
         self._ids = count(1)
+        self._filling = Lock()
 
     def keep_faults(self, faults: Sequence[Fault]) -> Any:
         """Give new faults their ids; return them as JSON."""
@@ -69,10 +82,19 @@ class Desk:
         self.faults |= kept
         return [fault_json(number, fault) for number, fault in kept.items()]
 
-    def keep_crew(self, group_id: str, members: Members) -> Any:
-        """Give new members the id of their crew; return them as JSON."""
-        number = next(self._ids)
-        self.crews[number] = (group_id, members)
+    def fill(self, group_id: str, count: int, options: Mapping[str, Any]) -> Any:
+        """Let members join; return them as JSON, with the id of their crew. Raises ValueError if they are too many."""
+        with self._filling:
+            there = sum(len(members) for _, members in list(self.crews.values()))
+            if there + count > MEMBERS_MAX:
+                raise ValueError(
+                    f"count: {count} members beside {there} are more than {MEMBERS_MAX}; DELETE a crew first"
+                )
+            if len(self.crews) == CREWS_MAX:
+                raise ValueError(f"there are {CREWS_MAX} crews already; DELETE one first")
+            members = self.tenure.group(group_id).fill(count, **options)
+            number = next(self._ids)
+            self.crews[number] = (group_id, members)
         return crew_json(number, group_id, members)
 
     def fault(self, number: int) -> Fault:
@@ -117,6 +139,11 @@ class Operation(NamedTuple):
     def summary(self) -> str:
         """One line about it."""
         return (self.run.__doc__ or "").partition("\n")[0].removesuffix(".")
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for something that may not come."""
+        return "guard" in inspect.signature(self.run).parameters
 
     @property
     def has_body(self) -> bool:
@@ -189,9 +216,9 @@ def start(desk: Desk) -> Any:
 
 
 @operation("POST", "/v1/wait-until-killed", ref("State"), timeout=TIMEOUT)
-def wait_until_killed(desk: Desk, timeout: float | None = None) -> Any:
+def wait_until_killed(desk: Desk, guard: Guard, timeout: float | None = None) -> Any:
     """Wait until a planned fault has killed the server, or a node."""
-    desk.tenure.wait_until_killed(timeout)
+    desk.tenure.wait_until_killed(timeout, guard=guard)
     return state(desk)
 
 
@@ -221,7 +248,7 @@ def topics(desk: Desk) -> Any:
     return [{"name": name, "partitions": count} for name, count in desk.tenure.topics.items()]
 
 
-@operation("POST", "/v1/topics", ref("Topic"), name=TEXT, partitions={**NUMBER, "minimum": 1})
+@operation("POST", "/v1/topics", ref("Topic"), name=TEXT, partitions=TOPIC_PARTITIONS)
 def create_topic(desk: Desk, name: str, partitions: int = 1) -> Any:
     """Create a topic."""
     desk.tenure.create_topic(name, partitions)
@@ -267,15 +294,16 @@ def explain(desk: Desk, group_id: str, since: int = 0, last: int | None = None) 
 
 
 @operation("POST", f"{GROUP}/wait", LOOK, **WAITS, no_rebalance_since=SINCE)
-def wait(desk: Desk, group_id: str, no_rebalance_since: int | None = None, **wanted: Any) -> Any:
+def wait(desk: Desk, group_id: str, guard: Guard, no_rebalance_since: int | None = None, **wanted: Any) -> Any:
     """Wait until all of this is so; fail at once if a rebalance begins after `no_rebalance_since`."""
     group = desk.tenure.group(group_id)
 
-    def guard() -> None:
+    def check() -> None:
+        guard()
         if no_rebalance_since is not None:
             assertions.assert_no_rebalance(group, no_rebalance_since)
 
-    group.wait_until(guard=guard, **wanted)
+    group.wait_until(guard=check, **wanted)
     return desk.look(group_id)
 
 
@@ -354,7 +382,7 @@ def hear(desk: Desk, group_id: str, member: str) -> Any:
 @operation("POST", f"{GROUP}/fill", CREW, **FILL)
 def fill(desk: Desk, group_id: str, count: int, **options: Any) -> Any:
     """Let members without clients join; answers before they have joined."""
-    return desk.keep_crew(group_id, desk.tenure.group(group_id).fill(count, **options))
+    return desk.fill(group_id, count, options)
 
 
 @operation("GET", f"{GROUP}/coordinator", ref("Coordinator"))
@@ -402,17 +430,17 @@ def stop_crew(desk: Desk, crew_id: int) -> Any:
 
 
 @operation("POST", f"{CREWS}/wait-until-seated", CREW, generation=COUNT, timeout=TIMEOUT)
-def wait_until_seated(desk: Desk, crew_id: int, generation: int = 0, timeout: float | None = None) -> Any:
+def wait_until_seated(desk: Desk, crew_id: int, guard: Guard, generation: int = 0, timeout: float | None = None) -> Any:
     """Wait until all members have a seat in one generation, this one or a later one."""
     within_s = desk.tenure.timeout if timeout is None else timeout
-    desk.crew(crew_id).wait_until_seated(generation, within_s=within_s)
+    desk.crew(crew_id).wait_until_seated(generation, within_s=within_s, guard=guard)
     return desk.crew_json(crew_id)
 
 
 @operation("POST", f"{CREWS}/restart", CREW, index=COUNT)
-def restart(desk: Desk, crew_id: int, index: int) -> Any:
+def restart(desk: Desk, crew_id: int, index: int, guard: Guard) -> Any:
     """Restart a member; answers before it has joined."""
-    desk.crew(crew_id, index).restart(index)
+    desk.crew(crew_id, index).restart(index, guard=guard)
     return desk.crew_json(crew_id)
 
 
@@ -431,9 +459,9 @@ def speak_again(desk: Desk, crew_id: int, index: int) -> Any:
 
 
 @operation("POST", f"{CREWS}/leave", CREW, index=COUNT)
-def leave(desk: Desk, crew_id: int, index: int) -> Any:
+def leave(desk: Desk, crew_id: int, index: int, guard: Guard) -> Any:
     """Let a member leave with a LeaveGroup."""
-    desk.crew(crew_id, index).leave(index)
+    desk.crew(crew_id, index).leave(index, guard=guard)
     return desk.crew_json(crew_id)
 
 
@@ -453,7 +481,7 @@ def clock(desk: Desk) -> Any:
     return desk.tenure.do(lambda control: clock_json(control.clock))
 
 
-@operation("POST", "/v1/clock/advance", CLOCK, seconds=SECONDS, unheard=UNHEARD)
+@operation("POST", "/v1/clock/advance", CLOCK, seconds=JUMP, unheard=UNHEARD)
 def advance(desk: Desk, seconds: float, unheard: Sequence[Mapping[str, str]] = ()) -> Any:
     """Let the time jump ahead; members whose clients are alive stay."""
     desk.tenure.advance(seconds, [(each["group"], each["member"]) for each in unheard])
@@ -493,7 +521,7 @@ def add_faults(desk: Desk, text: str | None = None, **fields: Any) -> Any:
     return desk.keep_faults(desk.tenure.faults.add(fault_of(fields) if text is None else text))
 
 
-@operation("POST", "/v1/faults/random", FAULTS, seed=COUNT, count={**NUMBER, "minimum": 1}, clients=TEXTS)
+@operation("POST", "/v1/faults/random", FAULTS, seed=COUNT, count=FAULTS_COUNT, clients=TEXTS)
 def add_random_faults(desk: Desk, seed: int | None = None, count: int = 10, clients: Sequence[str] = ()) -> Any:
     """Plan faults that clients should survive, the same for the same seed; their texts replay them."""
     return desk.keep_faults(desk.tenure.faults.add_random(seed, count, clients))

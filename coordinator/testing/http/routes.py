@@ -1,7 +1,7 @@
 """The routes of a control: a request becomes the call of an operation on a thread, and its result an answer.
 
-Every error is JSON with one field, `error`. An operation that waits holds its thread; at most THREADS_MAX run, the
-others wait for a thread.
+Every error is JSON with one field, `error`. An operation holds a thread. Those that wait for members have threads of
+their own, so that all others go on meanwhile, and they end as soon as their client closes its connection.
 
 A control moves time and ends servers, so few requests may get in: with a token only those that bring it
 (server/http/access.py), and none that a page in a browser sends, which could reach the loopback from any site.
@@ -11,13 +11,14 @@ House rule: nothing here knows an operation.
 
 from __future__ import annotations
 
-import re
+import asyncio
 from concurrent.futures import CancelledError
 from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from anyio import CapacityLimiter, to_thread
+from anyio import CancelScope, CapacityLimiter, from_thread, to_thread
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
@@ -31,20 +32,21 @@ from coordinator.testing.members import NotSeated
 from coordinator.testing.tenure import NotRunning
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from coordinator.testing.http.operations import Operation
     from coordinator.testing.tenure import Tenure
 
+    Run = Callable[[Request, Callable[..., Any]], Awaitable[Any]]
+
 THREADS_MAX = 64
-"""Operations at the same time: a test waits for a few groups, and looks at others meanwhile."""
+"""Operations at the same time, and as many that wait: a test waits for a few groups, and looks at others meanwhile."""
 
 BODY_BYTES_MAX = 1_048_576
 """The largest body of a request; the assignments of 1,000 members fit in."""
-
-CONVERTERS = {"group_id": "path", "crew_id": "int", "fault_id": "int", "node_id": "int"}
-"""How Starlette reads a parameter of a path. A group id may have slashes."""
 
 CAN_NOT_BE = (AssertionError, NotSeated, NotRunning, StartFailed, Refused, RuntimeError, CancelledError)
 """A failed assertion, a wait in vain, or a server that can't do that now. A loop that ends raises the last two."""
@@ -88,30 +90,35 @@ def _is_of_a_page(name: bytes, value: bytes) -> bool:
 def routes(tenure: Tenure) -> list[Route]:
     """All routes of the control of `tenure`."""
     desk = Desk(tenure)
-    limiter = CapacityLimiter(THREADS_MAX)
+    work = partial(_work, CapacityLimiter(THREADS_MAX))
+    wait = partial(_wait, CapacityLimiter(THREADS_MAX))
     return [
         Route("/openapi.json", _openapi),
-        *(Route(_path(each.path), partial(_answer, each, desk, limiter), methods=[each.method]) for each in OPERATIONS),
+        *(
+            Route(_path(each.path), partial(_answer, each, desk, wait if each.waits else work), methods=[each.method])
+            for each in OPERATIONS
+        ),
     ]
 
 
 def _path(path: str) -> str:
-    """The path of an operation as Starlette has it."""
-    return re.sub(r"{(\w+)}", lambda found: f"{{{found[1]}:{CONVERTERS[found[1]]}}}", path)
+    """The path of an operation as Starlette has it. A group id may have slashes."""
+    return path.replace("{group_id}", "{group_id:path}")
 
 
 async def _openapi(_: Request) -> Response:
     return JSONResponse(document(version("tenure")))
 
 
-async def _answer(each: Operation, desk: Desk, limiter: CapacityLimiter, request: Request) -> Response:
+async def _answer(each: Operation, desk: Desk, run: Run, request: Request) -> Response:
     """The answer to a request for this operation."""
     try:
+        named = query_fields(request.path_params, each.parameters)
+        check(named, each.parameters, each.parameters)
         texts = request.query_params
         given = body_fields(await _body(request)) if each.has_body else query_fields(texts, each.fields)
         check(given, each.fields, each.needed)
-        work = partial(each.run, desk, **request.path_params, **given)
-        result: Any = await to_thread.run_sync(work, limiter=limiter, abandon_on_cancel=True)
+        result: Any = await run(request, partial(each.run, desk, **named, **given))
     except TooLarge:
         return error(413, f"a body has at most {BODY_BYTES_MAX} bytes")
     except Exception as problem:
@@ -120,6 +127,28 @@ async def _answer(each: Operation, desk: Desk, limiter: CapacityLimiter, request
                 return error(status, str(problem) or type(problem).__name__)
         raise
     return PlainTextResponse(result) if isinstance(result, str) else JSONResponse(result)
+
+
+async def _work(limiter: CapacityLimiter, _: Request, work: Callable[..., Any]) -> Any:
+    """Call `work` on a thread."""
+    return await to_thread.run_sync(work, limiter=limiter, abandon_on_cancel=True)
+
+
+async def _wait(limiter: CapacityLimiter, request: Request, work: Callable[..., Any]) -> Any:
+    """The same for an operation that waits: its guard ends it when the client has closed its connection."""
+    with CancelScope() as scope:
+        watching = asyncio.create_task(_cancel_when_gone(request, scope))
+        try:
+            return await _work(limiter, request, partial(work, guard=from_thread.check_cancelled))
+        finally:
+            watching.cancel()
+    raise ClientDisconnect
+
+
+async def _cancel_when_gone(request: Request, scope: CancelScope) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    scope.cancel()
 
 
 async def _body(request: Request) -> bytes:

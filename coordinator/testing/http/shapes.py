@@ -1,6 +1,7 @@
 """The shapes of answers and fields: JSON of groups, members, faults and time, each with its schema.
 
-House rule: a value and its schema stand in one module, and a test compares them.
+House rule: a value and its schema stand in one module, and a test compares them. Each number that a request may bring
+has a lower and an upper bound.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from coordinator.client.groups import member_json
+from coordinator.config import INT32_MAX, TOPIC_PARTITIONS_MAX
 from coordinator.group.causes import CauseKind
 from coordinator.server.http.openapi import FLAG, NUMBER, TEXT, UNIX_MS, Schema, list_of, object_of, or_null, ref
-from coordinator.testing.faults import Action, Fault
+from coordinator.testing.faults import FAULTS_MAX, Action, Fault
+from coordinator.testing.members import MEMBERS_MAX
 from coordinator.timeline.words import entry_lines
 from schemas.errors import ErrorCode
 
@@ -23,13 +26,23 @@ if TYPE_CHECKING:
     from coordinator.testing.values import Look
     from coordinator.timeline.entries import Entry
 
+WAIT_S_MAX = 3_600
+"""The longest wait, in seconds. A client whose machine is gone closes no connection: its wait goes on until then."""
+
+JUMP_S_MAX = 1_000_000_000
+"""The longest jump of the clock, in seconds: more than 30 years."""
+
 TEXTS = list_of(TEXT)
-COUNT: Schema = {**NUMBER, "minimum": 0}
-SECONDS: Schema = {"type": "number", "minimum": 0}
+COUNT: Schema = {**NUMBER, "minimum": 0, "maximum": INT32_MAX}
+FIRST: Schema = {**COUNT, "minimum": 1}
+SECONDS: Schema = {"type": "number", "minimum": 0, "maximum": WAIT_S_MAX}
 TIMEOUT: Schema = {**SECONDS, "description": "seconds; 30 by default"}
+JUMP: Schema = {**SECONDS, "maximum": JUMP_S_MAX}
+TOPIC_PARTITIONS: Schema = {**FIRST, "maximum": TOPIC_PARTITIONS_MAX}
+FAULTS_COUNT: Schema = {**FIRST, "maximum": FAULTS_MAX}
 SINCE: Schema = {**COUNT, "description": "the mark of an earlier moment; events from then on count"}
 MEMBER: Schema = {**TEXT, "description": "an instance id, or a member id"}
-PARTITIONS: Schema = {"type": "object", "additionalProperties": list_of(NUMBER), "description": "partitions by topic"}
+PARTITIONS: Schema = {"type": "object", "additionalProperties": list_of(COUNT), "description": "partitions by topic"}
 ASSIGNMENT: Schema = {
     "type": "object",
     "additionalProperties": PARTITIONS,
@@ -128,18 +141,18 @@ FAULT: dict[str, Schema] = {
     "instance_id": TEXT,
     "client_id": TEXT,
     "version": COUNT,
-    "nth": {**NUMBER, "minimum": 1, "description": "the first request that gets it; 1 by default"},
-    "times": {**NUMBER, "minimum": 1, "description": "how many requests get it; 1 by default"},
+    "nth": {**FIRST, "description": "the first request that gets it; 1 by default"},
+    "times": {**FIRST, "description": "how many requests get it; 1 by default"},
     "always": {**FLAG, "description": "all requests get it"},
 }
 FILL: dict[str, Schema] = {
-    "count": {**NUMBER, "minimum": 1},
+    "count": {**FIRST, "maximum": MEMBERS_MAX},
     "static": {**FLAG, "description": "whether they have instance ids; true by default"},
     "topics": TEXTS,
     "client_id": {**TEXT, "description": "with a number behind it, their instance id; `member` by default"},
     "protocol": {**TEXT, "description": "`classic` (the default) or `consumer`"},
     **{
-        f"{name}_ms": {**NUMBER, "minimum": 1}
+        f"{name}_ms": FIRST
         for name in ("session_timeout", "heartbeat_interval", "rebalance_timeout", "request_timeout")
     },
 }

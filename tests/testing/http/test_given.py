@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -52,6 +53,10 @@ def test_fields_that_are_as_described_pass(given: dict[str, Any]) -> None:
         ({"count": True}, "count: true is not a whole number"),
         ({"count": None}, "count: null is not a whole number"),
         ({"count": -1}, "count: -1 is less than 0"),
+        ({"count": 2**31}, "count: 2147483648 is more than 2147483647"),
+        ({"seconds": math.inf}, "seconds: Infinity is not a number"),
+        ({"seconds": math.nan}, "seconds: NaN is not a number"),
+        ({"before": {"m": {"t": [0, 2**31]}}}, r"before.m.t\[1\]: 2147483648 is more than"),
         ({"on": 1}, "on: 1 is not true or false"),
         ({"name": 7}, "name: 7 is not a text"),
         ({"names": "a"}, 'names: "a" is not a list'),
@@ -77,7 +82,14 @@ def test_a_body_is_an_object_or_empty() -> None:
     for content in (b"[]", b"1", b'"a"'):
         with pytest.raises(ValueError, match=r"^the body is no JSON object$"):
             body_fields(content)
-    for content in (b"{", b"\xff", b"group=1"):
+    for content in (
+        b"{",
+        b"\xff",
+        b"group=1",
+        b"[" * 100_000,
+        b'{"name": "\\ud800"}',
+        b'{"count": ' + b"9" * 5_000 + b"}",
+    ):
         with pytest.raises(ValueError, match=r"^the body is no JSON: "):
             body_fields(content)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from coordinator.testing.http.operations import OPERATIONS
+from coordinator.testing.http.operations import OPERATIONS, Operation
 from tests.testing.http.conftest import Control, Fill
 
 
@@ -250,3 +252,59 @@ def test_a_planned_kill_ends_the_node_that_met_it(several: Control) -> None:
     several.post("/v1/groups/workers/wait", state="Stable", members=1)
     assert several.get("/v1/groups/workers/coordinator")["node"] != first
     assert all(node["is_running"] for node in several.post("/v1/reset")["nodes"])
+
+
+def numbers(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the schemas of all numbers in a schema."""
+    parts = [schema.get("items"), schema.get("additionalProperties"), *schema.get("properties", {}).values()]
+    inside = [number for part in parts if isinstance(part, dict) for number in numbers(part)]
+    return inside + ([schema] if schema.get("type") in {"integer", "number"} else [])
+
+
+@pytest.mark.parametrize("each", OPERATIONS, ids=lambda each: f"{each.method} {each.path}")
+def test_every_number_has_bounds(each: Operation) -> None:
+    """No number of a request is without a lower and an upper bound."""
+    for name, schema in {**each.parameters, **each.fields}.items():
+        for number in numbers(schema):
+            assert number["minimum"] in {0, 1}, name
+            assert number["maximum"] <= 2**31 - 1, name
+
+
+def test_a_number_out_of_its_bounds_is_named(control: Control) -> None:
+    """The error names the number and its bound, and nothing has happened."""
+    for path, content, words in (
+        ("/v1/clock/advance", b'{"seconds": Infinity}', "seconds: Infinity is not a number"),
+        ("/v1/clock/advance", b'{"seconds": 1e300}', "seconds: 1e+300 is more than 1000000000"),
+        ("/v1/groups/g/wait", b'{"timeout": 1e9}', "timeout: 1000000000.0 is more than 3600"),
+        ("/v1/groups/g/fill", b'{"count": 1000000000}', "count: 1000000000 is more than 10000"),
+        ("/v1/faults", b'{"text": "* -> delay 9999999999"}', "delay: 9999999999 is not a number from 0"),
+        ("/v1/crews/" + 5_000 * "9" + "/leave", b'{"index": 0}', '9" is not a whole number'),
+        ("/v1/nodes/2147483648/kill", b"", "node_id: 2147483648 is more than 2147483647"),
+    ):
+        status, body = control.ask("POST", path, content)
+        assert status == 400
+        assert words in body["error"]
+    assert control.get("/v1/crews") == control.get("/v1/faults") == []
+
+
+def test_the_clock_stops_before_dates_do(control: Control) -> None:
+    """However often the time jumps, it stays in a year that has four digits, and the server goes on."""
+    jumps = iter(range(400))
+    while (answer := control.ask("POST", "/v1/clock/advance", {"seconds": 10**9}))[0] == 200:
+        next(jumps)
+    assert answer == (400, {"error": "time ends with the year 9998: dates have four digits"})
+    control.post("/v1/groups/g/fill", count=1)
+    control.post("/v1/groups/g/wait", state="Stable")
+
+
+def test_all_crews_have_a_limit_together(control: Control, fill: Fill, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Members of all crews count together, and so do the crews: each of them is a thread."""
+    monkeypatch.setattr("coordinator.testing.http.operations.MEMBERS_MAX", 3)
+    monkeypatch.setattr("coordinator.testing.http.operations.CREWS_MAX", 2)
+    first = fill(2)
+    refused = control.refused("/v1/groups/g/fill", count=2)
+    assert refused == (400, "count: 2 members beside 2 are more than 3; DELETE a crew first")
+    control.ask("DELETE", f"/v1/crews/{first}")
+    for _ in range(2):
+        control.post("/v1/groups/g/fill", count=1)
+    assert control.refused("/v1/groups/g/fill", count=1) == (400, "there are 2 crews already; DELETE one first")

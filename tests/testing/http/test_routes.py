@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -81,3 +84,32 @@ def test_a_stop_ends_waits(control: Control) -> None:
         ("/v1/kill", {}),
     ):
         assert control.refused(path, **fields)[0] in {400, 409}, path
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("/v1/groups/workers/wait", {"members": 9, "timeout": 3600}),
+        ("/v1/wait-until-killed", {"timeout": 3600}),
+        ("/v1/crews/1/wait-until-seated", {"generation": 9, "timeout": 3600}),
+        ("/v1/crews/1/leave", {"index": 0}),
+        ("/v1/crews/1/restart", {"index": 0}),
+    ],
+)
+def test_a_wait_ends_with_its_connection(path: str, fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """While others wait, operations that don't go on; if their clients are gone, the next wait has its turn."""
+    monkeypatch.setattr("coordinator.testing.http.routes.THREADS_MAX", 2)
+    with controlling() as control:
+        control.post(
+            "/v1/groups/workers/fill", count=2, protocol="consumer", topics=["t"], request_timeout_ms=3_600_000
+        )
+        control.post("/v1/crews/1/wait-until-seated", generation=1)
+        control.post("/v1/faults", action="drop-request", apis=["ConsumerGroupHeartbeat"], always=True)
+        waiting = [http.client.HTTPConnection("127.0.0.1", control.port, timeout=WITHIN_S) for _ in range(3)]
+        for each in waiting:
+            each.request("POST", path, json.dumps(fields))
+        assert control.get("/v1")["is_running"]
+        for each in waiting:
+            each.close()
+        assert control.post("/v1/groups/none/wait", state="Dead")["members"] == []
+        assert control.log.getvalue() == ""
