@@ -137,6 +137,7 @@ class Server:
     share: of a worker. on_notes: called with durable notes, after their log lines. faults: planned by
     a test.
 
+    addresses: of the listeners for clients. ports: of all listeners, that of HTTP too.
     loaded: set when all partitions are loaded. failed: set when the log can never be written again.
     hanging: logs whose disk hung when the server stopped; their threads are still there.
     """
@@ -191,6 +192,7 @@ class Server:
         self._discovered: Discovery
         self.data: TopicData | None = None
         self.addresses: list[tuple[str, int]] = []
+        self.ports: list[int] = []
         self.loaded = asyncio.Event()
         self.failed = asyncio.Event()
         self.hanging: list[str] = []
@@ -386,6 +388,7 @@ class Server:
         """Open the listeners for clients, then the one for browsers."""
         if self.certificates is not None:
             self.certificates.start(self._clients_clock or services.clock, self._lines)
+        self.ports = [listening.getsockname()[1] for _, listening in self._sockets]
         for listener, listening in self._sockets:
             if listener.name != HTTP:
                 host, port = listening.getsockname()[:2]

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from coordinator.client.connection import RESPONSE_SIZE_MAX, Address, software_version
 from coordinator.client.errors import Unreachable
+from coordinator.testing.forks import Connection, Held, hold
 from protocol.connection import FrameReader
 from protocol.errors import ProtocolError
 from protocol.header import decode_response, encode_request
@@ -26,6 +27,7 @@ class Link(asyncio.Protocol):
         self._correlation_id = 0
         self._answer: asyncio.Future[bytes] | None = None
         self._transport: asyncio.Transport
+        self._ends: Connection
         self._is_lost = False
 
     @classmethod
@@ -76,6 +78,12 @@ class Link(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """As asyncio says."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        self._ends = (transport.get_extra_info("sockname"), transport.get_extra_info("peername"))
+        hold(self)
+
+    def let_go(self) -> Held:
+        """See forks.Holder."""
+        return Held() if self._is_lost else Held(connections=frozenset({self._ends}))
 
     def data_received(self, data: bytes) -> None:
         """As asyncio says."""

@@ -32,6 +32,7 @@ from coordinator.client.client import parse_addresses
 from coordinator.client.connection import Address
 from coordinator.client.errors import Unreachable
 from coordinator.testing.consumer_life import ConsumerLife
+from coordinator.testing.forks import Held, hold
 from coordinator.testing.link import Link
 from coordinator.testing.loop_thread import LoopThread
 from coordinator.testing.member import SOON_S, VERSION, Doing, Life, Member
@@ -128,6 +129,7 @@ class Members:
         self._crew = crew
         self._stopping = Lock()
         self._thread: LoopThread | None = LoopThread(f"members of {crew.join.group_id}")
+        hold(self)
         self._thread.run(crew.begin())
 
     def __len__(self) -> int:
@@ -200,6 +202,12 @@ class Members:
             if thread is not None:
                 thread.run(self._crew.end())
                 thread.end()
+
+    def let_go(self) -> Held:
+        """See forks.Holder: in a process that a test forks, these members are stopped. Their connections let go too."""
+        self._thread = None
+        self._stopping = Lock()
+        return Held()
 
     @property
     def are_stopped(self) -> bool:

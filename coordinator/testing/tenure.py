@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 import random
 import time
 from collections import deque
@@ -49,6 +50,7 @@ from coordinator.server.telemetry.lines import Lines
 from coordinator.testing.clock import AT_REAL_TIME, KitClock, take_turns
 from coordinator.testing.control import Control
 from coordinator.testing.faults import PlannedFaults
+from coordinator.testing.forks import Held, hold
 from coordinator.testing.group import PAUSE_S, Group
 from coordinator.testing.history import History
 from coordinator.testing.loop_thread import LoopThread
@@ -159,6 +161,7 @@ class Tenure:
         self._events: Events | None = None
         self._groups: dict[str, Group] = {}
         self._filled: list[Members] = []
+        hold(self)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -403,6 +406,19 @@ class Tenure:
         if self._thread is None:
             raise NotRunning("the server doesn't run: start() it")
         return self._thread
+
+    def let_go(self) -> Held:
+        """See forks.Holder: in a process that a test forks, the server doesn't run."""
+        if self._thread is None:
+            return Held()
+        self._thread = None
+        self._changing = Lock()
+        servers = [control.server for control in self._controls]
+        folders = [server.data.folder for server in servers if server.data is not None]
+        return Held(
+            ports=frozenset(port for server in servers for port in server.ports),
+            folders=frozenset(os.path.realpath(folder) for folder in folders if folder is not None),
+        )
 
     def _do_if_running(self, work: Callable[[], None]) -> None:
         """Call `work` on the server's thread, or here if there is none."""

@@ -216,7 +216,7 @@ class Cleaner:
             compaction, reason, answered = self._follow(work, process)
         finally:
             if not answered:
-                self._end_process(kill=True)
+                self._end_process()
         return compaction, reason
 
     def _follow(self, work: Work, process: subprocess.Popen[bytes]) -> tuple[Compaction | None, str, bool]:
@@ -242,14 +242,13 @@ class Cleaner:
                 last = line.decode(errors="replace").rstrip()
         return None, last or f"the process ended with {process.wait()}", False
 
-    def _end_process(self, *, kill: bool = False) -> None:
+    def _end_process(self) -> None:
         """End the process, if there is one, and wait for it."""
         with self._guard:
             process, self._process = self._process, None
         if process is not None:
-            if kill:
-                process.kill()
-            with process:  # it ends when its standard input is closed
+            process.kill()  # the end of its standard input isn't enough: a forked process may have a copy of our end
+            with process:
                 pass
 
     def _swap(self, work: Work, cleaned: Cleaned) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
+import threading
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -13,6 +15,7 @@ from tests.log.embedded.compacting import (
     NOW_MS,
     Partition,
 )
+from tests.support.forked import forked
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import wait_until
 
@@ -50,8 +53,19 @@ class TestProcess:
         assert (none, again, refused, between, still) == (None, first, None, None, second)
         assert first is not None
         assert second is not None
-        assert (first.returncode, second.wait(WITHIN_S)) == (-signal.SIGKILL, 0)
+        assert (first.returncode, second.wait(WITHIN_S)) == (-signal.SIGKILL, -signal.SIGKILL)
         cleaner.stop()
+
+    def test_ends_beside_a_forked_process(self) -> None:
+        """It ends although a process that was forked meanwhile has a copy of its standard input."""
+        cleaner = Cleaner(None, find=lambda **_: None, finish=lambda *_: None, on_thread=lambda call: call())
+        process = cleaner._begin()
+        assert isinstance(process, subprocess.Popen)
+        with forked(os.getpid):
+            ending = threading.Thread(target=cleaner._end_process)
+            ending.start()
+            ending.join(WITHIN_S)
+            assert process.returncode == -signal.SIGKILL
 
 
 class TestBackoff:
