@@ -32,7 +32,7 @@ def forked(look: Callable[[], Any]) -> Iterator[Any]:
     os.close(answer)
     os.close(ends)
     try:
-        with open(answers) as file:
+        with os.fdopen(answers) as file:
             yield json.loads(file.read())
         assert os.waitpid(process_id, os.WNOHANG) == (0, 0), "the forked process ended early"
     finally:
