@@ -41,7 +41,16 @@ from coordinator.client.newest import read_timelines
 from coordinator.client.offsets_log import LIMITS, GroupReader, OffsetsReader
 from coordinator.client.offsets_log import reader_of as any_reader_of
 from coordinator.timeline.folding import newest
-from coordinator.timeline.words import RECONCILING, expects_lines, folded_lines, held_up_lines, time_text, waiting_lines
+from coordinator.timeline.schema import MEMBERS_MAX, MOVES_MAX
+from coordinator.timeline.words import (
+    RECONCILING,
+    expects_lines,
+    folded_lines,
+    held_up_lines,
+    is_cut,
+    time_text,
+    waiting_lines,
+)
 from schemas.errors import ErrorCode
 
 
@@ -103,6 +112,10 @@ def command(
         print("\n    ".join(map(printable, held_up_lines(state, consumer))))
     if not entries:
         print(f"No events of group {printable(group_id)}, which is {state}{_looked(since_ms)}")
+    if any(map(is_cut, entries)):
+        print(
+            f"Some lists are cut. --output json has up to {MEMBERS_MAX} members and {MOVES_MAX} moves of each rebalance"
+        )
     if reader.passed_over:
         print(f"{counted(reader.passed_over, 'record')} could not be read")
 

@@ -153,14 +153,14 @@ def expects_json(expects: Expects | None) -> dict[str, Any]:
     return {} if expects is None else {"expects": expects._asdict()}
 
 
+AWAITED_FIELDS = ("member_id", "group_instance_id", "client_id", "client_host", "session_timeout_ms", "silent_ms")
+
+
 def waiting_json(waiting: Waiting | None) -> dict[str, Any] | None:
     """The members that a group waits for, as JSON."""
     if waiting is None:
         return None
-    members = [
-        {name: getattr(member, name) for name in ("member_id", "group_instance_id", "client_id", "client_host")}
-        for member in waiting.members
-    ]
+    members = [{name: getattr(member, name) for name in AWAITED_FIELDS} for member in waiting.members]
     return waiting._asdict() | {"members": members, "pending": [each._asdict() for each in waiting.pending]}
 
 

@@ -18,7 +18,7 @@ from coordinator.group.causes import CauseKind
 from coordinator.testing.history import kinds
 from coordinator.timeline.entries import REBALANCING
 from coordinator.timeline.schema import CONSUMER
-from coordinator.timeline.words import folded_lines, short
+from coordinator.timeline.words import clients_of, folded_lines, with_client
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -148,7 +148,10 @@ def assert_moved_at_most(group: Subject, since: int, most: int) -> None:
         raise AssertionError(f"group {group.group_id}: its assignments are not a consumer's, so nobody can read them")
     moved = {place: trail for place, trail in sorted(trails.items()) if _moved(trail)}
     if len(moved) > most:
-        lines = [f"    {topic}-{index} {_trail(trail)}" for (topic, index), trail in moved.items()][:MOVES_SHOWN]
+        clients = _clients(group)
+        lines = [f"    {topic}-{index} {_trail(trail, clients)}" for (topic, index), trail in moved.items()][
+            :MOVES_SHOWN
+        ]
         more = [f"    and {len(moved) - MOVES_SHOWN} more"] if len(moved) > MOVES_SHOWN else []
         what = "1 topic partition" if len(moved) == 1 else f"{len(moved)} topic partitions"
         head = f"moved {what}, expected {f'at most {most}' if most else 'none'}"
@@ -162,10 +165,11 @@ def assert_same_seats(group: Subject, before: Mapping[str, Mapping[str, list[int
     look = group.look()
     after = look.assignment
     gone, new = sorted(before.keys() - after.keys()), sorted(after.keys() - before.keys())
-    lines = [f"    {short(name)} is gone; it had {before[name]}" for name in gone]
-    lines += [f"    {short(name)} is new; it has {after[name]}" for name in new]
+    clients = _clients(group) if before != after else {}
+    lines = [f"    {with_client(name, clients)} is gone; it had {before[name]}" for name in gone]
+    lines += [f"    {with_client(name, clients)} is new; it has {after[name]}" for name in new]
     lines += [
-        f"    {short(name)} has {after[name]}; it had {before[name]}"
+        f"    {with_client(name, clients)} has {after[name]}; it had {before[name]}"
         for name in sorted(before.keys() & after.keys())
         if before[name] != after[name]
     ]
@@ -184,8 +188,16 @@ def _moved(trail: list[str | None]) -> bool:
     return trail[-1] is None or len(set(trail) - {None}) > 1
 
 
-def _trail(trail: list[str | None]) -> str:
-    return " -> ".join("nobody" if name is None else short(name) for name in trail)
+def _trail(trail: list[str | None], clients: Mapping[str, str]) -> str:
+    return " -> ".join("nobody" if name is None else with_client(name, clients) for name in trail)
+
+
+def _clients(group: Subject) -> dict[str, str]:
+    """See `words.clients_of`: of all that happened to the group."""
+    found: dict[str, str] = {}
+    for entry in group.new_entries(0):
+        found |= clients_of(entry)
+    return found
 
 
 def _text(group: Subject, head: str, entries: list[Entry]) -> str:

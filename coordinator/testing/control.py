@@ -121,8 +121,10 @@ class Control:
 
         def deliver(answer: Described | Description) -> None:
             shown = whole(self.server.runtime.topics, answer) if isinstance(answer, Description) else answer
+            awaited = {member.member_id for member in shown.waiting.members or ()}
             for member in shown.members:
-                member.silent_ms = NO_TIME  # two looks at a group that has not changed are equal
+                if member.member_id not in awaited:
+                    member.silent_ms = NO_TIME  # two looks at a group that is at rest are equal
             self._events.flush()
             future.set_result(Look(shown, generation, committed, len(self._history)))
 

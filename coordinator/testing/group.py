@@ -228,7 +228,7 @@ class Group:
         self._catch_up()
         told = ["\n".join(lines) for lines in folded_lines(self._tenure.history.new_entries(self.group_id, since))]
         left_out = 0 if last is None else max(len(told) - last, 0)
-        head = [f"... {left_out} earlier entries"] if left_out else []
+        head = [f"... {left_out} earlier entries; explain() without `last` has them"] if left_out else []
         waiting = self.waiting
         return "\n".join([*head, *told[left_out:], *("\n    ".join(waiting) for _ in waiting[:1])])
 
@@ -332,16 +332,21 @@ class Group:
             f"group {self.group_id} did not reach {', '.join(waited)} within {within_s:g} s"
             + (f"; it had {there}" if there else ""),
             *look.lines,
-            *(self._hints() if not look.members else []),
+            *self._hints(look),
             *self.explain(last=assertions.ENTRIES_SHOWN).splitlines(),
             *hints.of_loop(),
         ]
         return "\n".join(lines)
 
-    def _hints(self) -> list[str]:
+    def _hints(self, look: Look) -> list[str]:
         server = self._tenure
+        topics = server.topics
+        is_frozen = server.do(lambda control: control.clock.is_frozen, self.group_id)
+        found = [*hints.of_time(is_frozen=is_frozen), *hints.of_topics(topics, server.requests.topics)]
+        if look.members:
+            return found
         others = [group_id for group_id in server.history.group_ids() if group_id != self.group_id]
-        return hints.of_server(server.bootstrap_servers, server.topics, others, server.requests.by_client)
+        return [*found, *hints.of_server(server.bootstrap_servers, topics, others, server.requests.by_client)]
 
     # Members, named by instance id or member id. LookupError: the group has no such member.
 

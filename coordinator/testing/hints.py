@@ -1,6 +1,8 @@
 """Hints of an error about a wait in vain, where the mistake is usually another one than the wait's words suggest.
 
-    no member in the group    a wrong group id, a topic that isn't there, a client that asks another server
+    no member in the group    a wrong group id, a client that asks another server
+    a topic that isn't there  a client asked for it, so its consumer has nothing to read
+    a time that stands still  no session ends, and no timer rings
     a loop that stood still   an async test that waited on the thread of its own consumers
 
 House rule: facts of the server, no guesses.
@@ -12,7 +14,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
 NAMES_SHOWN = 20
 """Topics, groups and clients that a line names."""
@@ -40,6 +42,22 @@ def of_server(
         *([f"other groups: {_shown(groups)}"] if groups else []),
         f"requests came from {_shown(clients)}" if clients else f"no client sent a request to {address}",
     ]
+
+
+def of_topics(topics: Collection[str], asked: Mapping[str, Collection[str]]) -> list[str]:
+    """A line for each topic that clients asked for and that doesn't exist. asked: see `Requests.topics`."""
+    missing = {topic: clients for topic, clients in asked.items() if topic not in topics}
+    lines = [
+        f"there is no topic {topic!r}, which {_shown(map(repr, clients))} asked for"
+        for topic, clients in list(missing.items())[:NAMES_SHOWN]
+    ]
+    further = len(missing) - len(lines)
+    return [*lines, *([f"there are {further} further topics like these"] if further else [])]
+
+
+def of_time(*, is_frozen: bool) -> list[str]:
+    """A line if the server's time stands still."""
+    return ["time is frozen: until advance() or thaw() no session ends and no timer rings"] if is_frozen else []
 
 
 def of_loop() -> list[str]:

@@ -14,11 +14,15 @@ from typing import TYPE_CHECKING
 from protocol.messages import API_KEYS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from coordinator.server.faults.faults import Asked
     from coordinator.server.faults.plan import Fault
     from coordinator.server.wire.connection import Connection
+
+
+TOPICS_MAX = 1_000
+"""Topics that are kept, with the clients that asked for them."""
 
 
 class Requests:
@@ -26,6 +30,7 @@ class Requests:
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str]] = Counter()
+        self._topics: dict[str, dict[str, None]] = {}
 
     def count(self, api: str | None = None, client_id: str | None = None) -> int:
         """How many requests came. api: as Kafka names it, "OffsetCommit"; None for all.
@@ -48,10 +53,25 @@ class Requests:
             found.setdefault(client_id, {})[api] = number
         return found
 
+    @property
+    def topics(self) -> Mapping[str, Collection[str]]:
+        """Topic -> ids of the clients that asked for it in a Metadata or subscribed to it, whether it exists or not."""
+        return {topic: list(clients) for topic, clients in self._topics.copy().items()}
+
     def clear(self) -> None:
         """Count from zero."""
         self._counts.clear()
+        self._topics.clear()
 
     def see(self, _connection: Connection, asked: Asked, _fault: Fault | None) -> None:
         """Count a request: see `Faults.watch`."""
         self._counts[asked.api, asked.client_id or ""] += 1
+        if asked.api == "Metadata":
+            names = [topic.name for topic in asked.body.topics or ()]
+        elif asked.api == "ConsumerGroupHeartbeat":
+            names = asked.body.subscribed_topic_names or ()
+        else:
+            return
+        for name in names:
+            if name in self._topics or (name is not None and len(self._topics) < TOPICS_MAX):
+                self._topics.setdefault(name, {})[asked.client_id or ""] = None

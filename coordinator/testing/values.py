@@ -28,6 +28,9 @@ DEAD = "Dead"
 MEMBERS_SHOWN = 20
 """Members that an error names."""
 
+OFFSETS_SHOWN = 20
+"""Committed offsets that an error names."""
+
 NODE = Node(0, Address("127.0.0.1", 0))
 
 TopicPartition = tuple[str, int]
@@ -88,14 +91,23 @@ class Look(NamedTuple):
 
     @property
     def lines(self) -> list[str]:
-        """State, generation and members."""
+        """State, generation, members and committed offsets."""
         if self.state == DEAD:
             return ["there is no such group: no member has joined, and no offset is committed"]
         members = self.members
         lines = [f"it is {self.state} in generation {self.generation}, members: {len(members)}"]
         shown = members[:MEMBERS_SHOWN]
         lines += [f"    {each.member_id} ({each.client_id}): {each.assignment or {}}" for each in shown]
-        return [*lines, f"    and {len(members) - len(shown)} more"] if members[len(shown) :] else lines
+        if members[len(shown) :]:
+            lines.append(f"    and {len(members) - len(shown)} more; group.members has all of them")
+        return [*lines, self._committed_text]
+
+    @property
+    def _committed_text(self) -> str:
+        places = sorted(self.committed.items())
+        told = [f"{topic}-{index} at {offset}" for (topic, index), offset in places[:OFFSETS_SHOWN]]
+        more = f" and {len(places) - len(told)} more; group.committed has all of them" if places[len(told) :] else ""
+        return f"committed: {', '.join(told) or 'nothing'}{more}"
 
 
 @dataclass(frozen=True)

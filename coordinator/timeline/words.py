@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,8 @@ MEMBERS_SHOWN = 5
 CLIENTS_SHOWN = 5
 AWAITED_SHOWN = 20
 """Most members that a group waits for which have a line each."""
+
+NO_CLIENTS: Mapping[str, str] = {}
 
 INFERENCES = frozenset({CauseKind.MEMBER_REJOINED, CauseKind.LEADER_REJOINED, CauseKind.METADATA_CHANGED})
 """Causes where the server knows that a member rejoined, and only the client knows why. The other causes are facts."""
@@ -71,6 +73,24 @@ def short(name: str) -> str:
     """A member id, cut to what tells members of a group apart; an instance id stays whole."""
     made = MEMBER_ID.fullmatch(name)
     return name if made is None else made[1]
+
+
+def clients_of(entry: Entry) -> dict[str, str]:
+    """Member id -> client id, of the members of the consumer protocol that an entry tells of.
+
+    Clients make these member ids by chance, so an id alone says nothing to a person.
+    """
+    if entry.get("group_type") != CONSUMER:
+        return {}
+    causes = entry.get("causes", ())
+    told = [*entry.get("revoking", ()), *(member for cause in causes for member in cause.get("members", ()))]
+    found = {member["member_id"]: member["client_id"] for member in [*told, *entry.get("after", ())]}
+    return {each["member_ids"][0]: each["client_id"] for each in causes if len(each["member_ids"]) == 1} | found
+
+
+def with_client(name: str, clients: Mapping[str, str]) -> str:
+    """A member, cut as by `short`, with its client id beside it if that is known. clients: see `clients_of`."""
+    return f"{short(name)} ({clients[name]})" if clients.get(name) else short(name)
 
 
 POSSIBLE = {
@@ -148,6 +168,22 @@ def _who(cause: dict[str, Any]) -> Iterator[str]:
         yield from (short(member_id) for member_id in cause["member_ids"][:MEMBERS_SHOWN])
     if len(cause["member_ids"]) > MEMBERS_SHOWN:
         yield f"{len(cause['member_ids']) - MEMBERS_SHOWN} more"
+
+
+def is_cut(entry: Entry) -> bool:
+    """Whether the lines of an entry leave out members or topic partitions that the entry has."""
+    moved = (entry.get(name) or 0 for name in ("moved_partitions", "assigned_partitions", "freed_partitions"))
+    members = [
+        *(cause["member_ids"] for cause in entry.get("causes", ())),
+        entry.get("late", ()),
+        entry.get("lapsed", ()),
+    ]
+    target = entry.get("target") or {"changes": ()}
+    return (
+        max(moved) > MOVES_SHOWN
+        or max(map(len, [*members, target["changes"]])) > MEMBERS_SHOWN
+        or len(entry.get("revoking", ())) > AWAITED_SHOWN
+    )
 
 
 def folded_lines(entries: Iterable[Entry]) -> Iterator[list[str]]:
@@ -309,16 +345,15 @@ def _rebalance_lines(entry: Entry) -> Iterator[str]:
     waited = entry["waited_for"]
     text = f"{ENDS[entry['outcome']]}{_phases_text(entry)}"
     if waited is not None:
-        who = waited.get("group_instance_id") or short(waited["member_id"])
+        who = waited.get("group_instance_id") or with_client(waited["member_id"], clients_of(entry))
         text += f"; waited longest for {who} {AWAITED[Phase(waited['phase'])]}, {duration_text(waited['ms'])}"
     yield text
     if entry["late"]:
         is_consumer = entry.get("group_type") == CONSUMER
-        yield f"{'removed, as their partitions were not given up in time' if is_consumer else 'too late'}: " + _some(
-            entry["late"]
-        )
+        what = "removed, as their partitions were not given up in time" if is_consumer else "too late"
+        yield f"{what}: {_some(entry['late'], clients_of(entry))}"
     if entry["lapsed"]:
-        yield f"member ids that lapsed meanwhile: {_some(entry['lapsed'])}"
+        yield f"member ids that lapsed meanwhile: {_some(entry['lapsed'], {})}"
     if entry["outcome"] in {"completed", "emptied"}:
         moved = entry["moved_partitions"]
         text = f"members {entry['members_before']} -> {entry['members_after']}"
@@ -360,17 +395,16 @@ def _steps_lines(entry: Entry) -> Iterator[str]:
     """How far an open rebalance of the consumer protocol is, as far as records tell."""
     target = entry.get("target")
     if target is not None:
-        yield f"{target_text(target)} (target {entry['targets']} of this rebalance)"
+        yield f"{target_text(target, clients_of(entry))} (target {entry['targets']} of this rebalance)"
     for asked in entry.get("revoking", ())[:AWAITED_SHOWN]:
         yield f"{time_text(asked['at_ms'])}  {revoking_text(asked)}"
 
 
-def target_text(target: dict[str, Any]) -> str:
-    """A target of the consumer protocol: what it changes."""
-    changes = [
-        f"{change['group_instance_id'] or short(change['member_id'])} +{change['gains']} -{change['loses']}"
-        for change in target["changes"][:MEMBERS_SHOWN]
-    ]
+def target_text(target: dict[str, Any], clients: Mapping[str, str] = NO_CLIENTS) -> str:
+    """A target of the consumer protocol: what it changes. clients: see `clients_of`."""
+    shown = target["changes"][:MEMBERS_SHOWN]
+    names = (change["group_instance_id"] or with_client(change["member_id"], clients) for change in shown)
+    changes = [f"{name} +{change['gains']} -{change['loses']}" for name, change in zip(names, shown, strict=True)]
     more = len(target["changes"]) - len(changes) + target["further_changes"]
     by = f" by {target['assignor']}" if target["assignor"] else ""  # the log of groups may not name it
     text = f"target{by} for {_several(target['members'], 'member')}"
@@ -390,14 +424,15 @@ def _moves_texts(entry: Entry) -> Iterator[str]:
     """The topic partitions that moved, those that had no member before, and those that have none now."""
     numbers = [entry.get(name, 0) for name in ("moved_partitions", "assigned_partitions", "freed_partitions")]
     texts: list[list[str]] = [[], [], []]
+    clients = clients_of(entry)
     for move in entry["moved"]:
         place, one, other = f"{move['topic']}-{move['partition']}", move["from"], move["to"]
         if one is None:
-            texts[1].append(f"{place} -> {short(other)}")
+            texts[1].append(f"{place} -> {with_client(other, clients)}")
         elif other is None:
-            texts[2].append(f"{place} of {short(one)}")
+            texts[2].append(f"{place} of {with_client(one, clients)}")
         else:
-            texts[0].append(f"{place} {short(one)} -> {short(other)}")
+            texts[0].append(f"{place} {with_client(one, clients)} -> {with_client(other, clients)}")
     for number, what, named in zip(numbers, ("moved", "assigned", "left without a member"), texts, strict=True):
         if number or (what == "moved" and not any(numbers)):
             shown = ", ".join(named[:MOVES_SHOWN])
@@ -502,7 +537,8 @@ def waiting_lines(state: str, waiting: dict[str, Any]) -> Iterator[str]:
         leads = member["member_id"] == waiting["leader"]
         what = "to assign" if leads else "to join" if waiting["leader"] is None else "to sync"
         leader = "the leader " if leads else ""
-        yield f"it waits for {leader}{member['member_id']}{static} ({client_text(member)}) {what}"
+        who = f"{leader}{member['member_id']}{static} ({client_text(member)})"
+        yield f"it waits for {who} {what}{_silence_text(member)}"
     further = len(waiting["members"]) - AWAITED_SHOWN
     if further > 0:
         yield f"and for {_several(further, 'further member')}"
@@ -514,6 +550,15 @@ def waiting_lines(state: str, waiting: dict[str, Any]) -> Iterator[str]:
     further = len(waiting["pending"]) - AWAITED_SHOWN
     if further > 0:
         yield f"and for {_several(further, 'further member id')}"
+
+
+def _silence_text(member: dict[str, Any]) -> str:
+    """How long a member was silent, and when its session ends; empty if its server doesn't say."""
+    silent_ms, session_ms = member.get("silent_ms"), member.get("session_timeout_ms")
+    if silent_ms is None or session_ms is None:
+        return ""
+    left = f"ends in {duration_text(session_ms - silent_ms)}" if silent_ms < session_ms else "is over"
+    return f"; silent for {duration_text(silent_ms)}, its session {left}"
 
 
 def held_up_lines(state: str, consumer: dict[str, Any]) -> Iterator[str]:
@@ -551,8 +596,8 @@ def _awaited_text(member: dict[str, Any]) -> str:
     return f"it waits for a heartbeat of {who}{since}; the member's session ends {until} without one"
 
 
-def _some(names: list[str]) -> str:
-    return ", ".join(short(name) for name in names[:MEMBERS_SHOWN]) + (
+def _some(names: list[str], clients: Mapping[str, str]) -> str:
+    return ", ".join(with_client(name, clients) for name in names[:MEMBERS_SHOWN]) + (
         f" and {len(names) - MEMBERS_SHOWN} more" if len(names) > MEMBERS_SHOWN else ""
     )
 

@@ -164,6 +164,19 @@ def test_two_causes_in_one_phase(server: Tenure) -> None:
         member.connection.close()
 
 
+@pytest.mark.parametrize(("names", "is_cut"), [("abc", False), ("abcd", True)])
+def test_a_list_that_is_cut_says_where_it_is_whole(server: Tenure, names: str, is_cut: bool) -> None:
+    """The last line names the option, if a line above it leaves out topic partitions or members."""
+    group = fresh_group()
+    formed(server, group, *names)
+    wait_until(lambda: explained(server, group)["timeline"][0]["outcome"], "the end is kept", WITHIN_S)
+    last = run(server, "explain", group).out.splitlines()[-1]
+    hint = "Some lists are cut. --output json has up to 100 members and 100 moves of each rebalance"
+    assert (last == hint) == is_cut
+    (entry,) = explained(server, group)["timeline"]
+    assert len(entry["moved"]) == len(names)
+
+
 def test_who_has_not_rejoined_is_named_while_the_group_waits(server: Tenure) -> None:
     """Explain names each missing member with its ids, its client, since when, and the end of the wait; no others."""
     group = fresh_group()
@@ -175,8 +188,16 @@ def test_who_has_not_rejoined_is_named_while_the_group_waits(server: Tenure) -> 
     until_rebalancing(b)
     waiting = explained(server, group)["waiting"]
     assert waiting["members"] == [
-        {"member_id": b.member_id, "group_instance_id": "seat-b", "client_id": "client-of-b", "client_host": HERE}
+        {
+            "member_id": b.member_id,
+            "group_instance_id": "seat-b",
+            "client_id": "client-of-b",
+            "client_host": HERE,
+            "session_timeout_ms": STAYS_MS,
+            "silent_ms": waiting["members"][0]["silent_ms"],
+        }
     ]
+    assert 0 <= waiting["members"][0]["silent_ms"] < STAYS_MS
     assert waiting["until_ms"] - waiting["since_ms"] == STAYS_MS
     assert before_ms - 1_000 <= waiting["since_ms"] <= time.time_ns() // 1_000_000
     assert (waiting["is_held_open"], waiting["leader"], waiting["pending"]) == (False, None, [])
@@ -186,7 +207,7 @@ def test_who_has_not_rejoined_is_named_while_the_group_waits(server: Tenure) -> 
         f"The group is PreparingRebalance now, since {since}; the rebalance timeout ends the wait {until} at the latest"
     )
     assert f"{line}\n" in text
-    assert f"    it waits for {b.member_id}, instance id seat-b (client-of-b at 127.0.0.1) to join\n" in text
+    assert f"    it waits for {b.member_id}, instance id seat-b (client-of-b at 127.0.0.1) to join; silent for " in text
     assert f"it waits for {a.member_id}" not in text
 
     b.send_join()
@@ -196,10 +217,12 @@ def test_who_has_not_rejoined_is_named_while_the_group_waits(server: Tenure) -> 
     waiting = wait_until(lambda: synced(server, group, a), "only the leader is waited for", WITHIN_S)
     assert waiting["leader"] == a.member_id
     text = run(server, "explain", group).out
-    assert f"    it waits for the leader {a.member_id} (a at 127.0.0.1) to assign\n" in text
+    assert f"    it waits for the leader {a.member_id} (a at 127.0.0.1) to assign; silent for " in text
     assert f"it waits for {b.member_id}" not in text
     described = run(server, "groups", "describe", "--group", group, "--members", "--output", "json")
-    assert described.json[0]["waiting"] == waiting, "as over HTTP"
+    again = described.json[0]["waiting"]
+    again["members"][0]["silent_ms"] = waiting["members"][0]["silent_ms"]  # it grows
+    assert again == waiting, "as over HTTP"
 
 
 def synced(server: Tenure, group: str, leader: Member) -> dict[str, Any] | None:

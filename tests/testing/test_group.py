@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from coordinator.testing import Group, Tenure
+from coordinator.testing import Group, Tenure, assert_nothing_moved
 from protocol.messages import OffsetCommitRequest
 from tests.support.heartbeats import AWAY, Beating
 from tests.support.heartbeats import settle as shared
@@ -65,13 +67,46 @@ def test_a_wait_in_vain_says_what_was_there(server: Tenure, member: Join) -> Non
     assert first == "group workers did not reach state=Stable, members=3 within 0 s; it had state=Stable, members=1"
     assert second == "it is Stable in generation 1, members: 1"
     assert rest[0] == f"    {one.member_id} (one): {{'t': [0]}}"
-    assert "rebalance, generation 0 -> 1" in rest[1]
+    assert rest[1] == "committed: nothing"
+    assert "rebalance, generation 0 -> 1" in rest[2]
     with pytest.raises(AssertionError, match="did not reach generation=2, restarts=1 within 0 s; it had generation=1"):
         group.wait_until(generation=2, restarts=1, timeout=0)
     with pytest.raises(AssertionError, match=r"did not reach the condition within 0 s\n"):
         group.wait_until(lambda group: group.committed, timeout=0)
     with pytest.raises(AssertionError, match="there is no such group"):
         server.group("nobody").wait_until_stable(timeout=0)
+
+
+def test_a_wait_in_vain_says_what_is_committed_and_that_time_is_frozen(server: Tenure, member: Join) -> None:
+    """The offsets of the group, and a time that stands still: no session ends then."""
+    one = member("one")
+    settle(one)
+    commit(one, 3)
+    group = server.group("workers")
+    for stop, is_told in ((server.freeze, True), (server.thaw, False)):
+        stop()
+        with pytest.raises(AssertionError) as caught:
+            group.wait_until(generation=2, timeout=0)
+        lines = str(caught.value).splitlines()
+        assert "committed: t-0 at 3" in lines
+        assert ("time is frozen: until advance() or thaw() no session ends and no timer rings" in lines) == is_told
+
+
+def test_a_stuck_join_names_who_is_silent(server: Tenure, member: Join) -> None:
+    """The member that the group waits for, for how long it said nothing, and when its session ends."""
+    one, other = member("one"), member("other")
+    settle(one, other)
+    group = server.group("workers")
+    server.freeze()
+    assert other.heartbeat() == 0
+    one.send_join()
+    group.wait_until(state="PreparingRebalance")
+    server.advance(2, unheard=[("workers", other.member_id)])
+    with pytest.raises(AssertionError) as caught:
+        group.wait_until_stable(timeout=0)
+    waits = f"it waits for {other.member_id} (other at 127.0.0.1) to join; silent for 2.0 s, its session ends in "
+    assert waits in str(caught.value)
+    assert group.look() == group.look()
 
 
 def test_a_wait_ends_when_all_is_so(server: Tenure, member: Join) -> None:
@@ -164,7 +199,7 @@ def test_an_explanation_can_be_cut(server: Tenure, member: Join) -> None:
     group: Group = server.group("workers")
     mark = group.mark()
     join_in(server, other, one)
-    assert group.explain(last=1).startswith("... 1 earlier entries\n")
+    assert group.explain(last=1).startswith("... 1 earlier entries; explain() without `last` has them\n")
     assert "generation 0 -> 1" not in group.explain(mark)
     other.leave()
     assert f"it waits for {one.member_id}" in group.explain()
@@ -252,3 +287,21 @@ def test_failure_in_the_consumer_protocol_names_member_and_request(server: Tenur
         leave()
     assert "ConsumerGroupHeartbeat" in str(caught.value)
     assert "one" in str(caught.value)
+
+
+def test_members_of_the_consumer_protocol_have_their_client_ids_beside_them(server: Tenure) -> None:
+    """Their ids are made by chance, so each line that names one by its id names its client too."""
+    server.group("workers").fill(1, static=False, protocol="consumer", topics=["t"], client_id="first")
+    group = server.group("workers").wait_until_stable(members=1)
+    since = group.mark()
+    server.group("workers").fill(1, static=False, protocol="consumer", topics=["t"], client_id="second")
+    group.wait_until_stable(members=2)
+    ids = {each.client_id: each.member_id for each in group.members}
+    first, second = ids["first"], ids["second"]
+    (index,) = group.assignment[second]["t"]
+    moved = f"t-{index} {first} (first) -> {second} (second)"
+    with pytest.raises(AssertionError) as caught:
+        assert_nothing_moved(group, since)
+    assert f"    {moved}" in str(caught.value).splitlines()
+    assert f"moved ({moved})" in group.explain()
+    assert re.search(rf"waited longest for ({first} \(first\)|{second} \(second\)) to ", group.explain())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator.testing import Fencing, Rebalance, Return, Tenure
-from coordinator.testing.values import MEMBERS_SHOWN, Look
+from coordinator.testing.values import MEMBERS_SHOWN, OFFSETS_SHOWN, Look
 from protocol.messages import DescribeGroupsResponse
 from schemas.errors import ErrorCode
 from tests.support.scripted import settle
@@ -45,8 +45,12 @@ def test_an_error_names_a_limited_number_of_members() -> None:
     described = DescribeGroupsResponse.DescribedGroup(group_id="g", group_state="Empty", members=members)
     lines = Look(described, 4, {}, 0).lines
     assert lines[0] == "it is Empty in generation 4, members: 23"
-    assert lines[-1] == "    and 3 more"
-    assert len(lines) == MEMBERS_SHOWN + 2
+    assert lines[-2:] == ["    and 3 more; group.members has all of them", "committed: nothing"]
+    assert len(lines) == MEMBERS_SHOWN + 3
+    committed = {("t", index): index for index in range(OFFSETS_SHOWN + 2)}
+    last = Look(described, 4, committed, 0).lines[-1]
+    assert last.startswith("committed: t-0 at 0, t-1 at 1, ")
+    assert last.endswith(", t-19 at 19 and 2 more; group.committed has all of them")
 
 
 def test_what_happened_is_a_value_with_the_words_of_explain(server: Tenure, member: Join) -> None:

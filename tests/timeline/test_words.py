@@ -11,12 +11,14 @@ from coordinator.timeline.entries import Timeline
 from coordinator.timeline.words import (
     AWAITED_SHOWN,
     MEMBERS_SHOWN,
+    MOVES_SHOWN,
     cause_text,
     duration_text,
     entry_lines,
     expects_lines,
     fencing_text,
     held_up_lines,
+    is_cut,
     revoking_text,
     short,
     target_text,
@@ -307,6 +309,10 @@ def test_whom_a_group_waits_for_is_told_up_to_a_number() -> None:
     assert len(lines) == 2 * 21
     others = {"members": [one, one | {"member_id": "m"}], "pending": [], "leader": ID}
     _, leader, other = waiting_lines("CompletingRebalance", waiting | others)
+    silent = waiting | {"members": [one | {"silent_ms": 8_200, "session_timeout_ms": 10_000}]}
+    assert list(waiting_lines("PreparingRebalance", silent))[1].endswith(
+        " to join; silent for 8.2 s, its session ends in 1.8 s"
+    )
     assert leader == f"it waits for the leader {ID}, instance id i (app-1 at 10.0.0.1) to assign"
     assert other == "it waits for m, instance id i (app-1 at 10.0.0.1) to sync"
 
@@ -442,3 +448,13 @@ def test_joins_that_wait_for_expected_members() -> None:
         f"joins were held for {named}; their end is not told: after 3.2 s {anew}",
     ]
     assert lines_of(ends[1]) == ["joins were held for expected members; 1 join came in without 1 expected member (b)"]
+
+
+def test_an_entry_whose_lines_leave_something_out_is_known() -> None:
+    """More moves or members than the lines have room for; an entry without any is whole."""
+    assert not is_cut({"type": "deleted", "client": None})
+    assert not is_cut({"moved_partitions": MOVES_SHOWN, "assigned_partitions": None, "late": ["m"] * MEMBERS_SHOWN})
+    assert is_cut({"assigned_partitions": MOVES_SHOWN + 1})
+    assert is_cut({"late": ["m"] * (MEMBERS_SHOWN + 1)})
+    assert is_cut({"causes": [{"member_ids": ["m"] * (MEMBERS_SHOWN + 1)}]})
+    assert is_cut({"target": {"changes": [{}] * (MEMBERS_SHOWN + 1)}})

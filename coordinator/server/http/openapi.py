@@ -211,7 +211,7 @@ SCHEMAS: dict[str, Schema] = {
                 "description": "the member whose assignments the group waits for; null while members join",
             },
             "members": {
-                **list_of(object_of(SEAT)),
+                **list_of(object_of({**SEAT, "session_timeout_ms": or_null(NUMBER), "silent_ms": or_null(NUMBER)})),
                 "description": "members that have not joined; if there is a leader, members that have not synced",
             },
             "pending": list_of(object_of({"member_id": TEXT, **CLIENT, "lapses_ms": UNIX_MS})),
