@@ -19,6 +19,7 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from typer.testing import CliRunner
 
 from coordinator.cli.main import make_app
@@ -334,6 +335,47 @@ def test_tests_named_in_documents_exist() -> None:
                 if not (ROOT / file).exists() or not re.search(rf"def {test}\b", text(file)):
                     found.append(f"{name}: {file}::{test}")
     assert not found, as_lines(found)
+
+
+WRITTEN = {
+    "README.md": ("data/meta.properties",),
+    "docs/audit.md": ("found/index.html", "tenure.zip"),
+    "docs/cluster-data.md": ("snapshot.db",),
+    "docs/cluster.md": ("build/try/1/meta.properties",),
+    "docs/operations.md": ("backup/__consumer_offsets-41/x.log", "damaged/__consumer_offsets-41/x.log", "mended"),
+    "docs/sasl.md": ("alice.scram",),
+    "docs/security-guide.md": ("secure/ca-key.pem", "secure/data/meta.properties"),
+    "examples/junit/pom.xml": ("examples/junit/target/classes",),
+    "examples/node/package.json": ("examples/node/node_modules/kafkajs/index.js",),
+}
+"""The files that the commands of a page, or of an example, write into a clone."""
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """Return an empty clone, with what this project ignores."""
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    (tmp_path / ".gitignore").write_text(text(".gitignore"))
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", WRITTEN)
+def test_git_ignores_all_that_documents_and_examples_write(page: str, clone: Path) -> None:
+    """No command of a page leaves something behind that `git add` would take, a key above all."""
+    written = WRITTEN[page]
+    done = subprocess.run(["git", "check-ignore", *written], cwd=clone, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == list(written)
+    if page.endswith(".md"):
+        assert all(re.split("[/.]", path)[0] in text(page) for path in written)
+
+
+def test_git_ignores_the_folder_of_keys_whatever_its_name_is(tmp_path: Path) -> None:
+    """The script of the security guide makes a folder that no `git add` takes, in any repository."""
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    subprocess.run([sys.executable, ROOT / "examples/security/make.py", tmp_path / "keys"], check=True)
+    assert (tmp_path / "keys/ca-key.pem").exists()
+    command = ["git", "status", "--porcelain", "--untracked-files=all"]
+    assert subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout == ""
 
 
 def commands_in_documents(program: str) -> Iterator[tuple[str, list[str]]]:

@@ -4,7 +4,7 @@
 
 The folder gets a CA with its key, the server's key and certificate, the server's properties file, and two files for
 each user: NAME.properties for Kafka's tools and `tenure --command-config`, NAME.json for librdkafka (confluent-kafka).
-Passwords are random. Only its owner can read the folder.
+Passwords are random. Only its owner can read the folder, and git ignores it, wherever it is.
 
 House rule: an existing folder is left alone, because others may already trust its CA.
 """
@@ -115,6 +115,7 @@ def make(folder: Path, hosts: list[str], port: int, users: list[str]) -> None:
     server = certificate(hosts[0], server_key, ca_name, ca_key, SERVER_DAYS, [no_authority, names])
     admin = secrets.token_urlsafe(PASSWORD_BYTES)
     texts = {
+        ".gitignore": "*\n",
         "ca.pem": pem(ca),
         "ca-key.pem": key_pem(ca_key),
         "server.pem": key_pem(server_key) + pem(server),
