@@ -341,6 +341,7 @@ WRITTEN = {
     "README.md": ("data/meta.properties",),
     "docs/audit.md": ("found/index.html", "tenure.zip"),
     "docs/cluster-data.md": ("snapshot.db",),
+    "docs/coordination.md": ("counter.db",),
     "docs/cluster.md": ("build/try/1/meta.properties",),
     "docs/operations.md": ("backup/__consumer_offsets-41/x.log", "damaged/__consumer_offsets-41/x.log", "mended"),
     "docs/sasl.md": ("alice.scram",),

@@ -1,4 +1,4 @@
-"""The examples of README.md that need a server end when another program takes their seat.
+"""The examples of README.md that need a server end when another program takes their seat, and by Ctrl-C.
 
 House rule: the code runs as it stands in README.md, but for the server's address and an instance id.
 """
@@ -6,6 +6,7 @@ House rule: the code runs as it stands in README.md, but for the server's addres
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 from functools import partial
@@ -19,7 +20,7 @@ from tests.support.tenure import Tenure, wait_until
 pytestmark = pytest.mark.interop
 
 README = Path(__file__).parents[2] / "README.md"
-TOPICS = "orders:12,leader:1"
+SETTINGS = {"tenure.topics": "orders:12,leader:1", "group.initial.rebalance.delay.ms": "0"}
 GROUP = '"group.id": "scheduler"'
 
 
@@ -28,13 +29,18 @@ def says(output: Path, text: str) -> bool:
     return text in output.read_text()
 
 
+def example(topic: str, tenure: Tenure) -> str:
+    """The example that subscribes to a topic, for this server."""
+    blocks = re.findall(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    (code,) = (block for block in blocks if f'subscribe(["{topic}"]' in block)
+    return code.replace("127.0.0.1:9092", tenure.bootstrap)
+
+
 @pytest.mark.parametrize(("topic", "gets"), [("leader", "I lead"), ("orders", "mine: [0, 1,")])
 def test_an_example_ends_when_its_seat_is_taken(tmp_path: Path, topic: str, gets: str) -> None:
     """Of two copies with one instance id, the first one ends with exit code 0 and says why, and the second works on."""
-    blocks = re.findall(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
-    (code,) = (block for block in blocks if f'subscribe(["{topic}"]' in block)
-    with Tenure({"tenure.topics": TOPICS, "group.initial.rebalance.delay.ms": "0"}) as tenure:
-        code = code.replace("127.0.0.1:9092", tenure.bootstrap)
+    with Tenure(SETTINGS) as tenure:
+        code = example(topic, tenure)
         code = code.replace(GROUP, f'{GROUP}, "group.instance.id": "one"')
         assert "group.instance.id" in code
         outputs = [tmp_path / name for name in ("first", "second")]
@@ -51,3 +57,19 @@ def test_an_example_ends_when_its_seat_is_taken(tmp_path: Path, topic: str, gets
             for copy in copies:
                 copy.kill()
                 copy.wait()
+
+
+@pytest.mark.parametrize(("topic", "gets"), [("leader", "I lead"), ("orders", "mine: [0, 1,")])
+def test_an_example_ends_by_ctrl_c(tmp_path: Path, topic: str, gets: str) -> None:
+    """It ends with exit code 0 and prints no trace."""
+    output = tmp_path / "output"
+    with Tenure(SETTINGS) as tenure, output.open("w") as file:
+        process = subprocess.Popen([sys.executable, "-u", "-c", example(topic, tenure)], stdout=file, stderr=file)
+        try:
+            wait_until(partial(says, output, gets), f"it says {gets}", WITHIN_S)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(WITHIN_S) == 0
+            assert not says(output, "Traceback")
+        finally:
+            process.kill()
+            process.wait()
