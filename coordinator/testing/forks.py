@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 import socket
 import stat
-from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain
 from threading import Lock
@@ -77,14 +76,11 @@ class _Forking:
     def end_in_child(self) -> None:
         """Let go of all that the holders have."""
         self._turn.release()
-        if self._pipe is None:
-            return
-        reading, writing = self._pipe
-        os.close(reading)
         try:
             _replace(list(_holders))
         finally:
-            os.close(writing)
+            for end in self._pipe or ():
+                os.close(end)
 
 
 _forking = _Forking()
@@ -98,6 +94,8 @@ def hold(holder: Holder) -> None:
 
 def _replace(holders: list[Holder]) -> None:
     """Put /dev/null in the place of each descriptor that a holder has."""
+    if not holders:
+        return
     each = [holder.let_go() for holder in holders]
     held = Held(
         ports=frozenset(chain.from_iterable(one.ports for one in each)),
@@ -105,15 +103,11 @@ def _replace(holders: list[Holder]) -> None:
         folders=frozenset(chain.from_iterable(one.folders for one in each)),
     )
     null = os.open(os.devnull, os.O_RDWR)
-    for descriptor in list(_descriptors()):
+    for descriptor in map(int, os.listdir("/dev/fd")):  # noqa: PTH208 - a Path would be made for each of thousands
         with suppress(OSError):  # the descriptor of the listing itself, or a socket that is no longer connected
             if _is_held(descriptor, held):
                 os.dup2(null, descriptor, inheritable=False)
     os.close(null)
-
-
-def _descriptors() -> Iterator[int]:
-    return map(int, os.listdir("/dev/fd"))  # noqa: PTH208 - a Path would be made for each of thousands
 
 
 def _is_held(descriptor: int, held: Held) -> bool:

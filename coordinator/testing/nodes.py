@@ -24,8 +24,6 @@ import asyncio
 from dataclasses import replace
 from functools import partial
 from itertools import chain, cycle
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -35,6 +33,7 @@ from coordinator.group.partition import partition_for
 from coordinator.log.cluster import NodeAddresses
 from coordinator.log.engine import Unavailable
 from coordinator.log.memory import MemoryLog
+from coordinator.log.scratch import Scratch
 from coordinator.log.store import node_in_turn, share_memory
 from coordinator.log.topics.list import TopicsFile, declare, kafka_id
 from coordinator.server.app import Share, addresses_of, bind_all
@@ -107,7 +106,7 @@ class Nodes:
         self._log = MemoryLog([node_in_turn(partition, self.ids) for partition in range(count)])
         self._topics: SharedTopics[Node]
         self._cluster_id = kafka_id(uuid4())
-        self._folder: TemporaryDirectory[str] | None = None
+        self._folder: Scratch | None = None
         self._asked = 0
         self._change = asyncio.Lock()
 
@@ -143,8 +142,8 @@ class Nodes:
     async def start(self) -> None:
         """Start all nodes. Raises StartFailed; then none runs."""
         async with self._change:
-            self._folder = TemporaryDirectory(prefix="tenure-")
-            folder = Path(self._folder.name)
+            self._folder = Scratch()
+            folder = self._folder.path
             config = self._nodes[self.ids[0]].config
             declared, _ = declare({}, config.topic_list(), uuid4)
             topics = {topic.name: topic for topic in declared}
@@ -225,7 +224,7 @@ class Nodes:
         addresses = [each.addresses for each in self._nodes.values()]
         share = Share(bound, addresses, node.topics, (), self._present, self._leading)
         assert self._folder is not None
-        opened = partial(share_memory, self._log, self._cluster_id, Path(self._folder.name))
+        opened = partial(share_memory, self._log, self._cluster_id, self._folder.path)
         control = node.make(node.config, opened, share)
         try:
             await control.start()
@@ -250,7 +249,7 @@ class Nodes:
             if node.control is not None:
                 await self._end(node, how)
         if self._folder is not None:
-            self._folder.cleanup()
+            self._folder.remove()
         self._folder = None
         self._present.clear()
 

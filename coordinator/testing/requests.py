@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from protocol.messages import API_KEYS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from coordinator.server.faults.faults import Asked
     from coordinator.server.faults.plan import Fault
@@ -67,7 +67,7 @@ class Requests:
         """Count a request: see `Faults.watch`."""
         self._counts[asked.api, asked.client_id or ""] += 1
         if asked.api == "Metadata":
-            names = [topic.name for topic in asked.body.topics or ()]
+            names: Iterable[str | None] = [topic.name for topic in asked.body.topics or ()]
         elif asked.api == "ConsumerGroupHeartbeat":
             names = asked.body.subscribed_topic_names or ()
         else:

@@ -33,7 +33,7 @@ def example(topic: str, tenure: Tenure) -> str:
     """The example that subscribes to a topic, for this server."""
     blocks = re.findall(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     (code,) = (block for block in blocks if f'subscribe(["{topic}"]' in block)
-    return code.replace("127.0.0.1:9092", tenure.bootstrap)
+    return str(code).replace("127.0.0.1:9092", tenure.bootstrap)
 
 
 @pytest.mark.parametrize(("topic", "gets"), [("leader", "I lead"), ("orders", "mine: [0, 1,")])

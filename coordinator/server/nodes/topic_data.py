@@ -30,10 +30,10 @@ from coordinator.log.segments.segment import OFFSETS_TOPIC
 from coordinator.server.telemetry.log_reports import report
 
 if TYPE_CHECKING:
-    from tempfile import TemporaryDirectory
     from uuid import UUID
 
     from coordinator.config import Config
+    from coordinator.log.scratch import Scratch
     from coordinator.log.segments.counts import Counts
     from coordinator.log.segments.view import Ends, View
     from coordinator.log.store import WriteOut
@@ -134,7 +134,7 @@ class TopicData:
         self.failing: dict[str, Failing] = {}
         """Topic partitions whose logs can't be used, by the last try, as in "t-0"; the logs' thread changes it."""
         self._made: TopicLogs | None = None
-        self._temporary: TemporaryDirectory[str] | None = None
+        self._temporary: Scratch | None = None
         self._partitions: dict[UUID, tuple[Topic, dict[int, TopicPartition]]] = {}
         self._ends: dict[Key, Ends] = {}
         self._waiting: dict[Key, dict[Hashable, Callable[[], None]]] = {}
@@ -157,7 +157,7 @@ class TopicData:
     @property
     def folder(self) -> Path | None:
         """The folder of the logs; None for a temporary folder that isn't made yet."""
-        return self._data_dir if self._temporary is None else Path(self._temporary.name)
+        return self._data_dir if self._temporary is None else self._temporary.path
 
     @property
     def log_dir(self) -> str | None:
@@ -339,16 +339,16 @@ class TopicData:
         if self._made is not None:
             self._made.close()
         if self._temporary is not None:
-            self._temporary.cleanup()
+            self._temporary.remove()
 
     def _logs(self) -> TopicLogs:
         if self._made is None:
             from coordinator.log.topics.logs import TopicLogs  # noqa: PLC0415 - see the module
 
             if self._data_dir is None:
-                from tempfile import TemporaryDirectory  # noqa: PLC0415 - see the module
+                from coordinator.log.scratch import Scratch  # noqa: PLC0415 - see the module
 
-                self._temporary = TemporaryDirectory(prefix="tenure-")
+                self._temporary = Scratch()
             assert self.folder is not None
             self._made = TopicLogs(
                 self.folder,
