@@ -24,7 +24,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from protocol import source
 from protocol.definition import Definition, Field, Struct, structs
-from protocol.errors import ProtocolError, UnsupportedVersion
+from protocol.errors import ProtocolError, TooLarge, UnsupportedVersion
 
 _BROKEN = (IndexError, struct.error, ProtocolError)
 """Errors of a decode function: bytes that end too early, or say what can't be."""
@@ -223,13 +223,16 @@ def decode_in_steps(
     return message
 
 
-def encode_in_steps(message: Message, version: int) -> Generator[None, None, list[bytes]]:
+def encode_in_steps(message: Message, version: int, bytes_max: int) -> Generator[None, None, list[bytes]]:
     """As `encode`, but in steps: yields behind each element of an array, and returns the parts of the body.
 
-    A large element that an array has several times, as the same object, is encoded once. Raises AssertionError.
+    A large element that an array has several times, as the same object, is encoded once. Raises AssertionError; raises
+    TooLarge as soon as the elements of an array of structs have more than `bytes_max`, be they the same or not.
     """
     try:
-        encoded: list[bytes] = yield from message._step_encoders[version](message)
+        encoded: list[bytes] = yield from message._step_encoders[version](message, bytes_max)
+    except TooLarge:
+        raise
     except _WRONG as error:
         raise AssertionError(f"{message.NAME} v{version}: {error}") from error
     return encoded

@@ -3,8 +3,8 @@
 The other end, or the disk, broke them: the server closes the connection with one log line, or refuses the partition. A
 request that the server refuses is none of these; Kafka has error codes for that (`schemas.errors`).
 
-House rule: decoding raises these and nothing else, whatever the bytes are. A message of ours that can't be encoded is a
-mistake in the program and raises AssertionError instead.
+House rule: decoding raises these and nothing else, whatever the bytes are. Encoding raises TooLarge if a request makes
+its answer too large. Another message of ours that can't be encoded is a mistake in the program: AssertionError.
 """
 
 from __future__ import annotations
@@ -33,3 +33,7 @@ class UnsupportedVersion(ProtocolError):
         self.name = name
         self.api_key = api_key
         self.version = version
+
+
+class TooLarge(ProtocolError):
+    """An answer that nobody would take: its request asks for too much at once."""

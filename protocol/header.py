@@ -106,11 +106,11 @@ def encode_response(api_key: int, version: int, correlation_id: int, message: Me
 
 
 def encode_response_in_steps(
-    api_key: int, version: int, correlation_id: int, message: Message
+    api_key: int, version: int, correlation_id: int, message: Message, bytes_max: int
 ) -> Generator[None, None, list[bytes]]:
     """As `encode_response`, but in steps (see `encode_in_steps`); returns the parts of the response."""
     assert api_key == message.API_KEY, (message.NAME, api_key)
-    parts = yield from encode_in_steps(message, version)
+    parts = yield from encode_in_steps(message, version, bytes_max)
     size = sum(map(len, parts))
     if version >= (_versions.get(api_key) or _look_up(api_key)).flexible_response:
         return [_pack_flexible_response(size + _RESPONSE_SIZE + 1, correlation_id), *parts]

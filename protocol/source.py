@@ -12,13 +12,15 @@ no more elements than there are bytes. It doesn't compare each read with the end
 read went too far (see `protocol.primitives`), and `protocol.compile.decode` checks `end`. An encoder is
 `encode(m) -> bytes`. A writer makes the same bytes from the values alone, `write(value, ...) -> bytes`.
 
-A large message is decoded and encoded in steps. The generators `decode(b, o, c)` and `encode(m)` yield behind each
+A large message is decoded and encoded in steps. The generators `decode(b, o, c)` and `encode(m, c)` yield behind each
 element of an array. `c[0]` counts down the elements that the message may still have; `c[1]` is the text of the error.
-`encode` returns the list of the message's parts. A nested struct without arrays has no steps,
-unless it has bytes or records: a decoder copies large ones in steps too.
+`encode` returns the list of the message's parts, and raises TooLarge as soon as an array of structs has more bytes than
+`c`. A nested struct without arrays has no steps, unless it has bytes or records: a decoder copies large ones in steps
+too.
 
-Names in the source: m the message; n a length; x an array; s a string's or bytes' content; t tagged fields. All other
-names are in the namespace that comes with the source.
+Names in the source: m the message; n a length; x an array; s a string's or bytes' content; t tagged fields; p an
+array's parts, z their bytes, k those of elements that may come again. All other names are in the namespace that comes
+with the source.
 
 House rule: definitions in, text out; nothing here reads or writes a message.
 Source of the rules: Kafka's MessageDataGenerator.
@@ -27,19 +29,22 @@ Source of the rules: Kafka's MessageDataGenerator.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import cache
 from typing import Any, NamedTuple
 
 from protocol import primitives
 from protocol.definition import FIXED, Field, Struct
-from protocol.errors import ProtocolError
+from protocol.errors import ProtocolError, TooLarge
 
 JOINED_MAX = 64 * 1024
 """An element of an array with more bytes stays in parts: to join 100 MB takes 80 ms, and as much memory again."""
 
 REPEATED_MAX = 128
 """An element of so few bytes is encoded again if it comes again: to remember it would take as much memory."""
+
+APART_MIN = 512
+"""A part of so many bytes isn't joined to others: its place in a list takes little beside it."""
 
 
 class Source(NamedTuple):
@@ -74,7 +79,7 @@ def decoder_in_steps(definition: Struct, version: int, flexible: bool, owner: Ow
 
 
 def encoder_in_steps(definition: Struct, version: int, flexible: bool, owner: Owner) -> Source:
-    """The source of `encode(m)` of a struct, a generator."""
+    """The source of `encode(m, c)` of a struct, a generator."""
     return _StepEncoder(owner, version, flexible).struct(definition)
 
 
@@ -378,6 +383,8 @@ class _Encoder(_Lines):
     iterable of bytes). Neighbouring fixed parts become one `pack`.
     """
 
+    PARAMETERS = "m"
+
     def __init__(self, owner: Owner, version: int, flexible: bool) -> None:
         super().__init__(owner, version, flexible)
         self.parts: list[tuple[str, str]] = []
@@ -397,7 +404,7 @@ class _Encoder(_Lines):
         if self.flexible:
             self.tags(tagged)
         self.line(f"return {self.joined()}")
-        return self.function("encode", "m")
+        return self.function("encode", self.PARAMETERS)
 
     def of_values(self, definition: Struct) -> Source:
         """The function that takes the fields' values in place of a message; it writes no tagged fields."""
@@ -550,33 +557,59 @@ class _StepEncoder(_Encoder):
     An element that is there several times, as the same object, is encoded once, unless it is small.
     """
 
+    PARAMETERS = "m, c"
+
     def struct(self, definition: Struct) -> Source:
         self.line("if False: yield  # a generator, whatever fields follow")
         return super().struct(definition)
 
     def structs(self, struct: Struct, x: str) -> None:
-        p = self.name("p")
-        self.line(f"{p} = []")
+        p, k, z = self.name("p"), self.name("k"), self.name("z")
+        self.use("TooLarge", TooLarge)
+        self.line(f"{p} = []; {k} = {{}}; {z} = 0")
+        self.line(f"for e in {x}:")
+        self.line(f"    s = {k}.get(id(e))")
+        self.line("    if s is None:")
         if has_arrays(struct):
-            k = self.name("k")
             codec = self.use(f"encode_{struct.name}", self.owner.codec(struct.name))
-            self.line(f"{k} = {{}}")
-            self.line(f"for e in {x}:")
-            self.line(f"    s = {k}.get(id(e))")
-            self.line("    if s is None:")
-            self.line(f"        s = yield from {codec}(e)")
-            self.line(f"        if sum(map(len, s)) <= {JOINED_MAX}: s = {self.use('join', b''.join)}(s)")
-            self.line(f"        if len(s) > {REPEATED_MAX}: {k}[id(e)] = s")
-            self.line(f"    if s.__class__ is list: {p} += s")
-            self.line(f"    else: {p}.append(s)")
+            self.line(f"        s = yield from {codec}(e, c)")
+            self.line("        n = sum(map(len, s))")
+            self.line(f"        if n <= {JOINED_MAX}: s = n, ({self.use('join', b''.join)}(s),)")
+            self.line(f"        else: s = n, (yield from {self.use('joined', joined)}(s))")
+            self.line(f"        if n > {REPEATED_MAX}: {k}[id(e)] = s")
+            self.line(f"    {p} += s[1]; {z} += s[0]")
         else:
-            self.line(f"for e in {x}:")
-            self.line(f"    {p}.append({self.codec(struct)}(e))")
+            self.line(f"        s = {self.codec(struct)}(e)")
+            self.line(f"        if len(s) > {REPEATED_MAX}: {k}[id(e)] = s")
+            self.line(f"    {p}.append(s); {z} += len(s)")
+        self.line(f"    if {z} > c: raise TooLarge(f'{self.owner.name} would have more than {{c}} bytes')")
         self.line("    yield")
         self.parts.append(("*", p))
 
     def together(self, parts: list[str]) -> str:
         return f"[{', '.join(parts)}]"
+
+
+def joined(parts: list[bytes]) -> Generator[None, None, list[bytes]]:
+    """The parts of an element, the small ones joined: it may come ten thousand times. Yields behind each join.
+
+    A part of APART_MIN bytes stays, because others may be the same object: a copy would take memory for each.
+    """
+    found: list[bytes] = []
+    some: list[bytes] = []
+    left = JOINED_MAX
+    for part in parts:
+        size = len(part)
+        if size > left or size >= APART_MIN:
+            found.append(b"".join(some))
+            some, left = [], JOINED_MAX
+            yield
+        if size >= APART_MIN:
+            found.append(part)
+        else:
+            some.append(part)
+            left -= size
+    return [*found, b"".join(some)]
 
 
 def has_arrays(struct: Struct) -> bool:

@@ -351,15 +351,13 @@ def fetch(
         wanted = [(topic, list(partitions)) for topic, partitions in group.offsets.items()]
     else:
         wanted = [(topic.name, topic.partition_indexes) for topic in event.topics if topic.partition_indexes]
-    answer = OffsetFetchResponse.OffsetFetchResponseGroup(
-        group_id=group.group_id,
-        topics=[
-            OffsetFetchResponse.OffsetFetchResponseTopics(
-                name=topic, partitions=[fetched(group, topic, partition) for partition in partitions]
-            )
-            for topic, partitions in wanted
-        ],
-    )
+    answer = OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group.group_id, topics=[])
+    for topic, partitions in wanted:
+        # A partition that is asked for again is the same struct: its metadata is encoded once.
+        found = {partition: fetched(group, topic, partition) for partition in partitions}
+        answer.topics.append(
+            OffsetFetchResponse.OffsetFetchResponseTopics(name=topic, partitions=[found[each] for each in partitions])
+        )
     turn.answer(event.request, answer)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections import deque
 from collections.abc import Generator
+from itertools import islice
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -22,7 +24,7 @@ from protocol.compile import (
     message_class,
 )
 from protocol.definition import define
-from protocol.errors import ProtocolError, UnsupportedVersion
+from protocol.errors import ProtocolError, TooLarge, UnsupportedVersion
 from protocol.messages import (
     DescribeGroupsResponse,
     FetchRequest,
@@ -37,6 +39,8 @@ from protocol.source import JOINED_MAX
 from tests.protocol.strategies import MESSAGES, any_message, share
 
 AnyValue = TypeVar("AnyValue")
+
+BYTES_MAX = 1 << 30
 
 TABLE = """
 name        string      0+
@@ -317,7 +321,7 @@ def test_steps_do_what_one_step_does(name: str, version: int) -> None:
         assert run(decode_in_steps(type(message), b"head" + data, version, 4, len(data)))[0] == decode(
             type(message), data, version
         )
-        assert b"".join(run(encode_in_steps(message, version))[0]) == data
+        assert b"".join(run(encode_in_steps(message, version, BYTES_MAX))[0]) == data
 
     check()
 
@@ -328,7 +332,7 @@ def test_a_step_is_an_element() -> None:
     request = OffsetFetchRequest(group_id="g", topics=[topic] * 3)
     assert run(decode_in_steps(OffsetFetchRequest, encode(request, 5), 5, 0, 100))[1] == 3
     members = [LeaveGroupResponse.MemberResponse(member_id=f"{number}") for number in range(7)]
-    assert run(encode_in_steps(LeaveGroupResponse(members=members), 3))[1] == 7
+    assert run(encode_in_steps(LeaveGroupResponse(members=members), 3, BYTES_MAX))[1] == 7
 
 
 def test_all_elements_of_a_message_count() -> None:
@@ -353,7 +357,7 @@ def test_a_large_element_stays_in_parts() -> None:
     """An array within an element is not joined to one part if that would take long."""
     topics = [OffsetFetchResponse.OffsetFetchResponseTopics(name="x" * 30_000)] * 10
     groups = [OffsetFetchResponse.OffsetFetchResponseGroup(group_id="g", topics=topics)]
-    parts, _ = run(encode_in_steps(OffsetFetchResponse(groups=groups), 8))
+    parts, _ = run(encode_in_steps(OffsetFetchResponse(groups=groups), 8, BYTES_MAX))
     assert max(map(len, parts)) < JOINED_MAX
 
 
@@ -362,9 +366,31 @@ def test_an_element_that_comes_again_is_encoded_once() -> None:
     group = DescribeGroupsResponse.DescribedGroup(
         group_id="g", members=[DescribeGroupsResponse.DescribedGroupMember(client_id="c" * 1000)] * 20
     )
-    parts = run(encode_in_steps(DescribeGroupsResponse(groups=[group] * 1000), 5))[0]
+    parts = run(encode_in_steps(DescribeGroupsResponse(groups=[group] * 1000), 5, BYTES_MAX))[0]
     assert sum(map(len, parts)) > 20_000_000
     assert sum(map(len, {id(part): part for part in parts}.values())) < 30_000
+
+
+def test_a_large_element_that_comes_again_is_a_few_parts_again() -> None:
+    """An element of a thousand parts that comes ten thousand times doesn't make ten million: memory for each place."""
+    members = [DescribeGroupsResponse.DescribedGroupMember(client_id="c" * 200)] * 1000
+    group = DescribeGroupsResponse.DescribedGroup(group_id="g", members=members)
+    data = encode(DescribeGroupsResponse(groups=[group] * 3), 5)
+    parts = run(encode_in_steps(DescribeGroupsResponse(groups=[group] * 3), 5, BYTES_MAX))[0]
+    assert b"".join(parts) == data
+    assert len(parts) <= 3 * (len(data) // 3 // JOINED_MAX + 2)
+
+
+def test_an_answer_of_too_many_bytes_is_not_built() -> None:
+    """Encoding ends with the first element that is too much, whether the bytes are distinct or the same."""
+    group = DescribeGroupsResponse.DescribedGroup(
+        group_id="g", members=[DescribeGroupsResponse.DescribedGroupMember(client_id="c" * 1000)]
+    )
+    whole = encode(DescribeGroupsResponse(groups=[group]), 5)
+    for groups in ([group] * 10_000, [copy.copy(group) for _ in range(10_000)]):
+        steps = encode_in_steps(DescribeGroupsResponse(groups=groups), 5, 10 * len(whole))
+        with pytest.raises(TooLarge, match="DescribeGroupsResponse would have more than"):
+            deque(islice(steps, 25), 0)
 
 
 @pytest.mark.parametrize("version", [0, 9])

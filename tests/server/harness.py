@@ -37,6 +37,7 @@ from coordinator.server.runtime.pace import Pace
 from coordinator.server.runtime.partition import Standing
 from coordinator.server.timers import Timers
 from coordinator.server.wire.connection import Connection
+from coordinator.server.wire.long_calls import LongCalls
 from protocol.connection import FrameReader
 from protocol.header import decode_response, encode_request
 from protocol.messages import (
@@ -378,6 +379,6 @@ async def seat(peer: Peer, group: str, instance: str) -> JoinGroupResponse:
     return joined
 
 
-def endless_pace() -> Pace:
-    """A pace of turns that never end: all work is done at once."""
-    return Pace(ManualClock(), lambda _: None)
+def endless_calls() -> LongCalls:
+    """For calls in turns that never end: all work is done at once."""
+    return LongCalls(Pace(ManualClock(), lambda _: None), config_of())

@@ -33,6 +33,7 @@ from coordinator.server.wire.api import UNTOUCHED, Interceptor
 from coordinator.server.wire.call import Call, Outcome, Send
 from coordinator.server.wire.connection import Connection
 from coordinator.server.wire.listener import Connections
+from coordinator.server.wire.long_calls import LongCalls
 from coordinator.testing.loop_thread import LoopThread
 from protocol.connection import SIZE_BYTES, FrameReader
 from protocol.errors import UnknownApi, UnsupportedVersion
@@ -162,6 +163,7 @@ class FaultProxy:
         self._loop = loop = asyncio.get_running_loop()
         self._clock = LoopClock(loop)
         self._pace = Pace(self._clock, loop.call_soon)
+        self._long = LongCalls(self._pace, config_of())
         self._lines = Lines(io.StringIO(), "text", None, self._clock)
         self._connections = _Connections(self)
         self._listening = await loop.create_server(lambda: self._connections.connect("PLAINTEXT"), HOST, 0)
@@ -236,7 +238,7 @@ class FaultProxy:
             connection.local_host,
             connection.set_software,
             lambda _api_key, _body: None,
-            self._pace,
+            self._long,
         )
 
     def _seats_of(self, frame: bytes) -> Callable[[bytes], None]:

@@ -33,10 +33,10 @@ LATE_MS = 5
 
 
 class Pace:
-    """The pace of one loop. soon: has the loop call back in its next turn."""
+    """The pace of one loop. soon: has the loop call back in its next turn. ms: the time of its clock."""
 
     def __init__(self, clock: Times, soon: Callable[[Callable[[], None]], object]) -> None:
-        self._ms = clock.ms
+        self.ms = clock.ms
         self._soon = soon
         self._until_ms: int | None = None
         self._ended_ms: int | None = None
@@ -45,7 +45,7 @@ class Pace:
 
     def has_time(self) -> bool:
         """Whether the caller may do one more thing in this turn. If not, the rest goes to `later`."""
-        now_ms = self._ms()
+        now_ms = self.ms()
         if self._until_ms is None:
             self._ended_ms = None
             self._until_ms = now_ms + TURN_MAX_MS
@@ -77,7 +77,7 @@ class Pace:
         if not self._waiting:
             self._until_ms = None
             return
-        now_ms = self._ms()
+        now_ms = self.ms()
         former_ms, self._others_ms = self._others_ms, 0 if self._ended_ms is None else now_ms - self._ended_ms
         late_ms = min(former_ms, self._others_ms)
         self._until_ms = now_ms + (late_ms if late_ms > LATE_MS else TURN_MAX_MS)
@@ -86,4 +86,4 @@ class Pace:
             self._waiting.popleft()()
             if not self.has_time():
                 break
-        self._ended_ms = self._ms()
+        self._ended_ms = self.ms()

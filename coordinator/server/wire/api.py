@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from coordinator.group.group import Group
 from coordinator.security.acls import Kind, Operation
 from coordinator.server.wire.call import Call, Services, Steps
+from coordinator.server.wire.long_calls import LongCalls
 from coordinator.server.wire.repeated_beats import CONSUMER_HEARTBEAT, beat_of
 from coordinator.server.wire.repeated_commits import UNLIKE_MAX, commit_of, has_names
 from coordinator.server.wire.repeated_heartbeats import (
@@ -214,6 +215,7 @@ class Api:
     def __init__(self, services: Services) -> None:
         self.faults: Interceptor | None = None
         self._services = services
+        self._long = LongCalls(services.pace, services.start_config)
         self._heartbeats: dict[str, Heartbeats] = {}
         self._handlers: dict[int, tuple[Handler, type[Message]]] = {}
 
@@ -316,7 +318,7 @@ class Api:
             caller.local_host,
             caller.set_software,
             self._services.measures.answered,
-            self._services.pace,
+            self._long,
         )
 
     def _handle(self, call: Call, frame: bytes, offset: int, connection: Connection | None) -> Any:

@@ -5,7 +5,7 @@ later. If the connection closes before, the answer is dropped.
 
 A request may ask for much: a hundred thousand offsets, or all groups. Its decoding, its handler and the encoding of its
 answer are then generators, which yield behind each piece of work. `Call.work` goes on with them while the turn has
-time, and in further turns after that, so that other connections get theirs.
+time, and in further turns after that, so that other connections get theirs (`long_calls`).
 
 House rule: a handler touches no socket, and its faults cost only its own connection. A handler that loops over
 something that a client can make long is a generator.
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from coordinator.server.runtime.pace import Pace
     from coordinator.server.runtime.runtime import Runtime
     from coordinator.server.telemetry.measures import Measures
+    from coordinator.server.wire.long_calls import LongCalls
     from coordinator.server.wire.throttle import Meter, Throttle
     from protocol.messages import Message
 
@@ -104,12 +105,13 @@ class Call(Reply):
     is_closed: whether the connection closed before the answer.
     in_steps: whether the answer is encoded in steps, because the request or its answer may be large.
     is_kept: whether its steps go on if the connection closes, because the request changes something.
+    worked_ms: how long its steps took in turns that they filled. was_under_way: as a long call, see `long_calls`.
     meter: measures the request, because its client has a quota; else None.
     """
 
     __slots__ = (
+        "_long",
         "_outcome",
-        "_pace",
         "_send",
         "answered",
         "api_key",
@@ -126,6 +128,8 @@ class Call(Reply):
         "on_sent",
         "on_wait",
         "set_software",
+        "was_under_way",
+        "worked_ms",
     )
 
     def __init__(
@@ -138,7 +142,7 @@ class Call(Reply):
         local_host: str,
         set_software: Callable[[str], None],
         answered: Callable[[int, Message], None],
-        pace: Pace,
+        long: LongCalls,
     ) -> None:
         self.api_key = api_key
         self.api_version = api_version
@@ -155,7 +159,9 @@ class Call(Reply):
         self.in_steps = False
         self.is_kept = False
         self.meter: Meter | None = None
-        self._pace = pace
+        self.worked_ms = 0
+        self.was_under_way = False
+        self._long = long
         self._outcome: Outcome | None = None
         self._send: Send | None = None
 
@@ -165,13 +171,16 @@ class Call(Reply):
         if self.meter is not None:
             body = self.meter.weigh(body)
         if self.in_steps:
+            self.is_kept = False  # what the request changes is done
             self.work(self._encode(version, body))
             return
         self._end(encode_response(self.api_key, version, self.correlation_id, body))
         self.answered(self.api_key, body)
 
     def _encode(self, version: int, body: Message) -> Steps:
-        encoded = yield from encode_response_in_steps(self.api_key, version, self.correlation_id, body)
+        encoded = yield from encode_response_in_steps(
+            self.api_key, version, self.correlation_id, body, self._long.answer_bytes_max
+        )
         self.answered(self.api_key, body)
         del body  # before the parts are copied
         # Small parts are joined here, because the connection would go through all of them at once.
@@ -187,14 +196,16 @@ class Call(Reply):
 
         If the connection closes, they end, unless the call is kept.
         """
-        meter = self.meter
+        meter, pace = self.meter, self._long.pace
         begins = meter is not None and meter.begin()
+        began_ms = pace.ms()
         try:
             while self.is_kept or not self.is_closed:
                 if next(steps, ENDED) is ENDED:
                     return
-                if not self._pace.has_time():
-                    self._pace.later(partial(self.work, steps))
+                if not pace.has_time():
+                    self.worked_ms += pace.ms() - began_ms
+                    self._long.later(self, partial(self.work, steps))
                     return
             steps.close()
         except Exception as error:  # noqa: BLE001 - it reaches the connection by another way
@@ -205,8 +216,8 @@ class Call(Reply):
 
     def work_later(self, steps: Steps) -> None:
         """As `work`, but begin in a later turn: for steps that may begin their like, or the stack would grow."""
-        self._pace.has_time()  # begins the turn, if nothing has
-        self._pace.later(partial(self.work, steps))
+        self._long.pace.has_time()  # begins the turn, if nothing has
+        self._long.later(self, partial(self.work, steps))
 
     def answer_nothing(self) -> None:
         """End the call without an answer, because the client wants none (Produce, acks=0)."""
@@ -252,6 +263,10 @@ class Call(Reply):
         """The connection is gone: the answer will be dropped."""
         self._send = None
         self.is_closed = True
+        if not self.is_kept:
+            self._long.forget(self)
+        if self.on_sent is not None:
+            self.on_sent()
         self.set_software = _forget
         if self.on_closed is not None:
             self.on_closed()

@@ -7,7 +7,7 @@ its answer without all that (`repeated_heartbeats`, `repeated_beats`), and a rep
 (`repeated_commits`).
 
 An answer of many parts is written piece by piece, as fast as the client takes it and the turn has time. Until its last
-piece nothing else is written.
+piece nothing else is written, and `unsent` counts it.
 
 A client may send more than can be handled: a request waits, or the client doesn't read its answers. Above
 QUEUED_BYTES_MAX reading stops; `intake` counts the large requests of all connections, and stops reading too. Broken
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from coordinator.server.wire.repeated_beats import Beat
     from coordinator.server.wire.repeated_commits import Commit
     from coordinator.server.wire.repeated_heartbeats import Heartbeats
+    from coordinator.server.wire.unsent import Unsent
 
     Dispatch = Callable[["Connection", bytes], bytes | list[bytes] | None]
 
@@ -89,6 +90,7 @@ class Host(Protocol):
     dispatch: Dispatch
     pace: Pace
     intake: Intake[Connection]
+    unsent: Unsent[Connection]
     soon: Callable[[Callable[[], None]], object]
     frame_size_max: int
 
@@ -257,6 +259,7 @@ class Connection(asyncio.Protocol):
         self.commit = None  # it refers to this connection
         self.beat = None
         self._rest = None
+        self._connections.unsent.release(self)
         self._transport = None
         self._connections.remove(self)
 
@@ -460,6 +463,7 @@ class Connection(asyncio.Protocol):
 
     def _write_parts(self, parts: list[bytes]) -> None:
         """Write a large answer, as fast as the client takes it."""
+        self._connections.unsent.add(self, parts)
         self._rest = pieces(parts)
         self._write_rest()
 
@@ -469,6 +473,7 @@ class Connection(asyncio.Protocol):
             piece = next(self._rest, None)
             if piece is None:
                 self._rest = None
+                self._connections.unsent.release(self)
             else:
                 self._transport.write(piece)
                 if not self._pace.has_time():

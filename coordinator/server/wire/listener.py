@@ -23,6 +23,7 @@ from coordinator.server.wire.connection import Connection
 from coordinator.server.wire.handshakes import Handshakes
 from coordinator.server.wire.intake import Intake
 from coordinator.server.wire.tls import TlsTransport
+from coordinator.server.wire.unsent import Unsent
 
 if TYPE_CHECKING:
     from coordinator.config import Config, Listener
@@ -67,7 +68,8 @@ class Connections:
     ) -> None:
         self._idle_max_ms = config.connections_max_idle_ms
         self.admission = Admission(config, clock, measures.delayed, self._entered)
-        self.intake: Intake[Connection] = Intake(config, clock, self._stalled)
+        self.intake: Intake[Connection] = Intake(config, clock, self._give_up)
+        self.unsent: Unsent[Connection] = Unsent(self._give_up)
         self._open_max = open_max
         self._lines = lines
         self._closed = Sparing(lines, clock)
@@ -169,7 +171,7 @@ class Connections:
         """Call the connection's `end_throttle` after a wait."""
         self._throttled.arm(connection, self._clock.ms() + wait_ms)
 
-    def _stalled(self, connection: Connection, reason: str) -> None:
+    def _give_up(self, connection: Connection, reason: str) -> None:
         self.closing(connection, reason, ours=False)
         connection.abort()
 

@@ -26,7 +26,7 @@ from coordinator.server.nodes.discovery import (
 from coordinator.server.nodes.topics import Topics
 from coordinator.server.wire.call import Call
 from coordinator.timeline.schema import EVENTS_TOPIC
-from tests.server.harness import config_of, endless_pace
+from tests.server.harness import config_of, endless_calls
 
 
 def discovery_of(*settings: str, ports: Mapping[str, int] | None = None) -> Discovery:
@@ -50,7 +50,7 @@ def cluster_of(*settings: str) -> list[Discovery]:
 
 def call_through(listener: str, local_host: str = "10.0.0.9") -> Call:
     """A request that came through a listener."""
-    return Call(3, 0, 1, Client("c", "/h"), listener, local_host, lambda _: None, lambda *_: None, endless_pace())
+    return Call(3, 0, 1, Client("c", "/h"), listener, local_host, lambda _: None, lambda *_: None, endless_calls())
 
 
 @pytest.mark.parametrize(

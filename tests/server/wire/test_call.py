@@ -10,14 +10,15 @@ import pytest
 from coordinator.group.client import Client
 from coordinator.server.runtime.pace import Pace
 from coordinator.server.wire.call import Call, Steps, gather, ring
-from protocol.messages import HeartbeatResponse
-from tests.server.harness import ManualClock, endless_pace
+from coordinator.server.wire.long_calls import LongCalls
+from protocol.messages import HeartbeatResponse, LeaveGroupResponse
+from tests.server.harness import ManualClock, config_of, endless_calls
 
 
-def call_of(pace: Pace | None = None) -> Call:
+def call_of(long: LongCalls | None = None) -> Call:
     """The call of a Heartbeat."""
     client = Client("c", "/h")
-    return Call(12, 0, 1, client, "PLAINTEXT", "127.0.0.1", lambda _: None, lambda *_: None, pace or endless_pace())
+    return Call(12, 0, 1, client, "PLAINTEXT", "127.0.0.1", lambda _: None, lambda *_: None, long or endless_calls())
 
 
 class Turns:
@@ -120,7 +121,7 @@ def test_gather_hands_on_everything_in_order_once_it_is_there() -> None:
 def test_work_pauses_when_the_turn_has_no_time() -> None:
     """Each turn does some steps, further turns do the rest, and the answer comes with the last step."""
     turns, sent = Turns(), list[Any]()
-    call = call_of(turns.pace)
+    call = call_of(LongCalls(turns.pace, config_of()))
     turns.did.append(0)
     call.work(turns.steps(20, lambda: call.answer(HeartbeatResponse())))
     assert call.take(sent.append) is None
@@ -135,7 +136,7 @@ def test_work_pauses_when_the_turn_has_no_time() -> None:
 def test_a_closed_connection_ends_work() -> None:
     """The generator is closed before its next step; nothing is answered and nothing raised."""
     turns, sent, ends = Turns(), list[Any](), list[str]()
-    call = call_of(turns.pace)
+    call = call_of(LongCalls(turns.pace, config_of()))
     turns.did.append(0)
 
     def steps() -> Steps:
@@ -153,10 +154,41 @@ def test_a_closed_connection_ends_work() -> None:
     assert (sum(turns.did) - before, ends, sent) == (0, ["ended"], [])
 
 
+def test_nobody_builds_the_answer_to_a_request_that_is_kept_when_its_client_is_gone() -> None:
+    """What it changes is carried out to the end; the steps that encode its answer end with the connection."""
+    turns, ends = Turns(), list[int]()
+    call = call_of(LongCalls(turns.pace, config_of()))
+    call.api_key, call.api_version = LeaveGroupResponse.API_KEY or 0, 3
+    call.in_steps = call.is_kept = True
+    body = LeaveGroupResponse(members=[LeaveGroupResponse.MemberResponse() for _ in range(100)])
+    turns.did.append(0)
+    call.answered = lambda *_: ends.append(sum(turns.did))
+    call.work(turns.steps(20, lambda: call.answer(body)))
+    assert call.take(lambda _: None) is None
+    call.close()
+    while turns.next:
+        turns.turn()
+    assert (sum(turns.did), ends) == (20, [])
+
+
+def test_an_answer_that_is_never_sent_gives_back_its_memory() -> None:
+    """`on_sent` is called once if the connection closes while the answer is being encoded."""
+    turns, given = Turns(), list[str]()
+    call = call_of(LongCalls(turns.pace, config_of()))
+    turns.did.append(0)
+    call.on_sent = lambda: given.append("back")
+    call.work(turns.steps(20, lambda: call.answer(HeartbeatResponse())))
+    assert call.take(lambda _: None) is None
+    call.close()
+    while turns.next:
+        turns.turn()
+    assert given == ["back"]
+
+
 def test_an_error_in_a_later_turn_reaches_the_connection() -> None:
     """`send` gets the exception of a step; the turn goes on with other work."""
     turns, sent, others = Turns(), list[Any](), list[str]()
-    call = call_of(turns.pace)
+    call = call_of(LongCalls(turns.pace, config_of()))
     turns.did.append(0)
 
     def fail() -> None:

@@ -1,0 +1,44 @@
+"""Unsent: how much memory large answers of all connections take until their clients have taken them.
+
+An answer in parts counts until its last piece is written. A part that it has several times counts once. If all of them
+have more than UNSENT_BYTES_MAX, the connection with the oldest one is closed: its client was the slowest. Small answers
+don't count: the kernel takes them.
+
+House rule: nobody waits for a client that doesn't read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+UNSENT_BYTES_MAX = 256 * 1024 * 1024
+"""As much as requests that come in may take by default (queued.max.request.bytes)."""
+
+SourceT = TypeVar("SourceT", bound=Hashable)
+
+
+class Unsent(Generic[SourceT]):
+    """The answers of all connections. give_up: closes a connection for a reason. counted_bytes: of all of them."""
+
+    def __init__(self, give_up: Callable[[SourceT, str], None]) -> None:
+        self._give_up = give_up
+        self._sizes: dict[SourceT, int] = {}
+        self.counted_bytes = 0
+
+    def add(self, source: SourceT, parts: list[bytes]) -> None:
+        """A connection begins to write an answer."""
+        size = sum(map(len, {id(part): part for part in parts}.values()))
+        self._sizes[source] = size
+        self.counted_bytes += size
+        while self.counted_bytes > UNSENT_BYTES_MAX and len(self._sizes) > 1:
+            oldest = next(iter(self._sizes))
+            self.release(oldest)
+            self._give_up(oldest, "it takes its answer too slowly, and answers that nobody takes use up the memory")
+
+    def release(self, source: SourceT) -> None:
+        """The last piece of its answer is written, or the connection is gone."""
+        self.counted_bytes -= self._sizes.pop(source, 0)

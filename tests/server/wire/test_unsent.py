@@ -1,0 +1,130 @@
+"""Large answers that clients don't take have a bound, each and all together."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from coordinator.server.wire.unsent import UNSENT_BYTES_MAX, Unsent
+from protocol.compile import encode
+from protocol.messages import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest,
+    DescribeConfigsRequest,
+    DescribeGroupsRequest,
+    Message,
+    OffsetFetchRequest,
+)
+from schemas.errors import ErrorCode
+from tests.server.harness import Peer, join_request, serving, sync_request
+from tests.server.requests.test_groups import commit_request
+
+MB = 1024 * 1024
+PART = bytes(MB)
+
+MEMBERS = 100
+
+
+def test_the_oldest_answer_goes_when_all_are_too_large_together() -> None:
+    """A part that an answer has several times counts once; the newest answer stays, however large."""
+    given_up: list[str] = []
+    answers: Unsent[str] = Unsent(lambda source, _: given_up.append(source))
+    answers.add("repeats", [PART] * 10_000)
+    assert answers.counted_bytes == MB
+    for name in ("first", "second"):
+        answers.add(name, [bytes(UNSENT_BYTES_MAX // 2)])
+    assert given_up == ["repeats"]
+    answers.release("first")
+    answers.release("first")
+    answers.add("third", [bytes(UNSENT_BYTES_MAX + 1)])
+    assert given_up == ["repeats", "second"]
+    answers.release("third")
+    assert answers.counted_bytes == 0
+
+
+async def consumers(peer: Peer) -> None:
+    """A group "g" of the consumer protocol."""
+    for number in range(MEMBERS):
+        beat = ConsumerGroupHeartbeatRequest(
+            group_id="g",
+            member_id=f"{number:0>36}",
+            member_epoch=0,
+            rebalance_timeout_ms=60_000,
+            subscribed_topic_names=["orders"],
+            topic_partitions=[],
+        )
+        assert (await peer.ask(beat, 1)).error_code == ErrorCode.NONE
+
+
+async def joiners(peer: Peer) -> None:
+    """A group "g" of the classic protocol, whose member is large."""
+    request = join_request("g", instance="i")
+    request.protocols[0].metadata = bytes(8_000)
+    joined = await peer.ask(request, 5)
+    assert (await peer.ask(sync_request("g", joined, "i"), 5)).error_code == ErrorCode.NONE
+
+
+async def commits(peer: Peer) -> None:
+    """A group "g" with an offset whose metadata is as large as allowed."""
+    request = commit_request("g", {("orders", 0): 5})
+    request.topics[0].partitions[0].committed_metadata = "m" * 4_096
+    answer = await peer.ask(request, 8)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+
+
+async def nothing(_: Peer) -> None:
+    """No group."""
+
+
+def fetch_offsets(partitions: list[int] | None, groups: int) -> OffsetFetchRequest:
+    """An OffsetFetch that names one group so often."""
+    topic = OffsetFetchRequest.OffsetFetchRequestTopics(name="orders", partition_indexes=partitions or [])
+    group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=None if partitions is None else [topic])
+    return OffsetFetchRequest(groups=[group] * groups)
+
+
+def describe_broker(times: int) -> DescribeConfigsRequest:
+    """A DescribeConfigs that names the broker so often."""
+    broker = DescribeConfigsRequest.DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=None)
+    return DescribeConfigsRequest(resources=[broker] * times, include_synonyms=True, include_documentation=True)
+
+
+REPEATING: dict[str, tuple[Callable[[Peer], Awaitable[None]], int, Callable[[int], Message]]] = {
+    "ConsumerGroupDescribe": (consumers, 1, lambda times: ConsumerGroupDescribeRequest(group_ids=["g"] * times)),
+    "DescribeGroups": (joiners, 5, lambda times: DescribeGroupsRequest(groups=["g"] * times)),
+    "OffsetFetch of groups": (commits, 8, lambda times: fetch_offsets(None, times)),
+    "OffsetFetch of partitions": (commits, 8, lambda times: fetch_offsets([0] * times, 1)),
+    "DescribeConfigs": (nothing, 4, describe_broker),
+}
+"""By what it names: what there has to be, the version, and a request that names one thing so often."""
+
+
+@pytest.mark.parametrize("name", REPEATING)
+async def test_an_answer_that_repeats_itself_takes_the_memory_of_one(name: str) -> None:
+    """50 MB that a client doesn't read take 1 MB; the client gets all of them."""
+    prepare, version, request = REPEATING[name]
+    async with serving() as server:
+        peer = await server.peer()
+        await prepare(peer)
+        (once,) = [len(encode(answer, version)) for answer in [await peer.ask(request(1), version)]]
+        times = 50 * MB // once
+        await peer.send(request(times), version)
+        await server.until(lambda: server.server.connections.unsent.counted_bytes > 0)
+        assert server.server.connections.unsent.counted_bytes < MB
+        frame = await peer.receive_frame()
+        assert frame is not None
+        assert len(frame) > 0.9 * times * once
+        assert server.server.connections.unsent.counted_bytes == 0
+
+
+async def test_an_answer_of_hundreds_of_megabytes_costs_the_connection() -> None:
+    """It isn't built: the client's connection ends with one log line that says why."""
+    async with serving() as server:
+        peer = await server.peer()
+        await consumers(peer)
+        await peer.send(ConsumerGroupDescribeRequest(group_ids=["g"] * 30_000), 1)
+        assert await peer.is_closed()
+        (line,) = server.events("connection_closed")
+        assert line["reason"].startswith("ConsumerGroupDescribeResponse would have more than")
+        assert server.events("connection_failed") == []
