@@ -9,7 +9,7 @@ House rule: what a rule means is in `security.acls`. Source: Kafka's AclApis and
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from coordinator.log.engine import EngineError
 from coordinator.log.topics.list import ACLS
@@ -177,7 +177,10 @@ def create_acls(services: Services, call: Call, request: CreateAclsRequest) -> S
 
 
 def delete_acls(services: Services, call: Call, request: DeleteAclsRequest) -> Steps:
-    """DeleteAcls: remove the rules that each filter selects. A rule that two filters select is in both answers."""
+    """DeleteAcls: remove the rules that each filter selects. A rule that two filters select is in both answers.
+
+    Filters that are alike share one result.
+    """
     filters = []
     for each in request.filters:
         filters.append(_filter(each))
@@ -187,10 +190,15 @@ def delete_acls(services: Services, call: Call, request: DeleteAclsRequest) -> S
     if refusal is None and len(filters) > FILTERS_MAX:
         refusal = ErrorCode.POLICY_VIOLATION, f"A request has at most {FILTERS_MAX} filters."
     results: list[DeleteAclsResponse.DeleteAclsFilterResult] = []
-    removed: dict[str, None] = {}
+    known: dict[Filter, DeleteAclsResponse.DeleteAclsFilterResult] = {}
+    removed: dict[str, DeleteAclsResponse.DeleteAclsMatchingAcl] = {}
     rules = services.discovery.topics.newest_entry(ACLS).configs if refusal is None else {}
     for wanted in filters:
-        result = DeleteAclsResponse.DeleteAclsFilterResult(error_message=None)
+        yield
+        if wanted in known:
+            results.append(known[wanted])
+            continue
+        result = known[wanted] = DeleteAclsResponse.DeleteAclsFilterResult(error_message=None)
         results.append(result)
         if refusal is not None:
             result.error_code, result.error_message = refusal
@@ -200,10 +208,10 @@ def delete_acls(services: Services, call: Call, request: DeleteAclsRequest) -> S
             for text in rules:
                 rule = services.access.rule_of(text)
                 if wanted.selects(rule):
-                    removed[text] = None
-                    result.matching_acls.append(_matching(rule))
+                    if text not in removed:
+                        removed[text] = _matching(rule)
+                    result.matching_acls.append(removed[text])
                 yield
-        yield
     body = DeleteAclsResponse(filter_results=results)
 
     def answer(outcome: ChangeResult) -> None:
@@ -220,7 +228,7 @@ def delete_acls(services: Services, call: Call, request: DeleteAclsRequest) -> S
         call.answer(body)
 
 
-def _matching(rule: Rule) -> Any:
+def _matching(rule: Rule) -> DeleteAclsResponse.DeleteAclsMatchingAcl:
     return DeleteAclsResponse.DeleteAclsMatchingAcl(
         error_message=None,
         resource_type=rule.kind,

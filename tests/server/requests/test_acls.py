@@ -139,6 +139,22 @@ async def test_acls_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
         assert {each.error_code for each in results} == {ErrorCode.POLICY_VIOLATION}
 
 
+async def test_a_filter_that_comes_many_times_is_answered_by_the_same_bytes() -> None:
+    """27 MB take the memory of one result while the client doesn't read them; each filter has all that matched."""
+    async with serving(STANDARD, SUPER) as server:
+        peer = await server.peer()
+        await create(peer, *(rule(Operation.READ, name=f"{number:0>100}") for number in range(700)))
+        filters = [everything(DeleteAclsRequest.DeleteAclsFilter)] * 300
+        await peer.send(DeleteAclsRequest(filters=filters), 3)
+        unsent = server.server.connections.unsent
+        await server.until(lambda: unsent.counted_bytes > 0)
+        assert unsent.counted_bytes < 1024 * 1024
+        results = (await peer.receive()).filter_results
+        assert {len(each.matching_acls) for each in results} == {700}
+        assert len(results) == 300
+        assert await held(peer) == []
+
+
 async def change(server: Serving, *rules: tuple[Kind, str, Operation]) -> None:
     """Have exactly these rules for everybody, as if another client had made them."""
     texts = [
