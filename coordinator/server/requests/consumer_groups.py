@@ -6,6 +6,7 @@ House rule: no state. Source: Kafka's KafkaApis, release 4.3.
 from __future__ import annotations
 
 from collections.abc import Generator
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -14,7 +15,7 @@ from coordinator.group.events import ConsumerHeartbeat, DescribeConsumerGroup
 from coordinator.group.refuse import refuse
 from coordinator.security.acls import Kind as Resource
 from coordinator.security.acls import Operation
-from coordinator.server.nodes.topic_view import problem
+from coordinator.server.nodes.topic_view import problem, when_loaded
 from coordinator.server.requests.groups import AT_ONCE, Asked, at_places, still_true
 from coordinator.server.requests.rights import may, operations_on_group
 from coordinator.server.wire.call import gather
@@ -68,8 +69,14 @@ def _with_many_topics(services: Services, call: Call, event: ConsumerHeartbeat) 
 
 def _submit(services: Services, event: ConsumerHeartbeat) -> None:
     """Hand over a heartbeat. Only now is its regular expression read: that may take 50 ms."""
-    regex = event.body.subscribed_topic_regex
-    event.regex_error = problem(regex) if regex else None
+    if event.body.subscribed_topic_regex:
+        when_loaded(services.runtime.hop, partial(_submit_regex, services, event, event.body.subscribed_topic_regex))
+    else:
+        services.runtime.submit(event.body.group_id, event)
+
+
+def _submit_regex(services: Services, event: ConsumerHeartbeat, regex: str) -> None:
+    event.regex_error = problem(regex)
     services.runtime.submit(event.body.group_id, event)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable
 from queue import Queue
 from typing import Any
@@ -14,7 +16,8 @@ from coordinator.group.effects import Resolution
 from coordinator.group.events import RegexResolved
 from coordinator.log.topics.list import Topic
 from coordinator.server.hop import Arguments
-from coordinator.server.nodes.topic_view import REGEX_MAX, Searches, TopicView, match, problem
+from coordinator.server.nodes import topic_view
+from coordinator.server.nodes.topic_view import REGEX_MAX, Searches, TopicView, match, problem, when_loaded
 from coordinator.server.nodes.topics import Topics
 from tests.support.patience import WITHIN_S
 
@@ -50,6 +53,22 @@ def test_mistakes_have_the_words_of_kafka(regex: str, words: str) -> None:
 def test_these_can_not(regex: str) -> None:
     """Lookaround, backreferences, possessive quantifiers and more than RE2 or we allow."""
     assert problem(regex)
+
+
+def test_re2_is_loaded_on_a_thread_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its import takes up to 80 ms, which the loop doesn't wait for; a later expression waits for no thread."""
+    loaded: list[threading.Thread] = []
+    monkeypatch.setattr(topic_view, "re2_problem", lambda _: loaded.append(threading.current_thread()))
+    hopped: Queue[tuple[Any, ...]] = Queue()
+    done: list[str] = []
+    with monkeypatch.context() as unloaded:
+        unloaded.delitem(sys.modules, "re2")
+        when_loaded(lambda *call: hopped.put(call), lambda: done.append("first"))
+    (first,) = hopped.get(timeout=WITHIN_S)
+    assert (loaded != [threading.current_thread()], len(loaded), done) == (True, 1, [])
+    first()
+    when_loaded(lambda *call: hopped.put(call), lambda: done.append("second"))
+    assert (len(loaded), done, hopped.empty()) == (1, ["first", "second"], True)
 
 
 def test_a_whole_name_matches() -> None:
