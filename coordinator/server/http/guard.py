@@ -15,6 +15,7 @@ House rule: no route knows of this.
 
 from __future__ import annotations
 
+import re
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
@@ -253,6 +254,8 @@ class HostCheck:
 
     def _is_ours(self, host: str) -> bool:
         name = host_name(host)
+        if name is None:
+            return False
         if name.lower().removesuffix(".") in self._names:
             return True
         try:
@@ -262,8 +265,18 @@ class HostCheck:
         return True
 
 
-def host_name(host: str) -> str:
-    """The name or address in a Host header, without its port and brackets."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0] if host.count(":") <= 1 else host
+HOST = re.compile(
+    r"(?:\[(?P<bracketed>[0-9a-f.]*:[0-9a-f:.]*)\]|(?P<name>[^\s\[\]@:/?#\\%]*))(?::[0-9]*)?"
+    r"|(?P<bare>[0-9a-f.]*:[0-9a-f.]*:[0-9a-f:.]*)",
+    re.ASCII | re.IGNORECASE,
+)
+"""A name or an address, and a port. An IPv6 address without brackets has no port."""
+
+
+def host_name(host: str) -> str | None:
+    """The name or address in a Host header, without its port and brackets; None if the header has another form.
+
+    What a program reads as part of a name must not be left out here: [::1]evil.example is no address.
+    """
+    found = HOST.fullmatch(host)
+    return None if found is None else found["bracketed"] or found["bare"] or found["name"]

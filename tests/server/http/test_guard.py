@@ -307,6 +307,21 @@ async def test_a_client_that_does_not_read_is_cut(tmp_path: Path) -> None:
         ("evil.example:8080", 421),
         ("localhost.evil.example", 421),
         ("", 421),
+        ("[::1]evil.example", 421),
+        ("[::1]evil.example:8080", 421),
+        ("127.0.0.1:80@evil.example", 421),
+        ("localhost:8080@evil.example", 421),
+        ("localhost@evil.example", 421),
+        ("[::1]:80.evil.example", 421),
+        ("[::1%.evil.example]", 421),
+        ("::1%.evil.example", 421),
+        ("[127.0.0.1]", 421),
+        ("[localhost]", 421),
+        ("[::1", 421),
+        ("localhost:evil.example", 421),
+        ("127.0.0.1:80:80", 421),
+        ("127.0.0.1/.evil.example", 421),
+        ("127.0.0.1#evil.example", 421),
     ],
 )
 async def test_the_host_header_names_this_server(tmp_path: Path, host: str | None, status: int) -> None:
@@ -317,8 +332,10 @@ async def test_the_host_header_names_this_server(tmp_path: Path, host: str | Non
 
 
 def test_the_name_in_a_host_header() -> None:
-    """It stands before the port, and an IPv6 address in brackets."""
+    """It stands before the port, and an IPv6 address in brackets. A header of another form has none."""
     assert [host_name(each) for each in ("a:1", "a", "[::1]:8", "::1", "")] == ["a", "a", "::1", "::1", ""]
+    for header in ("[::1]a", "a@b", "a:1@b", "a b", "[a]", "[::1", "::1]", "a:b", "x:1:2", "[::1%a]", "a/b", "a\n"):
+        assert host_name(header) is None, header
 
 
 async def test_requests_for_one_timeline_share_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
