@@ -508,7 +508,8 @@ class Server:
         secure = None
         if self.certificates is not None and self._config.has_tls(HTTP):
             secure = self.certificates.securing(HTTP, self.connections.handshakes)
-        self._site = Site(self._config, self, self.in_process().open, metrics, self._lines, services.clock, secure)
+        ask, pace = self.in_process().open, services.pace
+        self._site = Site(self._config, self, ask, metrics, self._lines, services.clock, secure, pace=pace)
         await self._site.start(listening)
         scheme = "http" if secure is None else "https"
         where = f"{scheme}://{Address(*listening.getsockname()[:2])}/"

@@ -34,7 +34,7 @@ def pieces_of(body: Any) -> list[bytes]:
     return [*pieces, b"".join(parts)]
 
 
-def answer_of(pieces: Sequence[bytes]) -> StreamingResponse:
+def answer_of(pieces: Sequence[bytes], media_type: str = "application/json") -> StreamingResponse:
     """The answer with these pieces."""
 
     async def each() -> AsyncIterator[bytes]:
@@ -42,7 +42,7 @@ def answer_of(pieces: Sequence[bytes]) -> StreamingResponse:
             yield piece
 
     headers = {"content-length": str(sum(map(len, pieces)))}
-    return StreamingResponse(each(), media_type="application/json", headers=headers)
+    return StreamingResponse(each(), headers={**headers, "content-type": media_type})
 
 
 def _parts(value: Any, depth: int) -> Iterator[str]:

@@ -4,6 +4,7 @@ A source brings the events, on a thread of its own. A server has `TopicSource`: 
 consumer does, from the first request that needs events until the server stops. An observer has one that makes events
 of another cluster's records (coordinator.observe). The thread hands the events to the loop, which keeps the newest
 (window.py). A subscriber that doesn't take its events is dropped; it may subscribe again with the id of its last event.
+However many subscribers there are, an event is encoded once.
 
 An event's id is the topic's id and, for each partition, the offset of the next event that a subscriber with this event
 needs. So an id means the same after a restart of this server, and on every other node.
@@ -17,16 +18,17 @@ import asyncio
 import re
 import threading
 from collections import deque
-from functools import partial
+from json import dumps
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from coordinator.client.errors import ClientError
 from coordinator.client.events import EventReader, NoEvents, Placed
+from coordinator.server.http.turns import Turns
 from coordinator.server.http.window import Bounds, Window
 from protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from coordinator.client.client import Client
     from coordinator.timeline.schema import RebalanceEvent
@@ -46,6 +48,14 @@ PAUSE_S = 1.0
 WAITING_MAX = 1_000
 """A subscriber with more events waiting is dropped."""
 
+TAKEN_AT_ONCE = 100
+"""Events that a subscriber takes at once: about 50 KB, or 2 ms for the first who encodes them."""
+
+STEP = 50
+"""Events that the loop takes from the thread in one step: about 0.5 ms."""
+
+FRAMES_KEPT = 2 * WAITING_MAX
+"""Encoded events in memory: those that a subscriber may still want, but for one that asked for older ones."""
 
 ID = re.compile(r"(?P<topic>[0-9a-f]{32})(?P<offsets>(?:-[0-9]{1,9}\.[0-9]{1,19})*)")
 
@@ -73,7 +83,7 @@ class Subscriber:
         self.begins = begins
         self.is_gapped = is_gapped
         self._waiting = deque(behind)
-        self._news = asyncio.Event()
+        self._waits: asyncio.Future[None] | None = None
         self.is_closed = False
 
     def put(self, news: list[FeedEvent]) -> None:
@@ -81,22 +91,29 @@ class Subscriber:
         self._waiting.extend(news)
         if len(self._waiting) > WAITING_MAX:
             self.is_closed = True
-        self._news.set()
+        self._wake()
 
     def close(self) -> None:
         """Give it no more events, and wake it."""
         self.is_closed = True
-        self._news.set()
+        self._wake()
 
-    async def next(self, within_s: float) -> FeedEvent | None:
-        """The next event; None if none comes in time, or if the subscriber is closed."""
+    def _wake(self) -> None:
+        if self._waits is not None and not self._waits.done():
+            self._waits.set_result(None)
+
+    async def next(self, within_s: float) -> list[FeedEvent]:
+        """The next events, TAKEN_AT_ONCE at most; none if none comes in time, or if the subscriber is closed."""
         if not self._waiting and not self.is_closed:
-            self._news.clear()
+            self._waits = asyncio.get_running_loop().create_future()
             try:
-                await asyncio.wait_for(self._news.wait(), within_s)
+                async with asyncio.timeout(within_s):
+                    await self._waits
             except TimeoutError:
-                return None
-        return self._waiting.popleft() if self._waiting and not self.is_closed else None
+                return []
+        if self.is_closed:
+            return []
+        return [self._waiting.popleft() for _ in range(min(len(self._waiting), TAKEN_AT_ONCE))]
 
 
 class News(Protocol):
@@ -153,11 +170,12 @@ class TopicSource:
 class Feed:
     """See the module.
 
-    bounds: of the events in memory. problem: why there are no events, "" if there are. is_read: set when the first
-    read of the source has ended or failed. thread: the source's, None before the start.
+    bounds: of the events in memory. turns: of the loop, which takes events in steps. problem: why there are no events,
+    "" if there are. is_read: set when the first read of the source has ended or failed. thread: the source's, None
+    before the start.
     """
 
-    def __init__(self, source: Source, bounds: Bounds | None = None) -> None:
+    def __init__(self, source: Source, bounds: Bounds | None = None, turns: Turns | None = None) -> None:
         self._source = source
         self._events: Window[FeedEvent] = Window(bounds or Bounds(EVENTS_KEPT))
         self._topic = ""
@@ -165,7 +183,13 @@ class Feed:
         """The offset in each partition from which on all events are in memory."""
         self._reached: dict[int, int] = {}
         """The offset in each partition behind the last event that was read."""
+        self._told: dict[int, int] = {}
+        """The offset in each partition that a subscriber needs next who has got all that subscribers got so far."""
+        self._turns = turns or Turns()
+        self._coming: deque[Iterator[None]] = deque()
+        """Steps that take what the thread brought, one after the other."""
         self._subscribers: set[Subscriber] = set()
+        self._frames: dict[tuple[str, int, int], bytes] = {}
         self._stopping = threading.Event()
         self.thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop
@@ -195,7 +219,7 @@ class Feed:
         events = await self.events()
         had = self._offsets(after)
         if had is None:
-            had = self._first if after else self._reached
+            had = self._first if after else self._told
             is_gapped = bool(after)
         else:
             is_gapped = any(had.get(partition, 0) < first for partition, first in self._first.items())
@@ -220,6 +244,17 @@ class Feed:
         """Give a subscriber no more events."""
         self._subscribers.discard(subscriber)
 
+    def frame(self, event: FeedEvent) -> bytes:
+        """An event as a message of a stream."""
+        key = event.id, event.placed.partition, event.placed.offset
+        found = self._frames.get(key)
+        if found is None:
+            data = dumps(event.event, ensure_ascii=False, separators=(",", ":"))
+            found = self._frames[key] = f"id: {event.id}\ndata: {data}\n\n".encode()
+            if len(self._frames) > FRAMES_KEPT:
+                del self._frames[next(iter(self._frames))]
+        return found
+
     async def stop(self) -> None:
         """End the thread and close all subscribers. A thread that waits for the cluster may end a little later."""
         self._stopping.set()
@@ -232,34 +267,46 @@ class Feed:
 
     def begin(self, topic: str, reached: dict[int, int], events: list[Placed]) -> None:
         """As News."""
-        self._hop(partial(self._take_anew, topic, reached, events))
+        self._hop(self._take_anew(topic, reached, events))
 
     def put(self, events: list[Placed]) -> None:
         """As News."""
-        self._hop(partial(self._take, events))
+        self._hop(self._take(events))
 
     def miss(self, problem: str) -> None:
         """As News."""
-        self._hop(partial(self._set_problem, problem))
+        self._hop(self._set_problem(problem))
 
-    def _hop(self, call: Callable[[], None]) -> None:
+    def _hop(self, steps: Iterator[None]) -> None:
         if not self._stopping.is_set():
-            self._loop.call_soon_threadsafe(call)
+            self._loop.call_soon_threadsafe(self._line_up, steps)
 
     # On the loop.
 
-    def _set_problem(self, problem: str) -> None:
+    def _line_up(self, steps: Iterator[None]) -> None:
+        """Do steps behind those of before."""
+        self._coming.append(steps)
+        if len(self._coming) == 1:
+            self._turns.work(self._in_order())
+
+    def _in_order(self) -> Iterator[None]:
+        while self._coming:
+            yield from self._coming[0]
+            self._coming.popleft()
+
+    def _set_problem(self, problem: str) -> Iterator[None]:
         self.problem = problem
         self.is_read.set()
+        yield
 
-    def _take_anew(self, topic: str, reached: dict[int, int], events: list[Placed]) -> None:
+    def _take_anew(self, topic: str, reached: dict[int, int], events: list[Placed]) -> Iterator[None]:
         """See News.begin."""
         first = dict(reached)
         for each in events:
             first[each.partition] = min(first[each.partition], each.offset)
         if topic != self._topic or any(reached.get(each, 0) < offset for each, offset in self._reached.items()):
             # This is another log: it has none of the events in memory.
-            self._topic, self._first, self._reached = topic, first, {}
+            self._topic, self._first, self._reached, self._told = topic, first, {}, {}
             self._events.clear()
         for partition, offset in first.items():
             if offset > self._reached.get(partition, 0):  # the events in between were never read
@@ -267,9 +314,10 @@ class Feed:
             self._first.setdefault(partition, offset)
         news = [each for each in events if each.offset >= self._reached.get(each.partition, 0)]
         self._reached = reached
-        self._take(news)
+        yield
+        yield from self._take(news)
 
-    def _take(self, events: list[Placed]) -> None:
+    def _take(self, events: list[Placed]) -> Iterator[None]:
         """Keep events, which come in the order of time, and give them to all subscribers."""
         self.problem = ""
         ends: dict[int, int] = {}
@@ -279,17 +327,25 @@ class Feed:
         # Events in the order of time may be out of the order of offsets, because the topic gets a gap's event late. So
         # an id has, for each partition, the smallest offset among the events that are still to come.
         behind = dict(self._reached)
-        news: list[FeedEvent] = []
-        for each in reversed(events):
-            news.append(FeedEvent(self._id(behind), each))
-            behind[each.partition] = min(behind[each.partition], each.offset)
-        news.reverse()
-        for kept in news:
-            for gone in self._events.add(kept.event["group"], kept.event["at_ms"], kept):
-                placed = gone.placed
-                self._first[placed.partition] = max(self._first.get(placed.partition, 0), placed.offset + 1)
+        parts: list[tuple[list[FeedEvent], dict[int, int]]] = []
+        for start in reversed(range(0, len(events), STEP)):
+            news: list[FeedEvent] = []
+            parts.append((news, dict(behind)))
+            for each in reversed(events[start : start + STEP]):
+                news.append(FeedEvent(self._id(behind), each))
+                behind[each.partition] = min(behind[each.partition], each.offset)
+            news.reverse()
+            yield
+        for news, told in reversed(parts):
+            for kept in news:
+                for gone in self._events.add(kept.event["group"], kept.event["at_ms"], kept):
+                    placed = gone.placed
+                    self._first[placed.partition] = max(self._first.get(placed.partition, 0), placed.offset + 1)
+            self._told = told
+            for subscriber in list(self._subscribers):
+                subscriber.put(news)
+                if subscriber.is_closed:
+                    self._subscribers.discard(subscriber)
+            yield
+        self._told = dict(self._reached)
         self.is_read.set()
-        for subscriber in list(self._subscribers):
-            subscriber.put(news)
-            if subscriber.is_closed:
-                self._subscribers.discard(subscriber)

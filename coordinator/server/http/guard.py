@@ -1,6 +1,7 @@
 """Protects the server from clients of HTTP: a limit on connections, timeouts, and the check of the Host header.
 
-HTTP shares the process's files and its event loop with Kafka's clients, so it has limits of its own. A connection above
+HTTP shares the process's files and its event loop with Kafka's clients, so it has limits of its own, and reads what
+clients send in turns (turns.py). A connection above
 `tenure.http.max.connections` is closed at once. A connection is closed too if no request came for
 `tenure.http.idle.timeout.ms`, if the body of a request wasn't whole so long after its head, or if its client took
 nothing of an answer for as long. A connection is closed as well if its client speaks something else than HTTP. Lines
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from coordinator.server.clock import Clock
+    from coordinator.server.http.turns import Turns
     from coordinator.server.telemetry.lines import Lines
 
     Secure = Callable[["GuardedProtocol"], asyncio.Protocol]
@@ -68,7 +70,10 @@ class Refusals:
 
 
 class Guard:
-    """The connections of HTTP. connections_max, idle_ms: see the module. secure: puts TLS below a connection."""
+    """The connections of HTTP. connections_max, idle_ms: see the module. secure: puts TLS below a connection.
+
+    turns: in which they read.
+    """
 
     def __init__(
         self,
@@ -76,8 +81,10 @@ class Guard:
         lines: Lines,
         connections_max: int,
         idle_ms: int,
+        turns: Turns,
         secure: Secure | None = None,
     ) -> None:
+        self.turns = turns
         self._secure = secure
         self._clock = clock
         self._lines = lines
@@ -142,6 +149,7 @@ class GuardedProtocol(H11Protocol):
         self._guard = guard
         self._is_admitted = False
         self._first = b""
+        self._coming = bytearray()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """As Protocol."""
@@ -162,6 +170,25 @@ class GuardedProtocol(H11Protocol):
         if not self._is_admitted:
             return
         self._first = self._first or data[:FIRST_BYTES]
+        if not self._coming and self._guard.turns.has_time():
+            self._read(data)
+            return
+        if not self._coming:
+            self._guard.turns.later(self._read_on)
+            self.transport.pause_reading()
+        self._coming += data
+
+    def _read_on(self) -> None:
+        """Read in a further turn what came in one that had no time."""
+        if self.transport.is_closing():
+            return
+        data = bytes(self._coming)
+        self._coming.clear()
+        if not self.flow.read_paused:
+            self.transport.resume_reading()
+        self._read(data)
+
+    def _read(self, data: bytes) -> None:
         before: object = self.cycle
         super().data_received(data)
         if self.cycle is not before:

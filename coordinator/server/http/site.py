@@ -11,17 +11,17 @@ House rule: GET only, and no header that lets other sites read.
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from functools import partial
+from functools import lru_cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from anyio import CapacityLimiter, to_thread
+from prometheus_client.exposition import choose_encoder
 from starlette.middleware import Middleware
-from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from coordinator.client.errors import Refused, Unauthenticated, Unreachable
@@ -36,6 +36,7 @@ from coordinator.server.http.guard import Guard
 from coordinator.server.http.kept import Kept
 from coordinator.server.http.overview import lags, overview
 from coordinator.server.http.sums import Sums
+from coordinator.server.http.turns import Turns
 from coordinator.server.http.web import Web, error
 from coordinator.server.telemetry.metrics import exposition
 from coordinator.timeline.diagnosis import worst_first
@@ -55,12 +56,16 @@ if TYPE_CHECKING:
     from coordinator.config import Config
     from coordinator.server.clock import Clock
     from coordinator.server.http.guard import Secure
+    from coordinator.server.runtime.pace import Pace
     from coordinator.server.telemetry.lines import Lines
 
     Answering = Callable[[Request], Coroutine[Any, Any, Response]]
 
 OVERVIEW_MS, FINDINGS_MS, LAG_MS, LAGS_MS, SUMS_MS = 1_000, 10_000, 2_000, 5_000, 1_000
 """How long an answer about all groups, or about offsets, is good."""
+
+OPENAPI_MS = 60_000
+"""How long the description of all routes stays in memory. It never changes, but hardly anybody reads it."""
 
 LAGS_MAX = 50
 """The most groups of one question about lag: a page of the list."""
@@ -118,7 +123,8 @@ class Site:
     """The HTTP side of `server`.
 
     config: has limits and host names. ask: opens a client of the cluster. lines: gets uvicorn's log. secure: as of
-    Guard. feed: brings events; by default it reads the cluster's topic of events. spare: as of Sums.
+    Guard. feed: brings events; by default it reads the cluster's topic of events. spare: as of Sums. pace: of the loop,
+    if it serves Kafka's clients too.
     """
 
     def __init__(
@@ -132,8 +138,10 @@ class Site:
         secure: Secure | None = None,
         feed: Feed | None = None,
         spare: Callable[[], bool] = lambda: True,
+        pace: Pace | None = None,
     ) -> None:
-        self._guard = Guard(clock, lines, config.http_max_connections, config.http_idle_timeout_ms, secure)
+        limits, turns = (config.http_max_connections, config.http_idle_timeout_ms), Turns(pace)
+        self._guard = Guard(clock, lines, *limits, turns, secure)
         self._health = server
         self._ask = ask
         self._metrics = metrics
@@ -145,7 +153,7 @@ class Site:
             open_paths=PROBES,
         )
         self._web = Web(self._guard, config.http_hosts, lines, [token])
-        self._feed = feed or Feed(TopicSource(ask))
+        self._feed = feed or Feed(TopicSource(ask), turns=turns)
         self._clock = clock
         self._kept = Kept(clock)
         self._limiter = CapacityLimiter(THREADS_MAX)
@@ -167,7 +175,7 @@ class Site:
     def routes(self) -> list[Route]:
         """All routes."""
         return [
-            Route("/openapi.json", _openapi),
+            Route("/openapi.json", self._openapi),
             Route("/healthz", self._healthz),
             Route("/readyz", self._readyz),
             Route("/metrics", self._exposition),
@@ -210,8 +218,20 @@ class Site:
         return _state(self._health.trouble or self._health.not_ready)
 
     async def _exposition(self, request: Request) -> Response:
-        text, content_type = exposition(await self._metrics.now(), request.headers.get("accept", ""))
-        return Response(text, headers={"content-type": content_type})
+        """Requests that come while a text is made share it. It is made on a thread: of many groups it takes long."""
+        accept = request.headers.get("accept", "")
+        content_type = choose_encoder(accept)[1]
+
+        async def make() -> list[bytes]:
+            return [(await to_thread.run_sync(exposition, await self._metrics.now(), accept))[0]]
+
+        return answer_of(await self._kept.get(("metrics", content_type), "", 0, make), content_type)
+
+    async def _openapi(self, _: Request) -> Response:
+        async def make() -> list[bytes]:
+            return await to_thread.run_sync(_description)
+
+        return answer_of(await self._kept.get("openapi", "", OPENAPI_MS, make))
 
     async def _nodes(self, _: Request) -> Response:
         return await self._asked(lambda client: owners_json(partition_owners(client)))
@@ -333,7 +353,7 @@ class Site:
             headers={"cache-control": "no-store"},
         )
 
-    async def _stream(self, subscriber: Subscriber, group: str | None) -> AsyncIterator[str]:
+    async def _stream(self, subscriber: Subscriber, group: str | None) -> AsyncIterator[str | bytes]:
         try:
             # A client that loses its connection before its first event needs an id to come back with.
             yield f": events follow\nid: {subscriber.begins}\n\n"
@@ -341,11 +361,11 @@ class Site:
                 yield f"event: gap\ndata: {GAP}\n\n"
             while not subscriber.is_closed:
                 news = await subscriber.next(ALIVE_S)
-                if news is None:
+                if not news:
                     yield ": nothing new\n\n"
-                elif group is None or news.event["group"] in {None, group}:
-                    data = json.dumps(news.event, ensure_ascii=False, separators=(",", ":"))
-                    yield f"id: {news.id}\ndata: {data}\n\n"
+                wanted = [each for each in news if group is None or each.event["group"] in {None, group}]
+                if wanted:
+                    yield b"".join(map(self._feed.frame, wanted))
         finally:
             self._feed.unsubscribe(subscriber)
 
@@ -390,15 +410,19 @@ def found_group(client: Client, group_id: str) -> Group:
     return found
 
 
-async def _openapi(_: Request) -> Response:
+def _description() -> list[bytes]:
     from coordinator.server.http.openapi import document  # noqa: PLC0415 - only its readers need it
 
-    return JSONResponse(document(version("tenure")))
+    return pieces_of(document(version("tenure")))
 
 
 async def _page(name: str, media_type: str, _: Request) -> Response:
-    content = (HERE / name).read_bytes()
-    return Response(content, headers={**POLICY, "content-type": media_type})
+    return _file(name, media_type)
+
+
+@lru_cache(len(PAGE))
+def _file(name: str, media_type: str) -> Response:
+    return Response((HERE / name).read_bytes(), headers={**POLICY, "content-type": media_type})
 
 
 def _state(trouble: str) -> Response:

@@ -1,7 +1,7 @@
 """A web server on the running loop: Starlette on uvicorn. The site has one, and so has the control of a test.
 
-Each request passes the check of its Host header (guard.py). A path that no route has gets status 404, and an exception
-of a route 500, in JSON. uvicorn's own log becomes lines of the server.
+Each request passes the check of its Host header (guard.py), and each answer waits for its turn (turns.py). A path that
+no route has gets status 404, and an exception of a route 500, in JSON. uvicorn's own log becomes lines of the server.
 
 House rule: this knows no route.
 """
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
     from starlette.routing import Route
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from coordinator.server.http.guard import Guard
+    from coordinator.server.http.turns import Turns
     from coordinator.server.telemetry.lines import Lines
 
 LOGGER = logging.getLogger("uvicorn.error")
@@ -55,6 +57,28 @@ class LogHandler(logging.Handler):
         write("http_broke", f"HTTP: {record.getMessage().strip()}" + (f": {trace}" if trace else ""))
 
 
+class InTurn:
+    """Has `app` begin an answer, and write each further part of it, when it is its turn.
+
+    A request needs no turn of its own: it was read in one, or it was behind another whose answer had one.
+    """
+
+    def __init__(self, app: ASGIApp, turns: Turns) -> None:
+        self._app = app
+        self._turns = turns
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As ASGI."""
+        turns = self._turns
+
+        async def send_in_turn(message: Message) -> None:
+            if message["type"] == "http.response.start" or message.get("more_body"):
+                await turns.next()
+            await send(message)
+
+        await self._app(scope, receive, send_in_turn)
+
+
 class Web:
     """A web server. guard: its connections. hosts: names that a Host header may have. further: checks of a request."""
 
@@ -67,12 +91,13 @@ class Web:
 
     async def start(self, listening: socket.socket, routes: Sequence[Route]) -> None:
         """Answer requests on a bound socket."""
+        app = Starlette(
+            routes=routes,
+            exception_handlers={Exception: _broke, HTTPException: _refused, ClientDisconnect: _gone},
+            middleware=self._checks,
+        )
         config = uvicorn.Config(
-            Starlette(
-                routes=routes,
-                exception_handlers={Exception: _broke, HTTPException: _refused, ClientDisconnect: _gone},
-                middleware=self._checks,
-            ),
+            InTurn(app, self._guard.turns),
             http=self._guard.protocol,  # type: ignore[arg-type] # it makes what uvicorn's classes make
             log_config=None,
             access_log=False,

@@ -25,6 +25,7 @@ from coordinator.server.app import StartFailed, reason
 from coordinator.server.clock import LoopClock
 from coordinator.server.http.access import RefusedTokens, TokenCheck
 from coordinator.server.http.guard import Guard
+from coordinator.server.http.turns import Turns
 from coordinator.server.http.web import Web
 from coordinator.server.process import allow_files
 from coordinator.server.runtime.pace import Pace
@@ -81,7 +82,7 @@ async def _serve(config: Config, warnings: Sequence[str], on_ready: OnReady) -> 
     listening = _bound(config)
     tenure = tenure_of(config)
     certificates, secure = _tls_of(config, clock, lines)
-    guard = Guard(clock, lines, config.http_max_connections, config.http_idle_timeout_ms, secure)
+    guard = Guard(clock, lines, config.http_max_connections, config.http_idle_timeout_ms, Turns(), secure)
     refused = RefusedTokens("control", clock, lines)
     token = Middleware(TokenCheck, token=config.control_token, setting="tenure.control.token", refused=refused)
     web = Web(guard, config.http_hosts, lines, [token, Middleware(NoBrowsers)])

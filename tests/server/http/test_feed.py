@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import threading
+from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -13,7 +16,10 @@ import pytest
 from coordinator.client.client import Client
 from coordinator.client.events import Placed
 from coordinator.server.http import feed as feeds
-from coordinator.server.http.feed import EVENTS_KEPT, WAITING_MAX, Feed, TopicSource
+from coordinator.server.http.feed import EVENTS_KEPT, FRAMES_KEPT, STEP, WAITING_MAX, Feed, TopicSource
+from coordinator.server.http.turns import Turns
+from coordinator.server.runtime.pace import TURN_MAX_MS, Pace
+from tests.server.harness import ManualClock
 
 TOPIC = "0" * 31 + "a"
 
@@ -26,19 +32,20 @@ def event(number: int) -> dict[str, Any]:
 class Fed(Feed):
     """A feed that the test feeds in place of the thread."""
 
-    def __init__(self) -> None:
-        super().__init__(TopicSource(partial(Client, "127.0.0.1:1")))
+    def __init__(self, turns: Turns | None = None) -> None:
+        super().__init__(TopicSource(partial(Client, "127.0.0.1:1")), turns=turns)
         self.thread = threading.Thread(target=lambda: None)
         self.thread.start()
-        self._set_problem("")
+        self._line_up(self._set_problem(""))
 
     def feed(self, *numbers: int) -> None:
         """Take events as from the thread: the topic has one partition, and event n has offset n."""
-        self._take([Placed(0, number, event(number)) for number in numbers])
+        self._line_up(self._take([Placed(0, number, event(number)) for number in numbers]))
 
     def feed_anew(self, *numbers: int, topic: str = TOPIC) -> None:
         """Take events as from a thread that reads everything again."""
-        self._take_anew(topic, {0: numbers[-1] + 1}, [Placed(0, number, event(number)) for number in numbers])
+        events = [Placed(0, number, event(number)) for number in numbers]
+        self._line_up(self._take_anew(topic, {0: numbers[-1] + 1}, events))
 
     async def numbers(self) -> list[int]:
         """Return the numbers of the kept events."""
@@ -50,20 +57,19 @@ async def test_a_listener_gets_what_comes_after_it_came() -> None:
     feed = Fed()
     feed.feed(1, 2)
     subscriber = await feed.subscribe("")
-    assert await subscriber.next(0.0) is None
+    assert not await subscriber.next(0.0)
     feed.feed(3)
     feed.feed(4)
-    received = [await subscriber.next(1.0) for _ in range(2)]
-    assert [each.event["at_ms"] for each in received if each] == [3, 4]
-    assert await subscriber.next(0.0) is None
+    assert [each.event["at_ms"] for each in await subscriber.next(1.0)] == [3, 4]
+    assert not await subscriber.next(0.0)
 
 
 async def events_after(feed: Feed, after: str) -> tuple[list[str], list[int], bool]:
     """Subscribe with this id; returns ids, events, and whether some may be missing."""
     subscriber = await feed.subscribe(after)
     received = []
-    while (each := await subscriber.next(0.0)) is not None:
-        received.append(each)
+    while some := await subscriber.next(0.0):
+        received += some
     feed.unsubscribe(subscriber)
     return [each.id for each in received], [each.event["at_ms"] for each in received], subscriber.is_gapped
 
@@ -109,7 +115,7 @@ async def test_an_id_skips_no_event() -> None:
     """With several partitions, of which one is late, an id never skips an event; one may come twice."""
     feed = Fed()
     late = [Placed(0, 1, event(10)), Placed(1, 7, event(20)), Placed(0, 0, event(30)), Placed(1, 8, event(40))]
-    feed._take_anew(TOPIC, {0: 2, 1: 9}, late)
+    feed._line_up(feed._take_anew(TOPIC, {0: 2, 1: 9}, late))
     ids, events, _ = await events_after(feed, f"{TOPIC}-0.0-1.7")
     assert (ids, events) == (
         [f"{TOPIC}-{place}" for place in ("0.0-1.7", "0.0-1.8", "0.2-1.8", "0.2-1.9")],
@@ -126,8 +132,8 @@ async def test_another_topic_is_sent_from_its_start() -> None:
     feed.feed_anew(0, topic="b" * 32)
     feed.feed(1)
     feed.feed_anew(0, topic="b" * 32)
-    received = [await subscriber.next(0.0) for _ in range(4)]
-    assert [each and each.event["at_ms"] for each in received] == [0, 1, 0, None]
+    assert [each.event["at_ms"] for each in await subscriber.next(0.0)] == [0, 1, 0]
+    assert not await subscriber.next(0.0)
     assert await feed.numbers() == [0]
 
 
@@ -136,9 +142,7 @@ async def test_a_listener_waits_until_something_comes() -> None:
     feed = Fed()
     subscriber = await feed.subscribe("")
     asyncio.get_running_loop().call_soon(feed.feed, 1)
-    received = await subscriber.next(10.0)
-    assert received is not None
-    assert received.event["at_ms"] == 1
+    assert [each.event["at_ms"] for each in await subscriber.next(10.0)] == [1]
 
 
 async def test_a_listener_that_takes_nothing_is_let_go_of() -> None:
@@ -149,7 +153,7 @@ async def test_a_listener_that_takes_nothing_is_let_go_of() -> None:
     gone = [subscriber.is_closed]
     feed.feed(WAITING_MAX)
     assert [*gone, subscriber.is_closed] == [False, True]
-    assert await subscriber.next(1.0) is None
+    assert not await subscriber.next(1.0)
 
 
 async def test_what_is_kept_has_an_end() -> None:
@@ -165,18 +169,75 @@ async def test_after_a_lost_connection_nothing_is_sent_twice() -> None:
     feed.feed_anew(1, 2)
     subscriber = await feed.subscribe("")
     feed.feed_anew(1, 2, 3)
-    received = await subscriber.next(0.0)
-    assert received is not None
-    assert received.event["at_ms"] == 3
-    assert await subscriber.next(0.0) is None
+    assert [each.event["at_ms"] for each in await subscriber.next(0.0)] == [3]
+    assert not await subscriber.next(0.0)
     assert await feed.numbers() == [1, 2, 3]
+
+
+async def test_many_events_are_taken_in_steps_and_in_order() -> None:
+    """No turn takes more than a few; who subscribes in between misses none and gets none twice."""
+    turns: list[Callable[[], None]] = []
+    clock = ManualClock()
+
+    def passing_ms() -> int:
+        clock.advance(1)
+        return clock.ms()
+
+    pace = Pace(clock, turns.append)
+    pace.ms = passing_ms
+    feed = Fed(Turns(pace))
+    first = await feed.subscribe("")
+    feed.feed_anew(*range(WAITING_MAX))
+    feed.feed(WAITING_MAX)
+    kept, between = [0], None
+    while turns:
+        turns.pop(0)()
+        kept.append(len(await feed.events()))
+        if between is None and kept[-1] > WAITING_MAX // 2:
+            between = await feed.subscribe("")
+    assert max(after - before for before, after in pairwise(kept)) <= TURN_MAX_MS * STEP
+    assert kept[-1] == WAITING_MAX + 1
+    assert first.is_closed, "it took none"
+    assert between is not None
+    behind, ids, _ = await events_after(feed, between.begins)
+    got: list[int] = []
+    while some := await between.next(0.0):
+        got += [each.event["at_ms"] for each in some]
+    assert got == list(range(WAITING_MAX + 1 - len(got), WAITING_MAX + 1))
+    assert (len(behind), ids) == (len(got), got)
 
 
 async def test_a_stop_lets_go_of_all_subscribers() -> None:
     """A stop ends all subscribers, also one that waits."""
     feed = Fed()
     received, _ = await asyncio.gather((await feed.subscribe("")).next(10.0), feed.stop())
-    assert received is None
+    assert not received
+
+
+async def test_an_event_is_encoded_once_for_all_subscribers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred subscribers get the same bytes; a limited number of them stays in memory."""
+    encoded: list[int] = []
+
+    def dumps(value: Any, **arguments: Any) -> str:
+        encoded.append(value["at_ms"])
+        return json.dumps(value, **arguments)
+
+    monkeypatch.setattr("coordinator.server.http.feed.dumps", dumps)
+    feed = Fed()
+    subscribers = [await feed.subscribe("") for _ in range(100)]
+    feed.feed(*range(WAITING_MAX))
+    got: list[bytes] = []
+    for each in subscribers:
+        while some := await each.next(0.0):
+            got += map(feed.frame, some)
+    assert len(got) == 100 * WAITING_MAX
+    assert encoded == list(range(WAITING_MAX))
+    assert len(set(map(id, got))) == WAITING_MAX
+    assert got[0] == f"id: -0.1\ndata: {json.dumps(event(0), separators=(',', ':'))}\n\n".encode()
+    feed.feed(*range(WAITING_MAX, 3 * FRAMES_KEPT))
+    for kept in await feed.events():
+        feed.frame(kept)
+    assert len(feed._frames) == FRAMES_KEPT
 
 
 async def test_a_stop_does_not_wait_for_a_cluster_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,8 +71,10 @@ class Web:
 
 
 @asynccontextmanager
-async def serving(folder: Path, *sets: str, events: bool = False) -> AsyncIterator[Web]:
-    """A server with HTTP and these settings."""
+async def serving(
+    folder: Path, *sets: str, events: bool = False, clock: ManualClock | None = None
+) -> AsyncIterator[Web]:
+    """A server with HTTP and these settings. clock: by default the loop's."""
     config, _ = load(
         sets=[
             "listeners=PLAINTEXT://127.0.0.1:0",
@@ -84,7 +86,7 @@ async def serving(folder: Path, *sets: str, events: bool = False) -> AsyncIterat
         ]
     )
     with (folder / "lines").open("w") as log:
-        server = Server(config, log=log) if events else Server(config, opened=memory(config), log=log)
+        server = Server(config, log=log) if events else Server(config, opened=memory(config), log=log, clock=clock)
         await server.start()
         try:
             await server.loaded.wait()

@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from coordinator.config import Listener
 from coordinator.server.http.guard import Guard
+from coordinator.server.http.turns import Turns
 from coordinator.server.http.web import Web, error
 from coordinator.server.telemetry.lines import Lines
 from coordinator.server.wire.listener import bind
@@ -43,7 +44,7 @@ async def test_its_own_answers_are_json_and_it_ends() -> None:
     """Unknown paths and methods, faults and foreign hosts get an error in JSON; a stop closes the port."""
     log, clock = StringIO(), ManualClock()
     lines = Lines(log, "text", 1, clock)
-    web = Web(Guard(clock, lines, 10, 1_000), ("ours",), lines)
+    web = Web(Guard(clock, lines, 10, 1_000, Turns()), ("ours",), lines)
     listening = bind(Listener("HTTP", "127.0.0.1", 0))
     port = listening.getsockname()[1]
     await web.start(listening, [Route("/breaks", _breaks), Route("/refuses", _refuses)])
@@ -75,7 +76,7 @@ async def test_a_request_whose_body_does_not_come_is_closed() -> None:
     """A byte now and then doesn't keep it open, and no line tells of it; a whole request has time for its answer."""
     log, clock = StringIO(), ManualClock()
     lines = Lines(log, "text", 1, clock)
-    web = Web(Guard(clock, lines, 10, 1_000), (), lines)
+    web = Web(Guard(clock, lines, 10, 1_000, Turns()), (), lines)
     listening = bind(Listener("HTTP", "127.0.0.1", 0))
     came: asyncio.Queue[bytes] = asyncio.Queue()
     goes_on = asyncio.Event()
@@ -108,6 +109,6 @@ async def test_a_stop_before_a_start_does_nothing() -> None:
     """A server that could not start may be stopped."""
     clock = ManualClock()
     lines = Lines(StringIO(), "text", 1, clock)
-    web = Web(Guard(clock, lines, 10, 1_000), (), lines)
+    web = Web(Guard(clock, lines, 10, 1_000, Turns()), (), lines)
     await web.stop()
     assert not lines.has_fields

@@ -17,6 +17,7 @@ from coordinator.config import load
 from coordinator.server.clock import SystemClock
 from coordinator.server.http.access import RefusedTokens, TokenCheck
 from coordinator.server.http.guard import Guard
+from coordinator.server.http.turns import Turns
 from coordinator.server.http.web import Web
 from coordinator.server.telemetry.lines import Lines
 from coordinator.server.wire.listener import bind
@@ -92,7 +93,7 @@ def controlling(*settings: str, token: str = "") -> Iterator[Control]:
             Middleware(TokenCheck, token=token, setting="tenure.control.token", refused=refused),
             Middleware(NoBrowsers),
         ]
-        web = Web(Guard(ManualClock(), lines, 100, 60_000), (), lines, checks)
+        web = Web(Guard(ManualClock(), lines, 100, 60_000, Turns()), (), lines, checks)
         thread.run(web.start(listening, routes(tenure)))
         stack.callback(lambda: thread.run(web.stop()))
         yield Control(listening.getsockname()[1], tenure, log)

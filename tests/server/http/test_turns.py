@@ -1,0 +1,218 @@
+"""HTTP shares the loop's turns: work is counted, in calls of functions, so a busy machine changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from coordinator.server.http import openapi, site
+from coordinator.server.http.guard import GuardedProtocol
+from coordinator.server.http.kept import Kept
+from coordinator.server.http.turns import Turns
+from coordinator.server.runtime.pace import TURN_MAX_MS, Pace
+from coordinator.server.telemetry.metrics import exposition
+from tests.server.harness import ManualClock
+from tests.server.http.test_guard import serving
+from tests.support.patience import WITHIN_S
+
+CLIENTS = 40
+REQUESTS = 20
+"""Of each client, one behind the other."""
+
+CALLS_PER_MS = 1_000
+"""Calls of functions that take a millisecond of the server's clock."""
+
+TURN_CALLS_MAX = 10_000
+"""A turn of the pace has TURN_MAX_MS, one piece of HTTP comes behind it, and each task that waits takes a step. All
+requests of a test take 46,000 and more.
+"""
+
+
+class Work:
+    """Counts the calls on this thread, in each turn of the loop."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.turns: list[int] = []
+        self._began = 0
+        self._counting = False
+
+    def begin(self) -> None:
+        """Count from here on."""
+        self._counting = True
+        self._began = self.calls
+        sys.setprofile(self._called)
+        asyncio.get_running_loop().call_soon(self._turn)
+
+    def end(self) -> None:
+        """Count no further."""
+        sys.setprofile(None)
+        self._counting = False
+
+    def _turn(self) -> None:
+        if self._counting:
+            self.turns.append(self.calls - self._began)
+            self._began = self.calls
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _called(self, _frame: FrameType, event: str, _argument: object) -> None:
+        self.calls += event in {"call", "c_call"}
+
+
+class WorkClock(ManualClock):
+    """A clock that goes on with work."""
+
+    def __init__(self, work: Work) -> None:
+        super().__init__()
+        self._work = work
+
+    def ms(self) -> int:
+        """As Clock.ms."""
+        return super().ms() + self._work.calls // CALLS_PER_MS
+
+
+@pytest.fixture(autouse=True)
+def counting_ends() -> Iterator[None]:
+    """A test that fails leaves no count of calls behind."""
+    yield
+    sys.setprofile(None)
+
+
+@pytest.mark.parametrize(
+    "path", ["/page_group.js", "/metrics", "/openapi.json", "/healthz", "/nothing", "/groups", "/groups/g", "/overview"]
+)
+async def test_many_requests_at_once_make_no_turn_long(tmp_path: Path, path: str) -> None:
+    """Clients send many requests in one go, and are answered in many turns of the loop."""
+    work = Work()
+    async with serving(tmp_path, "tenure.events.enable=false", clock=WorkClock(work)) as web:
+        await web.status("localhost", path)  # imports and compiles what the first request needs
+        clients = [web.connect() for _ in range(CLIENTS)]
+        request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() * REQUESTS
+        work.begin()
+        try:
+            for client in clients:
+                client.sendall(request)
+            answered = [await asyncio.to_thread(client.recv, 15) for client in clients]
+        finally:
+            work.end()
+        assert {each[:9] for each in answered} == {b"HTTP/1.1 "}
+        assert sum(work.turns) > TURN_CALLS_MAX, "else the bound says nothing"
+        assert max(work.turns) < TURN_CALLS_MAX
+        for client in clients:
+            client.close()
+
+
+async def test_what_many_clients_send_at_once_is_read_in_many_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client whose bytes wait is not read from any more: it could fill the memory."""
+    clock, turns, paused = ManualClock(), [0], list[bool]()
+    read, read_on = GuardedProtocol._read, GuardedProtocol._read_on
+
+    def taking_time(self: GuardedProtocol, data: bytes) -> None:
+        turns[-1] += 1
+        clock.advance(1)
+        read(self, data)
+
+    def noted(self: GuardedProtocol) -> None:
+        paused.append(not self.transport.is_reading())
+        read_on(self)
+        paused.append(self.transport.is_reading())
+
+    def turn() -> None:
+        turns.append(0)
+        asyncio.get_running_loop().call_soon(turn)
+
+    monkeypatch.setattr(GuardedProtocol, "_read", taking_time)
+    monkeypatch.setattr(GuardedProtocol, "_read_on", noted)
+    async with serving(tmp_path, clock=clock) as web:
+        clients = [web.connect() for _ in range(CLIENTS)]
+        await web.until(lambda: web.guard.count == CLIENTS)
+        for client in clients:
+            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        turn()
+        assert {await asyncio.to_thread(client.recv, 15) for client in clients} == {b"HTTP/1.1 200 OK"}
+        assert sum(turns) == CLIENTS
+        assert max(turns) <= TURN_MAX_MS
+        assert len(paused) > CLIENTS
+        assert all(paused)
+        for client in clients:
+            client.close()
+
+
+async def test_the_description_of_the_routes_is_made_once_and_not_on_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So is a text of metrics for scrapes that come at the same time."""
+    made: list[tuple[str, bool]] = []
+    all_came = threading.Event()
+    counting: list[Any] = []
+
+    def noted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def make(*arguments: Any) -> Any:
+            made.append((name, threading.current_thread() is threading.main_thread()))
+            assert all_came.wait(WITHIN_S)
+            return function(*arguments)
+
+        return make
+
+    get = Kept.get
+
+    def counted(self: Any, *arguments: Any) -> Any:
+        counting.append(arguments)
+        return get(self, *arguments)
+
+    monkeypatch.setattr(openapi, "document", noted("document", openapi.document))
+    monkeypatch.setattr(site, "exposition", noted("exposition", exposition))
+    monkeypatch.setattr(Kept, "get", counted)
+    async with serving(tmp_path) as web:
+        paths = ["/openapi.json", "/metrics"] * 2
+        asked = asyncio.gather(*(web.status("localhost", path) for path in paths))
+        await web.until(lambda: len(counting) == len(paths) and len(made) == 2)
+        all_came.set()
+        assert set(await asked) == {200}
+        assert sorted(made) == [("document", False), ("exposition", False)]
+
+
+async def test_a_turn_lets_one_piece_of_work_on() -> None:
+    """Once a turn has no time, further work waits in its order, and what was given up is passed over."""
+    clock, turns, done = ManualClock(), list[Callable[[], None]](), asyncio.Queue[int]()
+    share = Turns(Pace(clock, turns.append))
+
+    async def piece(number: int) -> None:
+        await share.next()
+        done.put_nowait(number)
+        clock.advance(TURN_MAX_MS)
+
+    tasks = [asyncio.create_task(piece(number)) for number in range(5)]
+    assert await done.get() == 0
+    tasks[2].cancel()
+    for number in (1, 3, 4):
+        turns.pop(0)()
+        assert await done.get() == number
+        assert done.empty()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert not share._waiting
+
+
+async def test_on_a_loop_of_its_own_http_waits_for_nobody() -> None:
+    """An observer serves no group."""
+    share = Turns()
+    assert share.has_time()
+    done: list[int] = []
+
+    def steps() -> Iterator[None]:
+        for number in range(3):
+            done.append(number)
+            yield
+
+    share.work(steps())
+    await share.next()
+    assert done == [0, 1, 2]
