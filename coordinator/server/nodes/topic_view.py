@@ -6,11 +6,11 @@ of its own, so that nobody waits for it.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import lru_cache
-from threading import Thread
+from threading import Event, Thread
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -48,6 +48,10 @@ WORDS = {
     "unexpected )": "regexp/syntax: internal error",
 }
 """How a text of RE2 begins, and the text of Kafka's RE2/J for the same mistake."""
+
+
+LOADED = Event()
+"""Set when RE2 is loaded. A module that is being imported is in sys.modules already."""
 
 
 class TopicView:
@@ -161,13 +165,15 @@ def problem(regex: str) -> str | None:
 
 def when_loaded(hop: Hop, done: Callable[[], None]) -> None:
     """Call `done` on the loop's thread once RE2 is there. Its import takes up to 80 ms: a thread does it, once."""
-    if "re2" in sys.modules:
+    if LOADED.is_set():
         done()
         return
 
     def load() -> None:
         re2_problem("")
-        hop(done)
+        LOADED.set()
+        with suppress(RuntimeError):  # the loop has ended
+            hop(done)
 
     Thread(target=load, name="load-re2", daemon=True).start()
 

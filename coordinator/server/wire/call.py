@@ -265,8 +265,9 @@ class Call(Reply):
         self.is_closed = True
         if not self.is_kept:
             self._long.forget(self)
-        if self.on_sent is not None:
-            self.on_sent()
+        on_sent, self.on_sent = self.on_sent, None
+        if on_sent is not None:
+            on_sent()
         self.set_software = _forget
         if self.on_closed is not None:
             self.on_closed()
