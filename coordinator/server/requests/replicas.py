@@ -78,6 +78,8 @@ def elect_leaders(services: Services, call: Call, request: ElectLeadersRequest) 
             yield
         body.replica_election_results.append(result)
         yield
+    if call.api_version == 0:  # it has no error for the whole
+        body.error_code = ErrorCode.NONE
     call.answer(body)
 
 

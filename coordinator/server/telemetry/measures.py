@@ -79,7 +79,9 @@ RECENT_MS = 30_000
 
 INSIDE: Mapping[int, Callable[[Any], int]] = {
     API_KEYS["LeaveGroup"]: lambda body: next((each.error_code for each in body.members if each.error_code), 0),
-    API_KEYS["OffsetCommit"]: lambda body: body.topics[0].partitions[0].error_code if body.topics else 0,
+    API_KEYS["OffsetCommit"]: lambda body: next(
+        (each.error_code for topic in body.topics for each in topic.partitions), 0
+    ),
 }
 """The error of an answer that has none on top. LeaveGroup: the first error of a member. OffsetCommit: the error of the
 first topic partition, because nearly always all have the same."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.security.acls import Kind
 from coordinator.server.requests.replicas import MEASURED_AT_ONCE, PREFERRED, UNCLEAN
 from protocol.messages import (
     AlterPartitionReassignmentsRequest,
@@ -20,6 +21,7 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 from tests.server.harness import Serving, serving
 from tests.server.requests.test_records import ONE, TWO, produce
+from tests.server.requests.test_rights import Recording
 
 NOT_NEEDED, UNKNOWN = ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -134,6 +136,18 @@ async def test_an_election_of_a_type_that_there_is_not() -> None:
         assert (answer.error_code, answer.replica_election_results) == (ErrorCode.INVALID_REQUEST, [])
         answer = await peer.ask(elect_request(2, {}), 2)
         assert (answer.error_code, answer.replica_election_results) == (ErrorCode.NONE, [])
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_an_election_without_the_right(version: int) -> None:
+    """Each topic partition says so, and from version 1 on the whole answer too: version 0 has no field for it."""
+    async with serving() as server:
+        server.server._api._services.access = Recording(denied=frozenset(Kind))
+        peer = await server.peer()
+        answer = await peer.ask(elect_request(PREFERRED, {"orders": [0]}), version)
+        error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        assert [each.error_code for each in answer.replica_election_results[0].partition_result] == [error]
+        assert answer.error_code == (error if version else ErrorCode.NONE)
 
 
 # Folders.

@@ -194,7 +194,8 @@ def test_answers_with_errors_inside() -> None:
     measures.answered(API_KEYS["LeaveGroup"], LeaveGroupResponse(members=left[:1]))
     partition = OffsetCommitResponse.OffsetCommitResponsePartition(error_code=ErrorCode.ILLEGAL_GENERATION)
     topic = OffsetCommitResponse.OffsetCommitResponseTopic(name="t", partitions=[partition])
-    measures.answered(API_KEYS["OffsetCommit"], OffsetCommitResponse(topics=[topic]))
+    empty = OffsetCommitResponse.OffsetCommitResponseTopic(name="e", partitions=[])
+    measures.answered(API_KEYS["OffsetCommit"], OffsetCommitResponse(topics=[empty, topic]))
     assert measures.answers == {
         (API_KEYS["LeaveGroup"], 25): 1,
         (API_KEYS["LeaveGroup"], 0): 1,
