@@ -247,10 +247,12 @@ class Coordinator:
     def _consumer_heartbeat(self, turn: Turn, event: ConsumerHeartbeat) -> None:
         body = event.body
         group = self.groups.get(body.group_id)
+        refused = consumer_heartbeat.validate(event, self.config)
+        if refused is not None:
+            # Without a raise: this frame has the error, whose trace would have this frame.
+            self._refuse_consumer_heartbeat(turn, group, event, refused)
+            return
         try:
-            refused = consumer_heartbeat.validate(event, self.config)
-            if refused is not None:
-                raise refused
             if isinstance(group, ConsumerGroup):
                 consumer_heartbeat.heartbeat(turn, group, event)
             elif body.member_epoch != JOINING:
@@ -259,9 +261,14 @@ class Coordinator:
             else:
                 self._begin_consumer_group(turn, group, event)
         except Refused as error:
-            turn.answer(event.request, consumer_heartbeat.refusal(error.error, error.message))
-            if body.member_epoch >= JOINING and not upgrade.is_waiting_again(group, error.refusal):
-                turn.note_refused(group, event, error.refusal)
+            self._refuse_consumer_heartbeat(turn, group, event, error)
+
+    def _refuse_consumer_heartbeat(
+        self, turn: Turn, group: AnyGroup | None, event: ConsumerHeartbeat, refused: Refused
+    ) -> None:
+        turn.answer(event.request, consumer_heartbeat.refusal(refused.error, refused.message))
+        if event.body.member_epoch >= JOINING and not upgrade.is_waiting_again(group, refused.refusal):
+            turn.note_refused(group, event, refused.refusal)
 
     def _begin_consumer_group(self, turn: Turn, group: Group | None, event: ConsumerHeartbeat) -> None:
         """The first member of the consumer protocol makes a group, or another one of a classic group."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import gc
 import os
 import resource
 import signal
@@ -27,6 +26,7 @@ from typing import TYPE_CHECKING, NoReturn
 import uvloop
 
 from coordinator.log.store import open_cluster, open_store
+from coordinator.server import cycles
 from coordinator.server.app import Server, at_most
 
 if TYPE_CHECKING:
@@ -44,14 +44,6 @@ the disk or etcd doesn't answer."""
 SWITCH_INTERVAL_S = 0.0005
 """How long another thread may keep Python's lock when the loop wants it, as the log's thread does in a load. Python's
 default is ten times as long, and would delay answers by as much."""
-
-GC_OBJECTS = 2_500
-"""New objects between two runs of the garbage collector. A run stops all answers: with 20,000 new objects, which 700
-joining members make, it takes 5 to 16 ms. More frequent runs cost no more CPU in total, as few objects stay in the
-processor's cache."""
-
-INCREMENTAL = (3, 14) <= sys.version_info < (3, 14, 5)
-"""Whether this Python's garbage collector works in small steps, some of which look at no new objects."""
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 HEAP_BYTES = 4 * 1024 * 1024
@@ -147,18 +139,8 @@ def _leave() -> NoReturn:
 
 def settle() -> None:
     """Keep the memory of a finished load: the garbage collector skips it, and glibc keeps its pages."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(GC_OBJECTS)
-    if not INCREMENTAL and _keep not in gc.callbacks:
-        gc.callbacks.append(_keep)
+    cycles.settle()
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries have none
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, HEAP_BYTES)
         mallopt(M_TRIM_THRESHOLD, 2 * HEAP_BYTES)
-
-
-def _keep(phase: str, _info: dict[str, int]) -> None:
-    """Let later runs skip all objects that this run kept (docs/decisions/one-look-for-cycles.md)."""
-    if phase == "stop":
-        gc.freeze()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 import uvloop
 
-from coordinator.server import process
+from coordinator.server import cycles
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -23,6 +23,6 @@ def collector() -> Iterator[None]:
     thresholds = gc.get_threshold()
     yield
     gc.set_threshold(*thresholds)
-    if process._keep in gc.callbacks:
-        gc.callbacks.remove(process._keep)
+    if cycles._keep in gc.callbacks:
+        gc.callbacks.remove(cycles._keep)
     gc.unfreeze()

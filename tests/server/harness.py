@@ -55,6 +55,18 @@ from protocol.messages import (
 from tests.support.patience import WITHIN_S
 
 
+class ManualCall:
+    """A call that a ManualClock will make. A class refers to itself, so one for each call would leave a cycle."""
+
+    def __init__(self, timers: Timers[int], number: int) -> None:
+        self._timers = timers
+        self._number = number
+
+    def cancel(self) -> None:
+        """As Handle.cancel."""
+        self._timers.cancel(self._number)
+
+
 class ManualClock:
     """A clock that stands still until it is moved."""
 
@@ -78,13 +90,7 @@ class ManualClock:
         number = self._next
         self._callbacks[number] = callback
         self._timers.arm(number, at_ms)
-        timers = self._timers
-
-        class Call:
-            def cancel(self) -> None:
-                timers.cancel(number)
-
-        return Call()
+        return ManualCall(self._timers, number)
 
     def advance(self, ms: int) -> None:
         """Let `ms` pass; what is due on the way is called at its time."""

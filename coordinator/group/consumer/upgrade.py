@@ -88,11 +88,14 @@ def is_waiting_again(group: AnyGroup | None, refusal: Refusal) -> bool:
 
 def check_size(turn: Turn, group: Group) -> None:
     """Raises Refused if the store doesn't take the records of an upgrade at once. turn: has them."""
-    if not turn.store_takes(turn.effects.records):
-        words = "the group is larger than the store of this cluster takes at once"
-        refused = refusal(group, words, "it has fewer members or subscriptions")
+    if turn.store_takes(turn.effects.records):
+        return
+    words = "the group is larger than the store of this cluster takes at once"
+    try:
+        raise refusal(group, words, "it has fewer members or subscriptions")
+    except Refused as refused:
         group.no_upgrade = pause_of(turn, group.size, refused.refusal)
-        raise refused
+        raise
 
 
 def pause_of(turn: Turn, size: int, refusal: Refusal) -> NoUpgrade | None:

@@ -16,6 +16,7 @@ House rule: no route knows of this.
 from __future__ import annotations
 
 import re
+import sys
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from coordinator.client.connection import Address
 from coordinator.server.clock import Alarm
+from coordinator.server.cycles import drop_trace
 from protocol.connection import TLS_HANDSHAKE, TLS_MAJOR
 
 if TYPE_CHECKING:
@@ -209,6 +211,7 @@ class GuardedProtocol(H11Protocol):
         Inside a request, or behind an answer, h11 has no room for another answer: uvicorn would fail, with a traceback
         each time.
         """
+        drop_trace(sys.exception())  # uvicorn has caught it, and h11 raises it from a function that refers to it
         self._guard.no_http(self.peer, self._first)
         if self.conn.our_state is IDLE:
             super().send_400_response(msg)

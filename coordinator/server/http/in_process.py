@@ -19,6 +19,7 @@ from coordinator.client.connection import NEWEST, Address, Connection, software_
 from coordinator.client.errors import Unreachable
 from coordinator.group.client import Client
 from coordinator.security.access import OWN
+from coordinator.server.cycles import drop_trace
 from protocol.connection import SIZE_BYTES
 from protocol.header import decode_response, encode_request
 
@@ -115,20 +116,22 @@ class InProcess:
                 self._end(question, answer)
 
     def _end(self, question: Question, outcome: Outcome) -> None:
+        call, question.call = question.call, None  # they refer to each other
         if isinstance(outcome, list):
             outcome = b"".join(outcome)
         if isinstance(outcome, bytes):
             question.answered.set_result(outcome[SIZE_BYTES:])
-            if question.call is not None and question.call.on_sent is not None:
-                question.call.on_sent()
+            if call is not None and call.on_sent is not None:
+                call.on_sent()
         else:
             reason = "".join(traceback.format_exception(outcome))
+            drop_trace(outcome)
             self._lines.error("http_broke", f"HTTP: the server could not answer itself: {reason}", reason=reason)
             question.answered.set_exception(Unreachable("a fault of this server: its log says more"))
 
 
 class Question:
-    """A request to the server's own node. call: None until the loop has taken the request."""
+    """A request to the server's own node. call: None before the loop has taken the request, and behind its answer."""
 
     def __init__(self, frame: bytes) -> None:
         self.frame = frame

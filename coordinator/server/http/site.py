@@ -28,6 +28,7 @@ from coordinator.client.errors import Refused, Unauthenticated, Unreachable
 from coordinator.client.groups import Group, describe_groups, group_json, list_groups, listed_json
 from coordinator.client.lag import lag_json, offset_lines, topics_json
 from coordinator.client.topics import owners_json, partition_counts, partition_owners
+from coordinator.server.cycles import drop_trace
 from coordinator.server.http.access import PROBES, RefusedTokens, TokenCheck
 from coordinator.server.http.body import answer_of, pieces_of
 from coordinator.server.http.examined import examined, topics_of
@@ -390,13 +391,12 @@ class Site:
         """The answer with the body that `work` makes, or with its error."""
         try:
             return answer_of(await work)
-        except Refused as refused:
-            absent = refused.error_code == ErrorCode.GROUP_ID_NOT_FOUND
-            return error(404 if absent else 502, "no such group" if absent else str(refused))
-        except Unauthenticated as refused:
-            return error(502, str(refused))
-        except Unreachable as unreachable:
-            return error(504, str(unreachable))
+        except (Refused, Unauthenticated, Unreachable) as problem:
+            drop_trace(problem)
+            if isinstance(problem, Unreachable):
+                return error(504, str(problem))
+            absent = isinstance(problem, Refused) and problem.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+            return error(404 if absent else 502, "no such group" if absent else str(problem))
 
 
 def found_group(client: Client, group_id: str) -> Group:

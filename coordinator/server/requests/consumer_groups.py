@@ -102,12 +102,13 @@ def describe(services: Services, call: Call, request: ConsumerGroupDescribeReque
         call.answer(ConsumerGroupDescribeResponse(groups=(yield from at_places(groups, places))))
 
     for group_id, receive in zip(group_ids, gather(len(group_ids), answer), strict=True):
-        event = DescribeConsumerGroup(call.reply(receive), group_id, call.client, request.include_waiting)
+        reply = call.reply(receive)
+        event = DescribeConsumerGroup(reply, group_id, call.client, request.include_waiting)
         asked.append(Asked(event, services.runtime.partition_of(group_id).stays()))
         if not may(services, call, Operation.DESCRIBE, Resource.GROUP, group_id):
-            receive(refuse(event, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+            reply.deliver(refuse(event, ErrorCode.GROUP_AUTHORIZATION_FAILED))
         elif not group_id:
-            receive(refuse(event, ErrorCode.INVALID_GROUP_ID))
+            reply.deliver(refuse(event, ErrorCode.INVALID_GROUP_ID))
         else:
             services.runtime.submit(group_id, event)
         yield

@@ -45,7 +45,7 @@ from coordinator.security.acls import Kind as Resource
 from coordinator.security.acls import Operation
 from coordinator.server.requests.rights import may, operations, operations_on_group
 from coordinator.server.runtime.partition import Standing
-from coordinator.server.wire.call import at_once, gather
+from coordinator.server.wire.call import OneByOne, at_once, gather, parts
 from coordinator.server.wire.repeated_commits import TOPIC_IDS_SINCE
 from protocol.messages import (
     DeleteGroupsResponse,
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
 
     from coordinator.group.any_group import Prepared
     from coordinator.server.runtime.partition import Partition
+    from coordinator.server.runtime.replies import Reply
     from coordinator.server.wire.call import Call, Services, Steps
     from protocol.messages import (
         DeleteGroupsRequest,
@@ -144,15 +145,10 @@ class _Refused(NamedTuple):
     error: ErrorCode
 
 
-def parts(items: list[Item], size: int = AT_ONCE) -> Iterator[list[Item]]:
-    """Items in parts of `size` at most."""
-    return (items[at : at + size] for at in range(0, len(items), size))
-
-
 def at_places(items: list[Item], places: list[int]) -> Generator[None, None, list[Item]]:
     """The items at these places. Yields behind each part, and copies a part without a step for each item."""
     found: list[Item] = []
-    for some in parts(places):
+    for some in parts(places, AT_ONCE):
         found += map(items.__getitem__, some)
         yield
     return found
@@ -731,29 +727,19 @@ def delete_offsets(services: Services, call: Call, request: OffsetDeleteRequest)
     if not some:
         some.append(Piece([], goes_on=False))
 
-    bodies: list[OffsetDeleteResponse] = []
-
-    def submit() -> None:
+    def ask(piece: Piece, reply: Reply) -> None:
         topics = [
             OffsetDeleteRequest.OffsetDeleteRequestTopic(name=name, partitions=partitions)
-            for name, partitions in some[len(bodies)].topics
+            for name, partitions in piece.topics
         ]
         body = OffsetDeleteRequest(group_id=request.group_id, topics=topics)
-        services.runtime.submit(request.group_id, DeleteOffsets(call.reply(receive), body, call.client))
+        services.runtime.submit(request.group_id, DeleteOffsets(reply, body, call.client))
 
-    def receive(body: OffsetDeleteResponse) -> None:
-        bodies.append(body)
-        if len(bodies) == len(some):
-            call.work(_answer_delete(call, some, bodies, unknown))
-        else:
-            call.work_later(go_on())
-
-    def go_on() -> Steps:
-        submit()
-        yield
+    def answer(bodies: list[OffsetDeleteResponse]) -> None:
+        call.work(_answer_delete(call, some, bodies, unknown))
 
     # One after the other: each makes a note of all that it removes.
-    submit()
+    OneByOne(call, some, ask, answer).go_on()
 
 
 def _answer_delete(
@@ -825,7 +811,7 @@ def describe_groups(services: Services, call: Call, request: DescribeGroupsReque
         if may(services, call, Operation.DESCRIBE, Resource.GROUP, group_id):
             services.runtime.submit(group_id, event)
         else:
-            receive(refuse(event, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+            reply.deliver(refuse(event, ErrorCode.GROUP_AUTHORIZATION_FAILED))
         yield
 
 
@@ -916,7 +902,7 @@ def list_groups(services: Services, call: Call, request: ListGroupsRequest) -> S
         if len(groups) <= AT_ONCE:
             some.append((partition, None))
         else:
-            some += [(partition, group_ids) for group_ids in parts(list(groups))]
+            some += [(partition, group_ids) for group_ids in parts(list(groups), AT_ONCE)]
 
     def answer(listed: list[list[ListGroupsResponse.ListedGroup] | None]) -> None:
         call.work(put_together(listed))

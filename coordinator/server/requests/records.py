@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from heapq import merge
 from itertools import islice, repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.config import INT64_MAX
 from coordinator.log.engine import EngineError
@@ -30,7 +30,7 @@ from coordinator.server.nodes.topics import INTERNAL_TOPICS
 from coordinator.server.requests.rights import may, may_somewhere
 from coordinator.server.requests.texts import short
 from coordinator.server.requests.topics import NO_TRANSACTIONS
-from coordinator.server.wire.call import at_once, gather
+from coordinator.server.wire.call import OneByOne, at_once, gather, parts
 from protocol.errors import ProtocolError
 from protocol.messages import (
     DeleteRecordsResponse,
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from coordinator.log.topics.log import TopicLog
     from coordinator.log.topics.partition import TopicPartition
     from coordinator.server.nodes.topic_data import Budget
+    from coordinator.server.runtime.replies import Reply
     from coordinator.server.wire.call import Call, Services, Steps
     from protocol.messages import (
         DeleteRecordsRequest,
@@ -256,6 +257,14 @@ DELETED_AT_ONCE = 10
 """Logs whose start the logs' thread moves in one go, each with a sync of the disk. Other calls wait for that."""
 
 
+class _Deletion(NamedTuple):
+    """Records to delete: those of a topic partition before an offset. answer: says so."""
+
+    answer: DeleteRecordsResponse.DeleteRecordsPartitionResult
+    topic_partition: TopicPartition
+    offset: int
+
+
 def delete_records(services: Services, call: Call, request: DeleteRecordsRequest) -> Steps:
     """DeleteRecords (KIP-107): move the start of logs. The answer waits until that is durable.
 
@@ -268,7 +277,7 @@ def delete_records(services: Services, call: Call, request: DeleteRecordsRequest
             yield
         yield
     topics: dict[str, DeleteRecordsResponse.DeleteRecordsTopicResult] = {}
-    asked_of: list[tuple[DeleteRecordsResponse.DeleteRecordsPartitionResult, TopicPartition, int]] = []
+    asked_of: list[_Deletion] = []
     for (name, index), offset in offsets.items():
         known = services.discovery.topic(name)
         answer = DeleteRecordsResponse.DeleteRecordsPartitionResult(partition_index=index, low_watermark=NO_OFFSET)
@@ -284,30 +293,23 @@ def delete_records(services: Services, call: Call, request: DeleteRecordsRequest
         elif not services.data.topic_partition(known, index).limits.is_deleted:
             answer.error_code = ErrorCode.POLICY_VIOLATION
         else:
-            asked_of.append((answer, services.data.topic_partition(known, index), offset))
+            asked_of.append(_Deletion(answer, services.data.topic_partition(known, index), offset))
         yield
     body = DeleteRecordsResponse(topics=list(topics.values()))
-    left = iter(asked_of)
 
-    def delete_next() -> None:
-        some = list(islice(left, DELETED_AT_ONCE))
-        if some:
-            services.data.write(partial(_delete_before, some), call.reply(deleted).deliver)
+    def ask(some: list[_Deletion], reply: Reply) -> None:
+        services.data.write(partial(_delete_before, some), reply.deliver)
+
+    def done(outcomes: list[Exception | None]) -> None:
+        if outcomes and outcomes[-1] is not None:
+            call.fail(outcomes[-1])
         else:
             call.answer(body)
 
-    def deleted(outcome: Exception | None) -> None:
-        if outcome is not None:
-            raise outcome
-        if not call.is_closed:
-            delete_next()
-
-    delete_next()
+    OneByOne(call, parts(asked_of, DELETED_AT_ONCE), ask, done).go_on()
 
 
-def _delete_before(
-    asked_of: Iterable[tuple[DeleteRecordsResponse.DeleteRecordsPartitionResult, TopicPartition, int]], open_log: Open
-) -> None:
+def _delete_before(asked_of: Iterable[_Deletion], open_log: Open) -> None:
     """On the logs' thread: move the start of some logs."""
     for answer, topic_partition, offset in asked_of:
         try:

@@ -17,6 +17,7 @@ from coordinator.config import TOPIC_NAME_MAX
 from coordinator.log.engine import EngineError
 from coordinator.security.acls import Kind, Operation
 from coordinator.server.requests.rights import NOT_ALLOWED, may
+from coordinator.server.wire.call import OneByOne, parts
 from protocol.messages import (
     AlterPartitionReassignmentsResponse,
     AlterReplicaLogDirsResponse,
@@ -29,6 +30,7 @@ from schemas.errors import ErrorCode
 if TYPE_CHECKING:
     from coordinator.log.topics.list import Topic
     from coordinator.log.topics.partition import TopicPartition
+    from coordinator.server.runtime.replies import Reply
     from coordinator.server.wire.call import Call, Services, Steps
     from protocol.messages import (
         AlterPartitionReassignmentsRequest,
@@ -105,29 +107,26 @@ def describe_log_dirs(services: Services, call: Call, request: DescribeLogDirsRe
             found[led.topic, led.number] = led
         yield
     partitions = list(found.values())
-    sizes: list[int] = []
 
-    def measure() -> None:
-        some = partitions[len(sizes) : len(sizes) + MEASURED_AT_ONCE]
-        services.data.measure(some, call.reply(measured).deliver)
+    def ask(some: list[TopicPartition], reply: Reply) -> None:
+        services.data.measure(some, reply.deliver)
 
-    def measured(outcome: Any) -> None:
+    def answer(outcomes: list[Any]) -> None:
         assert services.data.log_dir is not None
         result = DescribeLogDirsResponse.DescribeLogDirsResult(log_dir=services.data.log_dir)
-        if isinstance(outcome, EngineError | OSError):
+        last = outcomes[-1]
+        if isinstance(last, EngineError | OSError):
             result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             call.answer(DescribeLogDirsResponse(results=[result]))
-            return
-        if isinstance(outcome, Exception):
-            raise outcome
-        sizes.extend(outcome.sizes)
-        if len(sizes) == len(partitions):
-            result.total_bytes, result.usable_bytes = outcome.total, outcome.usable
+        elif isinstance(last, Exception):
+            call.fail(last)
+        else:
+            result.total_bytes, result.usable_bytes = last.total, last.usable
+            sizes = [size for outcome in outcomes for size in outcome.sizes]
             call.work(_described(call, result, partitions, sizes))
-        elif not call.is_closed:
-            measure()
 
-    measure()
+    # Also without partitions: the folder's size is asked for.
+    OneByOne(call, list(parts(partitions, MEASURED_AT_ONCE)) or [[]], ask, answer).go_on()
 
 
 def _led(services: Services, request: DescribeLogDirsRequest) -> Iterator[TopicPartition | None]:

@@ -16,8 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
+from coordinator.server.cycles import drop_trace
 from coordinator.server.runtime.replies import Reply
 from protocol.header import encode_response, encode_response_in_steps
 
@@ -52,6 +53,8 @@ Steps = Generator[None, None, None]
 ENDED = object()
 """Stands for the end of steps."""
 
+Item = TypeVar("Item")
+
 
 @dataclass(slots=True)
 class Services:
@@ -78,7 +81,10 @@ class Services:
 
 
 class Part(Reply):
-    """Takes the answer of an event that is a part of a call's answer, and passes it to `function`."""
+    """Takes the answer of an event that is a part of a call's answer, and passes it to `function`.
+
+    Then it lets go of the function, which may lead to the event, and so back to here.
+    """
 
     __slots__ = ("_call", "_function")
 
@@ -88,10 +94,12 @@ class Part(Reply):
 
     def deliver(self, body: Any) -> None:
         """See Reply."""
+        call, function = self._call, self._function
+        del self._call, self._function
         try:
-            self._function(body)
+            function(body)
         except Exception as error:  # noqa: BLE001 - it reaches the connection by another way
-            self._call.fail(error)
+            call.fail(error)
 
 
 class Call(Reply):
@@ -245,6 +253,8 @@ class Call(Reply):
         self._outcome = outcome
         if self._send is not None:
             self._send(outcome)
+        elif self.is_closed and isinstance(outcome, Exception):
+            drop_trace(outcome)
 
     # For the connection.
 
@@ -275,6 +285,49 @@ class Call(Reply):
 
 def _forget(_: str) -> None:
     """Store nothing."""
+
+
+def parts(items: list[Item], size: int) -> Iterator[list[Item]]:
+    """Items in parts of `size` at most."""
+    return (items[at : at + size] for at in range(0, len(items), size))
+
+
+class OneByOne(Generic[Item]):
+    """Asks for one item after the other, the next in a turn with time. `done` gets all answers, in their order.
+
+    An exception is the last answer. If the connection closes, it stops, unless the call is kept. ask: gets an item, and
+    what takes its answer. This is a class, because functions that call each other would refer to each other for ever.
+    """
+
+    __slots__ = ("_answers", "_ask", "_call", "_done", "_items")
+
+    def __init__(
+        self, call: Call, items: Iterable[Item], ask: Callable[[Item, Reply], None], done: Callable[[list[Any]], None]
+    ) -> None:
+        self._call = call
+        self._items = iter(items)
+        self._ask = ask
+        self._done = done
+        self._answers: list[Any] = []
+
+    def go_on(self) -> None:
+        """Ask for the next item."""
+        for item in self._items:
+            self._ask(item, self._call.reply(self._take))
+            return
+        self._done(self._answers)
+
+    def _take(self, answer: Any) -> None:
+        self._answers.append(answer)
+        if isinstance(answer, Exception):
+            self._done(self._answers)
+        else:
+            # Not at once: the stack would grow with each item that is answered at once.
+            self._call.work_later(self._step())
+
+    def _step(self) -> Steps:
+        self.go_on()
+        yield
 
 
 Key = TypeVar("Key", bound=Hashable)

@@ -30,6 +30,7 @@ import traceback
 from typing import TYPE_CHECKING, Protocol, cast
 
 from coordinator.group.client import ANONYMOUS, Client
+from coordinator.server.cycles import drop_trace
 from protocol.connection import SIZE_BYTES, FrameReader
 from protocol.errors import ProtocolError
 
@@ -428,6 +429,7 @@ class Connection(asyncio.Protocol):
         self._transport.write(b"".join(answers))
         ours = not isinstance(error, ProtocolError)
         reason = "".join(traceback.format_exception(error)) if ours else str(error)
+        drop_trace(error)
         self._connections.closing(self, reason, ours=ours)
         self.close()
 

@@ -1,0 +1,282 @@
+"""Reference cycles: no work of a server leaves any, and one that comes about all the same is freed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from itertools import count
+
+import pytest
+
+from coordinator.group.client import Now
+from coordinator.group.coordinator import Coordinator
+from coordinator.group.effects import Effects
+from coordinator.group.events import Event, Load
+from coordinator.log.engine import Unavailable
+from coordinator.log.memory import MemoryEngine
+from coordinator.security.acls import Kind
+from coordinator.server import cycles
+from coordinator.server.wire.api import HANDLERS
+from protocol.header import encode_request
+from protocol.messages import (
+    API_KEYS,
+    ApiVersionsRequest,
+    DeleteGroupsRequest,
+    DeleteTopicsRequest,
+    LeaveGroupRequest,
+    SaslHandshakeRequest,
+)
+from schemas.errors import ErrorCode
+from tests.oracle.acl_table import CASES, NEWER, NO_ID
+from tests.server.harness import (
+    Peer,
+    Serving,
+    heartbeat_request,
+    join_request,
+    seat,
+    serving,
+    sync_request,
+)
+from tests.server.requests.test_groups import commit_request
+from tests.server.requests.test_records import ONE, fetch_request, is_held, produce
+from tests.server.requests.test_rights import Recording
+from tests.support.large import request, shapes
+from tests.support.left import left
+
+# Requests.
+
+COUNTS = (3, 300)
+"""Elements of each array of a request: a few, and so many that the request is decoded and handled in steps."""
+
+OTHERS = {
+    "SaslHandshake": encode_request(SaslHandshakeRequest(mechanism="PLAIN"), 1, 7, "x"),
+    "ApiVersions": encode_request(ApiVersionsRequest(), 0, 7, "x"),
+}
+"""Requests of APIs that need no right, and name nothing."""
+
+WAITED_MS = 70_000
+"""Longer than any of the requests waits for its answer."""
+
+
+def requests(api: str) -> list[bytes]:
+    """Requests of an API that a server carries out, and others that have several elements in one of their arrays."""
+    found = [
+        encode_request(case.make(NO_ID), case.version, 7, "x")
+        for case in (*CASES, *NEWER)
+        if case.name.partition(" ")[0] == api
+    ]
+    found += [request(shape, count, length=100) for shape in shapes(api) for count in COUNTS]
+    return found + [data for name, data in OTHERS.items() if name == api]
+
+
+async def answered(server: Serving, api: str) -> None:
+    """Each request of an API is answered, at once or when its wait is over, or costs its connection."""
+    peers = [await asked(server, data) for data in requests(api)]
+    await server.advance(WAITED_MS)
+    await gone(server, peers)
+
+
+async def cut_off(server: Serving, api: str) -> None:
+    """The clients are gone before the server has done anything of their requests but the first step."""
+    await gone(server, [await asked(server, data) for data in requests(api)])
+    await server.advance(WAITED_MS)
+
+
+async def asked(server: Serving, data: bytes) -> Peer:
+    """A client that has sent a request."""
+    peer = await server.peer()
+    await peer.send_bytes(data)
+    return peer
+
+
+async def gone(server: Serving, peers: list[Peer]) -> None:
+    """The clients close their connections."""
+    for peer in peers:
+        peer.close()
+    await server.until(lambda: not server.connections())
+
+
+def allowed(_: Serving) -> None:
+    """Each client may do everything."""
+
+
+def refused(server: Serving) -> None:
+    """No client may do anything."""
+    server.server._api._services.access = Recording(denied=frozenset(Kind))
+
+
+def in_turns(server: Serving) -> None:
+    """A turn of the loop has time for a few steps: each question about the time takes a part of a millisecond."""
+    asked_ms = count()
+    server.server._api._services.pace._ms = lambda: next(asked_ms) // 8
+
+
+@pytest.mark.parametrize("api", API_KEYS)
+async def test_no_answer_leaves_a_cycle(api: str) -> None:
+    """Requests of every API leave nothing that only a look of the collector could free. None is a fault of ours.
+
+    They name several things, are refused or allowed, wait, and lose their clients.
+    """
+    assert API_KEYS[api] in HANDLERS
+    assert requests(api)
+    async with serving() as server:
+        await answered(server, api)  # imports modules and makes codecs
+        for how, ends in ((allowed, answered), (in_turns, answered), (in_turns, cut_off), (refused, answered)):
+            how(server)
+            with left() as found:
+                await ends(server, api)
+                await server.barrier()
+            assert not found, how
+        assert not server.events("connection_failed")
+
+
+# Whole stories.
+
+
+async def restarts(server: Serving, _engine: MemoryEngine) -> None:
+    """A static member joins, commits, restarts and leaves; its former process is fenced."""
+    peer, other = await server.peer(), await server.peer()
+    former = await seat(peer, "g", "a")
+    for offset in range(3):
+        assert not (await peer.ask(heartbeat_request("g", former, "a"), 3)).error_code
+        await peer.ask(commit_request("simple", {("orders", 0): offset}), 8)
+    joined = await seat(other, "g", "a")
+    assert (await peer.ask(heartbeat_request("g", former, "a"), 3)).error_code == ErrorCode.FENCED_INSTANCE_ID
+    identity = LeaveGroupRequest.MemberIdentity(member_id=joined.member_id, group_instance_id="a")
+    assert not (await other.ask(LeaveGroupRequest(group_id="g", members=[identity]), 4)).error_code
+
+
+async def rebalances(server: Serving, _engine: MemoryEngine) -> None:
+    """A second member joins a group; both sync, and then both expire."""
+    one, two = await server.peer(), await server.peer()
+    first = await one.join("g", version=3)
+    await one.ask(sync_request("g", first), 5)
+    await two.send(join_request("g"), 3)
+    await server.barrier()
+    assert (await one.ask(heartbeat_request("g", first), 3)).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    first = await one.join("g", first.member_id, version=3)
+    second = await two.receive()
+    await two.send(sync_request("g", second), 5)
+    await one.ask(sync_request("g", first), 5)
+    await two.receive()
+    await server.advance(20_000)
+    assert len(server.events("member_expired")) == 2
+
+
+async def waits_for_records(server: Serving, _engine: MemoryEngine) -> None:
+    """One Fetch waits until its time is up, one until there is a record, one until its client is gone."""
+    peer, gone, producer = [await server.peer() for _ in range(3)]
+    assert await is_held(server, peer, fetch_request(("orders", 0, 0)), 12)
+    await peer.receive()
+    await peer.send(fetch_request(("orders", 0, 0)), 12)
+    await server.barrier()
+    await produce(producer, ("orders", 0, ONE))
+    await peer.receive()
+    await gone.send(fetch_request(("orders", 1, 0)), 12)
+    await server.barrier()
+    gone.close()
+    await server.until(lambda: len(server.connections()) == 2)
+
+
+async def hangs_up(server: Serving, _engine: MemoryEngine) -> None:
+    """Clients close their connections while one waits in JoinGroup, and after unreadable bytes."""
+    one, two, broken = [await server.peer() for _ in range(3)]
+    await seat(one, "g", "a")
+    await two.send(join_request("g", instance="b"), 5)
+    await server.barrier()
+    two.close()
+    await broken.send_bytes(b"\0\0\0\x0c\0\x0b\0\5\0\0\0\1\xff\xff\xff\xff")
+    assert await broken.is_closed()
+    broken.close()
+    await server.until(lambda: len(server.connections()) == 1)
+
+
+async def deletes(server: Serving, _engine: MemoryEngine) -> None:
+    """A client deletes a group with an offset, and a topic with a record."""
+    peer = await server.peer()
+    await peer.ask(commit_request("simple", {("orders", 0): 5}), 8)
+    await produce(peer, ("orders", 0, ONE))
+    assert not (await peer.ask(DeleteGroupsRequest(groups_names=["simple"]), 2)).results[0].error_code
+    assert not (await peer.ask(DeleteTopicsRequest(topic_names=["orders"]), 3)).responses[0].error_code
+
+
+async def fails_to_write(server: Serving, engine: MemoryEngine) -> None:
+    """A member's restart can't be written, the partition loads again, and the member keeps its seat."""
+    peer, other = await server.peer(), await server.peer()
+    await seat(peer, "g", "a")
+    engine.fail_next(Unavailable("No space left on device"))
+    assert (await other.join("g", instance="a")).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    await server.until(lambda: bool(server.events("group_loaded")))
+
+
+async def breaks_at_the_end_of_a_load(server: Serving, engine: MemoryEngine) -> None:
+    """Our own code fails at the end of a load, and the partition's groups are dropped."""
+    handle = Coordinator.handle
+
+    def break_down(self: Coordinator, event: Event, now: Now) -> Effects:
+        assert not isinstance(event, Load) or not event.is_last, "it cannot be"
+        return handle(self, event, now)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Coordinator, "handle", break_down)
+        await fails_to_write(server, engine)
+
+
+@pytest.mark.parametrize(
+    "happens", [restarts, rebalances, waits_for_records, hangs_up, deletes, fails_to_write, breaks_at_the_end_of_a_load]
+)
+async def test_what_is_over_is_freed_without_the_collector(
+    happens: Callable[[Serving, MemoryEngine], Awaitable[None]],
+) -> None:
+    """No work leaves reference cycles: the collector would free them late."""
+    for is_first in (True, False):
+        engine = MemoryEngine(4, 1)
+        async with serving(engine=engine) as server:
+            await server.barrier()
+            with left() as found:
+                await happens(server, engine)
+                await server.barrier()
+            assert is_first or not found  # the first one imports modules and makes codecs
+
+
+# Looks and rounds.
+
+
+KEEPS_MUCH = """
+from coordinator.server.cycles import GC_OBJECTS, settle
+settle()
+before = gc.get_freeze_count()
+kept = [[] for _ in range(3 * GC_OBJECTS)]
+print(gc.get_freeze_count() - before, len(gc.get_objects()))
+"""
+
+
+def test_what_a_look_for_cycles_left_is_not_looked_at_again() -> None:
+    """A collection doesn't visit the objects of a load again: ten thousand groups would hold up every request."""
+    done = subprocess.run([sys.executable, "-c", KEEPS_MUCH], capture_output=True, check=True)
+    kept, left = map(int, done.stdout.split())
+    if cycles.INCREMENTAL:
+        assert kept <= 0
+    else:
+        assert kept >= 2 * cycles.GC_OBJECTS
+        assert left <= cycles.GC_OBJECTS
+
+
+LEAVES_CYCLES = """
+from coordinator.server.cycles import GC_OBJECTS, settle
+settle()
+class Cycle:
+    def __init__(self):
+        self.itself = self
+for _ in range(20 * GC_OBJECTS):
+    Cycle()
+gc.unfreeze()
+print(sum(isinstance(each, Cycle) for each in gc.get_objects()))
+"""
+
+
+def test_what_is_new_and_over_is_found() -> None:
+    """Objects that refer to themselves, and that nothing else uses, are freed at the next collection."""
+    done = subprocess.run([sys.executable, "-c", LEAVES_CYCLES], capture_output=True, check=True)
+    assert cycles.INCREMENTAL or int(done.stdout) <= 2 * cycles.GC_OBJECTS
