@@ -28,6 +28,7 @@ import uvloop
 from coordinator.log.store import open_cluster, open_store
 from coordinator.server import cycles
 from coordinator.server.app import Server, at_most
+from coordinator.server.clock import LoopClock
 
 if TYPE_CHECKING:
     from coordinator.config import Config
@@ -108,8 +109,12 @@ async def serve(
         loop.add_signal_handler(signal.SIGHUP, partial(server.certificates.check, all_of_them=True))
     await at_most(server.loaded, LOADED_WITHIN_S)
     on_ready(server)
+    rounds = cycles.Rounds(LoopClock(loop), (sys.modules, loop, server))
     waits = [asyncio.ensure_future(event.wait()) for event in (ended, server.failed)]
-    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        rounds.end()
     for wait in waits:
         wait.cancel()
     await server.stop()

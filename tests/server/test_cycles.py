@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import random
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
-from itertools import count
+from collections.abc import Awaitable, Callable, Generator, Iterator
+from itertools import count, islice
+from operator import sub
+from typing import Any
 
 import pytest
 
@@ -17,6 +21,7 @@ from coordinator.log.engine import Unavailable
 from coordinator.log.memory import MemoryEngine
 from coordinator.security.acls import Kind
 from coordinator.server import cycles
+from coordinator.server.cycles import Round, Rounds
 from coordinator.server.wire.api import HANDLERS
 from protocol.header import encode_request
 from protocol.messages import (
@@ -30,6 +35,7 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 from tests.oracle.acl_table import CASES, NEWER, NO_ID
 from tests.server.harness import (
+    ManualClock,
     Peer,
     Serving,
     heartbeat_request,
@@ -244,6 +250,7 @@ async def test_what_is_over_is_freed_without_the_collector(
 
 
 KEEPS_MUCH = """
+import gc
 from coordinator.server.cycles import GC_OBJECTS, settle
 settle()
 before = gc.get_freeze_count()
@@ -264,6 +271,7 @@ def test_what_a_look_for_cycles_left_is_not_looked_at_again() -> None:
 
 
 LEAVES_CYCLES = """
+import gc
 from coordinator.server.cycles import GC_OBJECTS, settle
 settle()
 class Cycle:
@@ -280,3 +288,171 @@ def test_what_is_new_and_over_is_found() -> None:
     """Objects that refer to themselves, and that nothing else uses, are freed at the next collection."""
     done = subprocess.run([sys.executable, "-c", LEAVES_CYCLES], capture_output=True, check=True)
     assert cycles.INCREMENTAL or int(done.stdout) <= 2 * cycles.GC_OBJECTS
+
+
+class Thing:
+    """An object with references. alive: how many there are."""
+
+    alive = 0
+
+    def __init__(self) -> None:
+        self.references: list[Any] = []
+        self.by_name: dict[Any, Any] = {}
+        type(self).alive += 1
+
+    def __del__(self) -> None:
+        type(self).alive -= 1
+
+
+@pytest.fixture
+def things() -> Iterator[None]:
+    """No thing is left of an earlier test."""
+    gc.collect()
+    Thing.alive = 0
+    yield
+    gc.unfreeze()
+    gc.collect()
+
+
+def ring_of(size: int) -> list[Thing]:
+    """Things, each of which refers to the next, through a function or a dict, and the last one to the first."""
+    ring = [Thing() for _ in range(size)]
+    for number, (thing, following) in enumerate(zip(ring, [*ring[1:], ring[0]], strict=True)):
+        if number % 2:
+            thing.references.append(lambda following=following: following)
+        else:
+            thing.by_name[number] = (following,)
+    return ring
+
+
+@pytest.mark.usefixtures("things")
+def test_a_round_frees_what_a_look_froze() -> None:
+    """Cycles that a look kept because they were in use are freed by the round after their end, and nothing else is."""
+    used, over = ring_of(1_000), [ring_of(size) for size in (1, 2, 1_000, 3 * cycles.SHOWN_AT_ONCE)]
+    gc.collect()
+    gc.freeze()  # as a look does
+    over.clear()
+    gc.collect()
+    assert Thing.alive == 1_000 + 3 * cycles.SHOWN_AT_ONCE + 1_003
+    for _ in Round([used]).steps():
+        pass
+    assert Thing.alive == len(used) == 1_000
+
+
+@pytest.mark.usefixtures("things")
+def test_a_round_leaves_all_objects_in_reach_of_a_look() -> None:
+    """Behind a round, or one that was ended in any step, each object is tracked again."""
+    used = ring_of(10_000)
+    steps_count = sum(1 for _ in Round([used]).steps())
+    for steps in (0, 1, steps_count // 3, steps_count // 2, steps_count - 2, steps_count):
+        under_way = Round([used]).steps()
+        assert sum(1 for _ in islice(under_way, steps)) == steps
+        under_way.close()
+        assert all(map(gc.is_tracked, [used, *used, *(thing.references for thing in used)]))
+        assert all(gc.is_tracked(thing.by_name) for thing in used if thing.by_name)
+
+
+@pytest.mark.usefixtures("things")
+@pytest.mark.parametrize("seed", range(3))
+def test_objects_may_change_between_the_steps_of_a_round(seed: int) -> None:
+    """Whatever refers to what meanwhile: nothing that is in use is freed, and the next round frees the rest."""
+    chance = random.Random(seed)
+    used: list[Thing] = []
+    for _ in range(2):
+        for _ in Round([used]).steps():
+            for _ in range(10):
+                fresh = Thing()
+                used.append(fresh)
+                one, other = chance.choice(used), chance.choice(used)
+                one.references.append(lambda other=other: other)
+                other.by_name[chance.randrange(5)] = [one, fresh]
+                fresh.by_name[()] = fresh
+            for _ in range(chance.randrange(min(20, len(used)))):
+                thing = used.pop(chance.randrange(len(used)))
+                if chance.random() < 0.5:
+                    thing.references.clear()
+                    thing.by_name.clear()
+            if chance.random() < 0.2:
+                gc.collect()
+                gc.freeze()
+            if len(used) > 500:
+                del used[100:]
+    for _ in Round([used]).steps():
+        pass
+    seen: dict[int, Thing] = {}
+    unseen = list(used)
+    while unseen:
+        thing = unseen.pop()
+        if id(thing) not in seen:
+            seen[id(thing)] = thing
+            unseen += [each() for each in thing.references]
+            unseen += [each for value in thing.by_name.values() for each in (value if type(value) is list else [value])]
+    assert Thing.alive == len(seen)
+
+
+@pytest.mark.usefixtures("things")
+def test_a_step_of_a_round_is_short() -> None:
+    """However many objects there are, in use or not, and however they refer to each other, no step handles many."""
+    used, over = [ring_of(10) for _ in range(3_000)], [ring_of(10) for _ in range(1_000)]
+    used[0][0].by_name = dict.fromkeys(range(10_000), used[0][0])
+    gc.collect()
+    gc.freeze()
+    over.clear()
+    looked_at: list[int] = []
+    found = [0]
+
+    def count_objects(phase: str, _: dict[str, int]) -> None:
+        if phase == "start":
+            looked_at.append(len(gc.get_objects()))
+
+    current = Round([used, sys.modules])
+    gc.callbacks.append(count_objects)
+    try:
+        for _ in current.steps():
+            found.append(current.found)
+    finally:
+        gc.callbacks.remove(count_objects)
+    assert current.found > 10 * 3_000 * 2
+    assert max(map(sub, found[1:], found)) <= cycles.REFERENCES_AT_ONCE
+    assert len(looked_at) > 5
+    assert max(looked_at) < 30_000  # one part, and the Python of the tests, which the roots don't lead to
+
+
+def test_rounds_begin_after_a_rest_and_only_if_there_was_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that makes no objects has none; another one has a round a minute, and one after much growth."""
+    clock, count_of = ManualClock(), [10, 0]
+    begun: list[int] = []
+
+    class Noted(Round):
+        def steps(self) -> Generator[None, None, None]:
+            begun.append(clock.ms())
+            yield from [None] * 2_000
+
+    monkeypatch.setattr(cycles, "Round", Noted)
+    monkeypatch.setattr(cycles, "_looks", lambda: tuple(count_of))
+    monkeypatch.setattr(gc, "callbacks", [*gc.callbacks, cycles._keep])
+    began_ms = clock.ms()
+    rounds = Rounds(clock, [])
+    clock.advance(10 * cycles.REST_MS)
+    assert begun == []
+    count_of[0] += 1
+    clock.advance(cycles.CHECK_MS)
+    assert len(begun) == 1
+    count_of[0] += 1  # during the round
+    clock.advance(2_000 * cycles.STEP_MS)
+    count_of[0] += 1
+    clock.advance(2_000 * cycles.REST_MS_PER_STEP - cycles.CHECK_MS)
+    assert len(begun) == 1
+    clock.advance(2 * cycles.CHECK_MS)
+    assert len(begun) == 2
+    clock.advance(2_000 * cycles.STEP_MS)
+    count_of[:] = [count_of[0] + 2 * cycles.GROWN_MAX // cycles.GC_OBJECTS, cycles.GROWN_MAX]
+    clock.advance(cycles.CHECK_MS)
+    assert len(begun) == 2  # as many were freed
+    count_of[0] += 1
+    clock.advance(cycles.CHECK_MS)
+    assert len(begun) == 3
+    rounds.end()
+    clock.advance(10 * cycles.REST_MS)
+    assert len(begun) == 3
+    assert clock.ms() > began_ms
