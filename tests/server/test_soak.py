@@ -1,0 +1,106 @@
+"""A server is asked the same again and again, through every API and every address of HTTP, and its memory stays.
+
+In every run, each is asked 50 or 100 times, which finds what costs 40 KB a time. `make nightly` asks 10,000 times, and
+so finds what costs 200 bytes; with `-s` it prints the memory before and after each.
+"""
+
+from __future__ import annotations
+
+import http.client
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import cycle, islice
+
+import pytest
+from hypothesis import settings
+
+from benchmarks.meter import resident_bytes
+from protocol.messages import API_KEYS, JoinGroupResponse
+from tests.server.harness import join_request
+from tests.server.http.test_cycles import ASKED, GROUPS, targets
+from tests.server.test_cycles import requests
+from tests.support.patience import WITHIN_S
+from tests.support.raw import Closed, Connection
+from tests.support.tenure import Tenure
+
+LONG_RUN = settings.default is not None and settings.default.max_examples > 1_000
+"""Whether the profile is one of the long ones."""
+
+TIMES = 10_000 if LONG_RUN else 100
+"""How often each API is asked, with all of its requests in turn."""
+
+TIMES_HTTP = 10_000 if LONG_RUN else 50
+"""The same for an address of HTTP."""
+
+GROWN_MAX = 2 * 1024 * 1024
+"""Bytes by which memory may grow meanwhile. The index of a log grows by 100 bytes with each Produce."""
+
+BYTES_MAX = 2_000
+"""Larger requests are left out: 10,000 of them take too long."""
+
+WAIT = {"Fetch", "JoinGroup", "SyncGroup"}
+"""APIs whose requests may wait: the client closes its connection without the answer."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Tenure]:
+    """A server with two groups, and little room for others' members."""
+    given: dict[str, str | int] = {
+        "tenure.topics": "orders:3",
+        "tenure.http": "127.0.0.1:0",
+        "tenure.events.enable": "false",
+        "group.initial.rebalance.delay.ms": 0,
+        "group.max.size": 20,
+    }
+    with Tenure(given) as tenure:
+        for group in GROUPS:
+            with closing(Connection(tenure.port)) as client:
+                assert isinstance(client.ask(join_request(group), 3), JoinGroupResponse)
+        yield tenure
+
+
+def grown(server: Tenure, what: str, ask: Callable[[int], None], times: int) -> int:
+    """How many bytes more a server has after `ask` has asked it so often. Half as often before makes it ready."""
+    ask(times // 2)
+    before = resident_bytes(server.pid)
+    ask(times)
+    after = resident_bytes(server.pid)
+    sys.stdout.write(f"{what}: {before / 1024**2:.1f} MiB, {after / 1024**2:.1f} MiB after {times} requests\n")
+    return after - before
+
+
+@pytest.mark.parametrize("api", API_KEYS)
+def test_memory_stays_whatever_is_asked_again(server: Tenure, api: str) -> None:
+    """Requests of one API again and again, answered or left by their clients, cost no memory that stays."""
+    every = cycle([data for data in requests(api) if len(data) <= BYTES_MAX])
+
+    def ask(times: int) -> None:
+        client = Connection(server.port)
+        for data in islice(every, times):
+            try:
+                client.send_bytes(data)
+                if api in WAIT:
+                    raise Closed
+                client.receive_frame()
+            except (Closed, ConnectionError):
+                client.close()
+                client = Connection(server.port)
+        client.close()
+
+    assert grown(server, api, ask, TIMES) <= GROWN_MAX
+
+
+@pytest.mark.parametrize("path", ASKED)
+def test_memory_stays_whatever_http_is_asked_again(server: Tenure, path: str) -> None:
+    """Requests to one address again and again cost no memory that stays."""
+    (url,) = [line["url"] for line in server.events("http_listening")]
+    every = cycle(targets(path))
+
+    def ask(times: int) -> None:
+        with closing(http.client.HTTPConnection(url.strip("/").rpartition("/")[2], timeout=WITHIN_S)) as client:
+            for target in islice(every, times):
+                client.request("GET", target)
+                client.getresponse().read()
+
+    assert grown(server, path, ask, TIMES_HTTP) <= GROWN_MAX
