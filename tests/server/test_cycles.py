@@ -115,7 +115,7 @@ def refused(server: Serving) -> None:
 def in_turns(server: Serving) -> None:
     """A turn of the loop has time for a few steps: each question about the time takes a part of a millisecond."""
     asked_ms = count()
-    server.server._api._services.pace._ms = lambda: next(asked_ms) // 8
+    server.server._api._services.pace.ms = lambda: next(asked_ms) // 8
 
 
 @pytest.mark.parametrize("api", API_KEYS)

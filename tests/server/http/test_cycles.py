@@ -86,7 +86,7 @@ async def test_no_answer_leaves_a_cycle(asked: Asked) -> None:
     for group in GROUPS:
         await asyncio.to_thread(asked.join, group)
     # A turn of the loop has time for one step or two: some answers come later.
-    asked.server._api._services.pace._ms = count().__next__
+    asked.server._api._services.pace.ms = count().__next__
     paths = [route.path for route in asked.server._site.routes()]
     assert [path for path in paths if not targets(path)] == []
     for is_first in (True, False):

@@ -58,14 +58,18 @@ def test_re2_is_loaded_on_a_thread_and_once(monkeypatch: pytest.MonkeyPatch) -> 
     """Its import takes up to 80 ms, which the loop doesn't wait for; a later expression waits for no thread."""
     loaded: list[threading.Thread] = []
     monkeypatch.setattr(topic_view, "re2_problem", lambda _: loaded.append(threading.current_thread()))
-    hopped: Queue[tuple[Any, ...]] = Queue()
+    hopped: Queue[Callable[..., object]] = Queue()
     done: list[str] = []
+
+    def hop(call: Callable[..., object], /, *_: object) -> None:
+        hopped.put(call)
+
     monkeypatch.setattr(topic_view, "LOADED", threading.Event())
-    when_loaded(lambda *call: hopped.put(call), lambda: done.append("first"))
-    (first,) = hopped.get(timeout=WITHIN_S)
+    when_loaded(hop, lambda: done.append("first"))
+    first = hopped.get(timeout=WITHIN_S)
     assert (loaded != [threading.current_thread()], len(loaded), done) == (True, 1, [])
     first()
-    when_loaded(lambda *call: hopped.put(call), lambda: done.append("second"))
+    when_loaded(hop, lambda: done.append("second"))
     assert (len(loaded), done, hopped.empty()) == (1, ["first", "second"], True)
 
 
