@@ -30,7 +30,7 @@ from coordinator.client.lag import lag_json, offset_lines, topics_json
 from coordinator.client.topics import owners_json, partition_counts, partition_owners
 from coordinator.server.cycles import drop_trace
 from coordinator.server.http.access import PROBES, RefusedTokens, TokenCheck
-from coordinator.server.http.body import answer_of, pieces_of
+from coordinator.server.http.body import InPieces, pieces_of
 from coordinator.server.http.examined import examined, topics_of
 from coordinator.server.http.feed import Feed, FeedEvent, Subscriber, TopicSource
 from coordinator.server.http.guard import Guard
@@ -226,13 +226,13 @@ class Site:
         async def make() -> list[bytes]:
             return [(await to_thread.run_sync(exposition, await self._metrics.now(), accept))[0]]
 
-        return answer_of(await self._kept.get(("metrics", content_type), "", 0, make), content_type)
+        return InPieces(await self._kept.get(("metrics", content_type), "", 0, make), content_type)
 
     async def _openapi(self, _: Request) -> Response:
         async def make() -> list[bytes]:
             return await to_thread.run_sync(_description)
 
-        return answer_of(await self._kept.get("openapi", "", OPENAPI_MS, make))
+        return InPieces(await self._kept.get("openapi", "", OPENAPI_MS, make))
 
     async def _nodes(self, _: Request) -> Response:
         return await self._asked(lambda client: owners_json(partition_owners(client)))
@@ -390,7 +390,7 @@ class Site:
     async def _answered(self, work: Awaitable[list[bytes]]) -> Response:
         """The answer with the body that `work` makes, or with its error."""
         try:
-            return answer_of(await work)
+            return InPieces(await work)
         except (Refused, Unauthenticated, Unreachable) as problem:
             drop_trace(problem)
             if isinstance(problem, Unreachable):
