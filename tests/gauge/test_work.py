@@ -6,8 +6,8 @@ import pytest
 
 from tests.gauge import gauge
 
-ROOM = 1.25
-"""How much more a work of `gauge.SPREAD` may cost on a busy machine, which needs more turns for the same requests."""
+ROOM, FURTHER = 1.5, 2
+"""How much more a work of `gauge.SPREAD` may cost on a busy machine: more turns, and further writes and syncs."""
 
 
 @pytest.fixture(scope="module")
@@ -29,4 +29,4 @@ def test_a_work_of_many_groups_costs_no_more_than_the_table_says(work: str, meas
     """Requests of many groups at once share turns, writes and syncs."""
     for thread, counts in gauge.kept()[work].items():
         for key, count in counts.items():
-            assert measured[work][thread][key] <= count * ROOM, f"{thread}: {key}"
+            assert measured[work][thread][key] <= count * ROOM + FURTHER, f"{thread}: {key}"
