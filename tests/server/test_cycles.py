@@ -21,7 +21,7 @@ from coordinator.log.engine import Unavailable
 from coordinator.log.memory import MemoryEngine
 from coordinator.security.acls import Kind
 from coordinator.server import cycles
-from coordinator.server.cycles import Round, Rounds
+from coordinator.server.cycles import GROWN_BLOCKS, GROWN_FACTOR, Round, Rounds
 from coordinator.server.wire.api import HANDLERS
 from protocol.header import encode_request
 from protocol.messages import (
@@ -420,8 +420,7 @@ def test_a_step_of_a_round_is_short() -> None:
 
 def test_rounds_begin_after_a_rest_and_only_if_there_was_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that makes no objects has none; another one has a round a minute, and one after much growth."""
-    clock, count_of = ManualClock(), [10, 0]
-    begun: list[int] = []
+    clock, looks, blocks, begun = ManualClock(), [10], [GROWN_BLOCKS], []
 
     class Noted(Round):
         def steps(self) -> Generator[None, None, None]:
@@ -429,30 +428,29 @@ def test_rounds_begin_after_a_rest_and_only_if_there_was_a_look(monkeypatch: pyt
             yield from [None] * 2_000
 
     monkeypatch.setattr(cycles, "Round", Noted)
-    monkeypatch.setattr(cycles, "_looks", lambda: tuple(count_of))
+    monkeypatch.setattr(cycles, "_looks", lambda: looks[0])
+    monkeypatch.setattr(sys, "getallocatedblocks", lambda: blocks[0])
     monkeypatch.setattr(gc, "callbacks", [*gc.callbacks, cycles._keep])
-    began_ms = clock.ms()
     rounds = Rounds(clock, [])
     clock.advance(10 * cycles.REST_MS)
     assert begun == []
-    count_of[0] += 1
+    looks[0] += 1
     clock.advance(cycles.CHECK_MS)
     assert len(begun) == 1
-    count_of[0] += 1  # during the round
-    clock.advance(2_000 * cycles.STEP_MS)
-    count_of[0] += 1
-    clock.advance(2_000 * cycles.REST_MS_PER_STEP - cycles.CHECK_MS)
+    looks[0] += 1  # during the round
+    clock.advance(2_000 * (cycles.STEP_MS + cycles.REST_MS_PER_STEP) - cycles.CHECK_MS)
     assert len(begun) == 1
     clock.advance(2 * cycles.CHECK_MS)
     assert len(begun) == 2
     clock.advance(2_000 * cycles.STEP_MS)
-    count_of[:] = [count_of[0] + 2 * cycles.GROWN_MAX // cycles.GC_OBJECTS, cycles.GROWN_MAX]
+    looks[0] += 1
+    blocks[0] *= GROWN_FACTOR
     clock.advance(cycles.CHECK_MS)
-    assert len(begun) == 2  # as many were freed
-    count_of[0] += 1
+    assert len(begun) == 2
+    blocks[0] += 1
     clock.advance(cycles.CHECK_MS)
     assert len(begun) == 3
     rounds.end()
+    looks[0] += 1
     clock.advance(10 * cycles.REST_MS)
     assert len(begun) == 3
-    assert clock.ms() > began_ms
