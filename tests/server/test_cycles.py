@@ -23,6 +23,7 @@ from coordinator.security.acls import Kind
 from coordinator.server import cycles
 from coordinator.server.cycles import GROWN_BLOCKS, GROWN_FACTOR, Round, Rounds
 from coordinator.server.wire.api import HANDLERS
+from coordinator.server.wire.authentication import AUTHENTICATE_WITHIN_MS, REAUTHENTICATION_PAUSE_MS
 from protocol.header import encode_request
 from protocol.messages import (
     API_KEYS,
@@ -47,6 +48,10 @@ from tests.server.harness import (
 from tests.server.requests.test_groups import commit_request
 from tests.server.requests.test_records import ONE, fetch_request, is_held, produce
 from tests.server.requests.test_rights import Recording
+from tests.server.tls_peer import greeted
+from tests.server.wire.test_authentication import HANDSHAKE, METADATA, SASL, TIMED, WRONG, guarded, log_in
+from tests.server.wire.test_tls import serving_tls
+from tests.support.certificates import Certificates, client_context
 from tests.support.large import request, shapes
 from tests.support.left import left
 
@@ -244,6 +249,57 @@ async def test_what_is_over_is_freed_without_the_collector(
                 await happens(server, engine)
                 await server.barrier()
             assert is_first or not found  # the first one imports modules and makes codecs
+
+
+async def logs_in(server: Serving) -> None:
+    """Clients log in, again before their session ends, wrongly, with other bytes, or never."""
+    member, again, wrong, other, early, broken, half, silent = [
+        await server.peer(listener=TIMED if number == 1 else SASL) for number in range(8)
+    ]
+    await log_in(member)
+    await member.ask(METADATA, 4)
+    await log_in(again)
+    await server.advance(REAUTHENTICATION_PAUSE_MS)
+    await log_in(again)
+    await wrong.ask(HANDSHAKE, 1)
+    await wrong.send(WRONG, 2)
+    await other.send(SaslHandshakeRequest(mechanism="SCRAM-SHA-1"), 1)
+    await early.send(METADATA, 4)
+    await broken.send_bytes(b"\xff" * 50)
+    await half.ask(HANDSHAKE, 1)
+    half.close()
+    await server.advance(AUTHENTICATE_WITHIN_MS)
+    assert await silent.is_closed()
+    await gone(server, [member, again, wrong, other, early, broken, silent])
+
+
+async def test_no_login_leaves_a_cycle() -> None:
+    """However the login of a client ends, nothing of its connection stays: strangers could fill the server."""
+    async with guarded() as server:
+        await logs_in(server)
+        with left() as found:
+            await logs_in(server)
+            await server.barrier()
+        assert not found
+
+
+async def test_no_connection_over_tls_leaves_a_cycle(certificates: Certificates) -> None:
+    """A client makes a handshake, sends something else, or is gone before."""
+
+    async def connects() -> None:
+        peer = await greeted(server, client_context(certificates.ca))
+        await peer.ask(ApiVersionsRequest(), 0)
+        plain, early = [await server.peer(listener=1) for _ in range(2)]
+        await plain.send_bytes(b"no TLS at all" * 10)
+        await server.barrier()
+        await gone(server, [peer, plain, early])
+
+    async with serving_tls(certificates) as server:
+        await connects()
+        with left() as found:
+            await connects()
+            await server.barrier()
+        assert not found
 
 
 # Looks and rounds.

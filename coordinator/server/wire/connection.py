@@ -263,6 +263,8 @@ class Connection(asyncio.Protocol):
         self._connections.unsent.release(self)
         self._transport = None
         self._connections.remove(self)
+        self.guard = None  # it refers to this connection too
+        self._dispatch = self._connections.dispatch
 
     # Requests.
 
