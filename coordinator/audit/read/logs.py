@@ -32,7 +32,7 @@ from typing import NamedTuple
 from coordinator.audit.read.batches import read_batch, read_marker
 from coordinator.log.files import read_regular
 from coordinator.log.segments.damage import Search, is_whole_but_for_its_frame
-from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.disk import Disk, read_data
 from coordinator.log.segments.outside import (
     BATCH_READ_MAX,
     JournalsBeside,
@@ -272,16 +272,8 @@ def _settled(range_: Range, segment: OpenSegment) -> list[Range]:
 
 
 def _is_zero(descriptor: int, start: int, end: int) -> bool:
-    while start < end:
-        found = Disk().next_data(descriptor, start)
-        if found is None or found[0] >= end:
-            break
-        start, data_end = found
-        data = os.pread(descriptor, min(_CHUNK_SIZE, min(end, data_end) - start), start)
-        if data.count(0) < len(data):
-            return False
-        start += max(len(data), 1)
-    return True
+    chunks = read_data(Disk(), descriptor, start, end, _CHUNK_SIZE)
+    return all(data.count(0) == len(data) for _, data in chunks)
 
 
 def _note_marker(made: Plan, partition: int, window: Window, position: int) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -130,6 +130,17 @@ class Disk:
     def remove(self, path: Path) -> None:
         """Remove a file."""
         path.unlink()
+
+
+def read_data(disk: Disk, descriptor: int, start: int, end: int, size_max: int) -> Iterator[tuple[int, bytes]]:
+    """The bytes from `start` to `end` without holes, up to `size_max` at a time, each part behind its position."""
+    while start < end and (found := disk.next_data(descriptor, start)) is not None and found[0] < end:
+        start, data_end = found
+        part = disk.read(descriptor, min(size_max, min(end, data_end) - start), start)
+        if not part:
+            return  # the file became shorter
+        yield start, part
+        start += len(part)
 
 
 def write_all(disk: Disk, descriptor: int, parts: Sequence[bytes], position: int) -> None:

@@ -11,8 +11,8 @@ Otherwise all are opened again. An unfinished compaction is read as if it were f
 
 A server with a journal writes to the journal first, and after a power cut only the journal may have the last batches
 (journal.py). They are read as if they were in their segment: if they aren't, or not yet, the segment is read from a
-copy that has them. The journal is read first, and once for all partitions (`Journals`): what it doesn't need any more
-then, the segments have.
+copy that has them. The journal is read first, and once for all partitions (`Journals`): the segments, opened later,
+have all that it does not need at that moment.
 
 Bytes that are no batch are read as a `NoBatch`. Reading goes on at the next batch with the right CRC, so one damaged
 batch doesn't hide the batches behind it.
@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 from coordinator.log.engine import Damaged
 from coordinator.log.segments.damage import Search, is_whole_but_for_its_frame, makes_sense
-from coordinator.log.segments.disk import Disk, write_all
+from coordinator.log.segments.disk import Disk, read_data, write_all
 from coordinator.log.segments.journal import Extent, Journals
 from coordinator.log.segments.segment import (
     CHUNK_SIZE,
@@ -127,7 +127,7 @@ class JournalsBeside:
         self._found: dict[Path, Journals | OSError] = {}
 
     def extents(self, log: Log) -> list[Extent]:
-        """What journals have for a log. Raises OSError, also if a journal is damaged."""
+        """The batches that journals have for a log. Raises OSError, also if a journal is damaged."""
         data_dir = log.folder.absolute().parent
         partition = _partition_of(log.folder.absolute())
         if partition is None:
@@ -216,7 +216,7 @@ def _overlaid(segment: OpenSegment, extents: Sequence[Extent]) -> OpenSegment:
     for extent in counted:
         data = b"".join(extent.data)
         if extent.position > end:
-            break  # what is missing was durable: whoever reads the segment finds that
+            break  # bytes that were durable are missing: a reader of the segment finds that
         extent_end = extent.position + len(data)
         if extent_end > segment.size or disk.read(segment.descriptor, len(data), extent.position) != data:
             lacking.append((extent.position, data))
@@ -239,17 +239,8 @@ def _overlaid(segment: OpenSegment, extents: Sequence[Extent]) -> OpenSegment:
 def _copy(disk: Disk, segment: OpenSegment, descriptor: int) -> None:
     """Copy the bytes of a segment, and its holes as holes."""
     disk.truncate(descriptor, segment.size)
-    position = 0
-    while position < segment.size:
-        found = disk.next_data(segment.descriptor, position)
-        if found is None or found[0] >= segment.size:
-            return
-        position, end = found
-        data = disk.read(segment.descriptor, min(CHUNK_SIZE, min(end, segment.size) - position), position)
-        if not data:
-            return  # the file became shorter
+    for position, data in read_data(disk, segment.descriptor, 0, segment.size, CHUNK_SIZE):
         write_all(disk, descriptor, [data], position)
-        position += len(data)
 
 
 def _open(log: Log) -> list[OpenSegment] | None:

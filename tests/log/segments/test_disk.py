@@ -10,7 +10,16 @@ from stat import S_IMODE
 
 import pytest
 
-from coordinator.log.segments.disk import PARTS_MAX, Disk, describe, open_anew, reason, replace_file, write_all
+from coordinator.log.segments.disk import (
+    PARTS_MAX,
+    Disk,
+    describe,
+    open_anew,
+    read_data,
+    reason,
+    replace_file,
+    write_all,
+)
 
 
 class SlowDisk(Disk):
@@ -155,3 +164,17 @@ def test_holes_of_a_sparse_file_are_known(tmp_path: Path) -> None:
     assert disk.next_data(descriptor, 0) == (4 * block, 5 * block)
     assert disk.next_data(descriptor, 4 * block + 1) == (4 * block + 1, 5 * block)
     assert disk.next_data(descriptor, 5 * block) is None
+
+
+def test_bytes_are_read_without_holes(tmp_path: Path) -> None:
+    """Each part has its position, none is larger than asked for, and the end that is asked for cuts the last one."""
+    disk = Disk()
+    descriptor = disk.open(tmp_path / "file", create=True)
+    assert list(read_data(disk, descriptor, 0, 1, 1)) == []
+    block = os.fstat(descriptor).st_blksize
+    disk.write(descriptor, [b"x" * block], block)
+    disk.truncate(descriptor, 9 * block)
+    parts = [(block, b"x" * (block - 1)), (2 * block - 1, b"x")]
+    assert list(read_data(disk, descriptor, 0, 9 * block, block - 1)) == parts
+    assert list(read_data(disk, descriptor, 0, block + 2, block)) == [(block, b"xx")]
+    assert list(read_data(disk, descriptor, 0, block, block)) == []
