@@ -18,9 +18,9 @@ element of an array. `c[0]` counts down the elements that the message may still 
 `c`. A nested struct without arrays has no steps, unless it has bytes or records: a decoder copies large ones in steps
 too.
 
-Names in the source: m the message; n a length; x an array; s a string's or bytes' content; t tagged fields; p an
-array's parts, z their bytes, k those of elements that may come again. All other names are in the namespace that comes
-with the source.
+Names in the source: m the message; n a length; x an array; s a string's or bytes' content; t tagged fields. For an
+array: p its parts, z their bytes, k the parts of elements that may come again. All other names are in the namespace
+that comes with the source.
 
 House rule: definitions in, text out; nothing here reads or writes a message.
 Source of the rules: Kafka's MessageDataGenerator.

@@ -121,8 +121,8 @@ def _examine(
         wanted = [group_id]
     reader = reader_of(client, group_id, None if since_ms is None else time.time_ns() // 1_000_000 - since_ms)
     timelines = read_timelines(reader, wanted, last)
+    # The groups that exist, each with its description; None if its coordinator doesn't answer.
     groups: dict[str, Group | None] = {}
-    """The groups that there are, each with its description; None if its coordinator doesn't answer."""
     about_coordinators = [*not_listed(map(str, problems))]
     for name, answer in describe_groups(client, wanted).items():
         if isinstance(answer, Group):

@@ -1,4 +1,4 @@
-"""The bounds of the numbers in records: what comes behind the last one, and which records have it.
+"""The bounds of the numbers in records: the number behind the last one, and the records that have the last one.
 
 Generations and epochs are int32. Behind 2147483647 comes -2147483648, as in Kafka (measured on 3.9, 4.3 and 4.4):
 

@@ -1,6 +1,7 @@
 """Refusals as values, and the words for those that end a client.
 
-`Turn.note_refused` makes a note of one, so that whoever looks after the client finds out why it ended, and until when.
+`Turn.note_refused` makes a note of one, so that an operator finds out why a client ended, and
+until when others would.
 """
 
 from __future__ import annotations

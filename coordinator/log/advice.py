@@ -1,4 +1,4 @@
-"""What a file of the data folder means for what was acknowledged, and what to do if it can't be used.
+"""Advice for each file of a data folder that can't be used: what was acknowledged in it, and what to do.
 
 House rule: a file has one advice, whatever is wrong with it, and the advice loses nothing that the segments have.
 """

@@ -4,8 +4,9 @@ A restore, a mistake or an attack may have put a fifo, a device, a folder, a lin
 ours belongs. To open a fifo waits for its writer, to read a device may never end, and a hole of 8 GB reads as 8 GB of
 zeros. So each file is opened without waiting, and must be a regular file; a small one has a bound.
 
-A reader of a copied folder follows links. A server doesn't: one who can write into its folder must not choose which
-other file of its user gets read or overwritten, and a link whose target is missing must not look like a missing file.
+A reader of a copied folder follows links. A server doesn't, except to a journal. Somebody who can write into its folder
+must not choose which other file of its user gets read or overwritten. And a link to nothing must not look like a file
+that is missing.
 
 House rule: nothing here waits for another process, and no size is believed before it is read.
 """
@@ -78,7 +79,7 @@ def needs_a_person(error: OSError) -> bool:
 
 
 def _kind(path: Path, *, follow: bool) -> str | None:
-    """What has that name, if it isn't a regular file; None also if nothing has it."""
+    """The kind of thing that has that name; None for a regular file, and if nothing has it."""
     try:
         return _KINDS.get(stat.S_IFMT(path.stat(follow_symlinks=follow).st_mode))
     except OSError:

@@ -46,7 +46,7 @@ CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required"
 class Terms(NamedTuple):
     """The demands of a listener on a TLS connection.
 
-    context: what handshakes are made with. names: makes a user of a client's certificate; None if it names no user.
+    context: makes handshakes. names: makes a user of a client's certificate; None if it names no user.
     ends: when the server's own certificate ends.
     """
 

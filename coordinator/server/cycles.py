@@ -1,6 +1,6 @@
 """Python's garbage collector in a server: it frees reference cycles, and holds up no request for long.
 
-Python's collector looks at new objects (`settle` says how often); what it leaves is frozen: no later look has it. So a
+Python's collector looks at new objects (`settle` says how often). Then it freezes them: no later look has them. So a
 `Round` looks at everything again, in steps that are short:
 
     hide     each object that is in use, found from the roots on, goes out of the collector's reach
@@ -185,7 +185,7 @@ class Round:
 def _show_some(hidden: list[object], size: int = SHOWN_AT_ONCE) -> int:
     """Show the last ones; returns how many."""
     some = hidden[-size:]
-    _for_each(_hide, [each for each in some if type(each) is tuple])  # so that they aren't frozen any more
+    _for_each(_hide, [each for each in some if type(each) is tuple])  # takes them from the frozen ones
     _show_all(some)
     del hidden[-size:]
     return len(some)

@@ -27,7 +27,7 @@ Connection = tuple[Any, Any]
 
 
 class Held(NamedTuple):
-    """What a holder has.
+    """The descriptors of a holder.
 
     ports: of all its listeners; connections that came through them have them too. connections: further ones.
     folders: all files below them.
@@ -111,7 +111,7 @@ def _replace(holders: list[Holder]) -> None:
 
 
 def _is_held(descriptor: int, held: Held) -> bool:
-    """Whether a descriptor is one of those. Raises OSError for one that is none."""
+    """Whether a holder has the descriptor. Raises OSError for one that is closed."""
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
         path = os.readlink(f"/dev/fd/{descriptor}")  # noqa: PTH115 - as above

@@ -1,7 +1,7 @@
 """All findings about a group, and when a finding ends.
 
-A finding is about now. One about the present goes with its cause. One about the past has `last_at_ms`. It ends after
-FORGOTTEN_MS, and with the group. It also ends when the group has no members, unless it is about the server. The modules
+A finding about the present goes with its cause. One about the past has `last_at_ms`. It ends after FORGOTTEN_MS, and
+with the group. It also ends when the group has no members, unless it is about the server. The modules
 that make findings know further ends: a member is back, or a setting was changed.
 
 House rule: every view of a group's findings asks here.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from coordinator.timeline.entries import Entry
 
 ABOUT_THE_SERVER = frozenset({DROPPED, WRITES_FAILED})
-"""Kinds of findings about the past that say something about the server, whoever is in the group."""
+"""Kinds of findings about the past that are about the server, and not about members."""
 
 
 def group_findings(
@@ -32,7 +32,7 @@ def group_findings(
     partition_counts: Mapping[str, int],
     now_ms: int,
 ) -> list[Finding]:
-    """The findings about a group that hold now.
+    """The findings about a group that have not ended.
 
     entries: of its timeline. group: its description now, None if no coordinator describes it. partition_counts: by
     topic. now_ms: Unix time.

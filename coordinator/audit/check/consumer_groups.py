@@ -5,8 +5,8 @@ record after record, and looks at the group where a batch ends: which epoch it h
 partition has two members. A batch is known by its place; a cluster shows none, so there it is known by its time.
 
 A compaction removes records of the past, so at an earlier moment a group may seem to lack some. Two records of one
-moment still fit each other then. Rules about records that must be there are checked where the log ends, or in a batch
-that has a second record of a key: a compaction leaves one of each key, so it hasn't been there.
+moment still fit each other then. Rules about records that must be there are checked where the log ends. They are also
+checked in a batch that has a second record of a key: a compaction leaves one of each key, so it hasn't been there.
 
 House rule: the rules are those of coordinator.group.consumer.invariants.
 """
@@ -51,8 +51,8 @@ Owners = dict[Partition, tuple[str, ...]]
 class _Changes:
     """The changes of one batch.
 
-    versions: of its records. retargeted: members that have another target than before. grown: by member, the partitions
-    that it has now, although it had all of its target before. removed: by member id, the former record of a member.
+    versions: of its records. retargeted: members that got another target. grown: by member, the partitions that it got
+    although it had all of its target. removed: by member id, the former record of a member.
     """
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ a file and a position:
     partition      each group's records are on the partition that Kafka's rule says
     group          the last state of each group keeps the rules of its records, and it is of one kind
 
-A group or a commit whose number is the last that there is gets a note: it is right, but it can't be counted on.
+A group or a commit that has the last number there is gets a note: it is right, but no higher number can follow.
 
 Verify doesn't check subscriptions and assignments, because they belong to the members. A transaction without an end is
 no finding: it still waits. An interrupted compaction is none either: verify reads it as if it were finished. A half
@@ -87,7 +87,6 @@ READ_SIZE = 1024 * 1024
 
 GROUPS_MAX = 50_000
 """The number of groups whose partition is remembered."""
-
 
 AT_BOUND_MAX = 100
 """The most records at a bound that notes name; one more note counts the others."""

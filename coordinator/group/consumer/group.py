@@ -391,7 +391,7 @@ class ConsumerGroup(AnyGroup):
     def set_targets(
         self, targets: Mapping[str, Target], epoch: int, wall_ms: int, *, gaps: bool | None = False
     ) -> None:
-        """Take a new target assignment. gaps: of one that another made."""
+        """Take a new target assignment. gaps: see ConsumerGroup."""
         self.targets = dict(targets)
         self.gaps = gaps
         self.target_epoch = epoch

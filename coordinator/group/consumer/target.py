@@ -1,10 +1,10 @@
 """The target assignment: what each member shall have (Kafka: updateSubscriptionMetadata, maybeUpdateTargetAssignment).
 
 The group epoch grows when subscriptions change, or topics that members subscribe to; a hash of these topics tells the
-latter. It also grows if a target that the group took over, from a classic leader or from the log, leaves out a member
-or a partition (KAFKA-21584): nothing else would ever give that partition to anybody. An epoch without a target gets one
-with the next heartbeat, but no sooner than the assignment interval after the target before. A target stays as it is
-where it can: assignors are given the former one.
+latter. A group may take over a target from a classic leader or from the log. If it leaves out a member or a partition,
+the epoch grows too (KAFKA-21584): nothing else would ever give that partition to anybody. An epoch without a target
+gets one with the next heartbeat, but no sooner than the assignment interval after the target before. A target stays as
+it is where it can: assignors are given the former one.
 
 A target of many members or partitions takes long. The heartbeat does PAUSES_AT_ONCE parts of the work; if that is not
 all, the group keeps the work (`Making`), the effects ask for the other parts, and an event `TargetMade` brings the
@@ -160,8 +160,8 @@ def bump(turn: Turn, group: ConsumerGroup, member: ConsumerMember, sender: Sende
 def gaps_in(turn: Turn, group: ConsumerGroup) -> bool | None:
     """Whether the target leaves out a member or a partition.
 
-    None as long as nobody knows: while members are on their way to a target that was read from the log, partitions may
-    have no holder for a moment.
+    None while that isn't known: members that are on their way to a target from the log may leave partitions without a
+    holder for a moment.
     """
     if group.gaps is not None or group.unsettled:
         return group.gaps

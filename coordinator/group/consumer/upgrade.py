@@ -62,7 +62,8 @@ def upgraded(turn: Turn, group: Group, event: ConsumerHeartbeat) -> ConsumerGrou
         raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, event.regex_error)
     kept = group.no_upgrade
     if kept is not None and turn.now.ms < kept.until_ms:
-        raise Refused(*kept.refusal[:4])
+        error, message, why, until, _ = kept.refusal
+        raise Refused(error, message, why, until)
     if group.protocol_name is None or not group.all_support(group.protocol_name):
         # The first generation isn't there, or the next one has another protocol.
         words = f"Classic group {group.group_id[:100]} can become a consumer group after its rebalance."
@@ -91,6 +92,7 @@ def check_size(turn: Turn, group: Group) -> None:
     if turn.store_takes(turn.effects.records):
         return
     words = "the group is larger than the store of this cluster takes at once"
+    # Without a name for the error behind the raise: it would refer to itself through its trace and this frame.
     try:
         raise refusal(group, words, "it has fewer members or subscriptions")
     except Refused as refused:

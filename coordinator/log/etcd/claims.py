@@ -369,7 +369,7 @@ class Claims:
         return from_ms is not None and self._port.now_ms() >= from_ms and self._session.valid()
 
     def _clear(self, partition: int) -> bool:
-        """Remove own/ppp, which no owner has, if it has no lease or this node's; False if there is none.
+        """Remove own/ppp, which no owner has, if it has no lease or this node's; False if there is no such key.
 
         A claim of this node came late, or etcd has refused to delete the key; or see the module.
         """

@@ -436,9 +436,9 @@ def redo_left(disk: Disk, data_dir: Path, partition: int) -> None:
 
 
 class Journals:
-    """What all journals of a folder have, for a reader of its partitions: the folder is listed and read once.
+    """The batches in all journals of a folder, for a reader of its partitions: the folder is listed and read once.
 
-    The reader opens the segments of a partition later. By then they have whatever the journals needed no more. Raises
+    The reader opens the segments of a partition later. By then they have all that the journals did not need. Raises
     Damaged, OSError: FileNotFoundError if an engine removes a journal meanwhile.
     """
 

@@ -40,7 +40,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from coordinator.config import INT64_MAX
+from coordinator.config import INT32_MAX, INT64_MAX
 from coordinator.log.engine import Damaged
 from coordinator.log.segments.counts import Counts
 from coordinator.log.segments.disk import Disk, write_all
@@ -50,7 +50,7 @@ from coordinator.log.segments.swap import recover_swaps
 from coordinator.log.segments.tail import Cut, Durable
 from protocol.records.batch import Record, encode_batch
 
-EPOCH_MAX = 2**31 - 1
+EPOCH_MAX = INT32_MAX
 """The last epoch. An owner behind it has the same one."""
 
 OFFSET_ROOM = 2**48

@@ -44,7 +44,7 @@ class ProducerIds:
                 raise Unavailable(reason(error)) from error
             try:
                 noted = lock.read_number() or 0
-                # No server counts so far: such a number is no note, and no id behind it would fit its field.
+                # No server counts up to such a number: it is no note, and no id behind it would fit its field.
                 first = max(noted if noted <= INT64_MAX - IDS_PER_BLOCK else 0, now_ms)
                 lock.note_number(first + IDS_PER_BLOCK)
                 lock.sync()

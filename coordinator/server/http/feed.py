@@ -49,13 +49,13 @@ WAITING_MAX = 1_000
 """A subscriber with more events waiting is dropped."""
 
 TAKEN_AT_ONCE = 100
-"""Events that a subscriber takes at once: about 50 KB, or 2 ms for the first who encodes them."""
+"""Events that a subscriber takes at once: about 50 KB, or 2 ms if they aren't encoded yet."""
 
 STEP = 50
 """Events that the loop takes from the thread in one step: about 0.5 ms."""
 
 FRAMES_KEPT = 2 * WAITING_MAX
-"""Encoded events in memory: those that a subscriber may still want, but for one that asked for older ones."""
+"""Encoded events in memory: all that may wait for a subscriber, unless it asked for older ones."""
 
 ID = re.compile(r"(?P<topic>[0-9a-f]{32})(?P<offsets>(?:-[0-9]{1,9}\.[0-9]{1,19})*)")
 
@@ -184,7 +184,7 @@ class Feed:
         self._reached: dict[int, int] = {}
         """The offset in each partition behind the last event that was read."""
         self._told: dict[int, int] = {}
-        """The offset in each partition that a subscriber needs next who has got all that subscribers got so far."""
+        """The offset in each partition of the first event that subscribers did not get yet."""
         self._turns = turns or Turns()
         self._coming: deque[Iterator[None]] = deque()
         """Steps that take what the thread brought, one after the other."""
@@ -284,7 +284,7 @@ class Feed:
     # On the loop.
 
     def _line_up(self, steps: Iterator[None]) -> None:
-        """Do steps behind those of before."""
+        """Do these steps behind all earlier ones."""
         self._coming.append(steps)
         if len(self._coming) == 1:
             self._turns.work(self._in_order())

@@ -1,10 +1,10 @@
 """Protects the server from clients of HTTP: a limit on connections, timeouts, and the check of the Host header.
 
 HTTP shares the process's files and its event loop with Kafka's clients, so it has limits of its own, and reads what
-clients send in turns (turns.py). A connection above `tenure.http.max.connections` is closed at once. A connection is
-closed too if no request came for `tenure.http.idle.timeout.ms`, if the body of a request wasn't whole so long after its
-head, or if its client took nothing of an answer for as long. A connection is closed as well if its client speaks
-something else than HTTP. Lines about closed connections are rare, however often clients come back.
+clients send in turns (turns.py). It closes a connection above `tenure.http.max.connections` at once, and one whose
+client speaks something else than HTTP. It also closes a connection if one of these lasts for
+`tenure.http.idle.timeout.ms`: no request comes, the body of a request isn't whole, or the client takes nothing of an
+answer. Lines about closed connections are rare, however often clients come back.
 
 The Host header must name this server. Otherwise a web page could give its own name the address of this server (DNS
 rebinding) and read all groups through the browser of somebody who can reach it. Allowed are addresses, `localhost`, and
@@ -305,7 +305,7 @@ HOST = re.compile(
 def host_name(host: str) -> str | None:
     """The name or address in a Host header, without its port and brackets; None if the header has another form.
 
-    What a program reads as part of a name must not be left out here: [::1]evil.example is no address.
+    Nothing that a program reads as part of a name may be left out here: [::1]evil.example is no address.
     """
     found = HOST.fullmatch(host)
     return None if found is None else found["bracketed"] or found["bare"] or found["name"]

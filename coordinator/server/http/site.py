@@ -219,7 +219,7 @@ class Site:
         return _state(self._health.trouble or self._health.not_ready)
 
     async def _exposition(self, request: Request) -> Response:
-        """Requests that come while a text is made share it. It is made on a thread: of many groups it takes long."""
+        """With many groups a text takes long. So a thread makes it, and requests that come meanwhile share it."""
         accept = request.headers.get("accept", "")
         content_type = choose_encoder(accept)[1]
 

@@ -7,9 +7,9 @@ Two timers make the thread look at its logs: one for retention, one for compacti
 
 A call waits for topic partitions (`wait`). It looks again when somebody appends to one of them, or when one is deleted.
 
-The groups' engine writes `__consumer_offsets`, and the thread reads its files. Two things see to it that no reader
-misses an append that a client knows of: before each read the engine writes out what it has reported, and a call that
-found nothing compares `offsets_writes` before it waits.
+The groups' engine writes `__consumer_offsets`, and the thread reads its files. No reader misses an append that a client
+knows of: before each read the engine writes out what it has reported. And a call that found nothing compares
+`offsets_writes` before it waits.
 
 House rule: nothing here waits for the disk; the thread hands its outcomes to callbacks on the loop.
 """

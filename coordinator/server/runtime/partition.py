@@ -326,7 +326,7 @@ class Partition:
     def refuse_waiting(self) -> None:
         """This node hasn't been sure of the partition for a while: answer all requests that wait, for whatever.
 
-        Their events go on: what is under way may become durable, and its notes are then told. The deletion of a large
+        Their events go on: appends under way may become durable, and then their notes go out. The deletion of a large
         group answers later, because its handler has to go on too.
         """
         self.take_commits()

@@ -3,8 +3,8 @@
 Every error is JSON with one field, `error`. An operation holds a thread. Those that wait for members have threads of
 their own, so that all others go on meanwhile, and they end as soon as their client closes its connection.
 
-A control moves time and ends servers, so few requests may get in: with a token only those that bring it
-(server/http/access.py), and none that a page in a browser sends, which could reach the loopback from any site.
+A control moves time and ends servers, so few requests may get in. With a token only those that bring it do
+(server/http/access.py). Requests of a page in a browser never do: it could reach the loopback from any site.
 
 House rule: nothing here knows an operation.
 """
