@@ -1,7 +1,7 @@
 """Python's garbage collector in a server: it frees reference cycles, and holds up no request for long.
 
-Python's collector looks at new objects (`settle` says how often). Then it freezes them: no later look has them. So a
-`Round` looks at everything again, in steps that are short:
+Python's collector looks at new objects (`settle` says how often). The objects that it leaves are frozen: no later look
+has them. So a `Round` looks at everything again, in steps that are short:
 
     hide     each object that is in use, found from the roots on, goes out of the collector's reach
     collect  the collector looks at the rest: cycles that nothing uses, and a few thousand objects of Python itself
