@@ -188,6 +188,7 @@ class Feed:
         self._turns = turns or Turns()
         self._coming: deque[Iterator[None]] = deque()
         """Steps that take what the thread brought, one after the other."""
+        self._is_taking = False
         self._subscribers: set[Subscriber] = set()
         self._frames: dict[tuple[str, int, int], bytes] = {}
         self._stopping = threading.Event()
@@ -286,13 +287,16 @@ class Feed:
     def _line_up(self, steps: Iterator[None]) -> None:
         """Do these steps behind all earlier ones."""
         self._coming.append(steps)
-        if len(self._coming) == 1:
+        if not self._is_taking:
+            self._is_taking = True
             self._turns.work(self._in_order())
 
     def _in_order(self) -> Iterator[None]:
-        while self._coming:
-            yield from self._coming[0]
-            self._coming.popleft()
+        try:
+            while self._coming:
+                yield from self._coming.popleft()
+        finally:  # after an error the next steps go on
+            self._is_taking = False
 
     def _set_problem(self, problem: str) -> Iterator[None]:
         self.problem = problem

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache
-from threading import Event, Thread
+from threading import Event
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -52,6 +52,9 @@ WORDS = {
 
 LOADED = Event()
 """Set when RE2 is loaded. A module that is being imported is in sys.modules already."""
+
+LOADER = ThreadPoolExecutor(1, "load-re2")
+"""However many clients ask before RE2 is loaded, one thread loads it."""
 
 
 class TopicView:
@@ -170,12 +173,14 @@ def when_loaded(hop: Hop, done: Callable[[], None]) -> None:
         return
 
     def load() -> None:
-        re2_problem("")
-        LOADED.set()
-        with suppress(RuntimeError):  # the loop has ended
-            hop(done)
+        try:
+            re2_problem("")
+        finally:  # what prevents the import meets `done` too, and there it is reported
+            LOADED.set()
+            with suppress(RuntimeError):  # the loop has ended
+                hop(done)
 
-    Thread(target=load, name="load-re2", daemon=True).start()
+    LOADER.submit(load)
 
 
 @lru_cache(PROBLEMS_KEPT)

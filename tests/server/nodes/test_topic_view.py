@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from queue import Queue
 from typing import Any
 from uuid import uuid4
@@ -57,7 +58,13 @@ def test_these_can_not(regex: str) -> None:
 def test_re2_is_loaded_on_a_thread_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its import takes up to 80 ms, which the loop doesn't wait for; a later expression waits for no thread."""
     loaded: list[threading.Thread] = []
-    monkeypatch.setattr(topic_view, "re2_problem", lambda _: loaded.append(threading.current_thread()))
+    both_wait = threading.Event()
+
+    def load(_: str) -> None:
+        both_wait.wait(WITHIN_S)
+        loaded.append(threading.current_thread())
+
+    monkeypatch.setattr(topic_view, "re2_problem", load)
     hopped: Queue[Callable[..., object]] = Queue()
     done: list[str] = []
 
@@ -65,12 +72,34 @@ def test_re2_is_loaded_on_a_thread_and_once(monkeypatch: pytest.MonkeyPatch) -> 
         hopped.put(call)
 
     monkeypatch.setattr(topic_view, "LOADED", threading.Event())
-    when_loaded(hop, lambda: done.append("first"))
-    first = hopped.get(timeout=WITHIN_S)
-    assert (loaded != [threading.current_thread()], len(loaded), done) == (True, 1, [])
-    first()
-    when_loaded(hop, lambda: done.append("second"))
-    assert (len(loaded), done, hopped.empty()) == (1, ["first", "second"], True)
+    for name in ("first", "second"):
+        when_loaded(hop, partial(done.append, name))
+    both_wait.set()
+    for _ in range(2):
+        hopped.get(timeout=WITHIN_S)()
+    assert (threading.current_thread() in loaded, len(set(loaded)), done) == (False, 1, ["first", "second"])
+    when_loaded(hop, lambda: done.append("third"))
+    assert (len(loaded), done, hopped.empty()) == (2, ["first", "second", "third"], True)
+
+
+def test_an_expression_is_answered_though_re2_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its request goes on, and meets the same error where it is reported."""
+
+    def missing(_: str) -> None:
+        raise ImportError
+
+    monkeypatch.setattr(topic_view, "re2_problem", missing)
+    monkeypatch.setattr(topic_view, "LOADED", threading.Event())
+    hopped: Queue[Callable[..., object]] = Queue()
+
+    def hop(call: Callable[..., object], /, *_: object) -> None:
+        hopped.put(call)
+
+    def done() -> None:
+        """The rest of the request."""
+
+    when_loaded(hop, done)
+    assert hopped.get(timeout=WITHIN_S) is done
 
 
 def test_a_whole_name_matches() -> None:
