@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import traceback
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -26,7 +26,6 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.log.segments.disk import reason
-from coordinator.log.segments.segment import OFFSETS_TOPIC
 from coordinator.server.telemetry.log_reports import report
 
 if TYPE_CHECKING:
@@ -205,19 +204,18 @@ class TopicData:
     def read(
         self,
         function: Callable[[Callable[[TopicPartition], View]], Any],
-        partitions: Iterable[TopicPartition],
+        of_groups: Collection[int],
         done: Callable[[Any], None],
     ) -> None:
         """Call `function` on the logs' thread with a function that opens a log; `done` gets a result or Exception.
 
-        partitions: that it opens.
+        of_groups: the partitions of `__consumer_offsets` that it opens.
         """
         logs = self._logs()
 
         def read() -> None:
             logs.call(lambda: function(logs.view), done)
 
-        of_groups = [each.number for each in partitions if each.topic == OFFSETS_TOPIC]
         if of_groups and self._write_out is not None:
             self._write_out(of_groups, lambda: self._hop(read))
         else:
@@ -288,9 +286,9 @@ class TopicData:
         """Remember what the logs' thread found. Results come in the order of its work, so the last is the newest."""
         self._ends[key] = ends
 
-    def offsets_writes(self, partitions: Iterable[TopicPartition]) -> list[int]:
-        """How often somebody has appended to those of these partitions that are of `__consumer_offsets`."""
-        return [self._offsets_writes[each.number] for each in partitions if each.topic == OFFSETS_TOPIC]
+    def offsets_writes(self, partitions: Iterable[int]) -> int:
+        """How often somebody has appended to these partitions of `__consumer_offsets`."""
+        return sum(map(self._offsets_writes.__getitem__, partitions))
 
     def offsets_written(self, partition: int) -> None:
         """Somebody has appended to this partition of `__consumer_offsets`."""

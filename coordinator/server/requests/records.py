@@ -137,6 +137,7 @@ def list_offsets(services: Services, call: Call, request: ListOffsetsRequest) ->
         yield
     topics = []
     asked_of: list[tuple[ListOffsetsResponse.ListOffsetsPartitionResponse, TopicPartition, int]] = []
+    of_groups: set[int] = set()
     for topic in request.topics:
         partitions = []
         known = services.discovery.topic(topic.name)
@@ -159,6 +160,7 @@ def list_offsets(services: Services, call: Call, request: ListOffsetsRequest) ->
                 if not error:
                     topic_partition = services.data.topic_partition(known, asked.partition_index)
                     asked_of.append((answer, topic_partition, asked.timestamp))
+                    _note_log_of_groups(of_groups, topic_partition)
         topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
         yield
 
@@ -173,9 +175,15 @@ def list_offsets(services: Services, call: Call, request: ListOffsetsRequest) ->
 
     body = ListOffsetsResponse(topics=topics)
     if asked_of:
-        services.data.read(look, [topic_partition for _, topic_partition, _ in asked_of], _answering(call, body))
+        services.data.read(look, of_groups, _answering(call, body))
     else:
         call.answer(body)
+
+
+def _note_log_of_groups(numbers: set[int], topic_partition: TopicPartition) -> None:
+    """Add the partition's number if it is one of `__consumer_offsets`."""
+    if topic_partition.topic == OFFSETS_TOPIC:
+        numbers.add(topic_partition.number)
 
 
 def _offset_at(log: View, timestamp: int) -> tuple[int, int] | None:
@@ -212,6 +220,7 @@ def offset_for_leader_epoch(services: Services, call: Call, request: OffsetForLe
     """
     topics = []
     asked_of: list[tuple[OffsetForLeaderEpochResponse.EpochEndOffset, TopicPartition]] = []
+    of_groups: set[int] = set()
     may_all = may(services, call, Operation.CLUSTER_ACTION, Kind.CLUSTER, is_told=False)
     for topic in request.topics:
         partitions = []
@@ -233,7 +242,9 @@ def offset_for_leader_epoch(services: Services, call: Call, request: OffsetForLe
             if not services.discovery.keeps_records and known.name not in INTERNAL_TOPICS:
                 answer.leader_epoch, answer.end_offset = asked.leader_epoch, INT64_MAX
             elif asked.leader_epoch == LEADER_EPOCH:
-                asked_of.append((answer, services.data.topic_partition(known, asked.partition)))
+                topic_partition = services.data.topic_partition(known, asked.partition)
+                asked_of.append((answer, topic_partition))
+                _note_log_of_groups(of_groups, topic_partition)
         topics.append(OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
         yield
 
@@ -246,7 +257,7 @@ def offset_for_leader_epoch(services: Services, call: Call, request: OffsetForLe
 
     body = OffsetForLeaderEpochResponse(topics=topics)
     if asked_of:
-        services.data.read(look, [topic_partition for _, topic_partition in asked_of], _answering(call, body))
+        services.data.read(look, of_groups, _answering(call, body))
     else:
         call.answer(body)
 
@@ -675,7 +686,8 @@ class _Fetch:
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._until_ms = services.waits.ms() + request.max_wait_ms
         self._has_waited = False
-        self._offsets_writes: list[int] = []
+        self._of_groups: set[int] = set()
+        self._offsets_writes = 0
 
     def look(self, *, may_wait: bool) -> None:
         """Read on the logs' thread, unless the loop knows that there is nothing new.
@@ -690,6 +702,7 @@ class _Fetch:
 
     def _look(self, *, may_wait: bool) -> Steps:
         present = []
+        self._of_groups.clear()
         for each in self._wanted:
             if self._services.discovery.topic_by_id(each.topic_partition.topic_id) is None:
                 each.answer.error_code = self._absent
@@ -702,6 +715,7 @@ class _Fetch:
                 may_wait = False
             else:
                 present.append(each)
+                _note_log_of_groups(self._of_groups, each.topic_partition)
             yield
         self._wanted = present
         if self._is_at_the_end():
@@ -717,12 +731,8 @@ class _Fetch:
         def read(view_of: Look) -> int | None:
             return _read(view_of, wanted, self._max_bytes, self._min_bytes if may_wait else 0, budget)
 
-        partitions = self._topic_partitions()
-        self._offsets_writes = services.data.offsets_writes(partitions)
-        services.data.read(read, partitions, self._call.reply(self._looked).deliver)
-
-    def _topic_partitions(self) -> list[TopicPartition]:
-        return [each.topic_partition for each in self._wanted]
+        self._offsets_writes = services.data.offsets_writes(self._of_groups)
+        services.data.read(read, self._of_groups, self._call.reply(self._looked).deliver)
 
     def _looked(self, outcome: Any) -> None:
         """Answer, or wait. outcome: how many bytes were read; None: too few; or an Exception."""
@@ -746,7 +756,7 @@ class _Fetch:
             call.answer(self._body)
         elif is_gone:  # the topic was deleted before this call waited for it, so nothing would end the wait
             self.look(may_wait=False)
-        elif data.offsets_writes(self._topic_partitions()) != self._offsets_writes:
+        elif data.offsets_writes(self._of_groups) != self._offsets_writes:
             self.look(may_wait=self._services.waits.ms() < self._until_ms)
         else:
             self._wait()
