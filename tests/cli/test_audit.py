@@ -102,6 +102,7 @@ def test_every_limit_is_an_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(audit_module, "audit", audited)
     flags = [word for number, option in enumerate(LIMIT_OPTIONS.values(), 3) for word in (option.flag, str(number))]
+    (tmp_path / "__consumer_offsets-0").mkdir()
     assert run(tmp_path, "--before", tmp_path, *flags)[0] == 0
     assert [options.limits for options in seen] == [Limits(3, 4, 5, 6 * 60_000, Limits().offsets_check_ms, 7)]
 

@@ -877,6 +877,23 @@ def test_the_consumer_protocol_tells_its_causes_and_who_was_waited_for(heartbeat
     assert who(rebalances(heartbeats, group, 4)[-1]["cause"])[0] == "member_left"
 
 
+def test_an_upgrade_tells_that_its_target_left_partitions_out(heartbeats: Tenure) -> None:
+    """A classic leader assigned nothing of a topic: the consumer protocol fills the gap, and says so."""
+    group = fresh_group()
+    classic = Member(heartbeats.port, group, "a", 5, instance="i-a")
+    classic.topics = ["orders"]
+    settle(classic)  # with a partition of another topic
+    back = Beating(heartbeats.port, group, "a", ["orders"], instance="i-a")
+    assert back.join() == 0
+    settle_heartbeats(back)
+    assert sorted(*back.partitions.values()) == [0, 1, 2, 3]
+
+    def causes() -> list[str]:
+        return [each["cause"]["kind"] for each in explained(heartbeats, group)["timeline"] if each.get("cause")]
+
+    wait_until(lambda: "target_incomplete" in causes(), "explain has the cause", WITHIN_S)
+
+
 def test_the_consumer_protocol_tells_of_topics_and_of_members_that_give_nothing_up(heartbeats: Tenure) -> None:
     """A regular expression is resolved, a topic is created, and a member is removed with its partitions."""
     group, topic = fresh_group(), fresh_group()
