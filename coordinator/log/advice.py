@@ -38,8 +38,8 @@ ADVICE = {
         "no record is in it. Put it back from a backup of this partition's folder"
     ),
     r".*-\d+|\d{20}\.log|\d{20}-\d{20}\.swap": (
-        "acknowledged records are in it. Put the partition's folder back from a backup, or move it out of the data "
-        "folder, and the partition begins anew"
+        "acknowledged records are in it. Put the partition's folder back from a backup; or move it and the "
+        "partition's files .journal-left-* out of the data folder, and the partition begins anew"
     ),
 }
 """A pattern of names, and the advice; the parts of the name fill its gaps."""
