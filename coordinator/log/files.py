@@ -82,5 +82,5 @@ def _kind(path: Path, *, follow: bool) -> str | None:
     """The kind of thing that has that name; None for a regular file, and if nothing has it."""
     try:
         return _KINDS.get(stat.S_IFMT(path.stat(follow_symlinks=follow).st_mode))
-    except OSError:
-        return None
+    except OSError as error:
+        return _KINDS[stat.S_IFLNK] if error.errno == errno.ELOOP else None

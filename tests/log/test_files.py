@@ -50,6 +50,15 @@ def test_a_link_is_followed_unless_the_caller_says_no(tmp_path: Path) -> None:
         read_regular(link, flags=os.O_NOFOLLOW)
 
 
+def test_a_link_to_itself_is_refused(tmp_path: Path) -> None:
+    """A link that leads to itself is refused by its kind, as one to a folder: only a person can mend it."""
+    link = tmp_path / "link"
+    link.symlink_to("link")
+    with pytest.raises(NotRegular, match="a symbolic link, where a file belongs") as caught:
+        open_regular(link)
+    assert needs_a_person(caught.value)
+
+
 def test_a_missing_file_is_missing(tmp_path: Path) -> None:
     """A file that isn't there is FileNotFoundError, and so is a link to nothing; only the latter needs a person."""
     (tmp_path / "link").symlink_to("nowhere")
