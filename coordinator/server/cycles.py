@@ -253,4 +253,4 @@ class Rounds:
 
 def _looks() -> int:
     """How often the collector has looked at new objects so far."""
-    return gc.get_stats()[0]["collections"]
+    return int(gc.get_stats()[0]["collections"])

@@ -208,8 +208,8 @@ def log_findings(failing: Sequence[FailingLog], count: int, now_ms: int) -> Iter
             LOG_FAILS,
             None,
             f"the log of {names}{others} can't be used, for {_span(longest_ms)} and by the last try: {reason}",
-            "see what the server's disk lacks (space, above all), and look for the name in the server's log; a log "
-            "works again once a write to it succeeds",
+            "if this names a damaged file, stop the server and repair it (docs/operations.md, a partition is refused); "
+            "else see what the disk lacks (space, above all): a log works again once a write to it succeeds",
         )
 
 
