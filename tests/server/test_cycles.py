@@ -449,6 +449,7 @@ def test_objects_may_change_between_the_steps_of_a_round(seed: int) -> None:
 @pytest.mark.usefixtures("things")
 def test_a_step_of_a_round_is_short() -> None:
     """However many objects there are, in use or not, and however they refer to each other, no step handles many."""
+    of_the_tests = len(gc.get_objects()) // cycles.PARTS_MAX
     used, over = [ring_of(10) for _ in range(3_000)], [ring_of(10) for _ in range(1_000)]
     used[0][0].by_name = dict.fromkeys(range(10_000), used[0][0])
     gc.collect()
@@ -471,7 +472,8 @@ def test_a_step_of_a_round_is_short() -> None:
     assert current.found > 10 * 3_000 * 2
     assert max(map(sub, found[1:], found)) <= cycles.REFERENCES_AT_ONCE
     assert len(looked_at) > 5
-    assert max(looked_at) < 30_000  # one part, and the Python of the tests, which the roots don't lead to
+    # One part, and the Python of the tests, which the roots don't lead to: much of it where many tests run.
+    assert max(looked_at) < 30_000 + 2 * of_the_tests
 
 
 def test_rounds_begin_after_a_rest_and_only_if_there_was_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
