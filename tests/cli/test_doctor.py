@@ -121,7 +121,9 @@ def test_a_full_disk_is_found() -> None:
                 ran = doctor(server, *arguments)
                 assert ran.code == 1
                 assert re.match(
-                    "the server: error: the log of t-0 can't be used, for .*: File too large\n    see", ran.out
+                    "the server: error: the log of t-0 can't be used, for .*: File too large\n"
+                    "    .*see what the disk lacks",
+                    ran.out,
                 )
                 assert ran.out.splitlines()[-1] == "1 group looked at: 1 error"
             (found,) = doctor(server, "--all", "--output", "json").json
