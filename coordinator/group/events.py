@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from coordinator.group.client import NOBODY, Client
 
@@ -35,8 +35,31 @@ if TYPE_CHECKING:
     )
 
 
+class Flags(NamedTuple):
+    """What the runtime has to know about an event of a client before the core has it.
+
+    writes: it may append records, so it is refused while the log keeps failing. makes_group: it makes a group where
+    there is none. follows_commits: repeated commits that came earlier, and wait for their window, go first.
+    """
+
+    writes: bool
+    makes_group: bool
+    follows_commits: bool
+
+
+class ClientEvent:
+    """An event of a client, which has a `request` to answer. Each class states its flags."""
+
+    __slots__ = ()
+    flags: ClassVar[Flags]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        assert "flags" in vars(cls), f"{cls.__name__} states no flags"
+
+
 @dataclass(slots=True)
-class JoinGroup:
+class JoinGroup(ClientEvent):
     """JoinGroup v0-9. The answer is a `JoinGroupResponse`, perhaps much later.
 
     fresh_id: text of a random UUID, from which the core makes a member id (Kafka: GroupMetadata.generateMemberId); ""
@@ -44,6 +67,7 @@ class JoinGroup:
     protocols: (name, metadata) of each protocol, once `joining.protocols_of` has made the list.
     """
 
+    flags = Flags(writes=True, makes_group=True, follows_commits=False)
     request: Hashable
     version: int
     client: Client
@@ -53,12 +77,13 @@ class JoinGroup:
 
 
 @dataclass(slots=True)
-class SyncGroup:
+class SyncGroup(ClientEvent):
     """SyncGroup v0-5. The answer is a `SyncGroupResponse`, perhaps when the leader's assignments come.
 
     given: assignments by member id, if the sender has made this large table; else the core makes it.
     """
 
+    flags = Flags(writes=True, makes_group=False, follows_commits=False)
     request: Hashable
     version: int
     client: Client
@@ -67,18 +92,20 @@ class SyncGroup:
 
 
 @dataclass(slots=True)
-class Heartbeat:
+class Heartbeat(ClientEvent):
     """Heartbeat v0-4. The answer is a `HeartbeatResponse`. `Coordinator.heartbeat` does the same without an event."""
 
+    flags = Flags(writes=False, makes_group=False, follows_commits=False)
     request: Hashable
     body: HeartbeatRequest
     client: Client = NOBODY
 
 
 @dataclass(slots=True)
-class LeaveGroup:
+class LeaveGroup(ClientEvent):
     """LeaveGroup v0-5. The answer is a `LeaveGroupResponse`; up to v2 it has one error, on its top level."""
 
+    flags = Flags(writes=True, makes_group=False, follows_commits=False)
     request: Hashable
     version: int
     client: Client
@@ -86,7 +113,7 @@ class LeaveGroup:
 
 
 @dataclass(slots=True)
-class ConsumerHeartbeat:
+class ConsumerHeartbeat(ClientEvent):
     """ConsumerGroupHeartbeat v0-1. The answer is a `ConsumerGroupHeartbeatResponse`.
 
     fresh_id: text of a random UUID, for a newcomer whose version leaves its member id to the coordinator.
@@ -94,6 +121,7 @@ class ConsumerHeartbeat:
     owned: the partitions that the sender owns, if a handler has made this table; else the core makes it.
     """
 
+    flags = Flags(writes=True, makes_group=True, follows_commits=False)
     request: Hashable
     version: int
     client: Client
@@ -104,7 +132,7 @@ class ConsumerHeartbeat:
 
 
 @dataclass(slots=True)
-class DescribeConsumerGroup:
+class DescribeConsumerGroup(ClientEvent):
     """One group of a ConsumerGroupDescribe. The answer is a `consumer.describe.Description`.
 
     Without such a group it is a `ConsumerGroupDescribeResponse.DescribedGroup` with an error.
@@ -112,6 +140,7 @@ class DescribeConsumerGroup:
     waiting: whether the answer names the members that the group waits for.
     """
 
+    flags = Flags(writes=False, makes_group=False, follows_commits=False)
     request: Hashable
     group_id: str
     client: Client = NOBODY
@@ -119,9 +148,10 @@ class DescribeConsumerGroup:
 
 
 @dataclass(slots=True)
-class CommitOffsets:
+class CommitOffsets(ClientEvent):
     """OffsetCommit v1-10, with topic partitions that exist only, by name. The answer is an `OffsetCommitResponse`."""
 
+    flags = Flags(writes=True, makes_group=True, follows_commits=True)
     request: Hashable
     version: int
     client: Client
@@ -129,12 +159,13 @@ class CommitOffsets:
 
 
 @dataclass(slots=True)
-class CommitPrepared:
+class CommitPrepared(ClientEvent):
     """OffsetCommit v1-10 of many topic partitions. The answer is an `ErrorCode` for all of them.
 
     body: names the group and its member. prepared: of the topic partitions that exist (offsets.prepare).
     """
 
+    flags = Flags(writes=True, makes_group=True, follows_commits=True)
     request: Hashable
     client: Client
     body: OffsetCommitRequest
@@ -143,13 +174,14 @@ class CommitPrepared:
 
 
 @dataclass(slots=True)
-class FetchOffsets:
+class FetchOffsets(ClientEvent):
     """One group of an OffsetFetch. The answer is an `OffsetFetchResponse.OffsetFetchResponseGroup`.
 
     topics: topics with partition indexes, [] for none, None for all.
     member_id, member_epoch: of a member of the consumer protocol; None and -1 from outside (KIP-848).
     """
 
+    flags = Flags(writes=False, makes_group=False, follows_commits=False)
     request: Hashable
     group_id: str
     topics: list[OffsetFetchRequest.OffsetFetchRequestTopics] | None
@@ -160,22 +192,24 @@ class FetchOffsets:
 
 
 @dataclass(slots=True)
-class DeleteOffsets:
+class DeleteOffsets(ClientEvent):
     """OffsetDelete v0, with topic partitions that exist only. The answer is an `OffsetDeleteResponse`."""
 
+    flags = Flags(writes=True, makes_group=False, follows_commits=True)
     request: Hashable
     body: OffsetDeleteRequest
     client: Client = NOBODY
 
 
 @dataclass(slots=True)
-class DescribeGroup:
+class DescribeGroup(ClientEvent):
     """One group of a DescribeGroups. The answer is a `DescribeGroupsResponse.DescribedGroup`.
 
     version: of the request; from v6 on an absent group is GROUP_ID_NOT_FOUND instead of a dead group (KIP-1043).
     waiting: whether the answer names the members that the group waits for.
     """
 
+    flags = Flags(writes=False, makes_group=False, follows_commits=False)
     request: Hashable
     version: int
     group_id: str
@@ -184,13 +218,14 @@ class DescribeGroup:
 
 
 @dataclass(slots=True)
-class DeleteGroup:
+class DeleteGroup(ClientEvent):
     """One group of a DeleteGroups. The answer is a `DeleteGroupsResponse.DeletableGroupResult`.
 
     A group may have so many offsets that their tombstones would take too long for one event. It is deleted with some of
     them; then the answer is their `Remainder`, and an EraseOffsets has to follow for each piece of it.
     """
 
+    flags = Flags(writes=True, makes_group=False, follows_commits=True)
     request: Hashable
     group_id: str
     client: Client = NOBODY
@@ -203,12 +238,13 @@ class Remainder(NamedTuple):
 
 
 @dataclass(slots=True)
-class EraseOffsets:
+class EraseOffsets(ClientEvent):
     """A piece of a Remainder gets its tombstones. The answer is as DeleteGroup's, never a Remainder.
 
     An offset stays if a new group of this id committed it after the deletion. An offset that a load brought back goes.
     """
 
+    flags = Flags(writes=True, makes_group=False, follows_commits=False)
     request: Hashable
     group_id: str
     offsets: Sequence[tuple[str, int, CommittedOffset]]
@@ -216,13 +252,14 @@ class EraseOffsets:
 
 
 @dataclass(slots=True)
-class ListGroups:
+class ListGroups(ClientEvent):
     """ListGroups v0-5 for this partition. The answer is a list of `ListGroupsResponse.ListedGroup`; None if refused.
 
     states, types: filters in any letter case; an empty list lets all pass (KIP-518, KIP-848).
     group_ids: lists these groups only, as far as they exist; None: all of them.
     """
 
+    flags = Flags(writes=False, makes_group=False, follows_commits=False)
     request: Hashable
     states: list[str]
     types: list[str]

@@ -6,7 +6,7 @@ events with a group id that no group may have.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, assert_never
 
 from coordinator.group.events import (
     CommitOffsets,
@@ -74,3 +74,5 @@ def refuse(event: RequestEvent, error: ErrorCode) -> Any:
             return DeleteGroupsResponse.DeletableGroupResult(group_id=event.group_id, error_code=error)
         case ListGroups():
             return None
+        case _:
+            assert_never(event)

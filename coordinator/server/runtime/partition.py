@@ -44,22 +44,14 @@ from coordinator.group.client import Now
 from coordinator.group.coordinator import Coordinator
 from coordinator.group.effects import Resolution, TimerKey
 from coordinator.group.events import (
-    CommitOffsets,
-    CommitPrepared,
-    ConsumerHeartbeat,
-    DeleteGroup,
-    DeleteOffsets,
     EraseOffsets,
     Event,
     FetchOffsets,
-    JoinGroup,
-    LeaveGroup,
     Load,
     RegexResolved,
     Remainder,
     RequestEvent,
     Resume,
-    SyncGroup,
     TargetMade,
     TimerFired,
     Unload,
@@ -87,25 +79,6 @@ if TYPE_CHECKING:
     from coordinator.server.runtime.delivery import Delivery
     from coordinator.server.runtime.replies import RepeatedCommit
     from protocol.records.batch import Record
-
-WRITES = (
-    JoinGroup,
-    SyncGroup,
-    LeaveGroup,
-    ConsumerHeartbeat,
-    CommitOffsets,
-    CommitPrepared,
-    DeleteOffsets,
-    DeleteGroup,
-    EraseOffsets,
-)
-"""Events that may append records. They are refused while the log keeps failing."""
-
-MAKES_GROUPS = (JoinGroup, ConsumerHeartbeat, CommitOffsets, CommitPrepared)
-"""Events that make a group where there is none."""
-
-OF_OFFSETS = (CommitOffsets, CommitPrepared, DeleteOffsets, DeleteGroup)
-"""Requests that a repeated commit, which waits for the next window, must not follow if it came before them."""
 
 
 def _nothing(_: EngineError | None) -> None:
@@ -265,10 +238,10 @@ class Partition:
 
     def submit(self, group_id: str | None, event: RequestEvent) -> None:
         """Hand a request to the coordinator. `event.request` is a Reply. group_id: None for all groups."""
-        if self._commits and isinstance(event, OF_OFFSETS):
+        if self._commits and event.flags.follows_commits:
             self.take_commits()  # they came earlier
         error = None if self.standing is ACTIVE else REFUSALS[self.standing]
-        if error is None and self.trouble.failures and isinstance(event, WRITES) and not self._may_write:
+        if error is None and self.trouble.failures and event.flags.writes and not self._may_write:
             error = ErrorCode.COORDINATOR_NOT_AVAILABLE
         if self._host.lease is not None:
             error = self._refusal_in_a_cluster(group_id, event) or error
@@ -305,7 +278,7 @@ class Partition:
             return ErrorCode.NOT_COORDINATOR
         has_room = self._host.has_room
         is_new = self.standing is ACTIVE and group_id not in self.coordinator.groups
-        if has_room is not None and is_new and isinstance(event, MAKES_GROUPS) and not has_room():
+        if has_room is not None and is_new and event.flags.makes_group and not has_room():
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return None
 
