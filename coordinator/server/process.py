@@ -109,12 +109,12 @@ async def serve(
         loop.add_signal_handler(signal.SIGHUP, partial(server.certificates.check, all_of_them=True))
     await at_most(server.loaded, LOADED_WITHIN_S)
     on_ready(server)
-    rounds = cycles.Rounds(LoopClock(loop), (sys.modules, loop, server))
+    looks = cycles.Looks(LoopClock(loop))
     waits = [asyncio.ensure_future(event.wait()) for event in (ended, server.failed)]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        rounds.end()
+        looks.end()
     for wait in waits:
         wait.cancel()
     await server.stop()

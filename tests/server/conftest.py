@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 import uvloop
 
-from coordinator.server import cycles
-
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """uvloop, as in production."""
@@ -23,6 +21,4 @@ def collector() -> Iterator[None]:
     thresholds = gc.get_threshold()
     yield
     gc.set_threshold(*thresholds)
-    if cycles._keep in gc.callbacks:
-        gc.callbacks.remove(cycles._keep)
     gc.unfreeze()

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import gc
-import json
-import random
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Generator, Iterator
-from itertools import count, islice
-from operator import sub
-from pathlib import Path
-from typing import Any
+import weakref
+from collections.abc import Awaitable, Callable
+from itertools import count
 
 import pytest
 
@@ -23,7 +19,6 @@ from coordinator.log.engine import Unavailable
 from coordinator.log.memory import MemoryEngine
 from coordinator.security.acls import Kind
 from coordinator.server import cycles
-from coordinator.server.cycles import GROWN_BLOCKS, GROWN_FACTOR, Round, Rounds
 from coordinator.server.wire.api import HANDLERS
 from coordinator.server.wire.authentication import AUTHENTICATE_WITHIN_MS, REAUTHENTICATION_PAUSE_MS
 from protocol.header import encode_request
@@ -56,8 +51,6 @@ from tests.server.wire.test_tls import serving_tls
 from tests.support.certificates import Certificates, client_context
 from tests.support.large import request, shapes
 from tests.support.left import left
-
-ROOT = Path(__file__).parents[2]
 
 # Requests.
 
@@ -306,28 +299,27 @@ async def test_no_connection_over_tls_leaves_a_cycle(certificates: Certificates)
         assert not found
 
 
-# Looks and rounds.
+# Looks.
 
 
 KEEPS_MUCH = """
 import gc
-from coordinator.server.cycles import GC_OBJECTS, settle
+from coordinator.server.cycles import GC_OBJECTS, YOUNG_LOOKS, settle
+sizes = []
+gc.callbacks.append(lambda phase, info: sizes.append(sum(map(len, map(gc.get_objects, range(info["generation"] + 1))))))
 settle()
-before = gc.get_freeze_count()
-kept = [[] for _ in range(3 * GC_OBJECTS)]
-print(gc.get_freeze_count() - before, len(gc.get_objects()))
+sizes.clear()
+kept = [[] for _ in range(40 * GC_OBJECTS)]
+print(gc.get_stats()[0]["collections"], max(sizes) / GC_OBJECTS / (YOUNG_LOOKS + 2))
 """
 
 
-def test_what_a_look_for_cycles_left_is_not_looked_at_again() -> None:
-    """A collection doesn't visit the objects of a load again: ten thousand groups would hold up every request."""
+def test_old_objects_are_not_looked_at_again() -> None:
+    """A look has new and young objects only: the objects of ten thousand groups would hold up every request."""
     done = subprocess.run([sys.executable, "-c", KEEPS_MUCH], capture_output=True, check=True)
-    kept, left = map(int, done.stdout.split())
-    if cycles.INCREMENTAL:
-        assert kept <= 0
-    else:
-        assert kept >= 2 * cycles.GC_OBJECTS
-        assert left <= cycles.GC_OBJECTS
+    looks, largest = map(float, done.stdout.split())
+    assert looks >= 30
+    assert largest <= 1.1
 
 
 LEAVES_CYCLES = """
@@ -337,188 +329,74 @@ settle()
 class Cycle:
     def __init__(self):
         self.itself = self
+        self.more = [self]
+under_way = []
 for _ in range(20 * GC_OBJECTS):
-    Cycle()
-gc.unfreeze()
+    under_way.append(Cycle())
+    del under_way[:-500]
 print(sum(isinstance(each, Cycle) for each in gc.get_objects()))
 """
 
 
-def test_what_is_new_and_over_is_found() -> None:
-    """Objects that refer to themselves, and that nothing else uses, are freed at the next collection."""
+def test_cycles_of_requests_are_freed() -> None:
+    """Objects that refer to themselves are freed soon after their use, though 500 of them are in use in each look."""
     done = subprocess.run([sys.executable, "-c", LEAVES_CYCLES], capture_output=True, check=True)
-    assert cycles.INCREMENTAL or int(done.stdout) <= 2 * cycles.GC_OBJECTS
+    assert int(done.stdout) <= 5 * cycles.GC_OBJECTS
 
 
-class Thing:
-    """An object with references. alive: how many there are."""
+def test_old_objects_are_looked_at_after_a_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server in which nothing becomes old has no such look; another one has one a minute, and one after much growth.
 
-    alive = 0
+    A look that takes long comes less often.
+    """
+    clock, became_old, blocks, looks, took_ms = ManualClock(), [10], [cycles.GROWN_BLOCKS], [], [0.5]
+
+    def look() -> float:
+        looks.append(clock.ms())
+        return took_ms[0]
+
+    monkeypatch.setattr(cycles, "_look", look)
+    monkeypatch.setattr(cycles, "_looks_at_young", lambda: became_old[0])
+    monkeypatch.setattr(sys, "getallocatedblocks", lambda: blocks[0])
+    server = cycles.Looks(clock)
+
+    def looks_within(wait_ms: int) -> int:
+        """How many looks there are in that time, if objects have just become old."""
+        became_old[0] += 1
+        before = len(looks)
+        clock.advance(wait_ms)
+        return len(looks) - before
+
+    clock.advance(10 * cycles.REST_MS)
+    assert not looks
+    took_ms[0] = 100.0
+    assert looks_within(10 * cycles.REST_MS) == 1
+    assert looks_within(100 * cycles.REST_FACTOR - 10 * cycles.REST_MS) == 0
+    took_ms[0] = 0.5
+    assert looks_within(2 * cycles.CHECK_MS) == 1
+    assert looks_within(cycles.REST_MS // 2) == 0
+    blocks[0] *= cycles.GROWN_FACTOR
+    assert looks_within(cycles.CHECK_MS) == 0
+    blocks[0] += 1
+    assert looks_within(cycles.CHECK_MS) == 1
+    server.end()
+    assert looks_within(10 * cycles.REST_MS) == 0
+
+
+class Cycle:
+    """An object that refers to itself."""
 
     def __init__(self) -> None:
-        self.references: list[Any] = []
-        self.by_name: dict[Any, Any] = {}
-        type(self).alive += 1
-
-    def __del__(self) -> None:
-        type(self).alive -= 1
+        self.itself = self
 
 
-@pytest.fixture
-def things() -> Iterator[None]:
-    """No thing is left of an earlier test."""
+def test_a_look_frees_what_became_old() -> None:
+    """A cycle that was in use until it was old is freed, and the time of the look comes back."""
+    used = Cycle()
     gc.collect()
-    Thing.alive = 0
-    yield
-    gc.unfreeze()
-    gc.collect()
-
-
-def ring_of(size: int) -> list[Thing]:
-    """Things, each of which refers to the next, through a function or a dict, and the last one to the first."""
-    ring = [Thing() for _ in range(size)]
-    for number, (thing, following) in enumerate(zip(ring, [*ring[1:], ring[0]], strict=True)):
-        if number % 2:
-            thing.references.append(lambda following=following: following)
-        else:
-            thing.by_name[number] = (following,)
-    return ring
-
-
-@pytest.mark.usefixtures("things")
-def test_a_round_frees_what_a_look_froze() -> None:
-    """Cycles that a look kept because they were in use are freed by the round after their end, and nothing else is."""
-    used, over = ring_of(1_000), [ring_of(size) for size in (1, 2, 1_000, 3 * cycles.SHOWN_AT_ONCE)]
-    gc.collect()
-    gc.freeze()  # as a look does
-    over.clear()
-    gc.collect()
-    assert Thing.alive == 1_000 + 3 * cycles.SHOWN_AT_ONCE + 1_003
-    for _ in Round([used]).steps():
-        pass
-    assert Thing.alive == len(used) == 1_000
-
-
-@pytest.mark.usefixtures("things")
-def test_a_round_leaves_all_objects_in_reach_of_a_look() -> None:
-    """Behind a round, or one that was ended in any step, each object is tracked again."""
-    used = ring_of(10_000)
-    steps_count = sum(1 for _ in Round([used]).steps())
-    for steps in (0, 1, steps_count // 3, steps_count // 2, steps_count - 2, steps_count):
-        under_way = Round([used]).steps()
-        assert sum(1 for _ in islice(under_way, steps)) == steps
-        under_way.close()
-        assert all(map(gc.is_tracked, [used, *used, *(thing.references for thing in used)]))
-        assert all(gc.is_tracked(thing.by_name) for thing in used if thing.by_name)
-
-
-@pytest.mark.usefixtures("things")
-@pytest.mark.parametrize("seed", range(3))
-def test_objects_may_change_between_the_steps_of_a_round(seed: int) -> None:
-    """Whatever refers to what meanwhile: nothing that is in use is freed, and the next round frees the rest."""
-    chance = random.Random(seed)
-    used: list[Thing] = []
-    for _ in range(2):
-        for _ in Round([used]).steps():
-            for _ in range(10):
-                fresh = Thing()
-                used.append(fresh)
-                one, other = chance.choice(used), chance.choice(used)
-                one.references.append(lambda other=other: other)
-                other.by_name[chance.randrange(5)] = [one, fresh]
-                fresh.by_name[()] = fresh
-            for _ in range(chance.randrange(min(20, len(used)))):
-                thing = used.pop(chance.randrange(len(used)))
-                if chance.random() < 0.5:
-                    thing.references.clear()
-                    thing.by_name.clear()
-            if chance.random() < 0.2:
-                gc.collect()
-                gc.freeze()
-            if len(used) > 500:
-                del used[100:]
-    for _ in Round([used]).steps():
-        pass
-    seen: dict[int, Thing] = {}
-    unseen = list(used)
-    while unseen:
-        thing = unseen.pop()
-        if id(thing) not in seen:
-            seen[id(thing)] = thing
-            unseen += [each() for each in thing.references]
-            unseen += [each for value in thing.by_name.values() for each in (value if type(value) is list else [value])]
-    assert Thing.alive == len(seen)
-
-
-def work_of_a_round() -> dict[str, Any]:
-    """Return what each step of a round over many objects handles: references, objects, and the references of all."""
-    used, over = [ring_of(10) for _ in range(3_000)], [ring_of(10) for _ in range(1_000)]
-    used[0][0].by_name = dict.fromkeys(range(10_000), used[0][0])
-    gc.collect()
-    gc.freeze()
-    over.clear()
-    looked_at: list[int] = []
-    found = [0]
-
-    def count_objects(phase: str, _: dict[str, int]) -> None:
-        if phase == "start":
-            looked_at.append(len(gc.get_objects()))
-
-    current = Round([used, sys.modules])
-    gc.callbacks.append(count_objects)
-    for _ in current.steps():
-        found.append(current.found)
-    gc.callbacks.remove(count_objects)
-    return {"all": current.found, "references": list(map(sub, found[1:], found)), "objects": looked_at}
-
-
-def test_a_step_of_a_round_is_short() -> None:
-    """However many objects there are, in use or not, and however they refer to each other, no step handles many.
-
-    It runs in a process of its own: the Python of other tests, which the roots don't lead to, is looked at in one step.
-    """
-    program = f"import json\nfrom {__name__} import work_of_a_round\nprint(json.dumps(work_of_a_round()))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, cwd=ROOT)
-    work = json.loads(done.stdout)
-    assert work["all"] > 10 * 3_000 * 2
-    assert max(work["references"]) <= cycles.REFERENCES_AT_ONCE
-    assert len(work["objects"]) > 5
-    assert max(work["objects"]) < 30_000
-
-
-def test_rounds_begin_after_a_rest_and_only_if_there_was_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that makes no objects has none; another one has a round a minute, and one after much growth."""
-    clock, looks, blocks, begun = ManualClock(), [10], [GROWN_BLOCKS], []
-
-    class Noted(Round):
-        def steps(self) -> Generator[None, None, None]:
-            begun.append(clock.ms())
-            yield from [None] * 2_000
-
-    monkeypatch.setattr(cycles, "Round", Noted)
-    monkeypatch.setattr(cycles, "_looks", lambda: looks[0])
-    monkeypatch.setattr(sys, "getallocatedblocks", lambda: blocks[0])
-    monkeypatch.setattr(gc, "callbacks", [*gc.callbacks, cycles._keep])
-    rounds = Rounds(clock, [])
-    clock.advance(10 * cycles.REST_MS)
-    assert begun == []
-    looks[0] += 1
-    clock.advance(cycles.CHECK_MS)
-    assert len(begun) == 1
-    looks[0] += 1  # during the round
-    clock.advance(2_000 * (cycles.STEP_MS + cycles.REST_MS_PER_STEP) - cycles.CHECK_MS)
-    assert len(begun) == 1
-    clock.advance(2 * cycles.CHECK_MS)
-    assert len(begun) == 2
-    clock.advance(2_000 * cycles.STEP_MS)
-    looks[0] += 1
-    blocks[0] *= GROWN_FACTOR
-    clock.advance(cycles.CHECK_MS)
-    assert len(begun) == 2
-    blocks[0] += 1
-    clock.advance(cycles.CHECK_MS)
-    assert len(begun) == 3
-    rounds.end()
-    looks[0] += 1
-    clock.advance(10 * cycles.REST_MS)
-    assert len(begun) == 3
+    over = weakref.ref(used)
+    del used
+    gc.collect(1)
+    assert over() is not None
+    assert cycles._look() > 0
+    assert over() is None
