@@ -437,6 +437,26 @@ def written(setting: Setting) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def test_places_for_a_change_exist() -> None:
+    """The tables of places and of changes name files and folders that exist, and tables that one of the files has."""
+    page = text("docs/architecture.md")
+    tables = re.findall(
+        r"^\| (?:thing \| place|change \| files) \|\n\| --- \| --- \|\n((?:\|.*\n)+)", page, re.MULTILINE
+    )
+    assert len(tables) == 2
+    wrong = []
+    for row in "".join(tables).splitlines():
+        words = re.findall(r"`([^`]+)`", row.removeprefix("| ").partition(" |")[2])
+        found = {word: next(filter(Path.exists, (ROOT / word, ROOT / "coordinator" / word)), None) for word in words}
+        files = [path.read_text() for path in found.values() if path is not None and path.is_file()]
+        for word, path in found.items():
+            is_path = word.endswith(("/", ".py", ".pyi", ".js"))
+            is_table = re.fullmatch("[A-Z_]+", word)
+            if (is_path and path is None) or (is_table and not any(re.search(rf"\b{word}\b", file) for file in files)):
+                wrong.append(f"{row[:40]}: {word}")
+    assert not wrong, as_lines(wrong)
+
+
 def test_settings_page_has_every_setting() -> None:
     """docs/settings.md has the table of coordinator/config.py: name, default and meaning, in order of name."""
     rows = re.findall(r"^\| `([^`]+)` \|(?: `([^`]*)`)? \| (.*) \|$", text("docs/settings.md"), re.MULTILINE)
