@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from coordinator.group.causes import CauseKind
 from coordinator.testing.history import kinds
+from coordinator.timeline.causes import BY_HEARTBEAT, CAUSES, HEARTBEAT
 from coordinator.timeline.entries import REBALANCING
 from coordinator.timeline.schema import CONSUMER
 from coordinator.timeline.words import clients_of, folded_lines, with_client
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from coordinator.testing.values import Look, TopicPartition
-    from coordinator.timeline.entries import Entry
+from coordinator.timeline.entries import Entry
 
 ENTRIES_SHOWN = 30
 """Entries of a timeline that an error shows, the newest."""
@@ -34,30 +35,6 @@ RECONCILING = "Reconciling"
 
 MOVES_SHOWN = 20
 """Moves that an error shows."""
-
-REQUESTS = {
-    CauseKind.MEMBER_JOINED: "JoinGroup",
-    CauseKind.MEMBER_REJOINED: "JoinGroup",
-    CauseKind.LEADER_REJOINED: "JoinGroup",
-    CauseKind.METADATA_CHANGED: "JoinGroup",
-    CauseKind.PROTOCOL_CHANGED: "JoinGroup",
-    CauseKind.STATIC_MEMBER_REPLACED: "JoinGroup",
-    CauseKind.MEMBER_LEFT: "LeaveGroup",
-    CauseKind.MEMBER_REMOVED: "LeaveGroup",
-    CauseKind.ASSIGNMENT_TOO_LARGE: "SyncGroup",
-}
-"""The request behind a cause. The other causes come from a timer, or from a load of the group."""
-
-HEARTBEATS = frozenset(
-    {
-        CauseKind.MEMBER_JOINED,
-        CauseKind.MEMBER_LEFT,
-        CauseKind.SUBSCRIPTION_CHANGED,
-        CauseKind.TOPICS_CHANGED,
-        CauseKind.TARGET_INCOMPLETE,
-    }
-)
-"""Causes that come with a ConsumerGroupHeartbeat in the consumer protocol."""
 
 
 class Subject(Protocol):
@@ -216,11 +193,10 @@ def _requests(entry: Entry) -> str:
 
 def _request(cause: Mapping[str, object], *, is_consumer: bool) -> str:
     """The request behind a cause, with its version if the server noted it. is_consumer: in the consumer protocol."""
-    if is_consumer and CauseKind(cause["kind"]) in HEARTBEATS:
-        return "ConsumerGroupHeartbeat"
-    request = REQUESTS.get(CauseKind(cause["kind"]))
-    if request is None:
-        return "no request: the coordinator's own timer or load"
+    kind = CauseKind(cause["kind"])
+    if is_consumer and kind in BY_HEARTBEAT:
+        return HEARTBEAT
+    request = CAUSES[kind].request
     version = cause["api_version"]
     return request if version is None else f"{request} v{version}"
 

@@ -14,45 +14,13 @@ from coordinator.group import notes
 from coordinator.group.causes import Cause, CauseKind, Change, JoinReason
 from coordinator.group.client import ANONYMOUS
 from coordinator.group.course import Outcome, Phase, Waited
+from coordinator.timeline.causes import CAUSES, OF_TOPICS
 
 JOIN_REASONS = {int(reason): reason.name.lower().replace("_", " ") for reason in JoinReason}
 """The numbers of KIP-423, in words."""
 
-SEEN = {
-    CauseKind.MEMBER_JOINED: "new member {who}",
-    CauseKind.MEMBER_REJOINED: "member {who} joins again",
-    CauseKind.LEADER_REJOINED: "leader {who} joins again",
-    CauseKind.METADATA_CHANGED: "member {who} joins with other metadata",
-    CauseKind.PROTOCOL_CHANGED: "static member {who} joins anew and changes the selected protocol",
-    CauseKind.STATIC_MEMBER_REPLACED: "static member {who} joins anew before the assignment is known",
-    CauseKind.MEMBER_LEFT: "member {who} leaves",
-    CauseKind.MEMBER_REMOVED: "member {who} is removed by an operator",
-    CauseKind.MEMBER_EXPIRED: "member {who} expired, no heartbeat",
-    CauseKind.SYNC_TIMED_OUT: "no sync in time from {who}",
-    CauseKind.ASSIGNMENT_TOO_LARGE: "the assignment by leader {who} does not fit into a record",
-    CauseKind.TARGET_SIZE_CHANGED: "target.group.size is another one",
-    CauseKind.GROUP_OVER_CAPACITY: "loaded with more members than group.max.size",
-    CauseKind.SUBSCRIPTION_CHANGED: "member {who} subscribes to other topics",
-    CauseKind.TOPICS_CHANGED: "topics that the group subscribes to changed",
-    CauseKind.REGEX_RESOLVED: "a regular expression matches other topics",
-    CauseKind.REVOCATION_TIMED_OUT: "member {who} did not give up its partitions in time",
-    CauseKind.TARGET_INCOMPLETE: "the assignment leaves out members or partitions",
-}
-"""The text of each kind of cause."""
-
-OF_TOPICS = frozenset({CauseKind.SUBSCRIPTION_CHANGED, CauseKind.TOPICS_CHANGED, CauseKind.REGEX_RESOLVED})
-"""Kinds of causes that topics are. With any other cause, topics may have changed beside it."""
-
 SAY_NOTHING = frozenset({"", "member was removed by an admin", "removed by an admin"})
 """Reasons of a removal that give no reason: those of Kafka's KafkaAdminClient, and ours (KIP-800)."""
-
-TAKEN = {
-    CauseKind.MEMBER_EXPIRED: "its session ended",
-    CauseKind.MEMBER_LEFT: "it left",
-    CauseKind.MEMBER_REMOVED: "an operator removed it",
-    CauseKind.SYNC_TIMED_OUT: "it did not sync in time",
-}
-"""Why a member's seat went to a standby."""
 
 OUTCOMES = {
     Outcome.COMPLETED: "every member has its assignment",
@@ -95,7 +63,7 @@ def reason_of(cause: Cause) -> str:
     who = ", ".join(cause.member_ids)
     if cause.group_instance_id is not None:
         who = f"{who} with group instance id {cause.group_instance_id}"
-    seen = SEEN[cause.kind].replace("{who}", who)
+    seen = CAUSES[cause.kind].seen.replace("{who}", who)
     if cause.topics:
         topics = topics_text(((each.topic, CHANGES[each.change]) for each in cause.topics), cause.further_topics)
         seen += topics if cause.kind in OF_TOPICS else f", and topics changed{topics}"
@@ -337,7 +305,7 @@ TEXTS: Mapping[type[notes.Note], Callable[[Any, str], str]] = {
     ),
     notes.SeatTaken: lambda note, _: (
         f"Standby {note.member_id} takes the seat of {note.old_member_id} in group {note.group} at generation "
-        f"{note.generation}, without a rebalance: {TAKEN[CauseKind(note.kind)]} (client {note.client_id}, "
+        f"{note.generation}, without a rebalance: {CAUSES[CauseKind(note.kind)].possible} (client {note.client_id}, "
         f"{note.client_host}{_as(note.principal)}); {note.standbys} left"
     ),
     notes.MembersDropped: lambda note, _: (

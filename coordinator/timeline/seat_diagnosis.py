@@ -10,13 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from coordinator.timeline.causes import GONE
 from coordinator.timeline.described import DescribedGroup, seated
 from coordinator.timeline.diagnosis import GONE_MIN_MS, NAMED_MAX, Finding, Severity, causes_of
 from coordinator.timeline.entries import Entry
 from coordinator.timeline.words import duration_text, time_text
-
-GONE = frozenset({"member_expired", "member_left", "member_removed", "sync_timed_out"})
-"""Kinds of causes by which a member is gone."""
 
 WAITS = "while they are on it, the group may hold joins of new members for them, up to expected.instance.ids.timeout.ms"
 """In the classic protocol. A group that gave a missing member up holds nothing for it; no description says so."""

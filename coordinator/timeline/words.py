@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator.group.causes import Cause, CauseKind, Change, TopicChange
 from coordinator.group.course import Phase
+from coordinator.timeline.causes import CAUSES, GONE, INFERENCES
 from coordinator.timeline.described import client_text
 from coordinator.timeline.diagnosis import turns
 from coordinator.timeline.folding import folded
-from coordinator.timeline.log_words import AWAITED, TAKEN, reason_of
+from coordinator.timeline.log_words import AWAITED, reason_of
 from coordinator.timeline.schema import CONSUMER, UNKNOWN
 
 if TYPE_CHECKING:
@@ -35,9 +36,6 @@ AWAITED_SHOWN = 20
 """Most members that a group waits for which have a line each."""
 
 NO_CLIENTS: Mapping[str, str] = {}
-
-INFERENCES = frozenset({CauseKind.MEMBER_REJOINED, CauseKind.LEADER_REJOINED, CauseKind.METADATA_CHANGED})
-"""Causes where the server knows that a member rejoined, and only the client knows why. The other causes are facts."""
 
 MEMBER_ID = re.compile("(.*-[0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.DOTALL)
 """A member id as coordinators make it: the client id or instance id, and a UUID."""
@@ -93,29 +91,6 @@ def with_client(name: str, clients: Mapping[str, str]) -> str:
     return f"{short(name)} ({clients[name]})" if clients.get(name) else short(name)
 
 
-POSSIBLE = {
-    CauseKind.MEMBER_JOINED: "a member joined",
-    CauseKind.MEMBER_REJOINED: "a member joined again",
-    CauseKind.LEADER_REJOINED: "the leader joined again",
-    CauseKind.METADATA_CHANGED: "a member joined with other metadata",
-    CauseKind.STATIC_MEMBER_REPLACED: "a static member joined anew before the assignment was known",
-    CauseKind.MEMBER_LEFT: "it left",
-    CauseKind.MEMBER_REMOVED: "an operator removed it",
-    CauseKind.MEMBER_EXPIRED: "its session ended",
-    CauseKind.SYNC_TIMED_OUT: "it did not take its assignment in time",
-    CauseKind.SUBSCRIPTION_CHANGED: "a member subscribed to other topics",
-    CauseKind.TOPICS_CHANGED: "topics changed",
-    CauseKind.REGEX_RESOLVED: "a regular expression matched other topics",
-    CauseKind.REVOCATION_TIMED_OUT: "it did not give up its partitions in time",
-}
-"""Possible events, where the log of groups fits several kinds of a cause."""
-
-GONE = frozenset(
-    {CauseKind.MEMBER_LEFT, CauseKind.MEMBER_REMOVED, CauseKind.MEMBER_EXPIRED, CauseKind.REVOCATION_TIMED_OUT}
-)
-"""Kinds of causes after which a member is gone."""
-
-
 def cause_text(cause: dict[str, Any]) -> str:
     """A cause in words, with its members. It says if the server inferred the cause."""
     if cause["kind"] == UNKNOWN:
@@ -150,10 +125,10 @@ def marked_text(cause: dict[str, Any], event: dict[str, Any]) -> str:
 def _unknown_text(cause: dict[str, Any]) -> str:
     """A cause that the log of groups doesn't tell: what it may have been."""
     kinds = [CauseKind(kind) for kind in cause["possible"]]
-    maybe = ", or ".join(POSSIBLE[kind] for kind in kinds)
+    maybe = ", or ".join(CAUSES[kind].possible for kind in kinds)
     client = f" ({client_text(cause)})" if cause["client_host"] else ""
     who = ", ".join(_who(cause))
-    if who and GONE.issuperset(kinds):
+    if who and GONE.issuperset(cause["possible"]):
         return f"member {who} is gone{client}; unknown why: {maybe}"
     about = f" ({who}{client})" if who else ""
     return f"unknown: {maybe}{about}" if maybe else f"unknown{about}"
@@ -277,7 +252,7 @@ def _taken_text(entry: Entry) -> str:
     old = entry["old_group_instance_id"] or short(entry["old_member_id"])
     lost = client_text({"client_id": entry["old_client_id"], "client_host": entry["old_client_host"]})
     lead = " and leads" if entry["leads"] else ""
-    why = "it is gone" if entry["kind"] == UNKNOWN else TAKEN[CauseKind(entry["kind"])]
+    why = "it is gone" if entry["kind"] == UNKNOWN else CAUSES[CauseKind(entry["kind"])].possible
     waited = ""
     if entry["waited_ms"] is not None:  # the log of groups alone doesn't tell
         waited = f"; it waited {duration_text(entry['waited_ms'])}, {_several(entry['standbys'], 'standby')} left"

@@ -12,8 +12,7 @@ from coordinator.testing import (
     assert_rebalances,
     assert_same_seats,
 )
-from coordinator.testing.assertions import HEARTBEATS, REQUESTS, assert_at_rest
-from coordinator.timeline.log_words import SEEN
+from coordinator.testing.assertions import assert_at_rest
 from tests.support.scripted import settle
 from tests.testing.conftest import Join, join_in
 
@@ -149,15 +148,3 @@ def test_other_seats_are_named(server: Tenure, member: Join) -> None:
     assert "gone is gone; it had {'t': [2]}" in text
     assert "a is new; it has {'t': [0]}" in text
     assert "b has {'t': [1]}; it had {'t': [0]}" in text
-
-
-def test_each_cause_by_a_request_has_its_request() -> None:
-    """The others come from a timer or a load; there is no cause that nobody has thought of."""
-    assert {kind.value for kind in SEEN.keys() - REQUESTS.keys() - HEARTBEATS} == {
-        "member_expired",
-        "sync_timed_out",
-        "group_over_capacity",
-        "target_size_changed",
-        "regex_resolved",
-        "revocation_timed_out",
-    }

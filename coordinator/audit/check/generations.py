@@ -12,25 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from coordinator.group.causes import CauseKind
+from coordinator.timeline.causes import CAUSES
 from coordinator.timeline.schema import UNKNOWN
-
-WORDS = {
-    CauseKind.MEMBER_JOINED: "joined",
-    CauseKind.MEMBER_REJOINED: "member rejoined",
-    CauseKind.LEADER_REJOINED: "leader rejoined",
-    CauseKind.METADATA_CHANGED: "subscription changed",
-    CauseKind.SUBSCRIPTION_CHANGED: "subscription changed",
-    CauseKind.PROTOCOL_CHANGED: "protocol changed",
-    CauseKind.STATIC_MEMBER_REPLACED: "static member returned",
-    CauseKind.MEMBER_LEFT: "left",
-    CauseKind.MEMBER_REMOVED: "removed",
-    CauseKind.MEMBER_EXPIRED: "expired",
-    CauseKind.TOPICS_CHANGED: "topics changed",
-    CauseKind.REGEX_RESOLVED: "regular expression resolved",
-    CauseKind.SYNC_TIMED_OUT: "no sync in time",
-    CauseKind.REVOCATION_TIMED_OUT: "partitions not given up",
-}
-"""The words for each kind of cause that can be inferred."""
 
 
 class Clock:
@@ -60,4 +43,4 @@ def words_of(causes: Iterable[Mapping[str, Any]]) -> str:
 
 def _word(cause: Mapping[str, Any]) -> str:
     kinds = cause["possible"] if cause["kind"] == UNKNOWN else [cause["kind"]]
-    return " or ".join(WORDS[CauseKind(kind)] for kind in kinds) or UNKNOWN
+    return " or ".join(CAUSES[CauseKind(kind)].short for kind in kinds) or UNKNOWN

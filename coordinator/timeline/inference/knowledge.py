@@ -14,6 +14,7 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from coordinator.group.causes import CauseKind
+from coordinator.timeline.causes import GONE
 from coordinator.timeline.inference.told import cause_of
 from coordinator.timeline.schema import UNKNOWN
 
@@ -22,16 +23,6 @@ ZONE_MS = 15 * 60_000
 
 LATE_MS = 2_000
 """How much older than the record before its rebalance a line may be, or newer than the record after it."""
-
-GONE = frozenset(
-    {
-        CauseKind.MEMBER_LEFT.value,
-        CauseKind.MEMBER_REMOVED.value,
-        CauseKind.MEMBER_EXPIRED.value,
-        CauseKind.SYNC_TIMED_OUT.value,
-    }
-)
-"""Kinds after which no member has this member id again."""
 
 IN_RECORDS = frozenset({CauseKind.METADATA_CHANGED.value, CauseKind.SUBSCRIPTION_CHANGED.value})
 """Kinds that the records always show."""
