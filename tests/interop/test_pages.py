@@ -1,6 +1,6 @@
-"""The examples of README.md that need a server end when another program takes their seat, and by Ctrl-C.
+"""The consumers of docs/ that need a server end when another program takes their seat, and by Ctrl-C.
 
-House rule: the code runs as it stands in README.md, but for the server's address and an instance id.
+House rule: the code runs as it stands on its page, but for the server's address and an instance id.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from tests.support.tenure import Tenure, wait_until
 
 pytestmark = pytest.mark.interop
 
-README = Path(__file__).parents[2] / "README.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = {"leader": "coordination.md", "orders": "first-consumer.md"}
 SETTINGS = {"tenure.topics": "orders:12,leader:1", "group.initial.rebalance.delay.ms": "0"}
 GROUP = '"group.id": "scheduler"'
 
@@ -31,7 +32,8 @@ def says(output: Path, text: str) -> bool:
 
 def example(topic: str, tenure: Tenure) -> str:
     """The example that subscribes to a topic, for this server."""
-    blocks = re.findall(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    page = (DOCS / PAGES[topic]).read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     (code,) = (block for block in blocks if f'subscribe(["{topic}"]' in block)
     return str(code).replace("127.0.0.1:9092", tenure.bootstrap)
 
