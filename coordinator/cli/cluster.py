@@ -47,8 +47,8 @@ Timeout = Annotated[
         "--timeout",
         metavar="SECONDS",
         parser=seconds,
-        help=f"How long to try before giving up, {TIMEOUT:g} s if request.timeout.ms says nothing else; less for a "
-        "closed port of this machine.",
+        help="How long to try before giving up; without it request.timeout.ms of the client properties, or "
+        f"{TIMEOUT:g}.",
     ),
 ]
 DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"

@@ -22,7 +22,7 @@ from coordinator.cli.cluster import (
     cluster,
 )
 from coordinator.cli.exit_codes import ExitCode, end, fail, warn
-from coordinator.cli.options import Command, OutputForm
+from coordinator.cli.options import Command, Commands, OutputForm
 from coordinator.cli.output import Output, assignment_text, counted, print_json, print_table
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused, error_name
@@ -69,7 +69,11 @@ Named = Annotated[
 ]
 
 app = typer.Typer(
-    name="groups", help="List, describe and delete groups.", no_args_is_help=True, pretty_exceptions_enable=False
+    cls=Commands,
+    name="groups",
+    help="List, describe and delete groups.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
 )
 
 

@@ -4,7 +4,7 @@ This module imports a command's module only when the command line names the comm
 of another. `serve` doesn't even import typer (coordinator.cli.serve). Without a command, or with an unknown one, all
 modules are imported, because the help shows all commands.
 
-House rule: a new command is one line in COMMANDS and a module of its own.
+House rule: a new command is one line in COMMANDS, one in SECTIONS, and a module of its own.
 """
 
 from __future__ import annotations
@@ -35,6 +35,30 @@ COMMANDS = {
 }
 """Command -> its module, except `serve`. A module has a `typer.Typer` named `app`, or a function `command`."""
 
+SECTIONS = {
+    "Run a server": {
+        "serve": "Run a coordinator until SIGTERM or SIGINT.",
+        "demo": "Restart real consumers, kill the coordinator, and count what moves.",
+        "store": "Restore the store of a cluster.",
+    },
+    "Ask about groups": {
+        "explain": "Show why a group rebalanced.",
+        "watch": "Show what happens to groups as it happens.",
+        "doctor": "Show what is wrong with groups, and what to do about it.",
+        "observe": "Show why the groups of any Kafka rebalance, in a browser.",
+        "groups": "List, describe, wait for, set and delete groups.",
+    },
+    "Change members and users": {
+        "members": "Free the seats of static members.",
+        "users": "Add, list and remove users that log in by SCRAM.",
+    },
+    "Read and move logs": {
+        "log": "Print a log, check it, move it.",
+        "audit": "Report what happened to groups, from their log alone.",
+    },
+}
+"""The help: each command under what it is for, with what it does."""
+
 
 def main(arguments: list[str] | None = None) -> None:
     """The entry point of the `tenure` command; ends the process."""
@@ -58,9 +82,18 @@ def make_app(command: str) -> Typer:
     """The command line with this command; with all commands if there is no such command."""
     import typer
 
-    from coordinator.cli.options import Command
+    from coordinator.cli.options import Command, Commands
 
-    app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    class Sectioned(Commands):
+        sections = SECTIONS
+
+    app = typer.Typer(
+        cls=Sectioned,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
 
     @app.callback()
     def about(

@@ -27,7 +27,7 @@ from coordinator.cli.cluster import (
 )
 from coordinator.cli.exit_codes import ExitCode, end, fail
 from coordinator.cli.groups import MEMBER_COLUMNS, group_failure, member_row
-from coordinator.cli.options import Command, OutputForm
+from coordinator.cli.options import Command, Commands, OutputForm
 from coordinator.cli.output import Output, print_json, print_table
 from coordinator.cli.ready import AbsentAfter
 from coordinator.client.client import Client
@@ -38,7 +38,11 @@ from coordinator.timeline.readiness import absent, tells_silence
 from schemas.errors import ErrorCode
 
 app = typer.Typer(
-    name="members", help="Remove static members from a group.", no_args_is_help=True, pretty_exceptions_enable=False
+    cls=Commands,
+    name="members",
+    help="Remove static members from a group.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
 )
 
 

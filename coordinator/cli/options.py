@@ -5,17 +5,18 @@ typer also prints the type of an argument in Python's words behind its name: `GR
 that, but a command may have a class of its own.
 
 House rule: an option with a value has a metavar, and a parser unless it takes any text; each command has the class
-`Command`.
+`Command`, and an example.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from math import inf, nan
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from coordinator.cli.output import Output
 
@@ -82,8 +83,39 @@ OutputForm = Annotated[
 ]
 
 
+EXIT_CODES = (
+    "Exit codes: 0 done, 1 findings or a negative answer, 2 wrong usage, setting or input, 3 no such group or member, "
+    "4 the server refuses, 5 no server answers in time."
+)
+
+EXAMPLES = {
+    "audit": "tenure audit data --out found",
+    "demo standby": "tenure demo standby",
+    "doctor": "tenure doctor --all",
+    "explain": "tenure explain orders --since 2h",
+    "groups delete": "tenure groups delete orders",
+    "groups describe": "tenure groups describe orders --members",
+    "groups list": "tenure groups list --output json",
+    "groups ready": "tenure groups ready orders --restart worker-3",
+    "groups settings": "tenure groups settings orders --set target.group.size=5",
+    "groups wait": "tenure groups wait orders --members 5 --timeout 60",
+    "log dump": "tenure log dump data --group orders",
+    "log export": "tenure log export broker-data --data-dir data",
+    "log import": "tenure log import broker-data --data-dir data",
+    "log verify": "tenure log verify data",
+    "members remove": "tenure members remove --group orders --instance-id worker-3 --dry-run",
+    "observe": "tenure observe --bootstrap-server kafka-1:9092",
+    "store restore": "tenure store restore --store etcd://127.0.0.1:2379 --cluster main",
+    "users add": "tenure users add alice --bootstrap-server 127.0.0.1:9092",
+    "users list": "tenure users list --bootstrap-server 127.0.0.1:9092",
+    "users remove": "tenure users remove alice --bootstrap-server 127.0.0.1:9092",
+    "watch": "tenure watch orders",
+}
+"""A command line of each command that its help shows."""
+
+
 class Command(TyperCommand):
-    """A command whose help names no type of Python."""
+    """A command whose help names no type of Python, and ends with an example and the exit codes."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments, then the options, into the help."""
@@ -100,3 +132,33 @@ class Command(TyperCommand):
             if under:
                 with formatter.section(heading):
                     formatter.write_dl(under)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write an example, and the exit codes, behind the options."""
+        example = EXAMPLES.get(ctx.command_path.partition(" ")[2])
+        if example is not None:
+            formatter.write(f"\nExample: {example}\n")
+        formatter.write_paragraph()
+        formatter.write_text(EXIT_CODES)
+
+
+class Commands(TyperGroup):
+    """A group of commands whose help has a whole sentence for each.
+
+    sections: heading -> command -> what it does; without them, the first sentence of each command's own help.
+    """
+
+    sections: ClassVar[Mapping[str, Mapping[str, str]]] = {}
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands into the help."""
+        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        own = {name: _first_sentence(command.help or "") for name, command in commands.items() if command is not None}
+        for heading, rows in (self.sections or {"Commands": own}).items():
+            with formatter.section(heading):
+                formatter.write_dl(list(rows.items()))
+
+
+def _first_sentence(text: str) -> str:
+    first, end, _ = " ".join(text.split()).partition(". ")
+    return first + end.strip()

@@ -15,7 +15,7 @@ House rule: this module imports nothing that a server doesn't need.
 from __future__ import annotations
 
 import os
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -26,6 +26,24 @@ from coordinator.server.process import run
 
 IN_MEMORY = "(memory)"
 """In the ready line, in place of a data folder."""
+
+EPILOG = """\
+Settings come from the options, then --set, TENURE_NAME and KAFKA_NAME in the environment, and FILE.
+The ten to start with, with their defaults; docs/settings.md has all:
+  tenure.topics                       topics that exist from the start, as in orders:12,payments:3
+  advertised.listeners                the address that clients get, if it differs from --listen
+  group.min.session.timeout.ms        6000     the shortest session timeout that a consumer may ask for
+  group.max.session.timeout.ms        1800000  the longest, and so how long a seat may wait for its member
+  group.initial.rebalance.delay.ms    3000     how long a first rebalance waits for more members
+  group.max.size                      no limit on the members of a group
+  group.consumer.session.timeout.ms   45000    the session timeout in the consumer protocol
+  offsets.retention.minutes           10080    how long offsets of a group without members stay
+  message.max.bytes                   1048588  the largest record; it bounds the members of a group
+  super.users                         users that no ACL stops, as in User:admin
+
+Example: tenure serve --listen 127.0.0.1:9092 --set tenure.topics=orders:12 --http 127.0.0.1:8080
+
+Exit codes: 0 ended by a signal, 1 the log couldn't be written, 2 a wrong option or setting, or the start failed."""
 
 Flags = dict[str, tuple[str, str]]
 """A setting's name -> the flag that gives it, and the text."""
@@ -78,17 +96,22 @@ def _parser() -> ArgumentParser:
     parser = ArgumentParser(
         prog="tenure serve",
         description="Run a coordinator until SIGTERM or SIGINT.",
-        epilog="Settings come from the options, then --set, TENURE_NAME and KAFKA_NAME in the environment, and FILE.",
+        epilog=EPILOG,
+        formatter_class=RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--listen", metavar="HOST:PORT", help="where to listen; port 0 picks a free one")
-    parser.add_argument("--data-dir", metavar="DIR", help="the folder for everything that is kept")
+    parser.add_argument(
+        "--listen", metavar="HOST:PORT", help="where to listen, by default at 127.0.0.1:9092; port 0 picks a free one"
+    )
+    parser.add_argument("--data-dir", metavar="DIR", help="the folder for everything that is kept, by default ./data")
     parser.add_argument("--config", metavar="FILE", type=Path, help="settings, as a Java properties file")
     parser.add_argument(
         "--set", metavar="NAME=VALUE", action="append", default=[], help="a setting by Kafka's name; may be repeated"
     )
     parser.add_argument(
-        "--workers", metavar="N", help="processes that share the work, each at a port of its own, from PORT on"
+        "--workers",
+        metavar="N",
+        help="processes that share the work, each at a port of its own, from PORT on; by default 1",
     )
     parser.add_argument("--store", metavar="etcd://HOST:PORT,...", help="keep groups in etcd, as one node of a cluster")
     parser.add_argument("--cluster", metavar="NAME", help="the name of the cluster in --store")
@@ -99,7 +122,7 @@ def _parser() -> ArgumentParser:
     parser.add_argument(
         "--control", metavar="HOST:PORT", help="where tests move time, plan faults and look at groups over HTTP"
     )
-    parser.add_argument("--log-format", metavar="text|json", help="how to log")
+    parser.add_argument("--log-format", metavar="text|json", help="how to log, by default as text")
     return parser
 
 

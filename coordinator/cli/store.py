@@ -16,7 +16,7 @@ from uuid import uuid4
 import typer
 
 from coordinator.cli.exit_codes import ExitCode, fail
-from coordinator.cli.options import Command
+from coordinator.cli.options import Command, Commands
 from coordinator.cli.output import counted
 
 if TYPE_CHECKING:
@@ -24,7 +24,11 @@ if TYPE_CHECKING:
     from coordinator.log.etcd.client import Access
 
 app = typer.Typer(
-    name="store", help="Restore the store of a cluster.", no_args_is_help=True, pretty_exceptions_enable=False
+    cls=Commands,
+    name="store",
+    help="Restore the store of a cluster.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
 )
 
 

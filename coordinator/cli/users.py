@@ -22,7 +22,7 @@ import typer
 
 from coordinator.cli.cluster import CommandConfig, Timeout, cluster
 from coordinator.cli.exit_codes import ExitCode, fail
-from coordinator.cli.options import Command, OutputForm
+from coordinator.cli.options import Command, Commands, OutputForm
 from coordinator.cli.output import Output, print_json, print_table
 from coordinator.client.users import remove_credential, set_credential, users_of
 from coordinator.config import Config, ConfigError, load
@@ -40,6 +40,7 @@ PASSWORD_BYTES_MAX = 1_024
 """The longest password file: a larger one is another file by mistake."""
 
 app = typer.Typer(
+    cls=Commands,
     name="users",
     help="Users that log in by SCRAM: of a running server, or in the data folder of one that doesn't run.",
     no_args_is_help=True,

@@ -77,8 +77,8 @@ def command(
             "--timeout",
             metavar="SECONDS",
             parser=seconds,
-            help="How long to wait for an answer, 5 s if request.timeout.ms says nothing else; at the start, how long "
-            "to try before giving up.",
+            help="How long to wait for an answer, and at the start, how long to try before giving up; without it "
+            "request.timeout.ms of the client properties, or 5.",
         ),
     ] = None,
 ) -> None:

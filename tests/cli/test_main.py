@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from coordinator.cli.main import COMMANDS, main, make_app
+from coordinator.cli.main import COMMANDS, SECTIONS, main, make_app
 from protocol.records.batch import encode_batch
 from tests.cli.log.conftest import group_of, write_segment
 from tests.support.tenure import tenure_command
 
 
 def test_the_help_names_every_command() -> None:
-    """Without a command, the help shows all commands."""
+    """Without a command, the help shows all commands under what they are for, with a whole sentence each."""
     shown = CliRunner().invoke(make_app(""), ["--help"])
     assert shown.exit_code == 0
-    assert all(command in shown.output for command in ("serve", *COMMANDS))
+    assert re.findall(r"^  ([a-z]+) +[A-Z].*\.$", shown.output, re.MULTILINE) == list(chain(*SECTIONS.values()))
+    assert sorted(chain(*SECTIONS.values())) == sorted(["serve", *COMMANDS])
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -12,7 +12,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from coordinator.cli.main import make_app
-from coordinator.cli.options import duration_ms
+from coordinator.cli.options import EXAMPLES, duration_ms
 
 
 def commands() -> Iterator[tuple[str, ...]]:
@@ -22,6 +22,12 @@ def commands() -> Iterator[tuple[str, ...]]:
         words, command = waiting.pop()
         yield words
         waiting += [((*words, name), each) for name, each in getattr(command, "commands", {}).items()]
+
+
+def leaves() -> Iterator[tuple[str, ...]]:
+    """Every command that has none below it, but `serve`."""
+    every = set(commands())
+    return (words for words in every if words != ("serve",) and not any(each[:-1] == words for each in every if each))
 
 
 @pytest.mark.parametrize("words", [words for words in commands() if words != ("serve",)], ids=" ".join)
@@ -37,6 +43,16 @@ def test_no_type_of_python_is_shown(words: tuple[str, ...]) -> None:
 def test_every_command_is_looked_at() -> None:
     """The test above finds the commands below others too."""
     assert {(), ("groups", "list"), ("log", "dump"), ("members", "remove"), ("demo",)} <= set(commands())
+
+
+@pytest.mark.parametrize("words", sorted(EXAMPLES.keys() | {" ".join(words) for words in leaves()}))
+def test_the_help_has_an_example_and_the_exit_codes(words: str) -> None:
+    """Each command but `serve` has an example with options of its own, and the meaning of its exit codes."""
+    shown = CliRunner().invoke(make_app(""), [*words.split(), "--help"]).output
+    (example,) = re.findall(r"^Example: tenure (.*)$", shown, re.MULTILINE)
+    assert example.startswith(words)
+    assert set(re.findall("--[a-z-]+", example)) <= set(re.findall("--[a-z-]+", shown.partition("Example")[0]))
+    assert "Exit codes: 0 done, 1 findings" in shown
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from coordinator.cli.demo.roll import ACTS, DOWN_S, KILL_AFTER, PARTITION_COUNT,
 from coordinator.cli.demo.standby import Standby
 from coordinator.cli.demo.standby import summary as losses_text
 from coordinator.cli.exit_codes import ExitCode, fail
-from coordinator.cli.options import OutputForm
+from coordinator.cli.options import Command, Commands, OutputForm
 from coordinator.cli.output import Output, print_json
 from coordinator.client.client import Client
 from coordinator.client.errors import ClientError
@@ -42,7 +42,7 @@ SETTINGS = {
 the consumer protocol have the same times as the others."""
 ANSWER_WITHIN_S = 10.0
 
-app = typer.Typer(name="demo", pretty_exceptions_enable=False)
+app = typer.Typer(cls=Commands, name="demo", pretty_exceptions_enable=False)
 
 
 @app.callback(invoke_without_command=True, subcommand_metavar="")
@@ -53,7 +53,7 @@ def demo(context: typer.Context, output: OutputForm = Output.TABLE) -> None:
         roll(output)
 
 
-@app.command("standby")
+@app.command("standby", cls=Command)
 def standby_(output: OutputForm = Output.TABLE) -> None:
     """Kill one of five consumers, beside a standby (target.group.size) and without: what do the others notice?"""
     with tempfile.TemporaryDirectory(prefix="tenure-demo-") as folder:

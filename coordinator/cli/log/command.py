@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coordinator.cli.exit_codes import ExitCode, fail, warn
-from coordinator.cli.options import Command, output_form, whole_number
+from coordinator.cli.options import Command, Commands, output_form, whole_number
 from coordinator.cli.output import Output, counted
 
 if TYPE_CHECKING:
@@ -25,7 +25,11 @@ if TYPE_CHECKING:
     from coordinator.log.segments.outside import Log
 
 app = typer.Typer(
-    name="log", help="Print the log, check it, move it.", no_args_is_help=True, pretty_exceptions_enable=False
+    cls=Commands,
+    name="log",
+    help="Print the log, check it, move it.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
 )
 
 Source = Annotated[
