@@ -23,7 +23,7 @@ from coordinator.cli.exit_codes import ExitCode, fail, warn
 from coordinator.cli.options import seconds
 from coordinator.cli.output import printable
 from coordinator.client.client import TIMEOUT, Client
-from coordinator.client.errors import Refused, Unauthenticated, Unreachable
+from coordinator.client.errors import PortClosed, Refused, Unauthenticated, Unreachable
 from protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -116,5 +116,10 @@ def cluster(
                 yield client
         except (Refused, Unauthenticated) as error:
             fail(ExitCode.REFUSED, printable(str(error)))
+        except PortClosed as error:
+            fail(
+                ExitCode.UNREACHABLE,
+                f"{error}: no server is there; start `tenure serve`, or name one with --bootstrap-server",
+            )
         except (Unreachable, ProtocolError) as error:
             fail(ExitCode.UNREACHABLE, str(error))

@@ -21,7 +21,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
-from coordinator.client.connection import NEWEST, Address, Asking, Connection, Deadline
+from coordinator.client.connection import NEWEST, PORT_MAX, Address, Asking, Connection, Deadline
 from coordinator.client.errors import PortClosed, Refused, Unreachable
 from protocol.messages import (
     FindCoordinatorRequest,
@@ -322,8 +322,13 @@ def parse_addresses(text: str) -> list[Address]:
             host = host[1:-1]
         elif ":" in host:
             colon = ""
-        if not (host and colon and port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-            raise ValueError(f"{part.strip()!r} is not HOST:PORT")
+        if not (host and colon and port.isascii() and port.isdigit() and 0 < int(port) <= PORT_MAX):
+            why = "is not HOST:PORT"
+            if "://" in part:
+                why = "is a URL, leave out what stands before the host"
+            elif port.isdecimal() and int(port) > PORT_MAX:
+                why = f"has a port above {PORT_MAX}"
+            raise ValueError(f"{part.strip()!r} {why}")
         addresses.append(Address(host, int(port)))
     return addresses
 

@@ -47,6 +47,9 @@ SESSION_SHARE = 0.8
 """The part of a session's lifetime after which the client logs in again; Kafka's clients take 0.85 to 0.95."""
 ENCAPSULATED = 1
 """The first version of SaslHandshake behind which tokens come in requests (KIP-152)."""
+PORT_MAX = 65_535
+IN_FILE = "in the file of --command-config"
+"""Where a person sets how the client connects."""
 TLS_ALERT = b"\x15\x03"
 """The first bytes of a TLS server's answer to a client that speaks no TLS."""
 
@@ -177,7 +180,8 @@ class Connection:
         handshake: SaslHandshakeResponse = self._answer(request, self.version(type(request), ENCAPSULATED), deadline)
         if handshake.error_code:
             offered = f", the server offers {', '.join(handshake.mechanisms)}" if handshake.mechanisms else ""
-            raise Unauthenticated(f"{who}: {error_name(handshake.error_code)}{offered}")
+            without = ", this listener has no login" if handshake.error_code == ErrorCode.ILLEGAL_SASL_STATE else ""
+            raise Unauthenticated(f"{who}: {error_name(handshake.error_code)}{offered}{without}")
         version = self.version(SaslAuthenticateRequest)
         lifetime_ms = 0
 
@@ -228,7 +232,7 @@ class Connection:
                 if not data:
                     raise Unreachable(f"{self.address} closed the connection{self._hint()}")
                 if self._answers == 0 and data.startswith(TLS_ALERT):
-                    raise self._not_kafka("it asks for TLS, see security.protocol")
+                    raise self._not_kafka(f"it asks for TLS: security.protocol=SSL {IN_FILE}")
                 self._frames.receive_data(data)
         except OSError as error:
             # With TLS 1.3 a server refuses a client's certificate behind the handshake.
@@ -240,9 +244,16 @@ class Connection:
         return frame
 
     def _hint(self) -> str:
-        """Why the server may have closed the connection: a listener with SASL answers ApiVersions and nothing else."""
-        is_stranger = self._security is None or not self._security.mechanism
-        return ", perhaps it asks for a login, see security.protocol" if is_stranger and self._answers == 1 else ""
+        """Why the server may have closed the connection.
+
+        A listener with TLS reads no request; one with SASL answers ApiVersions and nothing else.
+        """
+        protocol = "PLAINTEXT" if self._security is None else self._security.protocol
+        if self._answers == 0 and not protocol.endswith("SSL"):
+            return f", perhaps it asks for TLS: security.protocol={protocol.replace('PLAINTEXT', 'SSL')} {IN_FILE}"
+        if self._answers == 1 and not protocol.startswith("SASL"):
+            return f", perhaps it asks for a login: security.protocol=SASL_{protocol} {IN_FILE}"
+        return ""
 
     def _next_frame(self) -> bytes | None:
         try:
@@ -279,6 +290,8 @@ def _socket_timeout(address: Address, deadline: Deadline) -> float:
 def _lost(address: Address, error: OSError) -> Unreachable:
     if isinstance(error, TimeoutError):
         return Unreachable(f"{address} did not answer in time")
+    if isinstance(error, socket.gaierror):
+        return Unreachable(f"{address}: there is no such host: {error.strerror}")
     lost = PortClosed if isinstance(error, ConnectionRefusedError) and _is_here(address) else Unreachable
     return lost(f"{address}: {error.strerror or error}")
 

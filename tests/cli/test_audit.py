@@ -121,7 +121,9 @@ def test_a_cluster_that_does_not_answer_is_exit_code_5() -> None:
     """The command asks the cluster as every command does, before it needs Spark."""
     with refusing_port() as port:
         address = f"127.0.0.1:{port}"
-        assert run("--bootstrap-server", address) == (5, "", f"tenure: {address}: Connection refused\n")
+        code, out, error = run("--bootstrap-server", address)
+        assert (code, out) == (5, "")
+        assert error.startswith(f"tenure: {address}: Connection refused: no server is there; start `tenure serve`, ")
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,8 @@ def test_the_line_about_a_wait_is_gone_with_the_answer() -> None:
         refused = on_a_terminal(server.bootstrap)
         assert refused.startswith(f"{erased}tenure: list of groups on {server.bootstrap}: CLUSTER_AUTHORIZATION_FAILED")
         bootstrap = server.bootstrap
-    assert on_a_terminal(bootstrap) == f"{erased}tenure: {bootstrap}: Connection refused\r\n"
+    said = "no server is there; start `tenure serve`, or name one with --bootstrap-server"
+    assert on_a_terminal(bootstrap) == f"{erased}tenure: {bootstrap}: Connection refused: {said}\r\n"
 
 
 @pytest.mark.parametrize(

@@ -71,11 +71,17 @@ def test_bootstrap_names_addresses(text: str, addresses: list[Address]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "localhost", "localhost:", ":9092", "h:0", "h:65536", "h:x", "::1:9092", "a:1,", "h:²"]
+    ("text", "why"),
+    [
+        *((text, "is not HOST:PORT") for text in ("", "localhost", "localhost:", ":9092", "h:0", "h:x", "a:1,", "h:²")),
+        ("::1:9092", "is not HOST:PORT"),
+        ("h:65536", "has a port above 65535"),
+        ("http://h:1", "is a URL, leave out what stands before the host"),
+    ],
 )
-def test_bootstrap_that_is_no_address_is_a_value_error(text: str) -> None:
-    """The error names the wrong part, before the client sends anything."""
-    with pytest.raises(ValueError, match=r"is not HOST:PORT"):
+def test_bootstrap_that_is_no_address_is_a_value_error(text: str, why: str) -> None:
+    """The error names the wrong part and why it is wrong, before the client sends anything."""
+    with pytest.raises(ValueError, match=why):
         Client(text)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -221,6 +222,34 @@ def test_server_that_hangs_up() -> None:
         with pytest.raises(Unreachable, match="closed the connection"):
             connection.request(ListGroupsRequest(), 0, soon())
         connection.close()
+
+
+@pytest.mark.parametrize(
+    ("unanswered", "hint"),
+    [
+        ("ApiVersions", "perhaps it asks for TLS: security.protocol=SSL in the file of --command-config"),
+        ("ListGroups", "perhaps it asks for a login: security.protocol=SASL_PLAINTEXT in the file of --command-config"),
+    ],
+)
+def test_the_end_of_a_connection_hints_at_the_security_of_the_listener(unanswered: str, hint: str) -> None:
+    """A listener with TLS answers nothing in plaintext, and one with a login answers ApiVersions only."""
+
+    def ask(server: Scripted) -> None:
+        with closing(connect(server)) as connection:
+            connection.request(ListGroupsRequest(), 0, soon())
+
+    with Scripted({unanswered: [HANG_UP]}) as server, pytest.raises(Unreachable) as raised:
+        ask(server)
+    assert str(raised.value).endswith(f"closed the connection, {hint}")
+
+
+def test_a_login_at_a_listener_without_one_says_so() -> None:
+    """Such a listener refuses SaslHandshake with ILLEGAL_SASL_STATE, as Kafka's does."""
+    refusal = SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+    login = login_of("SCRAM-SHA-256", "secret")
+    with Scripted({"SaslHandshake": [refusal]}) as server, pytest.raises(Unauthenticated) as raised:
+        Connection(Address("127.0.0.1", server.port), "test", soon(), login)
+    assert str(raised.value).endswith("SCRAM-SHA-256: ILLEGAL_SASL_STATE, this listener has no login")
 
 
 def test_nobody_listens() -> None:
