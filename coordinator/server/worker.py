@@ -115,10 +115,10 @@ class Link(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - as asyncio.Protocol
         """As asyncio.Protocol."""
         self.closed.set()
+        self._on_lost()  # first: a callback that fails must not leave a worker that nobody supervises
         due, self._due = self._due, {}
         for done in due.values():
             done(Unavailable("the supervisor is gone"))
-        self._on_lost()
 
 
 def work(

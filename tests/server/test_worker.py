@@ -156,6 +156,19 @@ async def test_without_a_supervisor_nothing_is_created(linked: Linked) -> None:
     assert list(linked.link.topics) == []
 
 
+async def test_a_worker_whose_callbacks_fail_ends(linked: Linked) -> None:
+    """A callback that fails ends the channel, and `on_lost` is called, although the next callback fails too."""
+
+    def fail(_: object) -> None:
+        raise ValueError
+
+    for topic in (A, B):
+        linked.link.topics.create([topic], fail)
+    asked = await linked.supervisor.hear()
+    linked.supervisor.say(CHANGE_RESULT, number=asked["number"], taken={}, error=None)
+    await asyncio.wait_for(linked.lost.wait(), WITHIN_S)
+
+
 # A worker as a whole.
 
 

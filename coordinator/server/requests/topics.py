@@ -361,18 +361,19 @@ def error_of(outcome: EngineError) -> ErrorCode:
 
 def in_time(services: Services, call: Call, timeout_ms: int, answer: Callable[[ChangeResult], None]) -> ChangeDone:
     """Call `answer` with the result of a change, or with TimedOut if none comes in time: another worker may hang."""
+    reply = call.reply(answer)
 
     def end(outcome: ChangeResult) -> None:
+        # Both results may come: the late one first, and then that of the change.
         if call.on_wait is not None:
             call.on_wait = None
             services.waits.cancel(call)
-            answer(outcome)
+            reply.deliver(outcome)
 
-    reply = call.reply(end)
     late = TimedOut(f"the change was not made within {timeout_ms} milliseconds, and may be made later")
-    call.on_wait = partial(reply.deliver, late)
+    call.on_wait = partial(end, late)
     services.waits.arm(call, services.waits.ms() + max(timeout_ms, TIMEOUT_MIN_MS))
-    return reply.deliver
+    return end
 
 
 THROTTLED = "The throttling quota has been exceeded."

@@ -117,6 +117,28 @@ async def test_a_missing_topic_is_not_created_against_one_sides_will(setting: st
             assert answer.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+async def test_a_change_that_comes_after_its_timeout_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client gets REQUEST_TIMED_OUT. The result that comes later is taken quietly, and the topic is there."""
+    async with serving() as server:
+        peer = await server.peer()
+        topics = server.server._topics
+        held: list[Any] = []
+        with monkeypatch.context() as slow:
+            slow.setattr(topics, "_write", lambda _, done: held.append(done))
+            created = [CreateTopicsRequest.CreatableTopic(name="late", num_partitions=2, replication_factor=1)]
+            await peer.send(CreateTopicsRequest(topics=created, timeout_ms=2_000), 5)
+            await server.until(lambda: bool(held))
+            await server.advance(1_999)
+            assert peer.is_silent()
+            await server.advance(1)
+            answer = await peer.receive()
+            assert [topic.error_code for topic in answer.topics] == [ErrorCode.REQUEST_TIMED_OUT]
+        (done,) = held
+        done({})
+        answer = await peer.ask(metadata_request("late"), 9)
+        assert (answer.topics[0].error_code, len(answer.topics[0].partitions)) == (ErrorCode.NONE, 2)
+
+
 @pytest.mark.parametrize("name", ["__rebalance_events", "__rebalance.events", "__cluster_metadata"])
 async def test_metadata_creates_no_topic_of_the_servers_own(name: str) -> None:
     """Even where `__rebalance_events` does not exist, because it is turned off."""
