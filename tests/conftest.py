@@ -1,15 +1,14 @@
 """Shared by all suites: Hypothesis profiles, names of parametrized tests, and a browser if one is installed.
 
-HYPOTHESIS_PROFILE chooses a profile. `ci` is the default for every run: bounded and repeatable. `dev` takes a new seed
-for each run. `nightly` runs long, and `fuzz` longer, for one test. No profile has a deadline, because a slow machine is
-no finding.
+HYPOTHESIS_PROFILE chooses a profile. `short` is the default, and `long` that of `make test-long`: bounded and
+repeatable. `dev` takes a new seed for each run. `nightly` runs long, and `fuzz` longer, for one test. No profile has a
+deadline, because a slow machine is no finding.
 
 House rule: a fixture is in its suite's own conftest.py unless two suites need it.
 """
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -20,12 +19,14 @@ from hypothesis import HealthCheck, Phase, settings
 from tests.support import prometheus
 from tests.support.browser import Browser, find_browser
 from tests.support.etcd import MISSING, program
+from tests.support.length import PROFILE
 from tests.support.patience import WITHIN_S
 
 if TYPE_CHECKING:
     from tests.support.certificates import Certificates
 
-settings.register_profile("ci", deadline=None, max_examples=100, derandomize=True, print_blob=True)
+settings.register_profile("short", deadline=None, max_examples=25, derandomize=True, print_blob=True)
+settings.register_profile("long", settings.get_profile("short"), max_examples=100)
 settings.register_profile("dev", deadline=None, max_examples=100, print_blob=True)
 settings.register_profile(
     "nightly",
@@ -38,7 +39,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("fuzz", settings.get_profile("nightly"), max_examples=50_000)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+settings.load_profile(PROFILE)
 
 # A shell that starts the tests in the background lets them ignore SIGINT, and every program that they start as well.
 # Python handles the signal only if nobody ignores it, so Ctrl-C could not be tested.

@@ -48,10 +48,10 @@ KNOWN_TAGS = frozenset[int]().union(*(tags_in(definition(name).struct) for name 
 
 
 def share(part: int) -> settings:
-    """Divide the profile's number of examples by `part`, for a test that runs for each message and version."""
+    """Divide the profile's number of examples by `part`, for a test that runs for each message."""
     profile = settings.default
     assert profile is not None, "tests/conftest.py loads one"
-    return settings(max_examples=max(10, profile.max_examples // part))
+    return settings(max_examples=max(5, profile.max_examples // part))
 
 
 def message_class(name: str) -> type[Any]:

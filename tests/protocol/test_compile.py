@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any, TypeVar
 from uuid import UUID
 
+import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
@@ -26,6 +27,7 @@ from protocol.compile import (
 from protocol.definition import define
 from protocol.errors import ProtocolError, TooLarge, UnsupportedVersion
 from protocol.messages import (
+    NAMES,
     DescribeGroupsResponse,
     FetchRequest,
     HeartbeatRequest,
@@ -36,7 +38,8 @@ from protocol.messages import (
 )
 from protocol.primitives import COPIED_BYTES
 from protocol.source import JOINED_MAX
-from tests.protocol.strategies import MESSAGES, any_message, share
+from tests.protocol.strategies import MESSAGES, any_message, full_message, share
+from tests.support.cases import each
 
 AnyValue = TypeVar("AnyValue")
 
@@ -310,20 +313,28 @@ def run(steps: Generator[None, None, AnyValue]) -> tuple[AnyValue, int]:
         count += 1
 
 
-@pytest.mark.parametrize(("name", "version"), MESSAGES)
-def test_steps_do_what_one_step_does(name: str, version: int) -> None:
+@pytest.mark.parametrize("name", NAMES)
+@share(10)
+@given(data=st.data())
+def test_steps_do_what_one_step_does(name: str, data: st.DataObject) -> None:
     """Decoding and encoding in steps give the same message and the same bytes."""
+    version = data.draw(st.sampled_from([version for other, version in MESSAGES if other == name]))
+    in_steps(data.draw(any_message(name, version)), version)
 
-    @given(message=any_message(name, version))
-    @share(100)
-    def check(message: Any) -> None:
-        data = encode(message, version)
-        assert run(decode_in_steps(type(message), b"head" + data, version, 4, len(data)))[0] == decode(
-            type(message), data, version
-        )
-        assert b"".join(run(encode_in_steps(message, version, BYTES_MAX))[0]) == data
 
-    check()
+@each("name, version", MESSAGES)
+def test_steps_do_the_same_in_each_version(name: str, version: int) -> None:
+    """The same of a message with all fields of its version."""
+    in_steps(full_message(name, version), version)
+
+
+def in_steps(message: Any, version: int) -> None:
+    """Encode and decode a message in steps, and in one step."""
+    data = encode(message, version)
+    assert run(decode_in_steps(type(message), b"head" + data, version, 4, len(data)))[0] == decode(
+        type(message), data, version
+    )
+    assert b"".join(run(encode_in_steps(message, version, BYTES_MAX))[0]) == data
 
 
 def test_a_step_is_an_element() -> None:

@@ -30,6 +30,7 @@ from protocol.messages import (
     response_class,
 )
 from tests.protocol.strategies import full_message, is_flexible
+from tests.support.cases import each
 
 APIS = [
     (api, version)
@@ -48,8 +49,8 @@ def frame_of(data: bytes) -> bytes:
     return frame
 
 
-@pytest.mark.parametrize(("api", "version"), APIS)
-@pytest.mark.parametrize("client_id", [None, "", "client", "é"])
+@each("api, version", APIS)
+@each("client_id", [None, "", "client", "é"])
 def test_request_round_trip(api: str, version: int, client_id: str | None) -> None:
     """A request comes back with its header, in each API and version; only flexible headers have tagged fields."""
     request = full_message(f"{api}Request", version)
@@ -68,7 +69,7 @@ def test_request_round_trip(api: str, version: int, client_id: str | None) -> No
     )
 
 
-@pytest.mark.parametrize(("api", "version"), APIS)
+@each("api, version", APIS)
 def test_response_round_trip(api: str, version: int) -> None:
     """A response comes back; a flexible one has tagged fields in its header, except ApiVersions."""
     response = full_message(f"{api}Response", version)
@@ -99,7 +100,7 @@ def test_apiversions_in_an_unknown_version_can_be_answered(version: int) -> None
         decode_request(frame)
 
 
-@pytest.mark.parametrize(("api", "key"), API_KEYS.items())
+@each("api, key", API_KEYS.items())
 def test_other_unknown_versions_are_refused_by_name(api: str, key: int) -> None:
     """The error names API and version, for the log line of the closed connection."""
     first, last = request_class(key).VERSIONS

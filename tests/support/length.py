@@ -1,0 +1,20 @@
+"""How much a test does: little in `make test`, more in `make test-long`, most in `make nightly`.
+
+The variable HYPOTHESIS_PROFILE says which; it also chooses the number of Hypothesis's examples (tests/conftest.py).
+
+House rule: `make test` tries each kind of a thing; more rounds of the same kind belong to the longer runs.
+"""
+
+from __future__ import annotations
+
+import os
+
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "short")
+"""short, dev, long, nightly or fuzz."""
+
+IS_NIGHTLY = PROFILE in {"nightly", "fuzz"}
+
+
+def rounds(short: int, long: int, nightly: int) -> int:
+    """The number for this run. Its test has the marker `rounds`, so that `make test-long` runs it again."""
+    return nightly if IS_NIGHTLY else long if PROFILE == "long" else short
