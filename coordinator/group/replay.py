@@ -109,7 +109,7 @@ _READERS: dict[int, Callable[[_Found, int, bytes, bytes], None]] = {
     records.OFFSET_KEY_VERSION: _Found.read_offset,
     records.GROUP_KEY_VERSION: _Found.read_group,
     3: lambda found, *record: found.consumer.read_group(*record),
-    4: lambda found, *record: found.consumer.read_partitions(*record),
+    4: lambda *_: None,  # topics of a group, which Kafka up to 4.0 wrote: nothing needs them
     5: lambda found, *record: found.consumer.read_member(*record),
     6: lambda found, *record: found.consumer.read_target_epoch(*record),
     7: lambda found, *record: found.consumer.read_target(*record),

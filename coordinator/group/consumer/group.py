@@ -212,7 +212,6 @@ class ConsumerGroup(AnyGroup):
     deadlines: the epochs of members that must give up partitions within their rebalance timeout, by member id; classic
     ones that must rejoin count too. syncing: ids of classic members that joined and have not synced.
     classic_size: the number of classic members. classic_protocols: how many of them list a protocol name.
-    had_partition_record: whether the log has a record of key version 4, which a later version deletes.
     course: of the open rebalance. assignor: that made the target; None before the first since the load.
     changed_topics: those that changed since the last epoch, CHANGED_MAX at most.
     topic_names: of topics that members held in this rebalance or at the end of the one before, by id.
@@ -231,7 +230,6 @@ class ConsumerGroup(AnyGroup):
         "course",
         "deadlines",
         "gaps",
-        "had_partition_record",
         "holders",
         "is_stale",
         "loaded_ms",
@@ -282,7 +280,6 @@ class ConsumerGroup(AnyGroup):
         self.syncing: set[str] = set()
         self.classic_size = 0
         self.classic_protocols: Counter[str] = Counter()
-        self.had_partition_record = False
         self.unsettled: set[str] = set()
         self.course: ConsumerCourse | None = None
         self.assignor: str | None = None

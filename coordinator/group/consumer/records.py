@@ -197,17 +197,12 @@ class Reader:
         self._targets: dict[str, Target] = {}
         self._current: dict[str, ConsumerGroupCurrentMemberAssignmentValue] = {}
         self._regexes: dict[str, Resolved] = {}
-        self._had_partition_record = False
 
     def read_group(self, version: int, key: bytes, value: bytes) -> None:
         """Key version 3."""
         read = decode(ConsumerGroupMetadataValue, value, _version(value), _int16.size)
         self._group_id = decode(ConsumerGroupMetadataKey, key, version, _int16.size).group_id
         self._epoch = (read.epoch, read.metadata_hash)
-
-    def read_partitions(self, _version: int, _key: bytes, _value: bytes) -> None:
-        """Key version 4."""
-        self._had_partition_record = True
 
     def read_member(self, version: int, key: bytes, value: bytes) -> None:
         """Key version 5."""
@@ -252,7 +247,6 @@ class Reader:
         group = ConsumerGroup(self._group_id)
         if self._epoch is not None:
             group.generation, group.metadata_hash = self._epoch
-        group.had_partition_record = self._had_partition_record
         group.regexes = self._regexes
         for number, (member_id, said) in enumerate(self._members.items(), 1):
             member = _member(member_id, said, self._current.get(member_id))
