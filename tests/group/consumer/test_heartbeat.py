@@ -200,6 +200,25 @@ def test_assignor_with_most_votes_wins_at_the_next_bump() -> None:
     assert play.describe().assignor_name == "uniform"
 
 
+def test_each_member_has_one_vote_for_an_assignor() -> None:
+    """Most votes make the target; with as many, the first that had one. A vote goes with its member, or to another."""
+    play = Play({"t": 3}, group_consumer_assignors=("range", "uniform"))
+    makers = []
+    for name, vote in (("a", "uniform"), ("b", "range"), ("c", "range"), ("d", "range"), ("e", "range")):
+        play.join(name, assignor=vote)
+        makers.append(play.group.assignor)
+    assert makers == ["uniform", "uniform", "range", "range", "range"]
+    play.beat("e", 6, topics=["t", "u"], assignor="uniform")
+    assert play.group.assignor == "range"
+    play.join("f", assignor="range")
+    play.beat("f", 8, topics=["t", "u"], assignor="uniform")
+    assert play.group.assignor == "uniform"
+    for name in ("e", "f"):
+        play.leave(name)
+    play.beat("a", 2)
+    assert (play.group.assignor, play.describe().assignor_name) == ("range", "range")
+
+
 def test_member_that_changes_its_subscription_gives_up_at_once() -> None:
     """Partitions of a topic that a member left are revoked before a target without them is made."""
     play = Play({"t": 2, "u": 2}, group_consumer_assignment_interval_ms=60_000)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.group.causes import CauseKind
-from coordinator.group.events import DescribeGroup, ListGroups
+from coordinator.group.events import DescribeGroup, ListGroups, Resume
 from coordinator.group.notes import ClientRefused, GroupConverted, RebalanceCause, RebalanceStarted
 from coordinator.group.state import Kind
 from schemas.errors import ErrorCode
@@ -520,6 +520,21 @@ def test_classic_member_that_does_not_sync_is_removed() -> None:
     assert list(play.group.members) == ["a", "n"]
     play.wait(20_000)
     assert list(play.group.members) == ["a", "n"]
+
+
+def test_members_that_could_not_reach_the_server_wait_in_full() -> None:
+    """A classic member that must sync or rejoin has its whole rebalance timeout again, and then goes."""
+    play = Play()
+    (c,) = play.classic_group(("c", None, ALL))
+    play.join("a")
+    assert play.classic_beat(c, 1) == REBALANCE
+    play.classic_join("m")
+    play.wait(9_000)
+    play.handle(Resume())
+    play.wait(9_999)
+    assert list(play.group.members) == [c, "a", "m"]
+    play.wait(1)
+    assert list(play.group.members) == ["a"]
 
 
 def test_classic_member_has_a_session_of_its_own_length() -> None:

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from coordinator.group.consumer.group import MemberState
 from coordinator.group.consumer.records import MADE_AT_ONCE
 from coordinator.group.replay import DECODED_AT_ONCE, Replay
 from tests.group.consumer.play import Play
+
+
+def test_states_of_members_have_kafkas_numbers() -> None:
+    """Kafka reads and writes these in the record of a member's partitions."""
+    assert {state.name: state.value for state in MemberState} == {
+        "STABLE": 0,
+        "UNREVOKED": 1,
+        "UNRELEASED": 2,
+        "UNKNOWN": 127,
+    }
 
 
 def test_a_group_of_many_members_is_made_in_steps() -> None:

@@ -88,3 +88,34 @@ def test_one_resolution_at_a_time() -> None:
     play.join("a", regex="t.*")
     play.join("b", regex="u.*")
     assert len(play.asked) == 1
+
+
+def test_an_expression_stays_as_long_as_a_member_has_it() -> None:
+    """Of two members with one expression, the first that drops it takes nothing from the other. The last one does."""
+    play = Play({"t1": 2, "u1": 1})
+    play.join("a", regex="t.*")
+    play.resolve(**{"t.*": ["t1"]})
+    play.join("b", regex="t.*")
+    assert not play.beat("a", 1, regex="").error_code
+    assert set(play.group.regexes) == {"t.*"}
+    assert given(play.beat("b", 3)) == {"t1": [0, 1]}
+    play.wait(10_001)
+    play.beat("b", 4, {"t1": [0, 1]}, regex="u.*")
+    assert play.asked[0].regexes == {"u.*"}
+    assert not play.group.regexes
+
+
+def test_a_resolution_is_for_all_expressions_of_the_group() -> None:
+    """Those that a member has once the sender has its new one. None is asked for if they are resolved already."""
+    play = Play({"t1": 1})
+    for name, regex in (("a", "t.*"), ("b", "t.*"), ("c", "u.*")):
+        play.join(name, regex=regex)
+    play.resolve(**{"t.*": ["t1"]})
+    asked = []
+    for name, regex in (("c", "t.*"), ("a", "v.*"), ("b", "v.*"), ("c", "v.*"), ("b", "")):
+        play.wait(10_001)
+        play.beat(name, play.group.members[name].epoch, regex=regex)
+        asked.append({regex for each in play.asked for regex in each.regexes})
+        if play.asked:
+            play.resolve()
+    assert asked == [set(), {"t.*", "v.*"}, set(), {"v.*"}, set()]
