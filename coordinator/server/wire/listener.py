@@ -69,7 +69,7 @@ class Connections:
         self._idle_max_ms = config.connections_max_idle_ms
         self.admission = Admission(config, clock, measures.delayed, self._entered)
         self.intake: Intake[Connection] = Intake(config, clock, self._give_up)
-        self.unsent: Unsent[Connection] = Unsent(self._give_up)
+        self.unsent: Unsent[Connection] = Unsent(clock, self._give_up)
         self._open_max = open_max
         self._lines = lines
         self._closed = Sparing(lines, clock)
@@ -211,6 +211,7 @@ class Connections:
         self._throttled.stop()
         self.admission.stop()
         self.intake.stop()
+        self.unsent.stop()
         if self.door is not None:
             self.door.alarm.stop()
         self.handshakes.stop()

@@ -4,6 +4,9 @@ An answer in parts counts until its last piece is written. A part that it has se
 have more than UNSENT_BYTES_MAX, the connection with the oldest one is closed: its client was the slowest. Small answers
 don't count: the kernel takes them.
 
+A client has TAKEN_WITHIN_MS for its answer, however few others there are. Then its connection is closed, whatever it
+sent meanwhile.
+
 House rule: nobody waits for a client that doesn't read.
 """
 
@@ -12,11 +15,18 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from coordinator.server.clock import Alarm
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from coordinator.server.clock import Clock
+
 UNSENT_BYTES_MAX = 256 * 1024 * 1024
 """As much as requests that come in may take by default (queued.max.request.bytes)."""
+
+TAKEN_WITHIN_MS = 600_000
+"""100 MB take that long at 170 KB a second. Kafka's clients give up earlier, by request.timeout.ms."""
 
 SourceT = TypeVar("SourceT", bound=Hashable)
 
@@ -24,8 +34,10 @@ SourceT = TypeVar("SourceT", bound=Hashable)
 class Unsent(Generic[SourceT]):
     """The answers of all connections. give_up: closes a connection for a reason. counted_bytes: of all of them."""
 
-    def __init__(self, give_up: Callable[[SourceT, str], None]) -> None:
+    def __init__(self, clock: Clock, give_up: Callable[[SourceT, str], None]) -> None:
+        self._clock = clock
         self._give_up = give_up
+        self._slow: Alarm[SourceT] = Alarm(clock, self._is_slow)
         self._sizes: dict[SourceT, int] = {}
         self.counted_bytes = 0
 
@@ -34,6 +46,7 @@ class Unsent(Generic[SourceT]):
         size = sum(map(len, {id(part): part for part in parts}.values()))
         self._sizes[source] = size
         self.counted_bytes += size
+        self._slow.arm(source, self._clock.ms() + TAKEN_WITHIN_MS)
         while self.counted_bytes > UNSENT_BYTES_MAX and len(self._sizes) > 1:
             oldest = next(iter(self._sizes))
             self.release(oldest)
@@ -42,3 +55,12 @@ class Unsent(Generic[SourceT]):
     def release(self, source: SourceT) -> None:
         """The last piece of its answer is written, or the connection is gone."""
         self.counted_bytes -= self._sizes.pop(source, 0)
+        self._slow.cancel(source)
+
+    def _is_slow(self, source: SourceT) -> None:
+        self.release(source)
+        self._give_up(source, f"it hasn't taken all of an answer after {TAKEN_WITHIN_MS // 60_000} minutes")
+
+    def stop(self) -> None:
+        """Close nothing any more."""
+        self._slow.stop()

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from coordinator.server.wire.unsent import UNSENT_BYTES_MAX, Unsent
+from coordinator.server.wire.unsent import TAKEN_WITHIN_MS, UNSENT_BYTES_MAX, Unsent
 from protocol.compile import encode
 from protocol.messages import (
     ConsumerGroupDescribeRequest,
@@ -17,7 +17,7 @@ from protocol.messages import (
     OffsetFetchRequest,
 )
 from schemas.errors import ErrorCode
-from tests.server.harness import Peer, join_request, serving, sync_request
+from tests.server.harness import ManualClock, Peer, join_request, serving, sync_request
 from tests.server.requests.test_groups import commit_request
 
 MB = 1024 * 1024
@@ -29,7 +29,7 @@ MEMBERS = 100
 def test_the_oldest_answer_goes_when_all_are_too_large_together() -> None:
     """A part that an answer has several times counts once; the newest answer stays, however large."""
     given_up: list[str] = []
-    answers: Unsent[str] = Unsent(lambda source, _: given_up.append(source))
+    answers: Unsent[str] = Unsent(ManualClock(), lambda source, _: given_up.append(source))
     answers.add("repeats", [PART] * 10_000)
     assert answers.counted_bytes == MB
     for name in ("first", "second"):
@@ -128,3 +128,22 @@ async def test_an_answer_of_hundreds_of_megabytes_costs_the_connection() -> None
         (line,) = server.events("connection_closed")
         assert line["reason"].startswith("ConsumerGroupDescribeResponse would have more than")
         assert server.events("connection_failed") == []
+
+
+@pytest.mark.parametrize("idle", ["600000", "-1"])
+async def test_an_answer_that_its_client_does_not_take_goes(idle: str) -> None:
+    """It holds its memory for TAKEN_WITHIN_MS at most, also as the only one, whatever its client sends meanwhile."""
+    async with serving(f"connections.max.idle.ms={idle}") as server:
+        unsent = server.server.connections.unsent
+        peer = await server.peer()
+        await joiners(peer)
+        await peer.send(DescribeGroupsRequest(groups=["g"] * 6_000), 5)
+        await server.until(lambda: unsent.counted_bytes > 0)
+        for _ in range(10):
+            assert unsent.counted_bytes > 0
+            await peer.send_bytes(peer.frame(DescribeGroupsRequest(groups=[]), 5))
+            await server.advance(TAKEN_WITHIN_MS // 10)
+        await server.until(lambda: not server.connections())
+        assert unsent.counted_bytes == 0
+        (line,) = server.events("connection_closed")
+        assert "hasn't taken all of an answer" in line["reason"]
