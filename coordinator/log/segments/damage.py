@@ -5,7 +5,7 @@ header around it claims a length, and the CRC over that length decides. Bytes ma
 by intent, and each may claim the rest of the file. All these CRCs would take a time that grows with the square of the
 file's size. So a `Search` has an allowance of bytes, which grows with the bytes that it has passed over, and it doesn't
 try a header that claims more than the rest of the allowance. The starting allowance is larger than any batch, so the
-search always tries what an accident leaves. Holes of a sparse file are skipped, and add nothing to the allowance.
+search always tries what an accident leaves. Holes of a sparse file are not read, and add nothing to the allowance.
 
 Messages of format 0 and 1 (Kafka before 0.11) are no batches, and no damage either. Their own CRC-32 tells them from
 anything else.
@@ -20,9 +20,9 @@ import zlib
 from collections.abc import Callable
 from typing import NamedTuple
 
-from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.disk import Disk, read_data
 from coordinator.log.segments.segment import BATCH_SIZE_MAX, CHUNK_SIZE
-from protocol.checksum import crc32c
+from protocol.checksum import CASTAGNOLI, IEEE, behind_zeros, crc32c
 from protocol.records.batch import CRC_START, FRAME_SIZE, HEADER_SIZE, MAGIC, CorruptBatch, Header, peek_header
 
 CRC_SIZE_MIN = 256 * 1024 * 1024
@@ -102,7 +102,7 @@ class Search:
                 break
             if not self._may_take(position, length):
                 break
-            if _crc(self._disk, self._descriptor, position + _MAGIC_AT, end, zlib.crc32) != crc:
+            if _crc(self._disk, self._descriptor, position + _MAGIC_AT, end, zlib.crc32, IEEE) != crc:
                 break
             found = OldMessages(end, magic if found is None else found.magic)
             position = end
@@ -188,13 +188,10 @@ def _header(data: bytes, at: int) -> Header | None:
         return None
 
 
-def _crc(disk: Disk, descriptor: int, start: int, end: int, of: _Crc = crc32c) -> int:
-    """The CRC of a part of the file, read in chunks; `of` computes it."""
+def _crc(disk: Disk, descriptor: int, start: int, end: int, of: _Crc = crc32c, polynomial: int = CASTAGNOLI) -> int:
+    """The CRC of a part of the file, read in chunks without its holes; `of` computes it."""
     crc = 0
-    while start < end:
-        data = disk.read(descriptor, min(CHUNK_SIZE, end - start), start)
-        if not data:
-            break
-        crc = of(data, crc)
-        start += len(data)
-    return crc
+    for position, data in read_data(disk, descriptor, start, end, CHUNK_SIZE):
+        crc = of(data, behind_zeros(crc, position - start, polynomial))
+        start = position + len(data)
+    return behind_zeros(crc, end - start, polynomial)

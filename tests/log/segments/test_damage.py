@@ -114,6 +114,18 @@ def test_batch_with_another_frame_is_whole(tmp_path: Path, at: int, expected: bo
     disk.close(descriptor)
 
 
+def test_a_batch_with_holes_is_whole(tmp_path: Path) -> None:
+    """Zeros of a record may be holes, as a copy of a file makes them: they count, and nobody reads them."""
+    batch = encode_batch([Record(b"key", b"x" + bytes(20 * CHUNK_SIZE) + b"x" + bytes(20 * CHUNK_SIZE), 1)], 7, 3)
+    middle, end = batch.rindex(b"x"), len(batch)
+    path = sparse(tmp_path / "file", {0: batch[: HEADER_SIZE + 20], middle: batch[middle : middle + 1]}, end)
+    disk = CountingDisk()
+    descriptor = disk.open(path)
+    assert is_whole_but_for_its_frame(disk, descriptor, 0, end)
+    assert not is_whole_but_for_its_frame(disk, descriptor, 0, end - 1)
+    assert disk.bytes_read < 2 * CHUNK_SIZE
+
+
 def test_header_is_handed_to_who_asks(tmp_path: Path) -> None:
     """The search hands a header that it finds to its caller's function."""
     seen: list[Header] = []

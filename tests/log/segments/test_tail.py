@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from coordinator.log.segments.segment import CHUNK_SIZE, segment_at
 from coordinator.log.segments.tail import KEPT_MAX, LAST_CUT, Durable
 from tests.log.disks import FailingDisk, fail_one
 from tests.log.segments.test_recovery import EPOCH, LENGTH_AND_MAGIC, Log, batches, records
+from tests.log.segments.test_segment import CountingDisk
 
 
 @pytest.fixture
@@ -50,6 +52,18 @@ class TestTornTail:
         assert (log.folder / LAST_CUT).read_bytes() == b"last"
         log.read()
         assert (log.folder / LAST_CUT).read_bytes() == b"last"
+
+    @pytest.mark.parametrize("size", [10**8, 2**31 - 1, 8 * 2**30])
+    @pytest.mark.parametrize("first", [b"", b"torn"])
+    def test_a_hole_is_not_read(self, log: Log, size: int, first: bytes) -> None:
+        """A hole of gigabytes behind the last batch, which a crash or a restore leaves, is cut off without reading."""
+        whole = batches([1])[0]
+        log.write(whole, first)
+        os.truncate(log.path(), len(whole) + size)
+        disk = CountingDisk()
+        log.read(disk=disk)
+        assert log.cuts == [(log.path(), len(whole), size)]
+        assert disk.bytes_read < KEPT_MAX + 5 * CHUNK_SIZE
 
     def test_a_tail_that_can_not_be_kept_is_cut(self, log: Log) -> None:
         """A log loads on a full disk: it cuts a tail even if it can't keep a copy."""
