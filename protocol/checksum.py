@@ -47,9 +47,9 @@ crc32c = _load()
 
 
 def shifted(crc: int, size: int, polynomial: int = CASTAGNOLI) -> int:
-    """The polynomial `crc` times x to the power of `size` bytes. So with S for that of len(b), this holds:
+    """The polynomial `crc` times x to the power of `size` bytes.
 
-    crc32c(b, a) == S(a) ^ crc32c(b, 0)
+    So crc32c(data, crc) is shifted(crc, len(data)) ^ crc32c(data).
     """
     doublings = 0
     while size:

@@ -41,6 +41,7 @@ from __future__ import annotations
 import os
 import re
 import struct
+from bisect import bisect_right
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -49,7 +50,7 @@ from typing import NamedTuple
 from coordinator.log.engine import Damaged
 from coordinator.log.segments.disk import Disk, replace_file, write_all
 from coordinator.log.segments.segment import list_segments, partition_folder, segment_at
-from protocol.checksum import crc32c
+from protocol.checksum import behind_zeros, crc32c, shifted
 from protocol.records.batch import CRC_START, HEADER_SIZE, CorruptBatch, check_crc, peek_header
 
 PAGE_SIZE = 4096
@@ -72,6 +73,12 @@ _LEFT_NAME = re.compile(r"\.journal-left-(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)")
 
 EXTENT_SIZE = _EXTENT.size
 """Bytes that an extent takes beside its batches."""
+
+OVERLAP_FACTOR = 2
+"""Windows with whole heads have at most so many times the bytes of their file. Those that an engine writes don't
+overlap; a reader may see some that do, if the engine begins the file anew meanwhile."""
+
+_READ_BYTES = 256 * 1024
 
 
 class Extent(NamedTuple):
@@ -108,6 +115,64 @@ class Window(NamedTuple):
         """The error for a partition with a damaged extent."""
         reason = f"the checksum of partition {partition}'s batches is wrong"
         return Damaged(str(self.path), self.wrong[partition], reason)
+
+
+class _Head(NamedTuple):
+    """A window's head. size: in bytes, of all of the window. data_at: where its batches begin, behind the table."""
+
+    sequence: int
+    needed: int
+    size: int
+    data_at: int
+
+
+class _Sums:
+    """CRCs of parts of a file, however many and however they overlap: each byte is read once, and no hole.
+
+    Clients choose bytes of batches. These may look like heads of windows, one in each page of a file, and each head may
+    claim a table up to the file's end. The CRC of a part follows from those of the bytes up to its start, and to its
+    end.
+    """
+
+    def __init__(self, disk: Disk, descriptor: int) -> None:
+        self._disk = disk
+        self._descriptor = descriptor
+        self._ends, self._crcs = [0], [0]
+        """Ascending positions, one in each page on disk at least, and the CRC of all bytes before each."""
+
+    def crc(self, start: int, end: int, seed: int) -> int:
+        """The CRC of a part, behind bytes with the CRC `seed`."""
+        return shifted(seed ^ self._up_to(start), end - start) ^ self._up_to(end)
+
+    def _up_to(self, position: int) -> int:
+        while self._ends[-1] < position and self._read_on():
+            pass
+        index = bisect_right(self._ends, position) - 1
+        begin, crc = self._ends[index], self._crcs[index]
+        if position - begin > PAGE_SIZE:
+            return behind_zeros(crc, position - begin)
+        return crc32c(self._disk.read(self._descriptor, position - begin, begin), crc)
+
+    def _read_on(self) -> bool:
+        """Go on behind the last position; False if all the rest is a hole."""
+        start, crc = self._ends[-1], self._crcs[-1]
+        found = self._disk.next_data(self._descriptor, start)
+        if found is None:
+            return False
+        data_start, data_end = found
+        if data_start > start:
+            self._add(data_start, behind_zeros(crc, data_start - start))
+            return True
+        data = self._disk.read(self._descriptor, min(_READ_BYTES, data_end - start), start)
+        for at in range(0, len(data), PAGE_SIZE):
+            page = data[at : at + PAGE_SIZE]
+            crc = crc32c(page, crc)
+            self._add(start + at + len(page), crc)
+        return bool(data)
+
+    def _add(self, end: int, crc: int) -> None:
+        self._ends.append(end)
+        self._crcs.append(crc)
 
 
 class Contents(NamedTuple):
@@ -243,14 +308,24 @@ def _damage(paths: Sequence[Path], windows: Iterable[Window], sequence: int) -> 
 
 
 def _windows(disk: Disk, path: Path) -> Iterator[Window]:
-    """The windows of a file whose heads are whole, needed or not. Holes of a sparse file have none."""
+    """The windows of a file whose heads are whole, needed or not. Holes of a sparse file have none.
+
+    Raises Damaged if they overlap so much that no engine wrote them: to read them all would take too long.
+    """
     descriptor = disk.open_to_read(path)
     try:
         end, seed = disk.size(descriptor), crc32c(_salt(disk, descriptor, path))
-        at = WINDOWS_AT
+        sums = _Sums(disk, descriptor)
+        at, taken = WINDOWS_AT, 0
         while (found := disk.next_data(descriptor, at)) is not None:
             at = max(at, found[0] // PAGE_SIZE * PAGE_SIZE)
-            window = _window(disk, descriptor, at, end, seed, path)
+            head = _head(disk, descriptor, at, end, seed, sums)
+            window = None
+            if head is not None:
+                taken += head.size
+                if taken > OVERLAP_FACTOR * end:
+                    raise Damaged(str(path), at, "its windows overlap")
+                window = _window(disk, descriptor, at, head, seed, path)
             if window is not None:
                 yield window
             at += PAGE_SIZE if window is None or window.wrong else padded(window.size)
@@ -273,31 +348,41 @@ def _salt(disk: Disk, descriptor: int, path: Path) -> bytes:
     return salt
 
 
-def _window(disk: Disk, descriptor: int, start: int, end: int, seed: int, path: Path) -> Window | None:
-    """The window at `start` of a file of `end` bytes; None if no whole head is there."""
+def _head(disk: Disk, descriptor: int, start: int, end: int, seed: int, sums: _Sums) -> _Head | None:
+    """The head of the window at `start` of a file of `end` bytes; None if no whole one is there."""
     head = disk.read(descriptor, _WINDOW.size, start)
     if len(head) < _WINDOW.size:
         return None
-    magic, crc, sequence, needed, size, count = _WINDOW.unpack(head)
-    data_at = _WINDOW.size + count * _EXTENT.size
-    if magic != _WINDOW_MAGIC or not data_at <= min(size, end - start):
+    magic, crc, *numbers, count = _WINDOW.unpack(head)
+    found = _Head(*numbers, _WINDOW.size + count * _EXTENT.size)
+    if magic != _WINDOW_MAGIC or not found.data_at <= found.size <= end - start:
         return None
-    table = disk.read(descriptor, data_at, start)
-    if len(table) < data_at or crc32c(memoryview(table)[_COVERED_AT:], seed) != crc:
+    if found.data_at <= PAGE_SIZE:
+        is_whole = crc32c(disk.read(descriptor, found.data_at, start)[_COVERED_AT:], seed) == crc
+    else:
+        is_whole = sums.crc(start + _COVERED_AT, start + found.data_at, seed) == crc
+    return found if is_whole else None
+
+
+def _window(disk: Disk, descriptor: int, start: int, head: _Head, seed: int, path: Path) -> Window | None:
+    """The window with a whole head; None if its extents have other bytes than the head says."""
+    table = disk.read(descriptor, head.data_at - _WINDOW.size, start + _WINDOW.size)
+    rows = list(_EXTENT.iter_unpack(table[: len(table) // _EXTENT.size * _EXTENT.size]))
+    if head.data_at + sum(extent_size for *_, extent_size, _ in rows) != head.size:
         return None
     extents: list[Extent] = []
     sums: list[tuple[int, int]] = []
     wrong: dict[int, int] = {}
-    at = start + data_at
-    for partition, base_offset, position, extent_size, extent_crc in _EXTENT.iter_unpack(table[_WINDOW.size :]):
-        data = disk.read(descriptor, min(extent_size, max(0, end - at)), at)
+    at = start + head.data_at
+    for partition, base_offset, position, extent_size, extent_crc in rows:
+        data = disk.read(descriptor, extent_size, at)
         is_damaged = crc32c(data, seed) != extent_crc
         if is_damaged:
             wrong.setdefault(partition, at)
         extents.append(Extent(partition, base_offset, position, [data], is_damaged))
         sums.append((extent_size, extent_crc))
         at += extent_size
-    return Window(path, start, sequence, needed, size, extents, sums, seed, wrong)
+    return Window(path, start, head.sequence, head.needed, head.size, extents, sums, seed, wrong)
 
 
 def node_files(disk: Disk, data_dir: Path) -> dict[int, list[Path]]:

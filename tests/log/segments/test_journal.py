@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import struct
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,7 @@ from coordinator.log.segments.segment import partition_folder, segment_at
 from protocol.records.batch import encode_batch
 from tests.log.calls import record
 from tests.log.disks import FailingDisk, fail_one
+from tests.log.segments.test_segment import CountingDisk
 
 SALT = bytes(range(16))
 
@@ -480,3 +482,48 @@ class TestDamagedLastWindow:
         (done,) = recover(FailingDisk(), tmp_path)
         assert (done.left, done.torn) == ([1], None)
         assert paths[0].read_bytes() == whole
+
+
+def false_heads(pages: int) -> bytes:
+    """Return pages as clients might choose them: each begins with the head of a window that claims all the rest."""
+    heads = []
+    for left in range(pages * PAGE_SIZE, 0, -PAGE_SIZE):
+        extents = left // EXTENT_SIZE - 2
+        heads.append(struct.pack(">8sIQQII", b"tenurejw", 1, 9, 1, left, extents).ljust(PAGE_SIZE, b"x"))
+    return b"".join(heads)
+
+
+@pytest.mark.parametrize("hole", [0, 1_000])
+def test_reading_is_linear_in_what_a_file_has(tmp_path: Path, hole: int) -> None:
+    """False heads cost no more reading than other bytes, and hide no window; a table has any size."""
+    many = extents_of(2, *[1] * 500)
+    pages = 1_000
+    path = tmp_path / "file"
+    written(path, (1, 1, extents_of(1, 10)), pages=pages + hole)
+    with path.open("r+b") as file:
+        file.seek(20 * PAGE_SIZE)
+        file.write(false_heads(500))
+        file.seek((520 + hole) * PAGE_SIZE)
+        file.write(b"".join(encode_window(SALT, 2, 1, many)[0]))
+    os.truncate(path, (pages + hole) * PAGE_SIZE)
+    disk = CountingDisk()
+    contents = read_files(disk, [path])
+    assert contents.extents[499] == many[-1:]
+    assert sequences(path) == [1, 2]
+    assert disk.bytes_read < 4 * pages * PAGE_SIZE
+    assert disk.calls["read"] < 4 * pages
+
+
+def test_windows_that_overlap_are_refused(tmp_path: Path) -> None:
+    """No engine writes them, and to read a window in each page that reaches to the end would cost a square."""
+    pages = 100
+    path = tmp_path / "file"
+    content = bytearray(file_head(SALT, pages * PAGE_SIZE)) + bytes((pages - 1) * PAGE_SIZE)
+    for number, at in enumerate(range(WINDOWS_AT, len(content), PAGE_SIZE)):
+        rest = Extent(0, 0, 0, [bytes(len(content) - at - 100)], is_damaged=True)
+        content[at : at + 100] = encode_window(SALT, number, 1, [rest])[0][0].ljust(100, b"\0")
+    path.write_bytes(content)
+    disk = CountingDisk()
+    with pytest.raises(Damaged, match="its windows overlap"):
+        read_files(disk, [path])
+    assert disk.bytes_read < 4 * pages * PAGE_SIZE
