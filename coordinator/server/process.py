@@ -13,7 +13,6 @@ House rule: all that concerns the whole process is here, so that `Server` can ru
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import os
 import resource
 import signal
@@ -26,7 +25,7 @@ from typing import TYPE_CHECKING, NoReturn
 import uvloop
 
 from coordinator.log.store import open_cluster, open_store
-from coordinator.server import cycles
+from coordinator.server import cycles, heap
 from coordinator.server.app import Server, at_most
 from coordinator.server.clock import LoopClock
 
@@ -45,15 +44,6 @@ the disk or etcd doesn't answer."""
 SWITCH_INTERVAL_S = 0.0005
 """How long another thread may keep Python's lock when the loop wants it, as the log's thread does in a load. Python's
 default is ten times as long, and would delay answers by as much."""
-
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-HEAP_BYTES = 4 * 1024 * 1024
-"""glibc's heap holds what is smaller than this; larger pieces get pages of their own (mallopt(3)).
-
-The heap gives its end back to the system only if twice as much is free there. The records of a group of 500, written
-together, pass glibc's own limit; getting the pages again would be a fifth of the cost of a restart. Without this
-setting, glibc also raises the size, in time to 32 MB: a large frame that grows would then move once, in one turn.
-"""
 
 LEFT = 1
 """Exit code of a process that ended while a thread hung in the disk."""
@@ -109,12 +99,14 @@ async def serve(
         loop.add_signal_handler(signal.SIGHUP, partial(server.certificates.check, all_of_them=True))
     await at_most(server.loaded, LOADED_WITHIN_S)
     on_ready(server)
-    looks = cycles.Looks(LoopClock(loop))
+    clock = LoopClock(loop)
+    looks, trims = cycles.Looks(clock), heap.Trims(clock)
     waits = [asyncio.ensure_future(event.wait()) for event in (ended, server.failed)]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     finally:
         looks.end()
+        trims.end()
     for wait in waits:
         wait.cancel()
     await server.stop()
@@ -143,9 +135,6 @@ def _leave() -> NoReturn:
 
 
 def settle() -> None:
-    """Keep the memory of a finished load: the garbage collector skips it, and glibc keeps its pages."""
+    """Keep the memory of a finished load: the garbage collector skips it, and glibc keeps the pages of its heap."""
     cycles.settle()
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries have none
-    if mallopt is not None:
-        mallopt(M_MMAP_THRESHOLD, HEAP_BYTES)
-        mallopt(M_TRIM_THRESHOLD, 2 * HEAP_BYTES)
+    heap.keep_pages()

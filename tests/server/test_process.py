@@ -6,8 +6,6 @@ import asyncio
 import os
 import resource
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -96,47 +94,3 @@ def test_the_limit_on_files_is_raised_as_far_as_it_goes() -> None:
         assert process.allow_files() == min(before[1], process.FILES_WANTED)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
-
-
-WRITES_TWICE = """
-import resource
-from coordinator.server.process import settle
-settle()
-def write():
-    values = [b"x" * 100_000 for _ in range(10)]
-    del values
-write()
-before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-write()
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-"""
-
-
-def test_memory_of_records_that_are_written_together_is_not_got_anew_each_time() -> None:
-    """A second write of a megabyte reuses the memory of the first: hardly one of 250 pages is faulted in."""
-    done = subprocess.run([sys.executable, "-c", WRITES_TWICE], capture_output=True, check=True)
-    assert int(done.stdout) < 50
-
-
-GROWS = """
-import resource
-from coordinator.server.process import settle
-from protocol.connection import FrameReader
-settle()
-freed = bytearray(b"x" * 30_000_000)  # once, for another request
-del freed
-reader, piece, most, kept = FrameReader(100_000_000), b"x" * 65_536, 0, []
-for part in [(50_000_000).to_bytes(4), *[piece] * 700]:
-    kept.append(bytearray(100_000))  # others use the heap meanwhile
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    reader.receive_data(part)
-    reader.next_frame()
-    most = max(most, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-print(most * resource.getpagesize())
-"""
-
-
-def test_a_large_frame_grows_without_a_move_of_all_of_it() -> None:
-    """A piece of a frame takes pages for a few MB at most, also if the process freed a large piece of memory before."""
-    done = subprocess.run([sys.executable, "-c", GROWS], capture_output=True, check=True)
-    assert int(done.stdout) <= 3 * process.HEAP_BYTES
