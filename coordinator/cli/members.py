@@ -25,7 +25,7 @@ from coordinator.cli.cluster import (
     Timeout,
     cluster,
 )
-from coordinator.cli.exit_codes import ExitCode, end, fail
+from coordinator.cli.exit_codes import ExitCode, end, fail, warn
 from coordinator.cli.groups import MEMBER_COLUMNS, group_failure, member_row
 from coordinator.cli.options import Command, Commands, OutputForm
 from coordinator.cli.output import Output, print_json, print_table
@@ -94,6 +94,8 @@ def _remove_absent(
     if not tells_silence(group) and group.consumer is None:
         fail(ExitCode.REFUSED, f"the coordinator of {group_id} doesn't tell which members are silent: name them")
     gone = [member for member in absent(group.members, absent_ms) if member.group_instance_id is not None]
+    if not gone:
+        warn(f"no static member of group {group_id} is away")
     if dry_run:
         _print_shown(group_id, gone, output)
         return {}

@@ -72,7 +72,7 @@ def ready_command(
             "--since",
             metavar="DURATION",
             parser=duration_ms,
-            help="Restarts that count, 7d unless given: 90s, 15m, 2h, 7d.",
+            help="Restarts and expired members that count, 7d unless given: 90s, 15m, 2h, 7d.",
         ),
     ] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
@@ -81,8 +81,8 @@ def ready_command(
 ) -> None:
     """Say whether you can restart a static member now: exit code 0 if so, 1 if not.
 
-    The group has to be Stable, no other member may be away, no expected member may be missing, and the session timeout
-    has to be longer than the restarts of the last days.
+    The group has to be Stable, no other member may be away, no expected member may be missing, no member may have
+    expired a short time ago, and the session timeout has to be longer than the restarts of the last days.
     """
     with cluster(bootstrap_server, timeout, command_config) as client:
         group = describe_groups(client, [group_id])[group_id]
@@ -90,19 +90,20 @@ def ready_command(
             fail(*group_failure(group_id, group))
         if restart is not None and all(member.group_instance_id != restart for member in group.members):
             fail(ExitCode.NOT_FOUND, f"no member of group {group_id} has instance id {restart}")
-        entries = _entries(client, group, SINCE if since is None else since)
-    is_ready, reason, untold = verdict(group, entries, Wanted(restart, members, absent_after))
+        now_ms = time.time_ns() // 1_000_000
+        entries = _entries(client, group, now_ms - (SINCE if since is None else since))
+    is_ready, reason, untold = verdict(group, entries, Wanted(restart, members, absent_after), now_ms)
     print(printable(f"{'ready' if is_ready else 'not ready'}: {reason}"))
     if untold:
         warn(f"{bootstrap_server} doesn't tell {', '.join(untold)}: looked at the rest")
     raise typer.Exit(ExitCode.DONE if is_ready else ExitCode.FINDINGS)
 
 
-def _entries(client: Client, group: Group, since_ms: int) -> list[Entry] | None:
-    """The group's timeline of the last `since_ms`; None if the cluster keeps no events."""
+def _entries(client: Client, group: Group, begin_ms: int) -> list[Entry] | None:
+    """The group's timeline from a time on; None if the cluster keeps no events."""
     try:
         reader = EventReader(client, group.group_id)
     except NoEvents:
         return None
-    reader.begin_at(time.time_ns() // 1_000_000 - since_ms)
+    reader.begin_at(begin_ms)
     return read_timelines(reader, [group.group_id])[group.group_id].entries

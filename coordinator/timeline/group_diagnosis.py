@@ -37,14 +37,19 @@ def group_findings(
     entries: of its timeline. group: its description now, None if no coordinator describes it. partition_counts: by
     topic. now_ms: Unix time.
     """
-    deleted_at = max((place for place, entry in enumerate(entries) if entry["type"] == "deleted"), default=-1)
-    entries = [entry for place, entry in enumerate(entries) if place > deleted_at or entry["type"] == "gap"]
+    entries = since_deleted(entries)
     return [
         finding
         for find in (findings, consumer_findings, seat_findings)
         for finding in find(group_id, entries, group, partition_counts, now_ms)
         if not _is_past(finding, group, now_ms)
     ]
+
+
+def since_deleted(entries: Sequence[Entry]) -> list[Entry]:
+    """The entries since the group was deleted for the last time, and the gaps before."""
+    deleted_at = max((place for place, entry in enumerate(entries) if entry["type"] == "deleted"), default=-1)
+    return [entry for place, entry in enumerate(entries) if place > deleted_at or entry["type"] == "gap"]
 
 
 def _is_past(finding: Finding, group: DescribedGroup | None, now_ms: int) -> bool:

@@ -6,9 +6,13 @@ be away or missing, because a deployment that goes on after one broken seat brea
 seats have to be taken (target.group.size); standbys are no members, but one that is away counts. The session timeout
 has to be longer than restarts of the last days took.
 
-A member is away if it was silent for too long (`away_after_ms`), or if it said so (consumer protocol). A restart takes
-as long as the old member id was silent. The restart of a member that expired and came back took too long. It counts
-until a later restart of the same member is in time.
+A member is away if it was silent for too long (`away_after_ms`), or if it said so (consumer protocol). One that expired
+is no member. The events have it, and it counts as long as it may be a restart (RESTART_MAX_MS), unless the deployment
+says how many members there have to be.
+
+A restart takes as long as the old member id was silent. The restart of a member that expired and came back took too
+long. That counts against all other members until a later restart of the same one is in time. It doesn't count against
+its own: only a restart brings it a longer session timeout, or shows that it has one.
 
 House rule: one function per reason; the first reason against a restart is the verdict. The verdict names what a server
 doesn't tell, and doesn't count it against a restart.
@@ -21,8 +25,9 @@ from typing import NamedTuple
 
 from coordinator.group.consumer.group import AWAY
 from coordinator.timeline.described import DescribedGroup, Member, seated
-from coordinator.timeline.diagnosis import NAMED_MAX, absences, restart_ms
+from coordinator.timeline.diagnosis import NAMED_MAX, RESTART_MAX_MS, TimedCause, absences, restart_ms
 from coordinator.timeline.entries import Entry
+from coordinator.timeline.group_diagnosis import since_deleted
 from coordinator.timeline.words import duration_text, time_text
 
 ABSENT_MS = 10_000
@@ -50,13 +55,14 @@ class Verdict(NamedTuple):
     untold: list[str]
 
 
-def verdict(group: DescribedGroup, entries: Sequence[Entry] | None, wanted: Wanted) -> Verdict:
+def verdict(group: DescribedGroup, entries: Sequence[Entry] | None, wanted: Wanted, now_ms: int) -> Verdict:
     """Whether a deployment can restart a member now.
 
     entries: those of the group's timeline, of the last days; None if the server keeps none. wanted: its instance id is
-    one of the group's.
+    one of the group's. now_ms: Unix time.
     """
-    against = next(_reasons_against(group, entries, wanted), None)
+    entries = None if entries is None else since_deleted(entries)
+    against = next(_reasons_against(group, entries, wanted, now_ms), None)
     untold = _untold(group, entries)
     if against is not None:
         return Verdict(False, against, untold)
@@ -72,6 +78,8 @@ def verdict(group: DescribedGroup, entries: Sequence[Entry] | None, wanted: Want
             longest = _longest_restart(entries)
             took = "no restart is known" if longest is None else f"restarts took up to {duration_text(longest.took_ms)}"
             reason += f", {took}"
+            if wanted.instance_id in (late := _late(entries)):
+                reason += f"; {_late_text(late[wanted.instance_id])}: restart it with a longer one"
     return Verdict(True, reason, untold)
 
 
@@ -111,11 +119,14 @@ def _seats(group: DescribedGroup, instance_id: str | None) -> list[Member]:
     ]
 
 
-def _reasons_against(group: DescribedGroup, entries: Sequence[Entry] | None, wanted: Wanted) -> Iterator[str]:
+def _reasons_against(
+    group: DescribedGroup, entries: Sequence[Entry] | None, wanted: Wanted, now_ms: int
+) -> Iterator[str]:
     yield from _not_stable(group)
     yield from _none_static(group)
     yield from _others_away(group, wanted)
     yield from _missing(group)
+    yield from _expired(group, entries, wanted, now_ms)
     yield from _seats_free(group)
     yield from _too_few(group, wanted)
     yield from _too_slow(group, entries, wanted)
@@ -158,6 +169,24 @@ def _missing(group: DescribedGroup) -> Iterator[str]:
         yield f"{', '.join(missing[:NAMED_MAX])}{more} {'is' if len(missing) == 1 else 'are'} expected and missing"
 
 
+def _expired(group: DescribedGroup, entries: Sequence[Entry] | None, wanted: Wanted, now_ms: int) -> Iterator[str]:
+    """Members expired a short time ago: they may be restarts that take too long."""
+    if entries is None or wanted.members is not None:
+        return
+    present = {member.group_instance_id for member in group.members}
+    gone = {
+        name: cause.latest_ms
+        for name, cause in absences(entries).gone.items()
+        if name not in present and now_ms - cause.latest_ms < RESTART_MAX_MS
+    }
+    if gone:
+        more = f" and {len(gone) - NAMED_MAX} more" if len(gone) > NAMED_MAX else ""
+        yield (
+            f"{', '.join(sorted(gone)[:NAMED_MAX])}{more} expired, at {time_text(max(gone.values()))}, and didn't come "
+            f"back (if the group shall go on with {_count(len(seated(group.members)))}, say so with --members)"
+        )
+
+
 def _seats_free(group: DescribedGroup) -> Iterator[str]:
     """The group has more seats than members, so a member and all standbys are gone."""
     taken = len(seated(group.members))
@@ -176,13 +205,10 @@ def _too_slow(group: DescribedGroup, entries: Sequence[Entry] | None, wanted: Wa
     seats = _seats(group, wanted.instance_id)
     if entries is None or not seats:
         return
-    late = absences(entries).late
-    if late:
-        back = late[-1][1]
-        yield (
-            f"{back.said['group_instance_id']} expired before it came back at {time_text(back.latest_ms)}: its session "
-            "timeout is shorter than its restart (tenure doctor says more)"
-        )
+    late = _late(entries)
+    if late and wanted.instance_id not in late:
+        name, back = next(reversed(late.items()))
+        yield f"{_late_text(back)}: first restart {name} with a longer one (tenure doctor says more)"
         return
     longest = _longest_restart(entries)
     if longest is None:
@@ -195,6 +221,18 @@ def _too_slow(group: DescribedGroup, entries: Sequence[Entry] | None, wanted: Wa
                 f"{longest.instance_id} at {time_text(longest.at_ms)} took {duration_text(longest.took_ms)}"
             )
             return
+
+
+def _late(entries: Sequence[Entry]) -> dict[str, TimedCause]:
+    """How members came back that had expired, by instance id; the newest last."""
+    return {back.said["group_instance_id"]: back for _, back in absences(entries).late}
+
+
+def _late_text(back: TimedCause) -> str:
+    return (
+        f"{back.said['group_instance_id']} expired before it came back at {time_text(back.latest_ms)}: its session "
+        "timeout was shorter than its restart"
+    )
 
 
 class _Restart(NamedTuple):
@@ -218,7 +256,7 @@ def _longest_restart(entries: Sequence[Entry]) -> _Restart | None:
 
 def _untold(group: DescribedGroup, entries: Sequence[Entry] | None) -> list[str]:
     untold = [] if tells_silence(group) else ["which members are silent", "session timeouts"]
-    return untold if entries is not None else [*untold, "how long restarts took"]
+    return untold if entries is not None else [*untold, "which members expired", "how long restarts took"]
 
 
 def _count(members: int) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import uuid
+
 import pytest
 
 from coordinator.cli.groups import app as groups_app
 from coordinator.cli.main import make_app
 from coordinator.cli.ready import app
 from coordinator.cli.wait import app as wait_app
-from tests.cli.conftest import MakeGroup, Run, at, run_app
+from schemas.errors import ErrorCode
+from tests.cli.conftest import MakeGroup, Ran, Run, at, run_app
 from tests.support.patience import WITHIN_S
 from tests.support.scripted import Member, hang_up, settle
 from tests.support.seats import set_seats
@@ -17,7 +20,10 @@ from tests.support.tenure import Tenure, wait_until
 READY_WITH_STANDBY = (
     "ready: group g is Stable, 2 members and 1 standby, each may be away for 1 min 0 s, no restart is known\n"
 )
-UNTOLD = "doesn't tell which members are silent, session timeouts, how long restarts took: looked at the rest"
+EXPIRED = "not ready: b expired, at 2"
+SHORT_MS = 2_000
+"""A session that ends soon, and yet not between a join and its sync on a busy machine."""
+UNTOLD = "doesn't tell which members are silent, session timeouts, which members expired, how long restarts took: looked at the rest"
 
 
 @pytest.mark.parametrize("bootstrap", ["tenure"], indirect=True)
@@ -34,6 +40,35 @@ def test_a_seat_is_safe_until_another_one_is_away(run: Run, make_group: MakeGrou
     )
     assert (ran.code, ran.err) == (1, "")
     assert ran.out.startswith("not ready: b (silent for ")
+
+
+@pytest.mark.parametrize("bootstrap", ["tenure"], indirect=True)
+def test_a_member_that_expired_a_moment_ago(run: Run, bootstrap: str) -> None:
+    """The group is Stable without it, and yet no other one is safe, unless the number of members is said."""
+    port, group = int(bootstrap.rpartition(":")[2]), f"group-{uuid.uuid4().hex[:8]}"
+    a = Member(port, group, "a", 9, instance="a")
+    b = Member(port, group, "b", 9, instance="b", session_ms=SHORT_MS)
+    settle(a, b)
+    wait_until(lambda: a.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS, "b expires", WITHIN_S)
+    settle(a)
+
+    def refused() -> Ran | None:
+        """A refusal, once the event is there."""
+        return ran if (ran := run(app, "ready", group, "--restart", "a")).code == 1 else None
+
+    ran = wait_until(refused, "the events have it", WITHIN_S)
+    assert (ran.out[: len(EXPIRED)], ran.err) == (EXPIRED, "")
+    ran = run(app, "ready", group, "--restart", "a", "--members", "1")
+    assert (ran.code, ran.err) == (0, "")
+    back = Member(port, group, "b", 9, instance="b")
+    back.send_join()
+    wait_until(lambda: a.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS, "b comes back", WITHIN_S)
+    settle(a, back)
+    ran = wait_until(refused, "the events have it", WITHIN_S)
+    assert ran.out.startswith("not ready: b expired before it came back at 2")
+    ran = run(app, "ready", group, "--restart", "b")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.endswith(": restart it with a longer one\n")
 
 
 def test_standbys_are_no_members() -> None:

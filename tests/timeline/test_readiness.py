@@ -7,7 +7,7 @@ from typing import Any
 
 from coordinator.group.consumer.group import AWAY
 from coordinator.timeline.described import ConsumerSeat, Expects, Member
-from coordinator.timeline.diagnosis import NAMED_MAX
+from coordinator.timeline.diagnosis import NAMED_MAX, RESTART_MAX_MS
 from coordinator.timeline.entries import Entry, Timeline
 from coordinator.timeline.readiness import ABSENT_MS, Verdict, Wanted, absent, verdict
 from tests.timeline.test_diagnosis import NOW_MS, event, group_of, started
@@ -38,6 +38,11 @@ def restart(instance: str, took_ms: int | None, at_ms: int = NOW_MS, **fields: A
     )
 
 
+def deleted(at_ms: int) -> dict[str, Any]:
+    """The event of a group that was deleted."""
+    return event("group_deleted", at_ms, offsets=None)
+
+
 def entries(*events: dict[str, Any]) -> list[Entry]:
     """The entries of a timeline."""
     return Timeline("g").add_all(events).entries
@@ -46,7 +51,7 @@ def entries(*events: dict[str, Any]) -> list[Entry]:
 def judged(*members: Member, events: Any = (), state: str = "Stable", **wanted: Any) -> Verdict:
     """The verdict on a group with these members and events."""
     told = None if events is None else entries(*events)
-    return verdict(group_of(*members, state=state), told, Wanted(**wanted))
+    return verdict(group_of(*members, state=state), told, Wanted(**wanted), NOW_MS)
 
 
 def test_a_whole_group_is_ready() -> None:
@@ -62,7 +67,7 @@ def test_a_group_that_rebalances_is_not_ready() -> None:
     """Only a Stable group answers the restart of a static member at once."""
     assert judged(member("a"), state="PreparingRebalance") == Verdict(False, "group g is PreparingRebalance", [])
     waiting = replace(group_of(state="Empty"), expects=Expects(["b"], 2, NOW_MS))
-    assert verdict(waiting, [], Wanted()).reason == "group g is Empty, and 2 joins are held"
+    assert verdict(waiting, [], Wanted(), NOW_MS).reason == "group g is Empty, and 2 joins are held"
 
 
 def test_a_group_without_static_members_is_not_ready() -> None:
@@ -102,9 +107,11 @@ def test_a_member_that_said_it_is_away() -> None:
 def test_members_that_are_expected_and_missing() -> None:
     """A group whose settings name members that are not there is not ready."""
     group = replace(group_of(member("a")), expects=Expects(["b", "c"], 0, None))
-    assert verdict(group, [], Wanted("a")).reason == "b, c are expected and missing"
+    assert verdict(group, [], Wanted("a"), NOW_MS).reason == "b, c are expected and missing"
     many = replace(group, expects=Expects([f"w{number}" for number in range(NAMED_MAX + 2)], 0, None))
-    assert verdict(many, [], Wanted("a")).reason.endswith(f"w{NAMED_MAX - 1} and 2 more are expected and missing")
+    assert verdict(many, [], Wanted("a"), NOW_MS).reason.endswith(
+        f"w{NAMED_MAX - 1} and 2 more are expected and missing"
+    )
 
 
 def test_other_numbers_of_members() -> None:
@@ -127,12 +134,54 @@ def test_a_session_timeout_below_restarts() -> None:
 
 
 def test_a_restart_that_lost_its_seat() -> None:
-    """A member that expired and came back counts until its seat has restarted in time."""
+    """A member that expired and came back stops restarts of others until its seat has restarted in time."""
     late = [started(1_000, "member_expired", "b"), started(3_000, "member_joined", "b")]
-    found = judged(member("a"), member("b"), events=late, instance_id="a")
-    assert not found.is_ready
-    assert found.reason.startswith("b expired before it came back at 1970-01-01 00:00:03.000Z")
-    assert judged(member("a"), member("b"), events=[*late, restart("b", 9, 4_000)]).is_ready
+    text = (
+        "b expired before it came back at 1970-01-01 00:00:03.000Z: its session timeout was shorter than its restart: "
+    )
+    for instance_id in ("a", None):
+        found = judged(member("a"), member("b"), events=late, instance_id=instance_id)
+        assert (found.is_ready, found.reason) == (
+            False,
+            f"{text}first restart b with a longer one (tenure doctor says more)",
+        )
+    assert judged(member("a"), member("b"), events=[*late, restart("b", 9, 4_000)], instance_id="a").is_ready
+    assert judged(member("a"), member("b"), events=[*late, deleted(4_000)], instance_id="a").is_ready
+
+
+def test_the_restart_that_mends_a_session_timeout() -> None:
+    """A member that expired may restart with a longer session timeout, also if others are as it is."""
+    late = [
+        started(at_ms, kind, name)
+        for name, at_ms, kind in (
+            ("a", 1_000, "member_expired"),
+            ("a", 2_000, "member_joined"),
+            ("b", 3_000, "member_expired"),
+            ("b", 4_000, "member_joined"),
+        )
+    ]
+    for name in "ab":
+        found = judged(member("a"), member("b"), member("c"), events=late, instance_id=name)
+        assert found.is_ready
+        assert f"no restart is known; {name} expired before it came back at " in found.reason
+        assert found.reason.endswith(": restart it with a longer one")
+    found = judged(member("a"), member("b"), member("c"), events=late, instance_id="c")
+    assert "b expired before" in found.reason
+
+
+def test_a_member_that_expired_a_short_time_ago() -> None:
+    """It is no member any more, but may be a restart that takes too long; unless the number of members is said."""
+    gone = [started(NOW_MS - 5_000, "member_expired", name) for name in "cb"]
+    found = judged(member("a"), events=gone, instance_id="a")
+    assert (found.is_ready, found.reason) == (
+        False,
+        "b, c expired, at 1970-01-01 02:46:35.000Z, and didn't come back (if the group shall go on with 1 member, say "
+        "so with --members)",
+    )
+    assert judged(member("a"), events=gone, members=1).is_ready
+    assert judged(member("a"), events=[*gone, started(NOW_MS - 4_000, "member_removed", "b")]).reason.startswith("c ")
+    assert judged(member("a"), events=[started(NOW_MS - RESTART_MAX_MS, "member_expired", "b")]).is_ready
+    assert judged(member("a"), events=[*gone, deleted(NOW_MS)]).is_ready
 
 
 def test_what_a_server_does_not_tell() -> None:
@@ -141,7 +190,7 @@ def test_what_a_server_does_not_tell() -> None:
     assert found == Verdict(
         True,
         "group g is Stable, 2 members",
-        ["which members are silent", "session timeouts", "how long restarts took"],
+        ["which members are silent", "session timeouts", "which members expired", "how long restarts took"],
     )
     assert not judged(bare("a"), events=None, members=2).is_ready
 
@@ -160,5 +209,5 @@ def test_standbys_are_no_members() -> None:
 def test_a_seat_that_is_free() -> None:
     """A group with fewer members than seats is not whole, though nobody is away."""
     group = replace(group_of(member("a"), member("b")), target_size=3)
-    assert verdict(group, [], Wanted()) == Verdict(False, "only 2 of the 3 seats of group g are taken", [])
-    assert verdict(replace(group, target_size=2), [], Wanted()).is_ready
+    assert verdict(group, [], Wanted(), NOW_MS) == Verdict(False, "only 2 of the 3 seats of group g are taken", [])
+    assert verdict(replace(group, target_size=2), [], Wanted(), NOW_MS).is_ready
