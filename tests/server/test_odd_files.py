@@ -21,12 +21,15 @@ from typing import NamedTuple
 
 import pytest
 
+from coordinator.cli.log.verify import Summary, verify
 from coordinator.log.advice import advice
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.journal import Extent, leave
+from coordinator.log.segments.outside import find_logs
 from coordinator.log.segments.segment import list_segments, partition_folder
 from coordinator.server.app import Server, StartFailed
 from protocol.messages import InitProducerIdRequest
+from protocol.records.batch import peek_header
 from schemas.errors import ErrorCode
 from tests.server.harness import ManualClock, Serving, config_of, seat
 from tests.server.requests.test_records import ONE, produce
@@ -165,6 +168,8 @@ TABLE: dict[str, dict[str, str]] = {
     | {"without rights": PARTITION},
     ".made-by-control": {"a folder": REFUSED, "a link to nothing": SERVES, "a fifo": SERVES},
 }
+CHECKED = {JOURNAL, LEFT, SEGMENT, "__consumer_offsets-0"}
+"""What `tenure log verify` reads. It says clean of no folder whose groups a start refuses, but follows links."""
 CASES = [(name, damage, outcome) for name, outcomes in TABLE.items() for damage, outcome in outcomes.items()]
 
 
@@ -188,6 +193,15 @@ def _as_somebody(folder: Path) -> Iterator[None]:
         os.seteuid(0)
 
 
+def _is_clean(folder: Path) -> bool:
+    """Whether `tenure log verify` finds nothing and can read all."""
+    summary = Summary()
+    try:
+        return not list(verify(find_logs(folder), None, summary)) and not summary.unreadable
+    except OSError:
+        return False
+
+
 @pytest.fixture
 def folder(image: Image) -> Iterator[Path]:
     """A copy of the image, where each user of the machine gets to."""
@@ -207,9 +221,11 @@ def test_each_file_and_damage(folder: Path, image: Image, name: str, damage: str
     before = _held()
     DAMAGES[damage](path)
     with _as_somebody(folder):
+        is_clean = _is_clean(folder)
         started = asyncio.run(_start(folder))
     assert _held() == before
     assert "\n" not in started.refused
+    assert name not in CHECKED or is_clean == (outcome == SERVES or (name, damage) == (SEGMENT, "a link"))
     told = started.refused or " ".join(started.trouble)
     if outcome == SERVES:
         assert (started.refused, started.groups) == ("", GROUPS)
@@ -301,3 +317,39 @@ def test_files_of_another_node(folder: Path) -> None:
     for left in folder.glob(".journal-left-*"):
         left.unlink()
     assert asyncio.run(_start(folder)).groups == GROUPS
+
+
+@pytest.mark.parametrize("is_left", [False, True])
+@pytest.mark.parametrize("gone", ["__consumer_offsets-0", SEGMENT, "all"])
+def test_a_journal_without_its_segments(folder: Path, image: Image, gone: str, *, is_left: bool) -> None:
+    """A start refuses the partition and names the file that has its last batches; verify says clean at no time."""
+    shutil.rmtree(folder / "__consumer_offsets-0")
+    if gone == SEGMENT:
+        (folder / "__consumer_offsets-0").mkdir()
+    if is_left:
+        for node in folder.glob(".journal-1.*"):
+            node.unlink()
+        leave(Disk(), folder, 0, [Extent(0, 0, 0, [(image.folder / SEGMENT).read_bytes()])])
+    if gone == "all":
+        for other in folder.glob("__consumer_offsets-*"):
+            shutil.rmtree(other)
+    assert not _is_clean(folder)
+    (line, *others) = asyncio.run(_start(folder)).trouble
+    assert str(folder / LEFT) in line
+    assert str(folder / SEGMENT) in line
+    assert bool(others) == (gone == "all" and not is_left)
+    assert not _is_clean(folder)
+
+
+def test_a_segment_that_lacks_what_was_durable(folder: Path) -> None:
+    """A segment that ends with a whole batch, but before the journal's, is found by verify as by a start."""
+    segment = folder / SEGMENT
+    content = segment.read_bytes()
+    first = peek_header(content, 0).size
+    for node in folder.glob(".journal-1.*"):
+        node.unlink()
+    leave(Disk(), folder, 0, [Extent(0, 0, len(content), [content[:first]])])
+    os.truncate(segment, first)
+    assert not _is_clean(folder)
+    (line,) = asyncio.run(_start(folder)).trouble
+    assert f"ends here, {len(content)} bytes were durable: {folder / LEFT} has the batches behind them" in line

@@ -107,8 +107,9 @@ def _print_summary(count: int, summary: Summary, partition_count: int | None) ->
     partitions = counted(summary.partitions, "partition")
     if partition_count is not None:
         partitions = f"{summary.partitions} of {counted(partition_count, 'partition')}"
+    outcome = "not all could be read" if summary.unreadable else "clean"
     print(
         f"{partitions}, {counted(summary.segments, 'segment')}, {counted(summary.batches, 'batch')}, "
         f"{counted(summary.records, 'record')}, {counted(summary.groups, 'group')}: "
-        f"{counted(count, 'finding') if count else 'clean'}"
+        f"{counted(count, 'finding') if count else outcome}"
     )

@@ -84,7 +84,7 @@ _READ_BYTES = 256 * 1024
 class Extent(NamedTuple):
     """Batches at a position of a segment; `base_offset` is the segment's. data: the batches, in any number of parts.
 
-    is_damaged: its CRC was wrong when it was read, and stays so.
+    is_damaged: its CRC was wrong when it was read, and stays so. source: the file that it was read from.
     """
 
     partition: int
@@ -92,6 +92,7 @@ class Extent(NamedTuple):
     position: int
     data: Sequence[bytes]
     is_damaged: bool = False
+    source: Path | None = None
 
 
 class Window(NamedTuple):
@@ -379,7 +380,7 @@ def _window(disk: Disk, descriptor: int, start: int, head: _Head, seed: int, pat
         is_damaged = crc32c(data, seed) != extent_crc
         if is_damaged:
             wrong.setdefault(partition, at)
-        extents.append(Extent(partition, base_offset, position, [data], is_damaged))
+        extents.append(Extent(partition, base_offset, position, [data], is_damaged, path))
         sums.append((extent_size, extent_crc))
         at += extent_size
     return Window(path, start, head.sequence, head.needed, head.size, extents, sums, seed, wrong)
@@ -432,23 +433,40 @@ def redo(disk: Disk, data_dir: Path, partition: int, extents: Sequence[Extent]) 
         return
     path = segment_at(folder, counted[-1].base_offset).path
     if counted[-1].base_offset > newest:
-        raise Damaged(str(path), 0, "the file is gone, and the journal has batches for it")
+        raise segment_gone(path, counted[-1])
     descriptor = disk.open(path)
     try:
-        end = disk.size(descriptor)
-        for extent in counted:
-            data = b"".join(extent.data)
-            if extent.position > end:
-                raise Damaged(str(path), end, f"ends here, {extent.position} bytes were durable")
-            if _differs(disk, descriptor, extent.position, data):
-                reason = "a whole batch, but the journal has another one for this place"
-                raise Damaged(str(path), extent.position, reason)
-            write_all(disk, descriptor, [data], extent.position)
-            end = max(end, extent.position + len(data))
+        for position, data in fitting(disk, path, descriptor, disk.size(descriptor), counted):
+            write_all(disk, descriptor, [data], position)
         disk.fdatasync(descriptor)
     finally:
         with suppress(OSError):  # the sync decided
             disk.close(descriptor)
+
+
+def segment_gone(path: Path, extent: Extent) -> Damaged:
+    """The error for a segment that an extent needs, and that isn't there."""
+    return Damaged(str(path), 0, f"the file is gone, and {extent.source} has batches for it")
+
+
+def fitting(disk: Disk, path: Path, descriptor: int, size: int, extents: Sequence[Extent]) -> list[tuple[int, bytes]]:
+    """Return the positions and bytes of a segment's extents. size: bytes of the segment.
+
+    Raises Damaged if the segment lacks bytes before them, or has another batch in the place of one; and OSError.
+    """
+    found = []
+    end = size
+    for extent in extents:
+        data = b"".join(extent.data)
+        if extent.position > end:
+            reason = f"ends here, {extent.position} bytes were durable: {extent.source} has the batches behind them"
+            raise Damaged(str(path), end, reason)
+        if _differs(disk, descriptor, extent.position, data):
+            reason = f"a whole batch, but {extent.source} has another one for this place"
+            raise Damaged(str(path), extent.position, reason)
+        found.append((extent.position, data))
+        end = max(end, extent.position + len(data))
+    return found
 
 
 def _differs(disk: Disk, descriptor: int, position: int, data: bytes) -> bool:
@@ -534,6 +552,10 @@ class Journals:
         self._left = _left_among(names)
         nodes = _files_among(data_dir, names).values()
         self._nodes = [_with_last(disk, data_dir, read_files(disk, paths)) for paths in nodes]
+
+    def partitions(self) -> set[int]:
+        """Return the partitions for which they have anything, readable or not."""
+        return self._left.keys() | {partition for contents in self._nodes for partition in contents.extents}
 
     def of(self, partition: int) -> list[Extent]:
         """Return what they have for a partition. Raises Damaged, OSError."""

@@ -25,7 +25,7 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -33,14 +33,16 @@ from typing import NamedTuple
 from coordinator.log.engine import Damaged
 from coordinator.log.segments.damage import Search, is_whole_but_for_its_frame, makes_sense
 from coordinator.log.segments.disk import Disk, read_data, write_all
-from coordinator.log.segments.journal import Extent, Journals
+from coordinator.log.segments.journal import Extent, Journals, fitting, segment_gone
 from coordinator.log.segments.segment import (
     CHUNK_SIZE,
     OFFSETS_TOPIC,
     Frame,
     Segment,
     list_segments,
+    partition_folder,
     read_frames,
+    segment_at,
     segments_among,
     topic_partition_of,
 )
@@ -91,18 +93,32 @@ class NoBatch(NamedTuple):
 
 
 def find_logs(path: Path) -> list[Log]:
-    """The logs at `path`, by partition. Raises OSError, FileNotFoundError too where there is no log."""
+    """The logs at `path`, by partition; in a folder also those of which only journals have batches.
+
+    Raises OSError, FileNotFoundError too where there is no log.
+    """
     if path.is_file():
         return [Log(_partition_of(path.absolute().parent), path.parent, path)]
     inside = list(path.iterdir())  # first, as this says why a folder can't be read
     partition = _partition_of(path.absolute())
     if partition is not None:
         return [Log(partition, path)]
-    found = [(_partition_of(folder), folder) for folder in inside if folder.is_dir()]
-    logs = [Log(partition, folder) for partition, folder in found if partition is not None]
+    logs = _logs_among(inside)
+    try:
+        lacking = {partition_folder(path, each) for each in _journals(path).partitions()}.difference(inside)
+    except OSError:
+        if not logs:
+            raise
+        lacking = set()  # each reader of a log meets the error
+    logs += _logs_among(lacking)
     if not logs:
         raise FileNotFoundError(errno.ENOENT, f"no {OFFSETS_TOPIC}-* in it", str(path))
     return sorted(logs)
+
+
+def _logs_among(folders: Iterable[Path]) -> list[Log]:
+    """The logs of those that have the name of a partition's folder, whatever they are."""
+    return [Log(partition, folder) for folder in folders if (partition := _partition_of(folder)) is not None]
 
 
 def _partition_of(folder: Path) -> int | None:
@@ -193,8 +209,8 @@ def opened(log: Log, journals: JournalsBeside | None = None) -> Iterator[list[Op
     else:
         raise OSError(errno.EAGAIN, "segments are replaced all the time", str(log.folder))
     try:
-        if segments and extents and _is_newest(log):
-            segments[-1] = _overlaid(segments[-1], extents)
+        if extents and _is_newest(log):
+            _overlay(log, segments, extents)
         yield segments
     finally:
         _close(segments)
@@ -205,24 +221,27 @@ def _is_newest(log: Log) -> bool:
     return log.file is None or list_segments(Disk(), log.folder)[-1:] == _segments(Disk(), log)
 
 
-def _overlaid(segment: OpenSegment, extents: Sequence[Extent]) -> OpenSegment:
-    """The newest segment, with what the journal has for it."""
+def _overlay(log: Log, segments: list[OpenSegment], extents: Sequence[Extent]) -> None:
+    """Let the newest segment have what the journal has for it. Raises OSError, also if the two don't fit."""
     disk = Disk()
-    counted = [extent for extent in extents if extent.base_offset == segment.base_offset]
-    if any(extent.base_offset > segment.base_offset for extent in extents):
-        raise OSError(errno.ENOENT, "it is gone, and the journal has batches for it", str(segment.path))
-    end = segment.size
-    lacking: list[tuple[int, bytes]] = []
-    for extent in counted:
-        data = b"".join(extent.data)
-        if extent.position > end:
-            break  # bytes that were durable are missing: a reader of the segment finds that
-        extent_end = extent.position + len(data)
-        if extent_end > segment.size or disk.read(segment.descriptor, len(data), extent.position) != data:
-            lacking.append((extent.position, data))
-        end = max(end, extent_end)
+    newest = segments[-1].base_offset if segments else -1
+    counted = [extent for extent in extents if extent.base_offset >= newest]
+    if not counted:
+        return
+    try:
+        if counted[-1].base_offset > newest:
+            raise segment_gone(segment_at(log.folder, counted[-1].base_offset).path, counted[-1])
+        segment = segments[-1]
+        found = fitting(disk, segment.path, segment.descriptor, segment.size, counted)
+    except Damaged as damage:
+        raise _refused(damage) from damage
+    lacking = [
+        (position, data)
+        for position, data in found
+        if position + len(data) > segment.size or disk.read(segment.descriptor, len(data), position) != data
+    ]
     if not lacking:
-        return segment
+        return
     with tempfile.TemporaryFile() as copy:
         descriptor = os.dup(copy.fileno())
     try:
@@ -233,7 +252,8 @@ def _overlaid(segment: OpenSegment, extents: Sequence[Extent]) -> OpenSegment:
         disk.close(descriptor)
         raise
     disk.close(segment.descriptor)
-    return segment._replace(descriptor=descriptor, size=end)
+    end = max(segment.size, *(position + len(data) for position, data in lacking))
+    segments[-1] = segment._replace(descriptor=descriptor, size=end)
 
 
 def _copy(disk: Disk, segment: OpenSegment, descriptor: int) -> None:

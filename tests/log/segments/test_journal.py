@@ -77,7 +77,7 @@ def test_windows_that_count(tmp_path: Path) -> None:
     written(second, (3, 1, extents_of(3, 10)), (4, 1, extents_of(4, 10, 10)))
     contents = read_files(Disk(), [first, second])
     assert [extent.position for extent in contents.extents[0]] == [4_000, 5_000, 6_000]
-    assert contents.extents[1] == [Extent(1, 0, 4_000, [batch(4, 10)])]
+    assert contents.extents[1] == [Extent(1, 0, 4_000, [batch(4, 10)], source=second)]
     assert contents.paths == [first, second]
     assert contents.torn is None
     assert contents.damaged == {}
