@@ -38,6 +38,10 @@ class Held(NamedTuple):
     folders: frozenset[str] = frozenset()
 
 
+FORKED = "this is a forked process, and the server runs in its parent: call Tenure and what it made in the parent only"
+"""The error of a call in a forked process."""
+
+
 class Holder(Protocol):
     """Has descriptors that no forked process may have."""
 

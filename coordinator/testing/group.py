@@ -56,6 +56,9 @@ class Host(Protocol):
     def is_running(self) -> bool:
         """See Tenure."""
 
+    def catch_up(self) -> None:
+        """See Tenure."""
+
     def look(self, group_id: str) -> Look:
         """See Tenure."""
 
@@ -69,9 +72,6 @@ class Host(Protocol):
 
     @property
     def topics(self) -> dict[str, int]:
-        """See Tenure."""
-
-    def flush(self) -> None:
         """See Tenure."""
 
     def do(self, work: Callable[[Control], Result], group_id: str) -> Result:
@@ -195,7 +195,7 @@ class Group:
     @property
     def timeline(self) -> list[Entry]:
         """Its history as `tenure explain --output json` shows it (coordinator.timeline.entries)."""
-        self._catch_up()
+        self._tenure.catch_up()
         return self._tenure.history.entries(self.group_id)
 
     @property
@@ -205,7 +205,7 @@ class Group:
 
     @property
     def restarts(self) -> list[Return]:
-        """The restarts of its static members."""
+        """The restarts of its static members; the first return after a start of the server is one of `rejoins`."""
         return [return_of(entry) for entry in kinds(self.timeline, RESTART)]
 
     @property
@@ -225,7 +225,7 @@ class Group:
 
     def explain(self, since: int = 0, last: int | None = None) -> str:
         """Its timeline as `tenure explain` prints it. since: a `mark`. last: only so many lines of the newest."""
-        self._catch_up()
+        self._tenure.catch_up()
         told = ["\n".join(lines) for lines in folded_lines(self._tenure.history.new_entries(self.group_id, since))]
         left_out = 0 if last is None else max(len(told) - last, 0)
         head = [f"... {left_out} earlier entries; explain() without `last` has them"] if left_out else []
@@ -238,23 +238,18 @@ class Group:
 
     def new_entries(self, since: int) -> list[Entry]:
         """The entries of the timeline that began after a `mark`."""
-        self._catch_up()
+        self._tenure.catch_up()
         return self._tenure.history.new_entries(self.group_id, since)
 
     def trails(self, since: int) -> dict[TopicPartition, list[str | None]] | None:
         """See `History.trails`. since: a `mark`."""
-        self._catch_up()
+        self._tenure.catch_up()
         return self._tenure.history.trails(self.group_id, since)
 
     @property
     def waiting(self) -> list[str]:
         """See `Look.waiting`; none while the server doesn't run."""
         return self.look().waiting if self._tenure.is_running else []
-
-    def _catch_up(self) -> None:
-        """Bring the history up to now, if the server runs."""
-        if self._tenure.is_running:
-            self._tenure.flush()
 
     # Waits.
 
@@ -284,7 +279,9 @@ class Group:
         """Wait until all of this is so at one look; returns the group.
 
         condition: any other condition; gets the group. state: by Kafka's name. members: exactly so many. generation,
-        rebalances, restarts, rejoins, takeovers, fencings: so many or more, since the server's start.
+        rebalances, restarts, rejoins, takeovers, fencings: so many or more; a kill and a start begin no new count, a
+        reset does. restarts, rejoins, takeovers: of static members only. The first return of a member after a start of
+        the server is a rejoin and no restart, unless its client says that it restarted.
         timeout: as of `wait_until_stable`. guard: called at each look; an exception of it ends the wait.
         Raises AssertionError after the timeout.
         """
@@ -332,6 +329,7 @@ class Group:
             f"group {self.group_id} did not reach {', '.join(waited)} within {within_s:g} s"
             + (f"; it had {there}" if there else ""),
             *look.lines,
+            *hints.of_returns(wanted),
             *self._hints(look),
             *self.explain(last=assertions.ENTRIES_SHOWN).splitlines(),
             *hints.of_loop(),

@@ -3,6 +3,7 @@
     no member in the group    a wrong group id, a client that asks another server
     a topic that isn't there  a client asked for it, so its consumer has nothing to read
     a time that stands still  no session ends, and no timer rings
+    returns of members        dynamic members have none, and the first after a start of the server is a rejoin
     a loop that stood still   an async test that waited on the thread of its own consumers
 
 House rule: facts of the server, no guesses.
@@ -22,6 +23,11 @@ NAMES_SHOWN = 20
 LOOP_HELD_UP = (
     "this wait held up the event loop of its thread: consumers on that loop stood still meanwhile; "
     "in an async test: await asyncio.to_thread(group.wait_until_stable)"
+)
+
+RETURNS = (
+    "restarts, rejoins and takeovers count members with a group.instance.id only; a member's first return after a "
+    "start of the server is a rejoin"
 )
 
 
@@ -58,6 +64,11 @@ def of_topics(topics: Collection[str], asked: Mapping[str, Collection[str]]) -> 
 def of_time(*, is_frozen: bool) -> list[str]:
     """A line if the server's time stands still."""
     return ["time is frozen: until advance() or thaw() no session ends and no timer rings"] if is_frozen else []
+
+
+def of_returns(wanted: Collection[str]) -> list[str]:
+    """A line if a wait counts returns of members. wanted: the names of all that it waits for."""
+    return [RETURNS] if {"restarts", "rejoins", "takeovers"}.intersection(wanted) else []
 
 
 def of_loop() -> list[str]:

@@ -32,7 +32,7 @@ from coordinator.client.client import parse_addresses
 from coordinator.client.connection import Address
 from coordinator.client.errors import Unreachable
 from coordinator.testing.consumer_life import ConsumerLife
-from coordinator.testing.forks import Held, hold
+from coordinator.testing.forks import FORKED, Held, hold
 from coordinator.testing.link import Link
 from coordinator.testing.loop_thread import LoopThread
 from coordinator.testing.member import SOON_S, VERSION, Doing, Life, Member
@@ -129,6 +129,7 @@ class Members:
         self._crew = crew
         self._stopping = Lock()
         self._thread: LoopThread | None = LoopThread(f"members of {crew.join.group_id}")
+        self._over = "these members were stopped"
         hold(self)
         self._thread.run(crew.begin())
 
@@ -205,7 +206,8 @@ class Members:
 
     def let_go(self) -> Held:
         """See forks.Holder: in a process that a test forks, these members are stopped. Their connections let go too."""
-        self._thread = None
+        if self._thread is not None:
+            self._thread, self._over = None, FORKED
         self._stopping = Lock()
         return Held()
 
@@ -218,7 +220,7 @@ class Members:
         """Run a coroutine on the loop and return its result. Raises RuntimeError after `stop`."""
         if self._thread is None:
             work.close()
-            raise RuntimeError("these members were stopped")
+            raise RuntimeError(self._over)
         return self._thread.run(work, guard)
 
     def _call(self, function: Callable[[], Result]) -> Result:

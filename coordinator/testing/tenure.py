@@ -50,7 +50,7 @@ from coordinator.server.telemetry.lines import Lines
 from coordinator.testing.clock import AT_REAL_TIME, KitClock, take_turns
 from coordinator.testing.control import Control
 from coordinator.testing.faults import PlannedFaults
-from coordinator.testing.forks import Held, hold
+from coordinator.testing.forks import FORKED, Held, hold
 from coordinator.testing.group import PAUSE_S, Group
 from coordinator.testing.history import History
 from coordinator.testing.loop_thread import LoopThread
@@ -106,7 +106,7 @@ NO_NODE = "no node runs: start_node() one"
 
 
 class NotRunning(Exception):
-    """The server is not started, or it was stopped or killed."""
+    """The server is not started, or it was stopped or killed; or it runs in the parent of this forked process."""
 
 
 class Tenure:
@@ -155,6 +155,7 @@ class Tenure:
         self._is_over = Event()
         self._was_killed = False
         self._thread: LoopThread | None = None
+        self._is_in_parent = False
         self._clock: KitClock
         self._control: Control | None = None
         self._nodes: Nodes | None = None
@@ -175,6 +176,7 @@ class Tenure:
 
     def start(self) -> Self:
         """Start the server, at the port that it had before. It accepts requests when this returns."""
+        self._require_own()
         with self._changing:
             assert self._thread is None, "it runs already"
             thread = LoopThread("tenure")
@@ -203,6 +205,7 @@ class Tenure:
         A group is then as of its last answer, or, as after a real kill, as of a request whose answer was lost. Raises
         ValueError without a data folder, because nothing would be left.
         """
+        self._require_own()
         if self._nodes is not None:
             raise ValueError("there are several nodes, all in memory: kill_node() ends one of them")
         if self.data_dir is None:
@@ -218,6 +221,7 @@ class Tenure:
         timeout, or if the server is stopped.
         """
         __tracebackhide__ = True
+        self._require_own()
         within_s = self.timeout if timeout is None else timeout
         until = time.monotonic() + within_s
         while not self._is_over.wait(PAUSE_S):
@@ -282,8 +286,7 @@ class Tenure:
     @property
     def groups(self) -> list[Group]:
         """The groups that something happened to, and those that were asked for."""
-        if self.is_running:
-            self.flush()
+        self.catch_up()
         return [self.group(group_id) for group_id in dict.fromkeys([*self.history.group_ids(), *self._groups])]
 
     def look(self, group_id: str) -> Look:
@@ -298,6 +301,12 @@ class Tenure:
         """Bring the history up to now."""
         self._do_on_each(Control.flush)
 
+    def catch_up(self) -> None:
+        """Bring the history up to now, if the server runs; after a stop it is complete."""
+        self._require_own()
+        if self.is_running:
+            self.flush()
+
     def do(self, work: Callable[[Control], Result], group_id: str = "") -> Result:
         """Call `work` on the server's thread with all that a test may do there, and return its result.
 
@@ -307,6 +316,7 @@ class Tenure:
 
     def keep(self, members: Members) -> None:
         """Stop scripted members when the server stops."""
+        self._require_own()
         self._filled = [*(each for each in self._filled if not each.are_stopped), members]
 
     # Several nodes.
@@ -374,6 +384,8 @@ class Tenure:
     def end_test(self) -> None:
         """Take back what a test planned: faults, a frozen time, silenced and scripted members. All else stays."""
         self._stop_filled()
+        if self._is_in_parent:
+            return  # a forked process that goes through pytest's end took nothing along
         self.faults.clear()
         if self.is_running:
             self.thaw()
@@ -385,6 +397,7 @@ class Tenure:
         With a data folder, a server with control must have made it (tenure.control): otherwise this raises ConfigError,
         and the server stays stopped. Raises StartFailed too.
         """
+        self._require_own()
         self.stop()
         if self.data_dir is not None:
             unlock = lock_folder(self._config)
@@ -403,15 +416,22 @@ class Tenure:
     # Threads.
 
     def _running(self) -> LoopThread:
+        self._require_own()
         if self._thread is None:
             raise NotRunning("the server doesn't run: start() it")
         return self._thread
+
+    def _require_own(self) -> None:
+        """Raise NotRunning in a process that was forked while the server ran."""
+        if self._is_in_parent:
+            raise NotRunning(FORKED)
 
     def let_go(self) -> Held:
         """See forks.Holder: in a process that a test forks, the server doesn't run."""
         if self._thread is None:
             return Held()
         self._thread = None
+        self._is_in_parent = True
         self._changing = Lock()
         servers = [control.server for control in self._controls]
         folders = [server.data.folder for server in servers if server.data is not None]
@@ -422,6 +442,7 @@ class Tenure:
 
     def _do_if_running(self, work: Callable[[], None]) -> None:
         """Call `work` on the server's thread, or here if there is none."""
+        self._require_own()
         with self._changing:
             if self._thread is None:
                 work()

@@ -9,6 +9,7 @@ import os
 import socket
 import stat
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 from coordinator.testing import NotRunning, Tenure
-from coordinator.testing.forks import _forking
+from coordinator.testing.forks import FORKED, _forking
 from tests.support.forked import forked
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import wait_until
@@ -78,19 +79,40 @@ def test_the_server_does_not_run_in_a_forked_process(tmp_path: Path) -> None:
     """There each call says so at once, a stop does nothing, and in the test all goes on."""
 
     def use(tenure: Tenure) -> list[Any]:
+        calls: list[Callable[[], object]] = [
+            tenure.start,
+            tenure.kill,
+            tenure.flush,
+            tenure.client,
+            tenure.reset,
+            tenure.wait_until_killed,
+            tenure.group("g").wait_until_stable,
+            lambda: tenure.topics,
+            lambda: tenure.groups,
+            lambda: tenure.group("g").members,
+            lambda: tenure.group("g").restarts,
+            lambda: tenure.group("g").explain(),
+            lambda: tenure.group("g").fill(1, topics=["t"]),
+            lambda: tenure.faults.add("Heartbeat -> delay 5"),
+            lambda: members.restart(0),
+        ]
         members.stop()
         tenure.stop()
-        try:
-            tenure.flush()
-        except NotRunning as error:
-            return [tenure.is_running, str(error)]
-        return []
+        tenure.end_test()
+        found = []
+        for call in calls:
+            try:
+                call()
+            except (NotRunning, RuntimeError) as error:
+                found.append(str(error))
+        return [tenure.is_running, tenure.bootstrap_servers, len(calls), *found]
 
     with Tenure(topics={"t": 3}, data_dir=tmp_path, timeout=WITHIN_S) as tenure:
         members = tenure.group("g").fill(1, topics=["t"])
         members.wait_until_seated(within_s=WITHIN_S)
         with forked(lambda: use(tenure)) as found:
-            assert found == [False, "the server doesn't run: start() it"]
+            assert found[:2] == [False, tenure.bootstrap_servers]
+            assert found[3:] == [FORKED] * found[2]
             members.restart(0)
             tenure.group("g").wait_until(restarts=1)
 

@@ -71,6 +71,8 @@ def test_a_wait_in_vain_says_what_was_there(server: Tenure, member: Join) -> Non
     assert "rebalance, generation 0 -> 1" in rest[2]
     with pytest.raises(AssertionError, match="did not reach generation=2, restarts=1 within 0 s; it had generation=1"):
         group.wait_until(generation=2, restarts=1, timeout=0)
+    with pytest.raises(AssertionError, match=r"a member's first return after a start of the server is a rejoin\n"):
+        group.wait_until(restarts=1, timeout=0)
     with pytest.raises(AssertionError, match=r"did not reach the condition within 0 s\n"):
         group.wait_until(lambda group: group.committed, timeout=0)
     with pytest.raises(AssertionError, match="there is no such group"):
