@@ -23,7 +23,10 @@ READY_WITH_STANDBY = (
 EXPIRED = "not ready: b expired, at 2"
 SHORT_MS = 2_000
 """A session that ends soon, and yet not between a join and its sync on a busy machine."""
-UNTOLD = "doesn't tell which members are silent, session timeouts, which members expired, how long restarts took: looked at the rest"
+UNTOLD = (
+    "doesn't tell which members are silent, session timeouts, which members expired, how long restarts took: looked at "
+    "the rest"
+)
 
 
 @pytest.mark.parametrize("bootstrap", ["tenure"], indirect=True)
