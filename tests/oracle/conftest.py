@@ -1,6 +1,6 @@
-"""The servers that scripts are played on: Apache Kafka and Tenure, each in two forms.
+"""The settings of the servers that scripts are played on: Apache Kafka and Tenure.
 
-open: every limit is out of the way. limited: small limits, for what is refused because of them. Both take requests one
+open: every limit is out of the way. limited: small limits, for what is refused because of them. All take requests one
 after the other, in the order in which they come. Each module of tests has servers of its own, since a script can be
 played on a server only once.
 """
@@ -8,55 +8,11 @@ played on a server only once.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol
 
 import pytest
 
-from tests.oracle.scripts import (
-    checks,
-    configs,
-    consumer_configs,
-    consumer_epochs,
-    consumer_migration,
-    consumer_offsets,
-    consumer_reconcile,
-    consumer_regex,
-    consumer_static,
-    consumer_types,
-    dynamic,
-    limits,
-    offsets,
-    records,
-    replicas,
-    restart,
-    static,
-    topics,
-    wire,
-)
-from tests.oracle.stage import SCRIPTS, Server, play_all
-from tests.oracle.transcript import Line
 from tests.support.apache import AT_ONCE, ApacheKafka, available
 from tests.support.tenure import Tenure
-
-
-class Restartable(Server, Protocol):
-    """A server that can be killed and started on its data again, with other settings."""
-
-    settings: dict[str, Any]
-
-    def kill(self) -> None:
-        """SIGKILL."""
-
-    def start(self) -> object:
-        """Start it again."""
-
-
-SCRIPT_MODULES = (
-    *(checks, configs, static, dynamic, offsets, topics, records, replicas, wire, limits, restart),
-    *(consumer_epochs, consumer_reconcile, consumer_static, consumer_regex, consumer_offsets, consumer_types),
-    *(consumer_migration, consumer_configs),
-)
-"""An import of this module registers all scripts in SCRIPTS."""
 
 AS_IN_TESTS = {
     "group.initial.rebalance.delay.ms": "0",
@@ -74,28 +30,6 @@ CONSUMER_NODES = {
     },
 }
 """The servers for the consumer protocol (KIP-848), which is compared with Kafka 4.3.1."""
-CONSUMER_SCRIPTS = [script for node in CONSUMER_NODES for script in SCRIPTS.values() if script.node == node]
-
-PLAYED_AT_ONCE = [script for script in SCRIPTS.values() if not script.restarts and script.node not in CONSUMER_NODES]
-RESTART_SCRIPTS = [script for script in SCRIPTS.values() if script.restarts]
-
-
-def play_restarts(server: Restartable) -> dict[str, list[Line]]:
-    """Play all restart scripts on an open server: first those of the open ones, then it comes back with the limits."""
-    played: dict[str, list[Line]] = {}
-    for node in ("open", "limited"):
-        scripts = [script for script in RESTART_SCRIPTS if script.node == node]
-
-        def restart(node: str = node) -> None:
-            server.kill()
-            server.settings.update(NODES[node])
-            server.start()
-
-        for script, transcript in zip(scripts, play_all(scripts, server, restart), strict=True):
-            played[script.name] = transcript.comparable()
-    return played
-
-
 NODES = {
     "open": {
         "group.initial.rebalance.delay.ms": "0",
@@ -131,21 +65,7 @@ def open_kafka(kafka_is_here: None) -> Iterator[ApacheKafka]:
 
 
 @pytest.fixture(scope="module")
-def limited_kafka(kafka_is_here: None) -> Iterator[ApacheKafka]:
-    """Apache Kafka with small limits."""
-    with ApacheKafka({**NODES["limited"], **SAME_NAME, **ONE_AFTER_THE_OTHER}) as kafka:
-        yield kafka
-
-
-@pytest.fixture(scope="module")
 def open_tenure() -> Iterator[Tenure]:
     """Tenure without limits."""
     with Tenure({**NODES["open"], **SAME_NAME}) as tenure:
-        yield tenure
-
-
-@pytest.fixture(scope="module")
-def limited_tenure() -> Iterator[Tenure]:
-    """Tenure with small limits."""
-    with Tenure({**NODES["limited"], **SAME_NAME}) as tenure:
         yield tenure

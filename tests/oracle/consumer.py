@@ -37,9 +37,10 @@ from protocol.messages import (
     encode,
 )
 from schemas.errors import ErrorCode
-from tests.oracle.stage import Client, Stage, commit_topics, protocol_list
+from tests.oracle.stage import STAYS_MS, Client, Stage, commit_topics, protocol_list
 
-Owned = Mapping[str, Iterable[int]]
+Owned = Mapping[str, Iterable[int]] | Mapping[str | UUID, Iterable[int]]
+"""Partitions by topic; by id a topic that isn't there."""
 DescribedGroup = ConsumerGroupDescribeResponse.DescribedGroup
 
 GROUP = 32
@@ -63,7 +64,7 @@ class Seat:
         rack: str | None = None,
         assignor: str | None = None,
         version: int = 1,
-        rebalance_timeout_ms: int = 60_000,
+        rebalance_timeout_ms: int = STAYS_MS,
     ) -> None:
         self.client = client
         self.member_id = member_id
@@ -137,6 +138,24 @@ class Seat:
 
     # -- offsets
 
+    def until_without(self, topic: str) -> None:
+        """Send heartbeats, outside of the transcript, until the member has none of a topic's partitions."""
+
+        def has_none() -> bool:
+            self.beat_aside()
+            return topic not in self.assigned
+
+        self.stage.until_true(has_none)
+
+    def until_group_epoch(self, epoch: int) -> None:
+        """Send heartbeats, outside of the transcript, until the group is at this epoch."""
+
+        def is_there() -> bool:
+            self.beat_aside()
+            return described(self.stage).group_epoch == epoch
+
+        self.stage.until_true(is_there)
+
     def commit(
         self, topic: str, offset: int = 1, *, version: int = 9, partitions: Iterable[int] = (0,), **changes: Any
     ) -> None:
@@ -163,7 +182,7 @@ class Seat:
 
     def describe(self, *groups: str, version: int = 1) -> None:
         """ConsumerGroupDescribe of its own group, or of `groups`, and the answer."""
-        describe(self.client, *groups, version=version)
+        self.client.describe_consumers(*groups, version=version)
 
     def _take(self, answer: ConsumerGroupHeartbeatResponse) -> None:
         if answer.error_code != ErrorCode.NONE:
@@ -182,7 +201,9 @@ class Seat:
     def _partitions(self, owned: Owned) -> list[ConsumerGroupHeartbeatRequest.TopicPartitions]:
         ids = {name: topic_id for topic_id, name in self.stage.transcript.topics.items()}
         return [
-            ConsumerGroupHeartbeatRequest.TopicPartitions(topic_id=ids[name], partitions=list(partitions))
+            ConsumerGroupHeartbeatRequest.TopicPartitions(
+                topic_id=name if isinstance(name, UUID) else ids[name], partitions=list(partitions)
+            )
             for name, partitions in owned.items()
         ]
 
@@ -205,11 +226,10 @@ class ClassicSeat:
         client, owned = self.client, self.assigned if owns is None else owns
         metadata = owning(*self.topics, owned=owned, generation=client.generation)
         client.join(protocols=protocol_list({"range": metadata}), **changes)
-        client.joined()
 
     def sync(self, **changes: Any) -> None:
         """SyncGroup and its answer."""
-        self.client.sync(**changes)
+        self.client.send_sync(**changes)
         answer = cast("SyncGroupResponse", self.client.receive())
         if answer.error_code == ErrorCode.NONE:
             version, given = decode_versioned(ConsumerProtocolAssignment, answer.assignment)
@@ -235,21 +255,11 @@ def seat(stage: Stage, name: str, *, instance: str | None = None, group: str | N
     return Seat(client, **{"member_id": name, **settings})
 
 
-def seats(stage: Stage, names: str, **settings: Any) -> list[Seat]:
-    """A dynamic member for each of the `names`, which a space separates."""
-    return [seat(stage, name, **settings) for name in names.split()]
-
-
 def settle(*members: Seat) -> None:
     """Heartbeats in turn, each confirming what the member was assigned, so often that nothing is left to move."""
     for _ in range(3):
         for member in members:
             member.confirm()
-
-
-def describe(client: Client, *groups: str, version: int = 1) -> None:
-    """ConsumerGroupDescribe of a client's own group, or of `groups`, and the answer."""
-    client.ask(ConsumerGroupDescribeRequest(group_ids=list(groups) or [client.group]), version)
 
 
 def described(stage: Stage, group: str | None = None) -> DescribedGroup:
@@ -263,14 +273,19 @@ def until(stage: Stage, condition: Callable[[DescribedGroup], bool], group: str 
     stage.until_true(lambda: condition(described(stage, group)))
 
 
-def until_epoch(stage: Stage, epoch: int) -> None:
+def until_epoch(stage: Stage, epoch: int, group: str | None = None) -> None:
     """Wait until the group is at this epoch by itself."""
-    until(stage, lambda group: group.group_epoch == epoch)
+    until(stage, lambda described: described.group_epoch == epoch, group)
 
 
-def until_members(stage: Stage, count: int) -> None:
+def until_seats(stage: Stage, count: int, group: str | None = None) -> None:
     """Wait until the group has so many members."""
-    until(stage, lambda group: len(group.members) == count)
+    until(stage, lambda described: len(described.members) == count, group)
+
+
+def until_stable(stage: Stage) -> None:
+    """Wait until the group is Stable."""
+    until(stage, lambda described: described.group_state == "Stable")
 
 
 def configure(stage: Stage, group: str | None = None, **values: str | int) -> None:
@@ -326,7 +341,3 @@ def assignment(**partitions: Iterable[int]) -> bytes:
         for name, indexes in partitions.items()
     ]
     return b"\0\0" + encode(ConsumerProtocolAssignment(assigned_partitions=assigned), 0)
-
-
-UUID_OF_NOTHING = UUID(int=7)
-"""A topic id that no topic has."""

@@ -87,7 +87,7 @@ class Company:
     def _join(
         self, member: Client, *, identity: str, instance: str | None, protocols: tuple[str, ...], note: str
     ) -> None:
-        member.join(
+        member.send_join(
             member_id=self._id(member, identity),
             group_instance_id=instance,
             protocols=protocol_list(dict.fromkeys(protocols, note.encode())),
@@ -95,7 +95,7 @@ class Company:
 
     def _sync(self, member: Client, *, identity: str, instance: str | None, late: int, assigned: str) -> None:
         assignments = {self.members[name]: name.encode() for name in assigned}
-        member.sync(
+        member.send_sync(
             assignments,
             member_id=self._id(member, identity),
             group_instance_id=instance,

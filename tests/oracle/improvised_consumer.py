@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, cast
 
-from tests.oracle.consumer import ClassicSeat, Seat, classic_seat, describe, grow_topic, seat
+from tests.oracle.consumer import ClassicSeat, Seat, classic_seat, grow_topic, seat
 from tests.oracle.stage import Server, Stage
 from tests.oracle.transcript import Transcript
 
@@ -217,7 +217,7 @@ class Duet:
         return f"{topic} grows to {count}", step
 
     def _describe(self, name: str) -> tuple[str, Step]:
-        return f"{name} describes", lambda company: describe(company.seats[name].client)
+        return f"{name} describes", lambda company: company.seats[name].describe()
 
     def _remove(self, name: str) -> tuple[str, Step]:
         other = self.random.choice(self._others())

@@ -1,8 +1,7 @@
 """Where a script is played: one server, and clients that do what the script says.
 
-A script is a function that gets a `Stage`. It makes clients, each a connection with a name, and tells them what to send
-and when to look for an answer; all that is sent and received goes into the transcript. Its docstring names the
-behaviour that the transcript shows. A script that contains a `yield` lets the server be killed and started again there.
+A stage has clients, each a connection with a name. A script (script.py) says what they send and when they look for an
+answer; all that is sent and received goes into the transcript.
 
 After each request the stage asks the server something harmless on another connection and waits for that answer: both
 servers read requests in the order in which they come (Kafka with one network and one request thread), so what was sent
@@ -16,19 +15,25 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, cast
+from uuid import UUID
 
+from protocol.header import decode_response, encode_request
 from protocol.messages import (
     ApiVersionsRequest,
+    ConsumerGroupDescribeRequest,
     ConsumerProtocolSubscription,
     CreateTopicsRequest,
     DeleteGroupsRequest,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    ElectLeadersResponse,
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupResponse,
@@ -53,17 +58,19 @@ from tests.support.raw import Closed, Connection, NoAnswer
 HAPPENS_WITHIN_S = 20.0
 LOOK_AGAIN_AFTER_S = 0.005
 
-SHORT_MS = 400
-"""A timeout that a script waits for; long enough for the steps before it, unless the machine is very busy."""
-SHORT_TIMEOUTS_MS = frozenset({SHORT_MS, 2 * SHORT_MS, 4 * SHORT_MS})
-LONGER_MS = 600
-"""Time in which a short timeout has passed for certain."""
+SHORT_TIMEOUTS_MS = frozenset({400, 800, 1_600})
+"""Timeouts that scripts wait for; long enough for the steps before them, unless the machine is very busy."""
+STAYS_MS = 1_800_000
+"""The timeouts of all other members, as long as Kafka allows: a member stays while other scripts are played."""
 
 # Indexed by JoinGroup's version: the versions of the other APIs of the same client.
 SYNC_VERSION = (0, 0, 1, 2, 2, 3, 4, 5, 5, 5)
 HEARTBEAT_VERSION = (0, 0, 1, 2, 2, 3, 4, 4, 4, 4)
 LEAVE_VERSION = (0, 0, 1, 2, 2, 3, 4, 4, 5, 5)
 COMMIT_VERSION = (1, 2, 3, 4, 6, 7, 8, 8, 8, 9)
+
+BROKER = 4
+"""The type of a broker's settings in DescribeConfigs."""
 
 Result = TypeVar("Result")
 Assignments = Mapping["Client", bytes]
@@ -77,121 +84,11 @@ class Server(Protocol):
         """The same after a restart."""
 
 
-class Performance(Protocol):
-    """A script's function."""
-
-    __name__: str
-
-    def __call__(self, stage: Stage, /) -> Generator[None, None, None] | None:
-        """Play it."""
-
-
-class VersionedPerformance(Protocol):
-    """A script's function for several versions."""
-
-    __name__: str
-
-    def __call__(self, stage: Stage, version: int, /) -> None:
-        """Play it."""
-
-
-@dataclass(frozen=True)
-class Script:
-    """A script with its name and the module that it stands in.
-
-    node: which of the servers it wants, "open" or "limited" (conftest.py). restarts: it yields for the server's end.
-    """
-
-    name: str
-    module: str
-    perform: Performance
-    node: str
-    restarts: bool
-
-    def __str__(self) -> str:
-        return self.name
-
-
-SCRIPTS: dict[str, Script] = {}
-
-
-def script(node: str = "open", *, restarts: bool = False) -> Callable[[Performance], Performance]:
-    """Register a script under its function's name."""
-
-    def register(perform: Performance) -> Performance:
-        _register(perform.__name__, perform, perform, node, restarts=restarts)
-        return perform
-
-    return register
-
-
-def script_for(*versions: int, node: str = "open") -> Callable[[VersionedPerformance], VersionedPerformance]:
-    """Register a script once for each of these versions of JoinGroup; it gets the version as its second argument."""
-
-    def register(perform: VersionedPerformance) -> VersionedPerformance:
-        for version in versions:
-
-            def of_version(stage: Stage, version: int = version) -> None:
-                perform(stage, version)
-
-            _register(f"{perform.__name__}_v{version}", of_version, perform, node, restarts=False)
-        return perform
-
-    return register
-
-
-def _register(name: str, perform: Performance, written: object, node: str, *, restarts: bool) -> None:
-    assert name not in SCRIPTS, name
-    assert written.__doc__, name
-    SCRIPTS[name] = Script(name, written.__module__.rpartition(".")[2], perform, node, restarts)
-
-
-def play(script: Script, server: Server, slower: int = 1) -> Transcript:
-    """Play a script from beginning to end; what happened. slower: by how much its short timeouts are longer."""
-    (transcript,) = play_all([script], server, restart=None, slower=slower)
-    return transcript
-
-
-def play_all(
-    scripts: Sequence[Script], server: Server, restart: Callable[[], None] | None, slower: int = 1
-) -> list[Transcript]:
-    """Play scripts that yield: each up to its yield, one `restart`, and then the rest of each."""
-    stages = [Stage(server, script.name, slower) for script in scripts]
-    waiting: list[tuple[Stage, Generator[None, None, None]]] = []
-    try:
-        for script, stage in zip(scripts, stages, strict=True):
-            rest = _until_it_yields(script, stage)
-            if rest is not None:
-                waiting.append((stage, rest))
-        if waiting:
-            assert restart is not None
-            restart()
-        for stage, rest in waiting:
-            with suppress(NoAnswer, Closed):
-                stage.reconnect()
-                for _ in rest:
-                    raise AssertionError("a script yields once")
-    finally:
-        for stage in stages:
-            stage.close()
-    return [stage.transcript for stage in stages]
-
-
 def at_once(one: Callable[[], Result], other: Callable[[], Result]) -> tuple[Result, Result]:
     """Do both at the same time: two servers wait for their timeouts together."""
     with ThreadPoolExecutor(2) as threads:
         first, second = threads.submit(one), threads.submit(other)
         return first.result(), second.result()
-
-
-def _until_it_yields(script: Script, stage: Stage) -> Generator[None, None, None] | None:
-    """Play a script up to its yield, or to its end; return the generator with the rest."""
-    with suppress(NoAnswer, Closed):
-        rest = script.perform(stage)
-        if rest is not None:
-            next(rest)
-        return rest
-    return None
 
 
 class Stage:
@@ -215,13 +112,9 @@ class Stage:
         self._clients.append(made)
         return made
 
-    def clients(self, names: str, **settings: Any) -> list[Client]:
-        """One dynamic client for each of the `names`, which a space separates."""
-        return [self.client(name, **settings) for name in names.split()]
-
-    def statics(self, names: str, **settings: Any) -> list[Client]:
-        """Several static clients, whose instance ids are their names in capitals."""
-        return [self.client(name, instance=name.upper(), **settings) for name in names.split()]
+    def static(self, name: str, **settings: Any) -> Client:
+        """A static client, whose instance id is its name in capitals."""
+        return self.client(name, instance=name.upper(), **settings)
 
     def form(self, leader: Client, *followers: Client, assign: bool = True) -> None:
         """Bring a group of these members to Stable (or, without `assign`, to CompletingRebalance).
@@ -233,19 +126,17 @@ class Stage:
         for follower in followers:
             if follower.is_dynamic and follower.version >= 4:
                 follower.join()
-                follower.joined()
-            follower.join()
+            follower.send_join()
         if followers:
             leader.join()
-            leader.joined()
             for follower in followers:
                 follower.joined()
         if assign:
-            leader.sync({member: member.name.encode() for member in members})
+            leader.send_sync({member: member.name.encode() for member in members})
             for follower in followers:
-                follower.sync()
+                follower.send_sync()
             for member in members:
-                member.synced()
+                member.receive()
 
     def topic(self, name: str, partitions: int) -> str:
         """A topic that is there and has a leader; its name."""
@@ -298,9 +189,32 @@ class Stage:
         """Wait until a topic and its partitions can be read: Kafka's metadata has them a moment earlier."""
         self._until(lambda: self._can_be_read(name))
 
-    def until_answer(self, request: Message, version: int, condition: Callable[[Any], bool]) -> None:
-        """Wait until the answer to a request has a property, outside of the transcript."""
-        self._until(lambda: condition(self._control.ask(request, version)))
+    def until_configs(self, sources: Sequence[int], *names: str, value: str | None = None) -> None:
+        """Wait until changes of just these sources (2: node 1, 3: all nodes) are in effect, one of them to `value`.
+
+        Kafka shows a change of a broker's settings a moment after it has answered.
+        """
+        broker = DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=BROKER, resource_name="1", configuration_keys=list(names)
+        )
+        request = DescribeConfigsRequest(resources=[broker], include_synonyms=True)
+
+        def are_in_effect() -> bool:
+            configs = cast("DescribeConfigsResponse", self._control.ask(request, 4)).results[0].configs
+            found = {each.config_source for each in configs if each.config_source in {2, 3}}
+            return found == set(sources) and (value is None or value in {each.value for each in configs})
+
+        self._until(are_in_effect)
+
+    def topic_id(self, name: str) -> UUID:
+        """A topic's id, outside of the transcript."""
+        topics = [MetadataRequest.MetadataRequestTopic(name=name)]
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        return cast("MetadataResponse", self._control.ask(request, 12)).topics[0].topic_id
+
+    def log_folder(self) -> str:
+        """The folder of the server's logs, outside of the transcript."""
+        return cast("DescribeLogDirsResponse", self._control.ask(DescribeLogDirsRequest(), 2)).results[0].log_dir
 
     def pass_time(self, at_least_ms: int) -> None:
         """Let time pass on the server's own clock: until a member of another group, made for this, has expired."""
@@ -401,8 +315,8 @@ class Client:
         client_id: str | None = "oracle",
         protocols: Sequence[str] | Mapping[str, bytes] = ("range",),
         protocol_type: str = "consumer",
-        session_timeout_ms: int = 60_000,
-        rebalance_timeout_ms: int = 60_000,
+        session_timeout_ms: int = STAYS_MS,
+        rebalance_timeout_ms: int = STAYS_MS,
     ) -> None:
         self.stage = stage
         self.name = name
@@ -455,10 +369,42 @@ class Client:
         self.stage.barrier()
         self.stage.transcript.add(self.name, "waits" if self.connection.is_silent() else "has an answer")
 
-    def send_bytes(self, data: bytes, what: str) -> None:
+    def ask_about(self, topics: Sequence[str], request: Message, version: int) -> None:
+        """Send a request and take its answer, from which all other topics are left out."""
+        self.send(request, version)
+        answer: Any = self.connection.receive()
+        if isinstance(answer, ElectLeadersResponse):
+            results = answer.replica_election_results
+            answer.replica_election_results = [each for each in results if each.topic in topics]
+        else:
+            (folder,) = answer.results
+            assert folder.usable_bytes <= folder.total_bytes
+            assert version < 4 or folder.usable_bytes > 0
+            folder.topics = [each for each in folder.topics if each.name in topics]
+        self.stage.transcript.add(self.name, f"< {_api(answer)}", answer)
+
+    def ask_with(self, content: bytes, request: Message, version: int) -> None:
+        """Send a request with `content` in place of each run of as many "@", also as its client id; take the answer."""
+        mark = "@" * len(content)
+        assert request.API_KEY is not None
+        frame = encode_request(request, version, 7, mark).replace(mark.encode(), content)
+        self.send_bytes(frame, f"{request.NAME} v{version} {content!r}")
+        answer = decode_response(request.API_KEY, version, self.connection.receive_frame())[1]
+        self.stage.transcript.add(self.name, f"< {answer.NAME}", answer)
+
+    def send_bytes(self, data: bytes, what: str = "") -> None:
         """Send bytes as they are."""
         self.stage.transcript.add(self.name, f"> {what}")
         self.connection.send_bytes(data)
+
+    def send_frame(self, frame: bytes) -> None:
+        """Send bytes behind their size."""
+        self.send_bytes(len(frame).to_bytes(4, "big") + frame)
+
+    def send_byte_by_byte(self, data: bytes) -> None:
+        """Send bytes one after the other."""
+        for position in range(len(data)):
+            self.connection.send_bytes(data[position : position + 1])
 
     def is_closed(self) -> None:
         """The server closes the connection."""
@@ -492,7 +438,12 @@ class Client:
 
     # -- a member's requests
 
-    def join(self, *, version: int | None = None, **changes: Any) -> None:
+    def join(self, **changes: Any) -> JoinGroupResponse:
+        """JoinGroup and its answer."""
+        self.send_join(**changes)
+        return self.joined()
+
+    def send_join(self, *, version: int | None = None, **changes: Any) -> None:
         """Send JoinGroup with the member's own id and settings."""
         protocols = self.protocols if isinstance(self.protocols, Mapping) else dict.fromkeys(self.protocols, b"")
         fields: dict[str, Any] = {
@@ -517,15 +468,16 @@ class Client:
         return answer
 
     def enter(self) -> JoinGroupResponse:
-        """Join and take the answer; a dynamic member without an id joins again with the id from the answer."""
-        self.join()
-        answer = self.joined()
-        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-            self.join()
-            answer = self.joined()
-        return answer
+        """Join; a dynamic member without an id joins again with the id from the answer."""
+        answer = self.join()
+        return self.join() if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED else answer
 
-    def sync(self, assignments: Assignments | None = None, *, version: int | None = None, **changes: Any) -> None:
+    def sync(self, assignments: Assignments | None = None, **changes: Any) -> None:
+        """SyncGroup and its answer."""
+        self.send_sync(assignments, **changes)
+        self.receive()
+
+    def send_sync(self, assignments: Assignments | None = None, *, version: int | None = None, **changes: Any) -> None:
         """Send SyncGroup, as the leader with everybody's assignment."""
         fields: dict[str, Any] = {
             "group_id": self.group,
@@ -541,10 +493,6 @@ class Client:
         }
         version = SYNC_VERSION[self.version] if version is None else version
         self.send(SyncGroupRequest(**{**fields, **changes}), version)
-
-    def synced(self) -> None:
-        """Take SyncGroup's answer."""
-        self.receive()
 
     def heartbeat(self, *, version: int | None = None, **changes: Any) -> None:
         """Heartbeat and its answer."""
@@ -643,6 +591,10 @@ class Client:
     def describe(self, *groups: str, version: int = 5) -> None:
         """DescribeGroups of its own group, or of `groups`, and its answer."""
         self.ask(DescribeGroupsRequest(groups=list(groups) or [self.group]), version)
+
+    def describe_consumers(self, *groups: str, version: int = 1) -> None:
+        """ConsumerGroupDescribe of its own group, or of `groups`, and its answer."""
+        self.ask(ConsumerGroupDescribeRequest(group_ids=list(groups) or [self.group]), version)
 
 
 def protocol_list(protocols: Mapping[str, bytes]) -> list[JoinGroupRequest.JoinGroupRequestProtocol]:

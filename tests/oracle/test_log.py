@@ -13,9 +13,11 @@ from typing import NamedTuple, cast
 import pytest
 
 from protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse, ListGroupsRequest, ListGroupsResponse
-from tests.oracle.conftest import NODES, ONE_AFTER_THE_OTHER, PLAYED_AT_ONCE, SAME_NAME
+from tests.oracle.conftest import NODES, ONE_AFTER_THE_OTHER, SAME_NAME
 from tests.oracle.dumped import DumpedRecord, dump, history, last_payloads
-from tests.oracle.stage import Script, Server, Stage, at_once, play
+from tests.oracle.player import play
+from tests.oracle.script import Case, cases
+from tests.oracle.stage import Server, Stage, at_once
 from tests.oracle.transcript import Transcript
 from tests.support.apache import ApacheKafka
 from tests.support.raw import Connection
@@ -24,12 +26,12 @@ from tests.support.tenure import Tenure
 pytestmark = pytest.mark.oracle
 
 PLAYED = [
-    script
-    for script in PLAYED_AT_ONCE
-    if script.node == "open" and script.module in {"checks", "static", "dynamic", "offsets"}
+    case
+    for case in cases()
+    if case.node == "open" and not case.restarts and case.file in {"checks", "static", "dynamic", "offsets"}
 ]
 SETTLED_AFTER_MS = 2_500
-"""Longer than any session or rebalance timeout that is still running when the last script ends, short of a minute."""
+"""Longer than any timeout that still runs when the last script ends, but for those of members that stay."""
 
 
 class Logs(NamedTuple):
@@ -71,15 +73,13 @@ def test_kafkas_tool_reads_the_groups_that_were_there(logs: Logs) -> None:
         }
 
 
-@pytest.mark.parametrize("script", PLAYED, ids=str)
-def test_log_has_the_records_that_kafka_writes(script: Script, logs: Logs) -> None:
-    """Each group of a script has the same records in the same order in both logs: none missing, none besides.
+@pytest.mark.parametrize("case", PLAYED, ids=str)
+def test_log_has_the_records_that_kafka_writes(case: Case, logs: Logs) -> None:
+    """Each group of a case has the same records in the same order in both logs: none missing, none besides.
 
     But for the tombstone of a group that has no record of its own: only Kafka 4 writes it.
     """
-    groups = {
-        record.group for record in (*logs.kafka, *logs.tenure) if f"{record.group}.".startswith(f"{script.name}.")
-    }
+    groups = {record.group for record in (*logs.kafka, *logs.tenure) if f"{record.group}.".startswith(f"{case.name}.")}
     for group in groups:
         assert history(as_in_39(logs.tenure), group, logs.members) == history(logs.kafka, group, logs.members)
 
@@ -98,7 +98,7 @@ def as_in_39(records: list[DumpedRecord]) -> list[DumpedRecord]:
 
 
 def _play_all(server: Server) -> list[Transcript]:
-    played = [play(script, server) for script in PLAYED]
+    played = [play(case, server).stage.transcript for case in PLAYED]
     settling = Stage(server, "settling")
     settling.pass_time(SETTLED_AFTER_MS)
     settling.close()

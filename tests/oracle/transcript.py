@@ -38,7 +38,7 @@ ORDERED = {
 LEFT_OUT = {
     # Both servers are alone and never throttle.
     "throttle_time_ms",
-    # What a server can do beyond groups is its own affair; test_oracle.py compares the versions.
+    # What a server can do beyond groups is its own affair; test_versions.py compares the versions.
     "supported_features",
     "finalized_features",
     "finalized_features_epoch",
@@ -55,7 +55,7 @@ LEFT_OUT = {
 }
 """Fields by name, or by their path."""
 
-USUAL = {"session_timeout_ms": 60_000, "rebalance_timeout_ms": 60_000, "protocol_type": "consumer"}
+USUAL = {"session_timeout_ms": 1_800_000, "rebalance_timeout_ms": 1_800_000, "protocol_type": "consumer"}
 """Usual values of a script's requests: a transcript doesn't show them."""
 
 ERROR_CODE = "error_code"

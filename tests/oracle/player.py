@@ -1,0 +1,201 @@
+"""Plays a case of a script on a server.
+
+A command is a word and its arguments, with whoever it is for in front: `form a, b` is for the stage, `a join` for a,
+`a,b heartbeat` for both, one after the other; `a.client` is the connection of a member of the consumer protocol. The
+words are the methods of `Client`, `Seat` and `Stage` (STAGE has those of the stage); each has its docstring.
+
+Arguments are Python's literals, and:
+
+- the name of a client or seat; `b.member_id` and `b.assigned` are what it has at that moment;
+- `G`, the script's own group; a text that begins with "G." or "G-" begins with its name;
+- `Heartbeat(group_id=G)`, a request; structs in it are `{name: 'topic', partitions: [...]}`;
+- the FUNCTIONS and CONSTANTS below;
+- any other name is itself: `until_state Empty`.
+
+House rule: what is played is in the text alone; this module has no case of its own.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
+from typing import Any, cast
+from uuid import UUID
+
+from protocol.definition import Struct
+from protocol.messages import API_KEYS, Message, definition, request_class
+from tests.oracle import consumer
+from tests.oracle.consumer import Seat
+from tests.oracle.script import Case, Outcomes
+from tests.oracle.stage import STAYS_MS, Client, Server, Stage, commit_topics, protocol_list, subscription
+from tests.support.batches import batch, numbered
+from tests.support.raw import Closed, NoAnswer
+
+Actor = Client | Seat
+
+TOLD = re.compile(r"(?P<who>(?:'[^']*'|[\w.,])+) (?P<rest>.*)$")
+MAKES: dict[str, Callable[..., Actor]] = {"client": Stage.client, "static": Stage.static, "seat": consumer.seat}
+"""`client a, b, version=5` makes each of them."""
+STAGE: dict[str, Callable[..., object]] = {
+    each.__name__: each
+    for each in (
+        *(Stage.form, Stage.topic, Stage.known_topic, Stage.pass_time),
+        *(Stage.until_members, Stage.until_state, Stage.until_topic, Stage.until_configs),
+        *(consumer.settle, consumer.configure, consumer.short_session, consumer.delete_topic, consumer.grow_topic),
+        *(consumer.until_epoch, consumer.until_seats, consumer.until_stable),
+    )
+}
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    each.__name__: each
+    for each in (batch, numbered, subscription, consumer.owning, consumer.assignment, commit_topics, protocol_list)
+}
+CONSTANTS = {"STAYS_MS": STAYS_MS, "NO_TOPIC": UUID(int=7)}
+
+
+class Play:
+    """One case on a stage. ends: how long the transcript was after each command."""
+
+    def __init__(self, case: Case, server: Server, slower: int = 1) -> None:
+        self.case = case
+        self.stage = Stage(server, case.name, slower)
+        self.actors: dict[str, Actor] = {}
+        self.ends: list[int] = []
+
+    def perform(self) -> Generator[None, None, None]:
+        """Play; yield where the server has to be killed and started again. A server that fails to answer ends it."""
+        with suppress(NoAnswer, Closed):
+            for command in self.case.commands:
+                try:
+                    if command == "restart":
+                        yield
+                        self.stage.reconnect()
+                    else:
+                        self._do(command)
+                except Exception as error:
+                    error.add_note(f"{self.case}: {command}")
+                    raise
+                finally:
+                    self.ends.append(len(self.stage.transcript.lines))
+
+    def outcomes(self) -> Outcomes:
+        """The answers to each command."""
+        lines = self.stage.transcript.comparable()
+        ends = self.ends + [len(lines)] * (len(self.case.commands) - len(self.ends))
+        return [
+            [str(line) for line in lines[start:end] if not line.is_asked]
+            for start, end in zip([0, *ends], ends, strict=False)
+        ]
+
+    def _do(self, command: str) -> None:
+        who, rest = "", command
+        if command.partition(" ")[0] not in {*MAKES, *STAGE}:
+            match = TOLD.match(command)
+            assert match, command
+            who, rest = match.groups()
+        word, _, arguments = rest.partition(" ")
+        call = cast("ast.Call", ast.parse(f"_({arguments})", mode="eval").body)
+        if who:
+            for each in who.split(","):
+                self._tell(self._actor(each), word, call)
+        elif word in MAKES:
+            for name in call.args:
+                made = name.id if isinstance(name, ast.Name) else self._value(name)
+                self.actors[made] = MAKES[word](self.stage, made, **self._named(call))
+        else:
+            given = [self._value(each) for each in call.args]
+            STAGE[word](*given if word == "settle" else (self.stage, *given), **self._named(call))
+
+    def _tell(self, actor: Actor, word: str, call: ast.Call) -> None:
+        if word == "set":
+            for name, value in self._named(call).items():
+                assert hasattr(actor, name), name
+                setattr(actor, name, value)
+            return
+        made = getattr(actor, word)(*(self._value(each) for each in call.args), **self._named(call))
+        if isinstance(made, Client):
+            self.actors[made.name] = made
+
+    def _actor(self, who: str) -> Actor:
+        name, _, part = who.partition(".")
+        actor = self.actors[name.strip("'")]
+        return cast("Seat", actor).client if part == "client" else actor
+
+    def _named(self, call: ast.Call) -> dict[str, Any]:
+        return {str(each.arg): self._value(each.value) for each in call.keywords}
+
+    def _value(self, node: ast.expr) -> Any:
+        match node:
+            case ast.Name(name):
+                return self._named_value(name)
+            case ast.Constant(str(text)):
+                return self.stage.group + text[1:] if text.startswith(("G.", "G-")) else text
+            case ast.List(entries):
+                return [self._value(entry) for entry in entries]
+            case ast.Tuple(entries):
+                return tuple(self._value(entry) for entry in entries)
+            case ast.Dict(keys, values):
+                return {
+                    self._value(cast("ast.expr", key)): self._value(value)
+                    for key, value in zip(keys, values, strict=True)
+                }
+            case ast.BinOp(left, ast.Mult(), right):
+                return self._value(left) * self._value(right)
+            case ast.BinOp(left, ast.Add(), right):
+                return self._value(left) + self._value(right)
+            case ast.Attribute(ast.Name(name), attribute):
+                return getattr(self.actors[name], attribute)
+            case ast.Call(ast.Name(name)):
+                return self._called(name, [self._value(each) for each in node.args], self._named(node))
+        return ast.literal_eval(node)
+
+    def _named_value(self, name: str) -> Any:
+        if name == "G":
+            return self.stage.group
+        return self.actors[name] if name in self.actors else CONSTANTS.get(name, name)
+
+    def _called(self, name: str, arguments: Sequence[Any], named: dict[str, Any]) -> Any:
+        if name in API_KEYS:
+            made = request_class(API_KEYS[name])
+            return _message(made, made, definition(made.NAME).struct, named)
+        if name in {"topic_id", "log_folder"}:
+            return getattr(self.stage, name)(*arguments)
+        return FUNCTIONS[name](*arguments, **named)
+
+
+def play(case: Case, server: Server, slower: int = 1) -> Play:
+    """Play a case from beginning to end. slower: by how much its short timeouts are longer."""
+    (played,) = play_all([case], server, restart=None, slower=slower)
+    return played
+
+
+def play_all(cases: Sequence[Case], server: Server, restart: Callable[[], None] | None, slower: int = 1) -> list[Play]:
+    """Play cases in which the server is killed: each up to there, one `restart`, and then the rest of each."""
+    plays = [Play(case, server, slower) for case in cases]
+    try:
+        waiting = [rest for rest in (each.perform() for each in plays) if next(rest, "over") is None]
+        if waiting:
+            assert restart is not None
+            restart()
+        for rest in waiting:
+            for _ in rest:
+                raise AssertionError("a script has one restart")
+    finally:
+        for each in plays:
+            each.stage.close()
+    return plays
+
+
+def _message(top: type[Message], made: type[Message], struct: Struct, values: dict[str, Any]) -> Message:
+    """A message with the structs in it, which are classes of the topmost."""
+    of = {field.name: field.struct for field in struct.fields}
+
+    def value(name: str, given: Any) -> Any:
+        inner = of.get(name)
+        if inner is None or given is None:
+            return given
+        return [each if isinstance(each, Message) else _message(top, getattr(top, inner.name), inner, each)
+                for each in given]  # fmt: skip
+
+    return made(**{name: value(name, given) for name, given in values.items()})

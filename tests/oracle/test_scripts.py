@@ -1,0 +1,187 @@
+"""Every script on Tenure, and on Apache Kafka: both give the answers that are in the script.
+
+    pytest tests/oracle/test_scripts.py -k scripts/static.txt                      on both
+    pytest tests/oracle/test_scripts.py -k scripts/static.txt -m 'not oracle'      on Tenure alone, without Java
+    ORACLE_RECORD=1 pytest tests/oracle/test_scripts.py -k scripts/static.txt -m oracle     writes Kafka's answers
+
+Scripts for CONSUMER_NODES (conftest.py) are played on Kafka 4.3.1, the others on 3.9.1. transcript.py lists the fields
+that may differ. The scripts with a restart share one kill of a server of their own.
+
+House rule: what is excused in Tenure is an answer of Kafka 3.9.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from tests.oracle.conftest import CONSUMER_NODES, NODES, ONE_AFTER_THE_OTHER, SAME_NAME
+from tests.oracle.player import Play, play, play_all
+from tests.oracle.script import FOLDER, IS_RECORDING, Case, Outcomes, cases, head_of, read, write
+from tests.support.apache import VERSION, VERSION_43, ApacheKafka
+from tests.support.tenure import Tenure
+
+Node = Tenure | ApacheKafka
+Start = Callable[[str], Node]
+
+SLOWER = (4, 16)
+"""By how much the short timeouts of a script are longer at its next tries."""
+
+NO_GROUP_TO_COMMIT_TO = {"older_commits"}
+"""In Kafka 4.3 a commit of v9 to a group that isn't there is GROUP_ID_NOT_FOUND. In Kafka 3.9 and here it is
+ILLEGAL_GENERATION: one version of OffsetCommit serves the clients of both.
+"""
+WHILE_IT_REBALANCES = re.compile(r"(state='(?:Preparing|Completing)Rebalance'.*) member_assignment=b'[^']*'")
+"""Kafka 4.3 describes the assignments of a classic group that rebalances. Kafka 3.9 leaves them out, and so do we."""
+
+CASES = cases()
+RESTARTS = [case for case in CASES if case.restarts]
+AT_ONCE = sorted((case for case in CASES if not case.restarts), key=lambda case: case.node)
+
+
+def new_tenure(node: str) -> Tenure:
+    """A Tenure, not yet started, with the settings of a node."""
+    return Tenure({**NODES, **CONSUMER_NODES}[node] | SAME_NAME)
+
+
+def new_kafka(node: str) -> ApacheKafka:
+    """The same of Apache Kafka."""
+    version = VERSION_43 if node in CONSUMER_NODES else VERSION
+    return ApacheKafka({**NODES, **CONSUMER_NODES}[node] | SAME_NAME | ONE_AFTER_THE_OTHER, version=version)
+
+
+@pytest.fixture(scope="module")
+def tenure() -> Iterator[Start]:
+    """Start the Tenure of a node; it runs until another one is wanted."""
+    yield from one_at_a_time(new_tenure)
+
+
+@pytest.fixture(scope="module")
+def kafka(kafka_is_here: None) -> Iterator[Start]:
+    """The same for Apache Kafka."""
+    yield from one_at_a_time(new_kafka)
+
+
+@pytest.fixture(scope="module")
+def restarted_tenure() -> dict[str, Outcomes]:
+    """The answers of Tenure in all scripts with a restart."""
+    with new_tenure("open") as server:
+        return play_restarts(server)
+
+
+@pytest.fixture(scope="module")
+def restarted_kafka(kafka_is_here: None) -> dict[str, Outcomes]:
+    """The answers of Apache Kafka in them."""
+    with new_kafka("open") as server:
+        return play_restarts(server)
+
+
+@pytest.mark.parametrize("case", AT_ONCE, ids=str)
+def test_tenure_answers_as_recorded(case: Case, tenure: Start) -> None:
+    """Tenure's answers are those that Apache Kafka gave."""
+    expected = answers_of_39(case)
+    assert shown(case, patiently(case, tenure(case.node), new_tenure, expected)) == shown(case, expected)
+
+
+@pytest.mark.parametrize("case", RESTARTS, ids=str)
+def test_tenure_remembers_as_recorded(case: Case, restarted_tenure: dict[str, Outcomes]) -> None:
+    """The same, with the server killed and started again in the middle."""
+    assert shown(case, restarted_tenure[case.name]) == shown(case, case.answers)
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("case", AT_ONCE, ids=str)
+def test_kafka_answers_as_recorded(case: Case, kafka: Start) -> None:
+    """Kafka's answers are the recorded ones."""
+    found = patiently(case, kafka(case.node), new_kafka, case.answers)
+    recorded(case, found)
+    assert shown(case, found) == shown(case, case.answers)
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("case", RESTARTS, ids=str)
+def test_kafka_remembers_as_recorded(case: Case, restarted_kafka: dict[str, Outcomes]) -> None:
+    """The same, with the server killed and started again in the middle."""
+    recorded(case, restarted_kafka[case.name])
+    assert shown(case, restarted_kafka[case.name]) == shown(case, case.answers)
+
+
+@pytest.mark.parametrize("file", sorted({case.file for case in CASES}))
+def test_file_has_the_form_in_which_it_is_written(file: str) -> None:
+    """Answers that are recorded anew change only the lines that differ."""
+    path = FOLDER / f"{file}.txt"
+    assert write(head_of(file), read(path)) == path.read_text()
+
+
+def test_the_static_rules_are_asked_well_enough() -> None:
+    """At least 60 exchanges go over the static members alone."""
+    answers = [answer for case in CASES if case.file == "static" for below in case.answers for answer in below]
+    assert sum(" < " in answer for answer in answers) >= 60
+
+
+def one_at_a_time(new: Start) -> Iterator[Start]:
+    """Yield a function that starts the server of a node, and stops the one before."""
+    running: dict[str, Node] = {}
+    with ExitStack() as stack:
+
+        def start(node: str) -> Node:
+            if node not in running:
+                running.clear()
+                stack.close()
+                running[node] = stack.enter_context(new(node))
+            return running[node]
+
+        yield start
+
+
+def patiently(case: Case, server: Node, new: Start, expected: Outcomes) -> Outcomes:
+    """The answers in a case.
+
+    On a busy machine a short timeout may be over before the steps that it has to outlast. Such a script is played once
+    more, on a new server and with longer timeouts.
+    """
+    played = play(case, server)
+    for slower in SLOWER:
+        if not played.stage.transcript.is_timed or played.outcomes() == expected:
+            break
+        with new(case.node) as anew:
+            played = play(case, anew, slower)
+    return played.outcomes()
+
+
+def play_restarts(server: Node) -> dict[str, Outcomes]:
+    """Play all scripts with a restart on an open server, which comes back with the limits for the last ones."""
+    played: list[Play] = []
+    for node in ("open", "limited"):
+
+        def restart(node: str = node) -> None:
+            server.kill()
+            server.settings.update(NODES[node])
+            server.start()
+
+        played += play_all([case for case in RESTARTS if case.node == node], server, restart)
+    return {each.case.name: each.outcomes() for each in played}
+
+
+def answers_of_39(case: Case) -> Outcomes:
+    """The recorded answers; in two places, for classic groups, Kafka 3.9's in place of Kafka 4.3's."""
+    if case.node not in CONSUMER_NODES:
+        return case.answers
+    found = [[WHILE_IT_REBALANCES.sub(r"\1", answer) for answer in below] for below in case.answers]
+    if case.name in NO_GROUP_TO_COMMIT_TO:
+        found = [[answer.replace("GROUP_ID_NOT_FOUND", "ILLEGAL_GENERATION") for answer in below] for below in found]
+    return found
+
+
+def recorded(case: Case, outcomes: Outcomes) -> None:
+    """Write Kafka's answers down if that is wanted."""
+    if IS_RECORDING:
+        case.record(outcomes)
+
+
+def shown(case: Case, outcomes: Outcomes) -> list[str]:
+    """A case as it stands in its file, with these answers."""
+    return [line for command, below in zip(case.commands, outcomes, strict=True) for line in (command, *below)]
