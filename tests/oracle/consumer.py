@@ -39,8 +39,8 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 from tests.oracle.stage import STAYS_MS, Client, Stage, commit_topics, protocol_list
 
-Owned = Mapping[str, Iterable[int]] | Mapping[str | UUID, Iterable[int]]
-"""Partitions by topic; by id a topic that isn't there."""
+Owned = Mapping[str, Iterable[int]]
+"""Partitions by topic."""
 DescribedGroup = ConsumerGroupDescribeResponse.DescribedGroup
 
 GROUP = 32
@@ -84,8 +84,17 @@ class Seat:
 
     # -- heartbeats
 
-    def beat(self, *, owns: Owned | None = None, version: int | None = None, **changes: Any) -> None:
-        """A heartbeat with its id and epoch, and its answer; nothing else unless it is given."""
+    def beat(
+        self,
+        *,
+        owns: Owned | Mapping[UUID, Iterable[int]] | None = None,
+        version: int | None = None,
+        **changes: Any,
+    ) -> None:
+        """A heartbeat with its id and epoch, and its answer; nothing else unless it is given.
+
+        owns: a topic that the stage doesn't know stands there with its id.
+        """
         fields: dict[str, Any] = {
             "group_id": self.client.group,
             "member_id": self.member_id,
@@ -198,7 +207,9 @@ class Seat:
             )
             self.assigned = dict(sorted(assigned))
 
-    def _partitions(self, owned: Owned) -> list[ConsumerGroupHeartbeatRequest.TopicPartitions]:
+    def _partitions(
+        self, owned: Owned | Mapping[UUID, Iterable[int]]
+    ) -> list[ConsumerGroupHeartbeatRequest.TopicPartitions]:
         ids = {name: topic_id for topic_id, name in self.stage.transcript.topics.items()}
         return [
             ConsumerGroupHeartbeatRequest.TopicPartitions(

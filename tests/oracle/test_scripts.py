@@ -131,7 +131,8 @@ def one_at_a_time(new: Start) -> Iterator[Start]:
             if node not in running:
                 running.clear()
                 stack.close()
-                running[node] = stack.enter_context(new(node))
+                running[node] = new(node)
+                stack.enter_context(running[node])
             return running[node]
 
         yield start
