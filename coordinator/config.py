@@ -251,7 +251,7 @@ def _read_cluster(text: str) -> str:
 def _choice(*choices: str) -> Callable[[str], str]:
     def read(text: str) -> str:
         if text not in choices:
-            raise ValueError(f"{text!r} is none of {', '.join(choices)}")
+            raise ValueError(f"{text!r} is none of {', '.join(filter(None, choices))}")
         return text
 
     return read

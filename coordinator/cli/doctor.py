@@ -28,7 +28,7 @@ from coordinator.cli.cluster import (
 from coordinator.cli.exit_codes import ExitCode, fail
 from coordinator.cli.explain import reader_of
 from coordinator.cli.groups import DESCRIBED
-from coordinator.cli.options import OutputForm, Since, whole_number
+from coordinator.cli.options import OutputForm, Since, names_or_all, whole_number
 from coordinator.cli.output import Output, counted, print_json, printable
 from coordinator.client.client import COORDINATOR_MOVED, Client
 from coordinator.client.errors import error_name
@@ -85,8 +85,7 @@ def command(
     code 1 for errors and warnings, 0 for notices and for no findings, 3 for an unknown group, 4 if the server refuses,
     5 if it can't be reached.
     """
-    if (group_id is None) != every:
-        fail(ExitCode.USAGE, "name a group, `tenure doctor GROUP`, or look at all of them, `tenure doctor --all`")
+    names_or_all("name a group, `tenure doctor GROUP`", is_named=group_id is not None, are_all=every)
     with cluster(bootstrap_server, timeout, command_config) as client:
         wanted, found = _examine(client, group_id, since, last)
     if output is Output.JSON:

@@ -22,7 +22,7 @@ from coordinator.cli.cluster import (
     cluster,
 )
 from coordinator.cli.exit_codes import ExitCode, end, fail, warn
-from coordinator.cli.options import Command, Commands, OutputForm
+from coordinator.cli.options import Command, Commands, OutputForm, names_or_all
 from coordinator.cli.output import Output, assignment_text, counted, print_json, print_table
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused, error_name
@@ -115,8 +115,7 @@ def describe_command(
 ) -> None:
     """Describe groups: their offsets, members or state."""
     group_ids = [*(group_ids or []), *(named or [])]
-    if bool(group_ids) == every:
-        fail(ExitCode.USAGE, "name the groups to describe, or give --all")
+    names_or_all("name the groups to describe", is_named=bool(group_ids), are_all=every)
     if offsets + members + state > 1:
         fail(ExitCode.USAGE, "--offsets, --members and --state exclude each other")
     with cluster(bootstrap_server, timeout, command_config) as client:

@@ -27,7 +27,7 @@ from coordinator.cli.cluster import (
 )
 from coordinator.cli.exit_codes import ExitCode, end, fail, warn
 from coordinator.cli.groups import MEMBER_COLUMNS, group_failure, member_row
-from coordinator.cli.options import Command, Commands, OutputForm
+from coordinator.cli.options import Command, Commands, OutputForm, names_or_all
 from coordinator.cli.output import Output, print_json, print_table
 from coordinator.cli.ready import AbsentAfter
 from coordinator.client.client import Client
@@ -72,8 +72,8 @@ def remove_command(
 ) -> None:
     """Remove static members that won't come back, before their session times out."""
     instance_ids = list(dict.fromkeys(instance_ids or ()))
-    if bool(instance_ids) == all_absent:
-        fail(ExitCode.USAGE, "name the members to remove with --instance-id, or give --all-absent")
+    what = "name the members to remove with --instance-id"
+    names_or_all(what, is_named=bool(instance_ids), are_all=all_absent, option="--all-absent")
     with cluster(bootstrap_server, timeout, command_config) as client:
         if all_absent:
             errors = _remove_absent(client, group_id, absent_after, output, dry_run=dry_run)

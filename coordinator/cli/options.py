@@ -18,6 +18,7 @@ from typing import Annotated, Any, ClassVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from coordinator.cli.exit_codes import ExitCode, fail
 from coordinator.cli.output import Output
 
 TIMEOUT_MIN_S = 0.1
@@ -112,6 +113,14 @@ EXAMPLES = {
     "watch": "tenure watch orders",
 }
 """A command line of each command that its help shows."""
+
+
+def names_or_all(what: str, *, is_named: bool, are_all: bool, option: str = "--all") -> None:
+    """End the command unless it has either names or the option for all. what: how to give names."""
+    if is_named and are_all:
+        fail(ExitCode.USAGE, f"{option} and names exclude each other")
+    if not is_named and not are_all:
+        fail(ExitCode.USAGE, f"{what}, or give {option}")
 
 
 class Command(TyperCommand):

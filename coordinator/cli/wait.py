@@ -60,7 +60,7 @@ def wait_command(
     """Wait until a group is Stable, or as the options say; exit code 1 if it isn't in time."""
     states = states_named(state or ["Stable"])
     if (restarted is None) != (former is None):
-        fail(ExitCode.USAGE, "--restarted and --from belong together")
+        fail(ExitCode.USAGE, "--restarted needs --from, and --from needs --restarted: give both")
 
     def is_as_wanted(found: _Look) -> bool:
         return found.state in states and members in {None, found.size}
@@ -74,7 +74,8 @@ def wait_command(
     if is_over(found):
         return
     wanted = " or ".join(states) + ("" if members is None else f" with {_members(members)}")
-    is_told = f"after {timeout:g} s group {group_id} is {found.state} with {_members(found.size)}"
+    how = "isn't there" if found.state == DEAD else f"is {found.state} with {_members(found.size)}"
+    is_told = f"after {timeout:g} s group {group_id} {how}"
     fail(
         ExitCode.FINDINGS, f"{is_told}, " + (f"and {restarted} is not back" if is_as_wanted(found) else f"not {wanted}")
     )

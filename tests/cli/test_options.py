@@ -84,3 +84,21 @@ def test_a_duration_that_is_too_long_is_said_to_be() -> None:
     for text in ("1", "d", "1w", "-1d", "1.5h", "99999999999"):
         with pytest.raises(typer.BadParameter, match="is not a duration: 90s, 15m, 2h, 7d"):
             duration_ms(text)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ("groups describe", "name the groups to describe, or give --all"),
+        ("groups describe g --all", "--all and names exclude each other"),
+        ("doctor", "name a group, `tenure doctor GROUP`, or give --all"),
+        ("doctor g --all", "--all and names exclude each other"),
+        ("members remove --group g", "name the members to remove with --instance-id, or give --all-absent"),
+        ("members remove --group g --instance-id i --all-absent", "--all-absent and names exclude each other"),
+        ("groups wait g --restarted i", "--restarted needs --from, and --from needs --restarted: give both"),
+    ],
+)
+def test_options_that_lack_or_exclude_each_other_are_named(arguments: str, error: str) -> None:
+    """One line says which one is missing, or that there is one too many; exit code 2."""
+    result = CliRunner().invoke(make_app(""), arguments.split())
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"tenure: {error}\n")
