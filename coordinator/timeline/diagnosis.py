@@ -555,8 +555,9 @@ def _absences(group_id: str, entries: Sequence[Entry], group: DescribedGroup | N
             group_id,
             f"{len(never)} instance {'id' if len(never) == 1 else 'ids'} expired and never came back: "
             f"{', '.join(never[:NAMED_MAX])}",
-            "nothing needs to be done if they were stopped for good. Else start them with the same names: an instance "
-            "id must be the same after a restart (a stateful set's ordinal, not a random name)",
+            "if they were stopped for good, do nothing: this goes a day after they went. Else start their programs with "
+            "the same group.instance.id: it must stay the same over a restart (a StatefulSet's pod name, not a random "
+            "one)",
             last_at_ms,
         )
 
@@ -582,12 +583,13 @@ def _late(group_id: str, late: list[tuple[TimedCause, TimedCause]], *, ran_on: b
     else:
         kind = "session_timeout_too_short"
         advice = (
-            "look when the process was started. If just before it came back, the restart took longer than the session "
+            "see when the process was started. If just before it came back, the restart took longer than the session "
             f"timeout: raise session.timeout.ms by {longest_ms // 1000 + 1} s "
-            f"{'or more' if is_told else 'or less (when each was is not told)'} (in the consumer protocol the group's "
-            "consumer.session.timeout.ms), so that a restart keeps the seat. If "
-            "earlier, it ran on and its client had stopped its heartbeats, as it wasn't polled for "
-            "max.poll.interval.ms: raise that, or lower max.poll.records"
+            f"{'or more' if is_told else 'or less (the log does not say when each happened)'} (consumer protocol: the "
+            "group's consumer.session.timeout.ms, by tenure groups settings), and restart it. The restart that brings "
+            "the longer one may still be too late; the next one that keeps the seat ends this. If the process was "
+            "started earlier, it ran on without heartbeats, because it didn't poll for max.poll.interval.ms: raise "
+            "that, or lower max.poll.records"
         )
     yield Finding(Severity.WARNING, kind, group_id, found, advice, late[-1][1].latest_ms, len(late))
 

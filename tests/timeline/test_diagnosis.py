@@ -247,7 +247,7 @@ def test_restarts_that_take_longer_than_the_session() -> None:
     (finding,) = found(events)
     assert finding.kind == "session_timeout_too_short"
     assert finding.found == "i, j expired and came back, up to 5.5 s later"
-    assert finding.advice.startswith("look when the process was started")
+    assert finding.advice.startswith("see when the process was started")
     assert "raise session.timeout.ms by 6 s or more" in finding.advice
     assert "raise that, or lower max.poll.records" in finding.advice
 
