@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from coordinator.server.cycles import drop_trace
 from coordinator.server.runtime.replies import Reply
+from protocol.errors import TooLarge
 from protocol.header import encode_response, encode_response_in_steps
 
 if TYPE_CHECKING:
@@ -186,9 +187,15 @@ class Call(Reply):
         self.answered(self.api_key, body)
 
     def _encode(self, version: int, body: Message) -> Steps:
-        encoded = yield from encode_response_in_steps(
-            self.api_key, version, self.correlation_id, body, self._long.answer_bytes_max
-        )
+        try:
+            encoded = yield from encode_response_in_steps(
+                self.api_key, version, self.correlation_id, body, self._long.answer_bytes_max
+            )
+        except TooLarge as error:
+            asked = f"client id {self.client.id!r}, {self.client.principal}"
+            raise TooLarge(
+                f"{error}, as socket.request.max.bytes and fetch.max.bytes have together ({asked})"
+            ) from None
         self.answered(self.api_key, body)
         del body  # before the parts are copied
         # Small parts are joined here, because the connection would go through all of them at once.

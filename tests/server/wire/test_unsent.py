@@ -119,14 +119,18 @@ async def test_an_answer_that_repeats_itself_takes_the_memory_of_one(name: str) 
 
 
 async def test_an_answer_of_hundreds_of_megabytes_costs_the_connection() -> None:
-    """It isn't built: the client's connection ends with one log line that says why."""
+    """It isn't built: its connection ends with one log line, of the client, the API and the limit."""
     async with serving() as server:
         peer = await server.peer()
         await consumers(peer)
         await peer.send(ConsumerGroupDescribeRequest(group_ids=["g"] * 30_000), 1)
         assert await peer.is_closed()
         (line,) = server.events("connection_closed")
-        assert line["reason"].startswith("ConsumerGroupDescribeResponse would have more than")
+        assert line["reason"] == (
+            f"ConsumerGroupDescribeResponse would have more than {155 * MB} bytes, as socket.request.max.bytes and "
+            "fetch.max.bytes have together (client id 'test', User:ANONYMOUS)"
+        )
+        assert line["peer"]
         assert server.events("connection_failed") == []
 
 
