@@ -16,11 +16,11 @@ from coordinator.log.segments import disk
 REMOVE = "nothing that was acknowledged is in it: stop the server and remove it"
 
 ADVICE = {
-    r"\.journal-(\d+)\.[01]": (
+    r"\.journal-([0-9]+)\.[01]": (
         "the last 10 s or so of what was acknowledged before a crash may be in it alone. Put it back from a copy of "
         "the folder; or move the files .journal-{0}.* out of the folder, all of them, and serve what the segments have"
     ),
-    r"\.journal-left-(\d+)\.\d+": (
+    r"\.journal-left-([0-9]+)\.[0-9]+": (
         "the last of what was acknowledged in partition {0} may be in it alone. Put it back from a copy of the folder; "
         "or move the files .journal-left-{0}.* out of the folder, all of them, and serve what the segments have"
     ),
@@ -32,12 +32,12 @@ ADVICE = {
         "all acknowledged topics, ACLs, credentials, quotas and settings are in it, no groups. Put it back from a "
         "backup; or move it out of the folder, and the next start begins without them"
     ),
-    r"\.lock(-\d+)?|\.producer-ids|\.made-by-control|\d{20}\.cleaned": REMOVE,
+    r"\.lock(-[0-9]+)?|\.producer-ids|\.made-by-control|[0-9]{20}\.cleaned": REMOVE,
     r"\.journal-.*\.new|(meta\.properties|topics\.json|partition\.metadata|[a-z-]*-checkpoint)\.new": REMOVE,
     r"partition\.metadata|(cleaner-offset|log-start-offset)-checkpoint": (
         "no record is in it. Put it back from a backup of this partition's folder"
     ),
-    r".*-\d+|\d{20}\.log|\d{20}-\d{20}\.swap": (
+    r".*-[0-9]+|[0-9]{20}\.log|[0-9]{20}-[0-9]{20}\.swap": (
         "acknowledged records are in it. Put the partition's folder back from a backup; or move it and the "
         "partition's files .journal-left-* out of the data folder, and the partition begins anew"
     ),
