@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 
-INT_MIN = -(2**31)
+from coordinator.group.bounds import INT32_MIN
 
 MASK = 0xFFFFFFFF
 
@@ -64,4 +64,4 @@ def partition_for(group_id: str, partition_count: int) -> int:
     """The partition of `group_id`, 0 <= partition < partition_count."""
     assert partition_count > 0
     value = java_hash(group_id)
-    return 0 if value == INT_MIN else abs(value) % partition_count
+    return 0 if value == INT32_MIN else abs(value) % partition_count

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from coordinator.group.partition import INT_MIN, SHORT_MAX, java_hash, partition_for
+from coordinator.group.bounds import INT32_MIN
+from coordinator.group.partition import SHORT_MAX, java_hash, partition_for
 
 
 @pytest.mark.parametrize(
@@ -19,7 +20,7 @@ from coordinator.group.partition import INT_MIN, SHORT_MAX, java_hash, partition
         ("é", 233),
         ("日本語", 25921943),
         ("😀", 1772899),
-        ("polygenelubricants", INT_MIN),
+        ("polygenelubricants", INT32_MIN),
     ],
 )
 def test_java_hash_is_javas(text: str, expected: int) -> None:
@@ -39,7 +40,7 @@ def test_long_texts_have_javas_hash(text: str, length: int, ascii_only: bool) ->
     for high, low in zip(units[::2], units[1::2], strict=True):
         expected = (31 * expected + 256 * high + low) % 2**32
     assert java_hash(long) % 2**32 == expected
-    assert INT_MIN <= java_hash(long) < -INT_MIN
+    assert INT32_MIN <= java_hash(long) < -INT32_MIN
 
 
 def test_smallest_hash_is_partition_zero() -> None:
