@@ -257,7 +257,7 @@ class Coordinator:
                 consumer_heartbeat.heartbeat(turn, group, event)
             elif body.member_epoch != JOINING:
                 words = "not found." if group is None else "is not a consumer group."
-                raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {body.group_id[:100]} {words}")
+                raise Refused(Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {body.group_id[:100]} {words}"))
             else:
                 self._begin_consumer_group(turn, group, event)
         except Refused as error:
@@ -266,7 +266,7 @@ class Coordinator:
     def _refuse_consumer_heartbeat(
         self, turn: Turn, group: AnyGroup | None, event: ConsumerHeartbeat, refused: Refused
     ) -> None:
-        turn.answer(event.request, consumer_heartbeat.refusal(refused.error, refused.message))
+        turn.answer(event.request, consumer_heartbeat.refusal(refused.refusal.error, refused.refusal.message))
         if event.body.member_epoch >= JOINING and not upgrade.is_waiting_again(group, refused.refusal):
             turn.note_refused(group, event, refused.refusal)
 

@@ -25,6 +25,7 @@ from coordinator.group.consumer.group import UNRELEASED, UNREVOKED, Classic, Con
 from coordinator.group.consumer.refused import Refused
 from coordinator.group.consumer.step import Change, Found, cause_of, given_id, has_room, plan_step, take_step
 from coordinator.group.group import NAME
+from coordinator.group.refusal import Refusal
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, join_error, protocol_name_in, sync_error
 from protocol.consumer import CONSUMER
 from protocol.messages import JoinGroupResponse, SyncGroupResponse
@@ -51,7 +52,7 @@ def join(turn: Turn, group: ConsumerGroup, event: JoinGroup) -> None:
     except Refused as refused:
         turn.note_refused(group, event, refused.refusal)
         # As in Kafka, these answers don't repeat the member id.
-        answer = join_error(event.version, refused.error, UNKNOWN_MEMBER_ID)
+        answer = join_error(event.version, refused.refusal.error, UNKNOWN_MEMBER_ID)
     turn.answer(event.request, answer)
 
 
@@ -60,11 +61,11 @@ def join_as(turn: Turn, group: ConsumerGroup, event: JoinGroup) -> JoinGroupResp
     body = event.body
     if turn.config.group_consumer_migration_policy == NEVER_WELCOME:
         why = "the group has the consumer protocol, and group.consumer.migration.policy is disabled"
-        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, why=why)
+        raise Refused(Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, why=why))
     has_room(turn, group, body.member_id)
     protocols = protocols_of(event)
     if body.protocol_type != CONSUMER or not group.supports(map(NAME, protocols)):
-        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        raise Refused(Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     expected.admit(turn, group.group_id, group, body.member_id, body.group_instance_id, event.client)
     member_id = body.member_id or given_id(event.fresh_id)
     if not body.member_id and body.group_instance_id is None and event.version >= MEMBER_ID_REQUIRED_SINCE:
@@ -131,11 +132,11 @@ def change_of(turn: Turn, event: JoinGroup, found: Found) -> Change:
     protocols = protocols_of(event)
     if sum(len(metadata) for _, metadata in protocols) > turn.config.message_max_bytes:
         # No record can have it.
-        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
+        raise Refused(Refusal(ErrorCode.UNKNOWN_SERVER_ERROR))
     try:
         said = read_subscription(protocols[0][1])
     except Unreadable:
-        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR) from None
+        raise Refused(Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)) from None
     timeout_ms = rebalance_timeout_of(event)
     changed = member._replace(
         instance_id=member.instance_id if body.group_instance_id is None else body.group_instance_id,
@@ -159,7 +160,7 @@ def sync(turn: Turn, group: ConsumerGroup, event: SyncGroup) -> None:
     try:
         answer = sync_as(turn, group, event)
     except Refused as refused:
-        answer = sync_error(refused.error)
+        answer = sync_error(refused.refusal.error)
     turn.answer(event.request, answer)
 
 
@@ -168,14 +169,14 @@ def sync_as(turn: Turn, group: ConsumerGroup, event: SyncGroup) -> SyncGroupResp
     body = event.body
     member = known(turn, group, body.member_id, body.group_instance_id, "sync-group", event.client)
     if member.classic is None:
-        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+        raise Refused(Refusal(ErrorCode.UNKNOWN_MEMBER_ID))
     if body.generation_id != member.epoch:
-        raise Refused(ErrorCode.ILLEGAL_GENERATION)
+        raise Refused(Refusal(ErrorCode.ILLEGAL_GENERATION))
     if body.protocol_type not in (None, CONSUMER) or body.protocol_name not in (None, member.classic.protocol_name):
-        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        raise Refused(Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     if member.epoch < group.target_epoch and member.state is not UNREVOKED:
         sessions.tell_to_rejoin(turn, group, member)
-        raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
+        raise Refused(Refusal(ErrorCode.REBALANCE_IN_PROGRESS))
     sessions.synced(turn, group, member.member_id)
     sessions.renew(turn, group, member)
     return SyncGroupResponse(
@@ -213,7 +214,7 @@ def beat(turn: Turn, group: ConsumerGroup, event: Heartbeat) -> int:
     try:
         member = known(turn, group, body.member_id, body.group_instance_id, "heartbeat", event.client)
     except Refused as refused:
-        return refused.error
+        return refused.refusal.error
     if member.classic is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     if body.generation_id != member.epoch:
@@ -246,7 +247,7 @@ def known(
                     group.group_id, group.generation, member_id, member.member_id, instance_id, operation, client
                 )
             )
-            raise Refused(ErrorCode.FENCED_INSTANCE_ID)
+            raise Refused(Refusal(ErrorCode.FENCED_INSTANCE_ID))
     if member is None:
-        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+        raise Refused(Refusal(ErrorCode.UNKNOWN_MEMBER_ID))
     return member

@@ -14,6 +14,7 @@ from coordinator.group import notes
 from coordinator.group.causes import CauseKind
 from coordinator.group.consumer import leave, reasons
 from coordinator.group.consumer.refused import Refused
+from coordinator.group.refusal import Refusal
 from protocol.messages import ConsumerGroupDescribeResponse
 from schemas.errors import ErrorCode
 
@@ -47,7 +48,7 @@ def admit(
     generation = 0 if group is None else group.generation
     turn.note(notes.MemberNotExpected(group_id, generation, instance_id, client.id, client.host, client.principal))
     words = "The group has no seat for members outside expected.instance.ids."
-    raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, words, is_noted=True)
+    raise Refused(Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, words, is_noted=True))
 
 
 def settings_changed(turn: Turn, group: ConsumerGroup, event: GroupSettingsChanged) -> None:

@@ -18,6 +18,7 @@ from coordinator.group.consumer.group import AWAY, JOINING, LEFT, ConsumerGroup,
 from coordinator.group.consumer.reconcile import Owned, is_within
 from coordinator.group.consumer.refused import Refused
 from coordinator.group.consumer.step import ABANDON, Change, Found, given_id, has_room, plan_step, take_step
+from coordinator.group.refusal import Refusal
 from protocol.consumer import CONSUMER
 from protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from schemas.errors import ErrorCode
@@ -48,9 +49,9 @@ def validate(event: ConsumerHeartbeat, config: GroupConfig) -> Refused | None:
     """The refusal of a request that no group takes; None if it is in order (Kafka: GroupCoordinatorService)."""
     body, assignors = event.body, config.group_consumer_assignors
     if CONSUMER not in config.group_coordinator_rebalance_protocols:
-        return Refused(ErrorCode.UNSUPPORTED_VERSION)
+        return Refused(Refusal(ErrorCode.UNSUPPORTED_VERSION))
     if len(body.subscribed_topic_names or ()) > TOPICS_MAX:
-        return Refused(ErrorCode.INVALID_REQUEST, f"A member may subscribe to {TOPICS_MAX} topics by name.")
+        return Refused(Refusal(ErrorCode.INVALID_REQUEST, f"A member may subscribe to {TOPICS_MAX} topics by name."))
     epoch = body.member_epoch
     wrong: str | None = None
     if (event.version >= MEMBER_ID_REQUIRED_SINCE or epoch > 0 or epoch == LEFT) and not body.member_id.strip():
@@ -73,11 +74,11 @@ def validate(event: ConsumerHeartbeat, config: GroupConfig) -> Refused | None:
     elif epoch < AWAY:
         wrong = "MemberEpoch is invalid."
     if wrong is not None:
-        return Refused(ErrorCode.INVALID_REQUEST, wrong)
+        return Refused(Refusal(ErrorCode.INVALID_REQUEST, wrong))
     if body.server_assignor is not None and body.server_assignor not in assignors:
         names = ", ".join(assignors)
         words = f"ServerAssignor {body.server_assignor[:100]} is not supported. Supported assignors: {names}."
-        return Refused(ErrorCode.UNSUPPORTED_ASSIGNOR, words)
+        return Refused(Refusal(ErrorCode.UNSUPPORTED_ASSIGNOR, words))
     return None
 
 
@@ -157,17 +158,17 @@ def known(group: ConsumerGroup, body: ConsumerGroupHeartbeatRequest) -> Consumer
         member = group.members.get(body.member_id)
         if member is None:
             words = f"Member {body.member_id[:100]} is not a member of group {group.group_id[:100]}."
-            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, words)
+            raise Refused(Refusal(ErrorCode.UNKNOWN_MEMBER_ID, words))
         return member
     seat = group.seat(body.instance_id)
     if seat is None:
-        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {body.instance_id[:100]} is unknown.")
+        raise Refused(Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {body.instance_id[:100]} is unknown."))
     if seat.member_id != body.member_id:
         words = (
             f"Static member {body.member_id[:100]} with instance id {body.instance_id[:100]} "
             f"was fenced by member {seat.member_id}."
         )
-        raise Refused(ErrorCode.FENCED_INSTANCE_ID, words)
+        raise Refused(Refusal(ErrorCode.FENCED_INSTANCE_ID, words))
     return seat
 
 
@@ -178,7 +179,7 @@ def find(turn: Turn, group: ConsumerGroup, event: ConsumerHeartbeat, owned: Owne
         try:
             member = known(group, body)
         except Refused as refused:
-            if refused.error is ErrorCode.FENCED_INSTANCE_ID and body.instance_id is not None:
+            if refused.refusal.error is ErrorCode.FENCED_INSTANCE_ID and body.instance_id is not None:
                 holder = group.static_members[body.instance_id]
                 turn.note(
                     notes.MemberFenced(
@@ -203,7 +204,7 @@ def find(turn: Turn, group: ConsumerGroup, event: ConsumerHeartbeat, owned: Owne
                 f"Static member {member_id[:100]} with instance id {(body.instance_id or '')[:100]} cannot join the "
                 f"group because the instance id is owned by {seat.member_id} member."
             )
-            raise Refused(ErrorCode.UNRELEASED_INSTANCE_ID, words)
+            raise Refused(Refusal(ErrorCode.UNRELEASED_INSTANCE_ID, words))
         return Found(seat._replace(member_id=member_id, epoch=0, previous_epoch=0), replaces=seat)
     existing = group.members.get(member_id)
     if existing is not None:
@@ -242,7 +243,7 @@ def check_epoch(member: ConsumerMember, epoch: int, owned: Owned | None) -> None
         f"The consumer group member has a {size} member epoch ({epoch}) than the one known by the group coordinator "
         f"({member.epoch}). {ABANDON}"
     )
-    raise Refused(ErrorCode.FENCED_MEMBER_EPOCH, words)
+    raise Refused(Refusal(ErrorCode.FENCED_MEMBER_EPOCH, words))
 
 
 def updated(member: ConsumerMember, event: ConsumerHeartbeat) -> ConsumerMember:

@@ -19,6 +19,7 @@ from coordinator.group.consumer import course, reasons, records
 from coordinator.group.consumer.group import ConsumerGroup, ConsumerMember, Resolved
 from coordinator.group.consumer.refused import Refused
 from coordinator.group.effects import Resolution
+from coordinator.group.refusal import Refusal
 from coordinator.group.topics import metadata_hash
 from schemas.errors import ErrorCode
 
@@ -86,10 +87,10 @@ def update_regex(
             change.drop(old, turn.now.wall_ms)
         if new and not group.regex_members[new]:
             if regex_error is not None:
-                raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, regex_error)
+                raise Refused(Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, regex_error))
             if len(group.regex_members) - (group.regex_members[old] == 1) >= REGEXES_MAX:
                 words = f"A group has at most {REGEXES_MAX} regular expressions."
-                raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, words)
+                raise Refused(Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, words))
             needed = True
         elif new:
             change.bumps = new in group.regexes

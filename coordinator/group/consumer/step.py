@@ -22,6 +22,7 @@ from coordinator.group.consumer.reconcile import Aim, Fenced, Owned, reconcile
 from coordinator.group.consumer.refused import Refused
 from coordinator.group.consumer.regex import RegexChange, update_regex
 from coordinator.group.consumer.target import Plan, bump, make_target
+from coordinator.group.refusal import Refusal
 from coordinator.group.state import STABLE
 from schemas.errors import ErrorCode
 
@@ -85,13 +86,15 @@ def has_room(turn: Turn, group: AnyGroup, member_id: str) -> None:
     limit = turn.config.group_consumer_max_size
     if group.size >= limit and member_id not in group.members:
         words = f"The consumer group has reached its maximum capacity of {limit} members."
-        raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, words)
+        raise Refused(Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, words))
 
 
 def has_room_for_names(group: ConsumerGroup, names: frozenset[str]) -> None:
     """Raises Refused if a member subscribes to names that are too many together with those of others."""
     if len(group.topic_members) + len(names.difference(group.topic_members)) > NAMES_MAX:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"The members of a group may subscribe to {NAMES_MAX} topics by name.")
+        raise Refused(
+            Refusal(ErrorCode.INVALID_REQUEST, f"The members of a group may subscribe to {NAMES_MAX} topics by name.")
+        )
 
 
 def given_id(fresh_id: str) -> str:
@@ -138,11 +141,11 @@ def plan_step(turn: Turn, group: ConsumerGroup, change: Change, *, may_assign: b
             moved = reconcile(member, aim, change.owned)
         except Fenced:
             words = "The consumer group member is in a unknown state."
-            raise Refused(ErrorCode.FENCED_MEMBER_EPOCH, f"{words} {ABANDON}") from None
+            raise Refused(Refusal(ErrorCode.FENCED_MEMBER_EPOCH, f"{words} {ABANDON}")) from None
     if moved != member:
         written.append(records.current_record(group_id, moved, wall_ms))
     if not turn.store_takes(written):
-        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, TOO_LARGE)
+        raise Refused(Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, TOO_LARGE))
     return Step(change, moved, regex, plan, written)
 
 

@@ -24,6 +24,7 @@ from coordinator.group.consumer.step import has_room, has_room_for_names
 from coordinator.group.course import Outcome
 from coordinator.group.effects import PENDING, REBALANCE, SYNC
 from coordinator.group.group import Group, NoUpgrade
+from coordinator.group.refusal import Refusal
 from coordinator.group.state import DEAD
 from coordinator.group.topics import metadata_hash
 from protocol.consumer import CONSUMER
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from coordinator.group.any_group import AnyGroup
     from coordinator.group.events import ConsumerHeartbeat
     from coordinator.group.group import Member
-    from coordinator.group.refusal import Refusal
     from coordinator.group.turn import Turn
 
 POLICIES = frozenset({"bidirectional", "upgrade"})
@@ -59,15 +59,16 @@ def upgraded(turn: Turn, group: Group, event: ConsumerHeartbeat) -> ConsumerGrou
         raise refusal(group, *never)
     has_room(turn, group, event.body.member_id)
     if event.body.subscribed_topic_regex and event.regex_error is not None:
-        raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, event.regex_error)
+        raise Refused(Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, event.regex_error))
     kept = group.no_upgrade
     if kept is not None and turn.now.ms < kept.until_ms:
-        error, message, why, until, _ = kept.refusal
-        raise Refused(error, message, why, until)
+        raise Refused(kept.refusal._replace(is_noted=False))
     if group.protocol_name is None or not group.all_support(group.protocol_name):
         # The first generation isn't there, or the next one has another protocol.
         words = f"Classic group {group.group_id[:100]} can become a consumer group after its rebalance."
-        raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, words, "the group can't be upgraded in this rebalance")
+        raise Refused(
+            Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, words, "the group can't be upgraded in this rebalance")
+        )
     try:
         return converted(turn, group, frozenset(event.body.subscribed_topic_names or ()))
     except Refused as refused:
@@ -122,7 +123,7 @@ def converted(turn: Turn, group: Group, names: frozenset[str]) -> ConsumerGroup:
             target = read_assignment(turn.topics, member.assignment)
             if any(not new.holders.get(topic_id, {}).keys().isdisjoint(held) for topic_id, held in target.items()):
                 why = "the group can't be upgraded: its leader gave a topic partition to two members"
-                raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, why=why, until=OTHER_ASSIGNMENTS)
+                raise Refused(Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, why=why, until=OTHER_ASSIGNMENTS))
             targets[member.member_id] = target
             goes_on = member_of(member, group.protocol_name, group.generation, target)
             new.put(goes_on)
@@ -163,7 +164,7 @@ def why_not(turn: Turn, group: Group) -> tuple[str, str] | None:
 def refusal(group: Group, words: str, until: str) -> Refused:
     """The refusal of a group that stays as it is."""
     why = f"Cannot upgrade classic group {group.group_id[:100]} to consumer group because {words}"
-    return Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"{why}.", why, until)
+    return Refused(Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"{why}.", why, until))
 
 
 def member_of(member: Member, protocol_name: str, epoch: int, target: Target) -> ConsumerMember:
