@@ -78,7 +78,7 @@ def verdict(group: DescribedGroup, entries: Sequence[Entry] | None, wanted: Want
             longest = _longest_restart(entries)
             took = "no restart is known" if longest is None else f"restarts took up to {duration_text(longest.took_ms)}"
             reason += f", {took}"
-            if wanted.instance_id in (late := _late(entries)):
+            if wanted.instance_id in (late := _late(group, entries)):
                 reason += f"; {_late_text(late[wanted.instance_id])}: restart it with a longer one"
     return Verdict(True, reason, untold)
 
@@ -205,9 +205,9 @@ def _too_slow(group: DescribedGroup, entries: Sequence[Entry] | None, wanted: Wa
     seats = _seats(group, wanted.instance_id)
     if entries is None or not seats:
         return
-    late = _late(entries)
+    late = _late(group, entries)
     if late and wanted.instance_id not in late:
-        name, back = next(reversed(late.items()))
+        name, back = max(late.items(), key=lambda each: each[1].latest_ms)
         yield f"{_late_text(back)}: first restart {name} with a longer one (tenure doctor says more)"
         return
     longest = _longest_restart(entries)
@@ -223,9 +223,11 @@ def _too_slow(group: DescribedGroup, entries: Sequence[Entry] | None, wanted: Wa
             return
 
 
-def _late(entries: Sequence[Entry]) -> dict[str, TimedCause]:
-    """How members came back that had expired, by instance id; the newest last."""
-    return {back.said["group_instance_id"]: back for _, back in absences(entries).late}
+def _late(group: DescribedGroup, entries: Sequence[Entry]) -> dict[str, TimedCause]:
+    """How members of the group came back that had expired, by instance id."""
+    present = {member.group_instance_id for member in group.members}
+    back = {back.said["group_instance_id"]: back for _, back in absences(entries).late}
+    return {name: cause for name, cause in back.items() if name in present}
 
 
 def _late_text(back: TimedCause) -> str:

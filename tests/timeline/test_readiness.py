@@ -147,6 +147,7 @@ def test_a_restart_that_lost_its_seat() -> None:
         )
     assert judged(member("a"), member("b"), events=[*late, restart("b", 9, 4_000)], instance_id="a").is_ready
     assert judged(member("a"), member("b"), events=[*late, deleted(4_000)], instance_id="a").is_ready
+    assert judged(member("a"), events=late, instance_id="a").is_ready, "b was removed: nobody can restart it"
 
 
 def test_the_restart_that_mends_a_session_timeout() -> None:
