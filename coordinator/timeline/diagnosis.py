@@ -555,9 +555,9 @@ def _absences(group_id: str, entries: Sequence[Entry], group: DescribedGroup | N
             group_id,
             f"{len(never)} instance {'id' if len(never) == 1 else 'ids'} expired and never came back: "
             f"{', '.join(never[:NAMED_MAX])}",
-            "if they were stopped for good, do nothing: this goes a day after they went. Else start their programs with "
-            "the same group.instance.id: it must stay the same over a restart (a StatefulSet's pod name, not a random "
-            "one)",
+            "if they were stopped for good, do nothing: this goes a day after they went. Else start their programs "
+            "with the same group.instance.id: it must stay the same over a restart (a StatefulSet's pod name, not a "
+            "random one)",
             last_at_ms,
         )
 
