@@ -354,8 +354,8 @@ def _head(disk: Disk, descriptor: int, start: int, end: int, seed: int, sums: _S
     head = disk.read(descriptor, _WINDOW.size, start)
     if len(head) < _WINDOW.size:
         return None
-    magic, crc, *numbers, count = _WINDOW.unpack(head)
-    found = _Head(*numbers, _WINDOW.size + count * _EXTENT.size)
+    magic, crc, sequence, needed, size, count = _WINDOW.unpack(head)
+    found = _Head(sequence, needed, size, _WINDOW.size + count * _EXTENT.size)
     if magic != _WINDOW_MAGIC or not found.data_at <= found.size <= end - start:
         return None
     if found.data_at <= PAGE_SIZE:

@@ -199,9 +199,14 @@ class Feed:
 
     async def events(self) -> list[FeedEvent]:
         """The newest events, in the order of time; `problem` says why if there are none."""
+        await self._is_ready()
+        return list(self._events)
+
+    async def _is_ready(self) -> None:
+        """Wait for the first read, and for a turn: many requests may wait for that read."""
         self.start()
         await self.is_read.wait()
-        return list(self._events)
+        await self._turns.next()
 
     def start(self) -> None:
         """Start the source, if it hasn't started."""
@@ -217,14 +222,16 @@ class Feed:
 
         If the id can't be of this topic, the subscriber first gets all events in memory.
         """
-        events = await self.events()
+        await self._is_ready()
         had = self._offsets(after)
         if had is None:
             had = self._first if after else self._told
             is_gapped = bool(after)
         else:
             is_gapped = any(had.get(partition, 0) < first for partition, first in self._first.items())
-        behind = [each for each in events if each.placed.offset >= had.get(each.placed.partition, 0)]
+        behind: list[FeedEvent] = []
+        if had != self._reached:
+            behind = [each for each in self._events if each.placed.offset >= had.get(each.placed.partition, 0)]
         subscriber = Subscriber(self._id(had), behind, is_gapped=is_gapped)
         self._subscribers.add(subscriber)
         return subscriber

@@ -6,7 +6,7 @@ import asyncio
 import json
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -16,8 +16,9 @@ import pytest
 from coordinator.client.client import Client
 from coordinator.client.events import Placed
 from coordinator.server.http import feed as feeds
-from coordinator.server.http.feed import EVENTS_KEPT, FRAMES_KEPT, STEP, WAITING_MAX, Feed, TopicSource
+from coordinator.server.http.feed import EVENTS_KEPT, FRAMES_KEPT, STEP, WAITING_MAX, Feed, FeedEvent, TopicSource
 from coordinator.server.http.turns import Turns
+from coordinator.server.http.window import Window
 from coordinator.server.runtime.pace import TURN_MAX_MS, Pace
 from tests.server.harness import ManualClock
 
@@ -62,6 +63,43 @@ async def test_a_listener_gets_what_comes_after_it_came() -> None:
     feed.feed(4)
     assert [each.event["at_ms"] for each in await subscriber.next(1.0)] == [3, 4]
     assert not await subscriber.next(0.0)
+
+
+@pytest.mark.parametrize("after", ["", f"{TOPIC}-0.0"])
+async def test_listeners_that_come_together_share_out_their_work(monkeypatch: pytest.MonkeyPatch, after: str) -> None:
+    """Each subscribes in a turn of its own if a turn has no time; and only an older id makes it look at all events."""
+    subscribed, looked = [0], [0]
+
+    def turn() -> None:
+        subscribed.append(0)
+        asyncio.get_running_loop().call_soon(turn)
+
+    class Slow(ManualClock):
+        def ms(self) -> int:
+            self.advance(TURN_MAX_MS)
+            return super().ms()
+
+    def look(self: Window[FeedEvent]) -> Iterator[FeedEvent]:
+        looked[0] += 1
+        return original(self)
+
+    async def subscribe() -> None:
+        subscriber = await feed.subscribe(after)
+        subscribed[-1] += 1
+        assert len(await subscriber.next(0.0)) == (3 if after else 0)
+
+    original = Window.__iter__
+    monkeypatch.setattr(Window, "__iter__", look)
+    feed = Fed(Turns(Pace(Slow(), asyncio.get_running_loop().call_soon)))
+    feed.is_read.clear()
+    waiting = [asyncio.create_task(subscribe()) for _ in range(30)]
+    await asyncio.sleep(0)
+    feed.feed_anew(0, 1, 2)
+    turn()
+    await asyncio.gather(*waiting)
+    assert sum(subscribed) == 30
+    assert max(subscribed) <= 2
+    assert looked[0] == (30 if after else 0)
 
 
 async def events_after(feed: Feed, after: str) -> tuple[list[str], list[int], bool]:
@@ -189,16 +227,18 @@ async def test_many_events_are_taken_in_steps_and_in_order() -> None:
     first = await feed.subscribe("")
     feed.feed_anew(*range(WAITING_MAX))
     feed.feed(WAITING_MAX)
-    kept, between = [0], None
+    kept, waiting = [0], None
     while turns:
         turns.pop(0)()
-        kept.append(len(await feed.events()))
-        if between is None and kept[-1] > WAITING_MAX // 2:
-            between = await feed.subscribe("")
+        kept.append(len(feed._events))
+        if waiting is None and kept[-1] > WAITING_MAX // 2:
+            waiting = asyncio.create_task(feed.subscribe(""))
+        await asyncio.sleep(0)
     assert max(after - before for before, after in pairwise(kept)) <= TURN_MAX_MS * STEP
     assert kept[-1] == WAITING_MAX + 1
     assert first.is_closed, "it took none"
-    assert between is not None
+    assert waiting is not None
+    between = await waiting
     behind, ids, _ = await events_after(feed, between.begins)
     got: list[int] = []
     while some := await between.next(0.0):
