@@ -33,7 +33,9 @@ from coordinator.observe.published import Published, target_of
 from coordinator.server.clock import LoopClock
 from coordinator.server.http.feed import Feed
 from coordinator.server.http.site import Site
+from coordinator.server.http.turns import Turns
 from coordinator.server.http.window import Bounds
+from coordinator.server.runtime.pace import Pace
 from coordinator.server.telemetry.lines import Lines
 from coordinator.server.wire.listener import bind
 from coordinator.timeline.inference.broker_lines import BrokerLines
@@ -122,15 +124,15 @@ class Observer:
         )
         self._stopping = threading.Event()
         self._looking = threading.Thread(target=self.live.run, args=(self._stopping,), name="live", daemon=True)
-        self._feed = Feed(self.follower, BOUNDS)
+        pace = Pace(clock, asyncio.get_running_loop().call_soon)
+        self._feed = Feed(self.follower, BOUNDS, Turns(pace))
         self._lines = lines
         self._site: Site | None = None
         self.address: Address | None = None
         if config.http:
             metrics = ObserverMetrics(counts, self.live, self._progress)
-            self._site = Site(
-                config, self, self._asking.open, metrics, lines, clock, feed=self._feed, spare=self._has_spare
-            )
+            feed, spare = self._feed, self._has_spare
+            self._site = Site(config, self, self._asking.open, metrics, lines, clock, feed=feed, spare=spare, pace=pace)
 
     @property
     def trouble(self) -> str:

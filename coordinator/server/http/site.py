@@ -124,8 +124,8 @@ class Site:
     """The HTTP side of `server`.
 
     config: has limits and host names. ask: opens a client of the cluster. lines: gets uvicorn's log. secure: as of
-    Guard. feed: brings events; by default it reads the cluster's topic of events. spare: as of Sums. pace: of the loop,
-    if it serves Kafka's clients too.
+    Guard. feed: brings events; by default it reads the cluster's topic of events. spare: as of Sums. pace: of the loop;
+    without one, nothing waits.
     """
 
     def __init__(
