@@ -56,9 +56,9 @@ from tests.audit.scenes import (
     static_members,
     with_attributes,
 )
+from tests.support.length import rounds
 
-NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
-SEEDS, LOGS, STRIDE = (20_000, 10_000, 1) if NIGHTLY else (80, 40, 41)
+SEEDS, LOGS, STRIDE = rounds(25, 80, 20_000), rounds(12, 40, 10_000), rounds(139, 41, 1)
 """The number of seeds and logs, and the stride through cases that would take minutes otherwise.
 
 The stride is prime, so that it meets every kind of case in turn.
@@ -121,6 +121,7 @@ def test_random_log_with_random_damage(tmp_path: Path, batches: list[bytes], dat
     assert_sound(scene.write(tmp_path / "log"))
 
 
+@pytest.mark.rounds
 def test_every_prefix_and_suffix_of_a_log(tmp_path: Path) -> None:
     """Wherever a file is cut, the audit reads the whole batches, and the rest is one row."""
     log = b"".join(clean().batches)
@@ -155,6 +156,7 @@ def lies(batch: bytes) -> Iterator[bytes]:
             yield resealed(changed)
 
 
+@pytest.mark.rounds
 @pytest.mark.parametrize(
     "record",
     [(group_key(GROUP), group_value(static_members(a=1, b=1), 4)), (offset_key(GROUP), offset_value(7))],
@@ -332,6 +334,7 @@ def change_below_crc(data: bytearray, chance: random.Random) -> None:
         data[start:end] = resealed(data[start:end])
 
 
+@pytest.mark.rounds
 def test_mutated_log_of_a_server(tmp_path: Path, script: Script) -> None:
     """Damage in a real server's files becomes findings, and raises nothing."""
     sound = {path.relative_to(script.folder): path.read_bytes() for path in segments(script.folder)}

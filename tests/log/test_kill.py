@@ -26,14 +26,16 @@ from coordinator.log.segments.journal import WINDOWS_AT, journal_path
 from tests.log.appender import WINDOW
 from tests.log.calls import Events, numbers_of, opened
 from tests.log.promises import GROUPS, TOPICS, Player
+from tests.support.length import rounds
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Closed, Connection
 from tests.support.tenure import ServerFailed, Tenure
 
+pytestmark = pytest.mark.rounds
+
 ROOT = Path(__file__).parents[2]
-IS_NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
-ROUNDS = 200 if IS_NIGHTLY else 10
-SPREAD_ROUNDS = 100 if IS_NIGHTLY else 3
+ROUNDS = rounds(4, 10, 200)
+SPREAD_ROUNDS = rounds(1, 3, 100)
 SEQUENCE = struct.Struct(">Q")
 SEQUENCE_AT = WINDOWS_AT + 12
 """Where a file of the journal has the number of its first window."""

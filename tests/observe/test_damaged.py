@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from itertools import islice
 from typing import Any
@@ -31,6 +30,7 @@ from protocol.messages import (
 from tests.client.scripted import HANG_UP, Scripted
 from tests.observe.accuracy import recorded
 from tests.observe.conftest import Written
+from tests.support.length import rounds
 
 ASKED = (
     *("ConsumerGroupDescribe", "DescribeConfigs", "DescribeGroups", "Fetch", "FindCoordinator", "ListGroups"),
@@ -39,7 +39,7 @@ ASKED = (
 """What an observer asks for."""
 
 TURNS = 60
-SEEDS = 400 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 4
+SEEDS = rounds(2, 4, 400)
 TIMES = (-(2**63), -1, 0, 2**63 - 1)
 
 
@@ -60,6 +60,7 @@ def damaged(data: bytes, chance: random.Random) -> bytes:
     return bytes(changed)
 
 
+@pytest.mark.rounds
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_damaged_records_stop_nothing(seed: int) -> None:
     """Keys, values, times and order of real records are changed: whatever comes of it has its words."""
@@ -152,6 +153,7 @@ def nonsense(server: Scripted, name: str, chance: random.Random) -> Any:
     return response_class(API_KEYS[name])()
 
 
+@pytest.mark.rounds
 @pytest.mark.parametrize("seed", range(max(SEEDS // 4, 2)))
 def test_a_broker_that_answers_nonsense_ends_no_thread(
     seed: int, written: Written, monkeypatch: pytest.MonkeyPatch

@@ -8,6 +8,10 @@ House rule: `make test` tries each kind of a thing; more rounds of the same kind
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
 
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "short")
 """short, dev, long, nightly or fuzz."""
@@ -18,3 +22,10 @@ IS_NIGHTLY = PROFILE in {"nightly", "fuzz"}
 def rounds(short: int, long: int, nightly: int) -> int:
     """The number for this run. Its test has the marker `rounds`, so that `make test-long` runs it again."""
     return nightly if IS_NIGHTLY else long if PROFILE == "long" else short
+
+
+def most_are_long(cases: Iterable[Any], short: Callable[[Any], bool]) -> list[Any]:
+    """The cases of a test, all but some with the marker `long`. short: whether `make test` tries that case."""
+    known = list(cases)
+    assert any(map(short, known)), "no case is left to make test"
+    return [case if short(case) else pytest.param(case, marks=pytest.mark.long) for case in known]

@@ -56,13 +56,14 @@ from tests.log.compaction.closed import (
 from tests.log.disks import FailingDisk, fail_one
 from tests.oracle.dumped import BATCH, RECORD
 from tests.support.apache import ApacheKafka, dump_log_segments
+from tests.support.length import rounds
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
 from tests.support.tenure import wait_until
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT / "tests" / "protocol" / "golden" / "record_batch"
-HISTORIES = 2_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 60
+HISTORIES = rounds(20, 60, 2_000)
 OFFSET_KEY = b"\0\x01"
 OFFSET_VALUE = b"\0\x03"
 """The versions at the start of a committed offset's key and value."""
@@ -343,6 +344,7 @@ class Ended(Exception):
     """The process was killed."""
 
 
+@pytest.mark.rounds
 def test_any_history(tmp_path: Path) -> None:
     """After appends, compactions with maps of any size, and restarts in any order, a replay finds the same state.
 

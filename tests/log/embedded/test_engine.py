@@ -38,9 +38,10 @@ from tests.log.calls import (
     record,
 )
 from tests.log.disks import CrashingDisk, FailingDisk, Killed, SharedDisk, fail_one
+from tests.support.length import rounds
 from tests.support.patience import WITHIN_S
 
-POWER_CUTS = 1_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 30
+POWER_CUTS = rounds(15, 30, 1_000)
 
 
 @contextmanager
@@ -393,6 +394,7 @@ class TestPool:
                 assert [numbers_of(opened(engine, partition)[1]) for partition in range(4)] == durable
         assert number > 1
 
+    @pytest.mark.rounds
     def test_power_cut(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """After a power cut while threads write, each partition has all acknowledged records, and one more at most."""
         monkeypatch.setattr(threading, "excepthook", lambda _arguments: None)

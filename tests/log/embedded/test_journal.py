@@ -27,10 +27,11 @@ from coordinator.log.segments.segment import partition_folder, segment_at
 from tests.log.calls import Events, acquire, append, append_batch, load, numbers_of, opened, record, release
 from tests.log.disks import CrashingDisk, FailingDisk, Killed, fail_one
 from tests.log.embedded.journaling import JOURNAL_SIZE, Partition, Run, join_checkpoints, journaling, kill, play_history
+from tests.support.length import rounds
 from tests.support.patience import WITHIN_S
 
 AT_ONCE_MAX = journal.AT_ONCE_MAX
-HISTORIES = 10_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 200
+HISTORIES = rounds(60, 200, 10_000)
 
 
 @pytest.fixture(autouse=True)
@@ -564,11 +565,12 @@ def extents_for(paths: list[Path], partition: int) -> list[Extent]:
 class TestCrash:
     """A crash at any moment leaves everything that was acknowledged."""
 
+    @pytest.mark.rounds
     @pytest.mark.parametrize("is_power_cut", [False, True])
     def test_at_each_step(self, tmp_path: Path, at_once: None, is_power_cut: bool) -> None:
         """A kill, or a power cut, at every call of the disk, with checkpoints and turns of the files under way."""
         reached, end = True, 0
-        step = 1 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 7
+        step = rounds(23, 7, 1)
         while reached:
             end += step
             folder = tmp_path / f"{end}"
@@ -637,6 +639,7 @@ class TestCrash:
         assert end > 20
         assert found == {2, 4}  # the first batches of both new segments were in the journal
 
+    @pytest.mark.rounds
     def test_histories(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A disk keeps or loses each unsynced page by chance: nothing acknowledged is lost, no half comes back."""
         cut = refused = 0

@@ -21,11 +21,12 @@ from protocol.records.batch import Record, encode_batch
 from protocol.records.walk import decode_batches
 from tests.log.calls import record
 from tests.log.disks import CALLS, CrashingDisk, FailingDisk, Killed, fail_one
+from tests.support.length import rounds
 
 SEGMENT_SIZE = 600
 ERRORS = (errno.ENOSPC, errno.EIO)
 FAILING = {"write", "fdatasync", "truncate", "open", "sync_folder", "read"}
-HISTORIES = 2_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 60
+HISTORIES = rounds(20, 60, 2_000)
 """Each test runs so many histories of failures and crashes."""
 
 
@@ -306,6 +307,7 @@ class TestCrashes:
         machine.read()
         return len(machine.durable)
 
+    @pytest.mark.rounds
     @pytest.mark.parametrize("garbles", [False, True])
     def test_nothing_durable_is_lost(self, tmp_path: Path, garbles: bool) -> None:
         """After failures, kills and power cuts in any order, the log has all durable records and no refused ones."""
@@ -327,6 +329,7 @@ class TestCrashes:
                 machine.start()
                 machine.read()
 
+    @pytest.mark.rounds
     def test_pages_in_any_order(self, tmp_path: Path) -> None:
         """A disk that writes later pages first may leave a hole: the log may refuse to load, and loses nothing."""
         refused = []

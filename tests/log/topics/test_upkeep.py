@@ -5,7 +5,6 @@ The histories swap the files in between the calls of readers and producers, as t
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from contextlib import suppress
@@ -29,8 +28,9 @@ from protocol.records.walk import Batch, decode_batches
 from tests.log.disks import FailingDisk, Killed
 from tests.log.topics.test_log import LIMITS, NOW_MS, a_log
 from tests.support.batches import Sent, batch
+from tests.support.length import rounds
 
-HISTORIES = 2_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 40
+HISTORIES = rounds(15, 40, 2_000)
 DAY_MS = 86_400_000
 COMPACTED = LIMITS._replace(is_compacted=True, is_deleted=False, segment_bytes=1, min_cleanable_ratio=0.0)
 """Compaction joins no segments. Each append here has a segment of its own, so all but the last may be compacted."""
@@ -549,6 +549,7 @@ class _History:
             assert self.log.view.offset_of_time(timestamp_ms) == expected
 
 
+@pytest.mark.rounds
 def test_any_history(tmp_path: Path) -> None:
     """After appends, compactions, deletions and restarts by chance, log and consumer have the newest records."""
     compactions = lost = 0
