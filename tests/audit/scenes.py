@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import cramjam
-from crc32c import crc32c
 
 from coordinator.group.partition import partition_for
 from coordinator.timeline.records.consumer import read_consumer_value
@@ -32,6 +31,7 @@ from protocol.messages import (
 from protocol.records.batch import HEADER_SIZE, Record, encode_batch
 from protocol.records.codecs import Codec
 from tests.group.consumer.play import Play
+from tests.support.batches import with_crc
 
 START_MS = 1_700_000_000_000
 SECOND_MS = 1_000
@@ -159,14 +159,7 @@ def with_attributes(batch: bytes, attributes: int, producer_id: int = -1, body: 
     struct.pack_into(">i", changed, 8, len(changed) - 12)
     struct.pack_into(">h", changed, 21, attributes)
     struct.pack_into(">q", changed, 43, producer_id)
-    return resealed(changed)
-
-
-def resealed(batch: bytes | bytearray) -> bytes:
-    """Return the batch with the CRC of its bytes."""
-    changed = bytearray(batch)
-    struct.pack_into(">I", changed, 17, crc32c(bytes(changed[21:])))
-    return bytes(changed)
+    return with_crc(changed)
 
 
 def compressed(batch: bytes, codec: Codec) -> bytes:

@@ -52,10 +52,10 @@ from tests.audit.scenes import (
     group_value,
     offset_key,
     offset_value,
-    resealed,
     static_members,
     with_attributes,
 )
+from tests.support.batches import with_crc
 from tests.support.length import rounds
 
 SEEDS, LOGS, STRIDE = rounds(25, 80, 20_000), rounds(12, 40, 10_000), rounds(139, 41, 1)
@@ -148,12 +148,12 @@ def lies(batch: bytes) -> Iterator[bytes]:
     """Yield the batch with an extreme value at each position, in each width, and with a correct CRC."""
     for value in (*INT8S, *INT16S, *INT32S):
         for at in range(21, len(batch) - len(value) + 1):
-            yield resealed(batch[:at] + value + batch[at + len(value) :])
+            yield with_crc(batch[:at] + value + batch[at + len(value) :])
     for at in range(HEADER_SIZE, len(batch)):
         for value in VARINTS:
             changed = bytearray(batch[:at] + value + batch[at + 1 :])
             struct.pack_into(">i", changed, 8, len(changed) - 12)
-            yield resealed(changed)
+            yield with_crc(changed)
 
 
 @pytest.mark.rounds
@@ -214,7 +214,7 @@ def test_counts_that_lie_cost_no_memory(tmp_path: Path) -> None:
     count = bytearray(scene.batches[0])
     struct.pack_into(">i", count, 23, 2**31 - 1)
     struct.pack_into(">i", count, 57, 2**31 - 1)
-    scene.raw(resealed(count))
+    scene.raw(with_crc(count))
     code, peak_kib, _printed = run_audit(scene.write(tmp_path / "log"), tmp_path / "out")
     assert code == 1
     assert peak_kib < MEMORY_KIB_MAX
@@ -232,7 +232,7 @@ def test_very_many_minimal_records_cost_no_memory(tmp_path: Path) -> None:
         changed = bytearray(batch)
         struct.pack_into(">i", changed, 23, count - 1)
         struct.pack_into(">i", changed, 57, count)
-        scene.raw(resealed(changed), count)
+        scene.raw(with_crc(changed), count)
     code, peak_kib, printed = run_audit(scene.write(tmp_path / "log"), tmp_path / "out")
     assert code == 1
     assert "600,001 findings" in printed
@@ -331,7 +331,7 @@ def change_below_crc(data: bytearray, chance: random.Random) -> None:
         start, end = chance.choice(starts)
         for _ in range(chance.randint(1, 3)):
             data[chance.randrange(start + 21, end)] = chance.choice([0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)])
-        data[start:end] = resealed(data[start:end])
+        data[start:end] = with_crc(data[start:end])
 
 
 @pytest.mark.rounds

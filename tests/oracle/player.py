@@ -24,14 +24,14 @@ from contextlib import suppress
 from typing import Any, cast
 from uuid import UUID
 
-from protocol.definition import Struct
-from protocol.messages import API_KEYS, Message, definition, request_class
+from protocol.messages import API_KEYS
 from tests.oracle import consumer
 from tests.oracle.consumer import Seat
 from tests.oracle.script import Case, Outcomes
 from tests.oracle.stage import STAYS_MS, Client, Server, Stage, commit_topics, protocol_list, subscription
 from tests.support.batches import batch, numbered
 from tests.support.raw import Closed, NoAnswer
+from tests.support.requests import request
 
 Actor = Client | Seat
 
@@ -157,8 +157,7 @@ class Play:
 
     def _called(self, name: str, arguments: Sequence[Any], named: dict[str, Any]) -> Any:
         if name in API_KEYS:
-            made = request_class(API_KEYS[name])
-            return _message(made, made, definition(made.NAME).struct, named)
+            return request(name, **named)
         if name in {"topic_id", "log_folder"}:
             return getattr(self.stage, name)(*arguments)
         return FUNCTIONS[name](*arguments, **named)
@@ -185,17 +184,3 @@ def play_all(cases: Sequence[Case], server: Server, restart: Callable[[], None] 
         for each in plays:
             each.stage.close()
     return plays
-
-
-def _message(top: type[Message], made: type[Message], struct: Struct, values: dict[str, Any]) -> Message:
-    """A message with the structs in it, which are classes of the topmost."""
-    of = {field.name: field.struct for field in struct.fields}
-
-    def value(name: str, given: Any) -> Any:
-        inner = of.get(name)
-        if inner is None or given is None:
-            return given
-        return [each if isinstance(each, Message) else _message(top, getattr(top, inner.name), inner, each)
-                for each in given]  # fmt: skip
-
-    return made(**{name: value(name, given) for name, given in values.items()})

@@ -32,7 +32,7 @@ from protocol.messages import (
     SyncGroupRequest,
 )
 from schemas.errors import ErrorCode
-from tests.oracle.acl_table import CASES, GROUP, HIDDEN, TOPIC, unmatched
+from tests.oracle.acl_table import CASES, GROUP, HIDDEN, TOPIC, UNMATCHED
 from tests.support.apache import AUTHORIZER, ApacheKafka, run_tool
 from tests.support.batches import batch
 from tests.support.patience import WITHIN_S
@@ -343,10 +343,7 @@ def test_filters_that_select(servers: dict[str, Server]) -> None:
         selected = []
         for change in changes:
             server.set_rules(rules)
-            asked = unmatched(DeleteAclsRequest.DeleteAclsFilter)
-            asked.pattern_type_filter = 3
-            for field, value in change.items():
-                setattr(asked, field, value)
+            asked = DeleteAclsRequest.DeleteAclsFilter(**{**UNMATCHED, "pattern_type_filter": 3, **change})
             (result,) = cast("Any", server.admin.ask(DeleteAclsRequest(filters=[asked]), 3)).filter_results
             selected.append(
                 (

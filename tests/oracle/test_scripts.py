@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from difflib import unified_diff
 
 import pytest
 
@@ -83,30 +84,27 @@ def restarted_kafka(kafka_is_here: None) -> dict[str, Outcomes]:
 def test_tenure_answers_as_recorded(case: Case, tenure: Start) -> None:
     """Tenure's answers are those that Apache Kafka gave."""
     expected = answers_of_39(case)
-    assert shown(case, patiently(case, tenure(case.node), new_tenure, expected)) == shown(case, expected)
+    compare(case, expected, patiently(case, tenure(case.node), new_tenure, expected))
 
 
 @pytest.mark.parametrize("case", RESTARTS, ids=str)
 def test_tenure_remembers_as_recorded(case: Case, restarted_tenure: dict[str, Outcomes]) -> None:
     """The same, with the server killed and started again in the middle."""
-    assert shown(case, restarted_tenure[case.name]) == shown(case, case.answers)
+    compare(case, case.answers, restarted_tenure[case.name])
 
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("case", AT_ONCE, ids=str)
 def test_kafka_answers_as_recorded(case: Case, kafka: Start) -> None:
     """Kafka's answers are the recorded ones."""
-    found = patiently(case, kafka(case.node), new_kafka, case.answers)
-    recorded(case, found)
-    assert shown(case, found) == shown(case, case.answers)
+    compare_or_record(case, patiently(case, kafka(case.node), new_kafka, case.answers))
 
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("case", RESTARTS, ids=str)
 def test_kafka_remembers_as_recorded(case: Case, restarted_kafka: dict[str, Outcomes]) -> None:
     """The same, with the server killed and started again in the middle."""
-    recorded(case, restarted_kafka[case.name])
-    assert shown(case, restarted_kafka[case.name]) == shown(case, case.answers)
+    compare_or_record(case, restarted_kafka[case.name])
 
 
 @pytest.mark.parametrize("file", sorted({case.file for case in CASES}))
@@ -177,12 +175,19 @@ def answers_of_39(case: Case) -> Outcomes:
     return found
 
 
-def recorded(case: Case, outcomes: Outcomes) -> None:
-    """Write Kafka's answers down if that is wanted."""
+def compare_or_record(case: Case, found: Outcomes) -> None:
+    """Compare Kafka's answers, or write them into the file."""
     if IS_RECORDING:
-        case.record(outcomes)
+        case.record(found)
+    else:
+        compare(case, case.answers, found)
 
 
-def shown(case: Case, outcomes: Outcomes) -> list[str]:
-    """A case as it stands in its file, with these answers."""
-    return [line for command, below in zip(case.commands, outcomes, strict=True) for line in (command, *below)]
+def compare(case: Case, expected: Outcomes, found: Outcomes) -> None:
+    """Fail with the lines of the script that differ."""
+    texts = [
+        [line for command, below in zip(case.commands, outcomes, strict=True) for line in (command, *below)]
+        for outcomes in (expected, found)
+    ]
+    if expected != found:
+        pytest.fail("\n".join([str(case), *unified_diff(texts[0], texts[1], lineterm="")]), pytrace=False)

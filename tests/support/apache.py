@@ -37,6 +37,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.support.ports import reserved_port
+
 VERSION = "3.9.1"
 """The release that Tenure is compared with."""
 VERSION_4 = "4.2.0"
@@ -210,7 +212,7 @@ class ApacheKafka:
         self.is_secured = listeners is not None
         protocols = {**listeners, INTERNAL: "SASL_PLAINTEXT"} if listeners is not None else {"PLAINTEXT": "PLAINTEXT"}
         # Held as long as this object lives: see _reserve.
-        self._ports = {name: _reserve() for name in (*protocols, "CONTROLLER")}
+        self._ports = {name: reserved_port() for name in (*protocols, "CONTROLLER")}
         self.ports = {name: int(held.getsockname()[1]) for name, held in self._ports.items()}
         self.port = next(iter(self.ports.values()))
         self.bootstrap = f"127.0.0.1:{self.port}"
@@ -408,18 +410,6 @@ def dump_log_segments(*segments: os.PathLike[str] | str, version: str = VERSION)
     files = ",".join(os.fspath(segment) for segment in segments)
     main_class = "kafka.tools.DumpLogSegments" if version == VERSION else "org.apache.kafka.tools.DumpLogSegments"
     return run_tool(main_class, "--offsets-decoder", "--deep-iteration", "--files", files, version=version)
-
-
-def _reserve() -> socket.socket:
-    """Reserve a port of 127.0.0.1 while the returned socket is open.
-
-    The socket is bound with SO_REUSEADDR, but doesn't listen. So the kernel gives the port to no program that asks for
-    any port; the JVM, which sets SO_REUSEADDR too, can listen on it, also after a restart.
-    """
-    held = socket.socket()
-    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    held.bind(("127.0.0.1", 0))
-    return held
 
 
 def _internal_settings() -> dict[str, str]:

@@ -10,6 +10,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 
 from hypothesis import strategies as st
 
@@ -100,14 +101,22 @@ def numbered(first: int, count: int, *, timestamp_ms: int = 1_000, size: int = 1
     ]
 
 
+def any_size(chance: Random) -> Record:
+    """Return a record whose sizes and times are near the limits of each size of a varint."""
+    size = chance.choice([0, 1, 57, 58, 63, 64, 100, 8_180, 8_191, 8_192, 70_000])
+    key = b"%0*d" % (chance.choice([1, 2, 63, 64, 9_000]), chance.randrange(4))
+    value = None if chance.random() < 0.2 else chance.randbytes(size)
+    return Record(key, value, 1_700_000_000_000 + chance.choice([-10_000, -65, -64, -1, 0, 1, 63, 64, 2**40]))
+
+
 def golden(name: str) -> bytes:
     """The bytes of a batch that Kafka wrote."""
     return (GOLDEN / f"{name}.bin").read_bytes()
 
 
-def with_crc(data: bytes) -> bytes:
+def with_crc(data: bytes | bytearray) -> bytes:
     """Return a single batch with its CRC corrected."""
-    return data[:17] + struct.pack(">I", crc32c(data[21:])) + data[21:]
+    return bytes(data[:17]) + struct.pack(">I", crc32c(bytes(data[21:]))) + bytes(data[21:])
 
 
 def compressed(codec: int, body: bytes, record_count: int = 1) -> bytes:

@@ -22,7 +22,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import tempfile
@@ -35,6 +34,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from tests.support.patience import WITHIN_S
+from tests.support.ports import reserved_port
 from tests.support.tenure import wait_until
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Member:
         self.folder = folder / self.name
         self.log = folder / f"{self.name}.log"
         self.scheme = scheme
-        self._ports = [_reserved(), _reserved()]
+        self._ports = [reserved_port(), reserved_port()]
         self.endpoint, self.peer = (f"127.0.0.1:{held.getsockname()[1]}" for held in self._ports)
         self._process: subprocess.Popen[bytes] | None = None
         self._command: list[str] = []
@@ -368,18 +368,6 @@ class Etcd:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _reserved() -> socket.socket:
-    """A port of 127.0.0.1 that is ours while the returned socket is open.
-
-    The socket doesn't listen, and has SO_REUSEADDR as Go's listeners have: so etcd can listen there, again and again,
-    and the kernel gives the port to nobody else.
-    """
-    held = socket.socket()
-    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    held.bind(("127.0.0.1", 0))
-    return held
 
 
 def _run(name: str, *arguments: str) -> str:

@@ -16,3 +16,15 @@ def refusing_port() -> Iterator[int]:
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
         yield holder.getsockname()[1]
+
+
+def reserved_port() -> socket.socket:
+    """Reserve a port for a program that sets SO_REUSEADDR, such as one in Java or Go, while the socket is open.
+
+    The socket has the option, too, but doesn't listen. So the program can listen on the port, also after a restart, and
+    the kernel gives the port to no program that asks for any.
+    """
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("127.0.0.1", 0))
+    return held

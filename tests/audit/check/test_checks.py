@@ -40,7 +40,6 @@ from tests.audit.scenes import (
     newer_value,
     offset_key,
     offset_value,
-    resealed,
     static,
     static_members,
     subscription,
@@ -48,7 +47,7 @@ from tests.audit.scenes import (
     versioned,
 )
 from tests.audit.section import PAGE, with_sections
-from tests.support.batches import old_messages
+from tests.support.batches import old_messages, with_crc
 
 DAY_MS = 24 * HOUR_MS
 OVERVIEW = PAGE.with_name("audit.md")
@@ -570,7 +569,7 @@ def test_partition_without_files_is_read(tmp_path: Path) -> None:
 def test_resealed_batch_is_what_it_says() -> None:
     """The CRC that the scenes compute is the encoder's."""
     batch = encode_batch([Record(group_key(GROUP), None, START_MS)], 0, 0)
-    assert resealed(batch) == batch
+    assert with_crc(batch) == batch
 
 
 def three_segments(folder: Path, partition: int = 0, *, empty: bool) -> Path:

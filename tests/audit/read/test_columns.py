@@ -22,7 +22,8 @@ from coordinator.audit.read.tables import all_to_arrow, to_rows
 from protocol.records.batch import HEADER_SIZE, peek_header
 from protocol.records.codecs import Codec
 from tests.audit.random_logs import logs
-from tests.audit.scenes import GROUP, Scene, clean, compressed, member, resealed
+from tests.audit.scenes import GROUP, Scene, clean, compressed, member
+from tests.support.batches import with_crc
 
 
 def assert_equal(folder: Path, range_size: int = 10**9) -> None:
@@ -83,7 +84,7 @@ def test_batch_that_is_not_plain_keeps_its_place(tmp_path: Path) -> None:
 def test_text_is_looked_through(tmp_path: Path, name: bytes, start: bytes) -> None:
     """Text that isn't UTF-8 is read as Kafka reads it, in members and in keys, and text beyond ASCII as it is."""
     scene = clean()
-    scene.batches = [resealed(batch.replace(name, start + name[2:])) for batch in scene.batches]
+    scene.batches = [with_crc(batch.replace(name, start + name[2:])) for batch in scene.batches]
     assert_equal(scene.write(tmp_path))
 
 

@@ -32,13 +32,13 @@ from tests.audit.scenes import (
     newer_value,
     offset_key,
     offset_value,
-    resealed,
     static,
     static_members,
     subscription,
     versioned,
     with_attributes,
 )
+from tests.support.batches import with_crc
 
 
 def rows_of(folder: Path) -> Rows:
@@ -151,7 +151,7 @@ def test_batch_that_lies_under_a_right_crc_is_a_row(tmp_path: Path) -> None:
     struct.pack_into(">i", count, 57, 2**31 - 1)
     length[HEADER_SIZE] = 0x7E
     scene = Scene()
-    scene.batches = [resealed(count), resealed(length), with_attributes(good, 7), with_attributes(good, Codec.ZSTD)]
+    scene.batches = [with_crc(count), with_crc(length), with_attributes(good, 7), with_attributes(good, Codec.ZSTD)]
     found = others(scene.write(tmp_path))
     assert [kind for kind, _ in found] == ["unreadable_batch"] * 4
     assert len({reason for _, reason in found}) == 4
@@ -182,7 +182,7 @@ def test_times_beyond_all_bounds_are_rows(tmp_path: Path) -> None:
     struct.pack_into(">q", batch, 27, 2**63 - 1)
     struct.pack_into(">q", batch, 0, 2**63 - 1)
     scene = Scene()
-    scene.batches = [resealed(batch)]
+    scene.batches = [with_crc(batch)]
     tables = all_to_arrow(rows_of(scene.write(tmp_path)))
     assert tables["records"].column("ts").to_pylist() == [2**63 - 1] * 2
 

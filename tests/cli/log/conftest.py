@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import struct
 import subprocess
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import cramjam
 import pytest
@@ -18,12 +18,12 @@ from crc32c import crc32c
 
 from coordinator.group.any_group import CommittedOffset
 from coordinator.group.group import Group, Member
-from coordinator.group.partition import partition_for
 from coordinator.group.records import group_key, group_record, group_tombstone, offset_record
 from coordinator.group.state import State
 from protocol.messages import ConsumerProtocolAssignment, ConsumerProtocolSubscription, GroupMetadataValue, encode
-from protocol.records.batch import HEADER_SIZE, Record, encode_batch
+from protocol.records.batch import Record, encode_batch
 from protocol.records.codecs import Codec
+from tests.audit.scenes import compressed, group_on, with_attributes
 from tests.group.consumer.play import Play
 from tests.support.tenure import tenure_command
 
@@ -32,14 +32,6 @@ WALL_MS = 1_700_000_000_000
 
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
-
-
-def group_id_on(partition: int, name: str = "group") -> str:
-    """A group id that belongs on `partition` of PARTITION_COUNT."""
-    number = 0
-    while partition_for(f"{name}-{number}", PARTITION_COUNT) != partition:
-        number += 1
-    return f"{name}-{number}"
 
 
 def subscription(topics: Sequence[str], version: int = 3) -> bytes:
@@ -107,27 +99,6 @@ def consumer_group_of(group_id: str) -> list[Record]:
     return play.log
 
 
-def with_attributes(batch: bytes, attributes: int, producer_id: int = -1, body: bytes | None = None) -> bytes:
-    """The batch with other attributes, producer and record bytes; its CRC and length match."""
-    changed = bytearray(batch if body is None else batch[:HEADER_SIZE] + body)
-    struct.pack_into(">i", changed, 8, len(changed) - 12)
-    struct.pack_into(">h", changed, 21, attributes)
-    struct.pack_into(">q", changed, 43, producer_id)
-    struct.pack_into(">I", changed, 17, crc32c(bytes(changed[21:])))
-    return bytes(changed)
-
-
-def compressed(batch: bytes, codec: Codec) -> bytes:
-    """The batch as a broker with offsets.topic.compression.codec writes it."""
-    compress: dict[Codec, Callable[[bytes], Any]] = {
-        Codec.GZIP: cramjam.gzip.compress,
-        Codec.SNAPPY: cramjam.snappy.compress_raw,
-        Codec.LZ4: cramjam.lz4.compress,
-        Codec.ZSTD: cramjam.zstd.compress,
-    }
-    return with_attributes(batch, codec, body=bytes(compress[codec](batch[HEADER_SIZE:])))
-
-
 def marker(base_offset: int, producer_id: int, *, commit: bool, epoch: int = 0) -> bytes:
     """A control batch that ends a transaction."""
     record = Record(struct.pack(">hh", 0, commit), struct.pack(">hi", 0, 7), WALL_MS)
@@ -151,7 +122,7 @@ def write_segment(data_dir: Path, partition: int, batches: Iterable[bytes], base
 def make_data_dir(folder: Path) -> Path:
     """Make a sound data folder of PARTITION_COUNT partitions: groups, offsets, a deleted group, three owners."""
     for partition in range(PARTITION_COUNT):
-        group_id, other, gone = (group_id_on(partition, name) for name in ("group", "other", "gone"))
+        group_id, other, gone = (group_on(partition, name) for name in ("group", "other", "gone"))
         write_segment(
             folder,
             partition,
@@ -186,7 +157,7 @@ def beyond_limits(folder: Path) -> Path:
     empty = GroupMetadataValue(protocol_type="consumer", generation=1, protocol="range", leader="m", members=[])
     value = b"\0\3" + encode(empty, 3)[:-4] + struct.pack(">i", members)
     value += encode(GroupMetadataValue.MemberMetadata(), 3) * members
-    group = compressed(encode_batch([Record(group_key(group_id_on(0)), value, WALL_MS)], count, 1), Codec.ZSTD)
+    group = compressed(encode_batch([Record(group_key(group_on(0)), value, WALL_MS)], count, 1), Codec.ZSTD)
     write_segment(folder, 0, [bytes(changed), group])
     return folder
 

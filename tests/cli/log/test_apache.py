@@ -35,8 +35,9 @@ from protocol.messages import (
     OffsetFetchResponse,
 )
 from schemas.errors import ErrorCode
+from tests.audit.scenes import group_on
 from tests.cli.conftest import run_app
-from tests.cli.log.conftest import PARTITION_COUNT, group_id_on
+from tests.cli.log.conftest import PARTITION_COUNT
 from tests.support.apache import VERSION, VERSION_4, VERSION_43, VERSION_44, ApacheKafka, ApacheKafkaError
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
@@ -53,10 +54,10 @@ LZ4, ZSTD = "3", "4"
 CODEC = "offsets.topic.compression.codec"
 
 STATIC, SIMPLE, AIO, TRANSACTED = (
-    group_id_on(partition, name) for partition, name in enumerate(("static", "simple", "aio", "transacted"))
+    group_on(partition, name) for partition, name in enumerate(("static", "simple", "aio", "transacted"))
 )
 """A group on each partition: static members, only offsets, aiokafka, and transactional commits."""
-LATER = group_id_on(1, "later")
+LATER = group_on(1, "later")
 """A group that is written with the second codec."""
 
 
@@ -268,7 +269,7 @@ def test_brokers_show_the_groups_that_tenure_showed(version: str) -> None:
 
     Kafka 4 makes a group of committed offsets as it loads them. Their tombstones alone don't end it.
     """
-    gone = [group_id_on(partition, name) for partition, name in enumerate(("gone", "many", "unused", "erased"))]
+    gone = [group_on(partition, name) for partition, name in enumerate(("gone", "many", "unused", "erased"))]
     with ExitStack() as stack:
         tenure = stack.enter_context(Tenure({**SETTINGS, "tenure.topics": f"{TOPIC}:{PARTITION_COUNT}"}))
         kafka = stack.enter_context(ApacheKafka(SETTINGS, version=version))

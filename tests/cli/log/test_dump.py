@@ -20,19 +20,17 @@ from coordinator.log.segments.outside import NoBatch, OpenSegment, read_segment
 from coordinator.log.segments.segment import Frame
 from protocol.records.batch import Record, encode_batch
 from protocol.records.codecs import Codec
+from tests.audit.scenes import compressed, group_on, with_attributes
 from tests.cli.conftest import Ran, run_app
 from tests.cli.log.conftest import (
     MEMORY_KIB_MAX,
     beyond_limits,
-    compressed,
     consumer_group_of,
-    group_id_on,
     group_of,
     marker,
     offset_of,
     run_measured,
     transactional,
-    with_attributes,
     write_segment,
 )
 from tests.cli.log.test_locks import another_process
@@ -74,7 +72,7 @@ def test_group_is_decoded_to_its_members_partitions(data_dir: Path) -> None:
 
 def test_one_group_can_be_asked_for(data_dir: Path) -> None:
     """With --group the dump has only the records of that group, committed offsets included."""
-    group_id = group_id_on(2)
+    group_id = group_on(2)
     lines = dump_json(data_dir, "--group", group_id)
     assert [(line["kind"], line["log_partition"]) for line in lines] == [
         ("group_metadata", 2),
@@ -150,7 +148,7 @@ def test_a_group_that_is_not_there_is_said(data_dir: Path) -> None:
     for form in ("table", "json"):
         ran = dump(data_dir, "--group", "nosuch", "--output", form)
         assert ran == (3, "", "tenure: no such group, and no record of one: nosuch\n")
-    assert dump(data_dir, "--group", group_id_on(1)).err == ""
+    assert dump(data_dir, "--group", group_on(1)).err == ""
 
 
 @pytest.mark.parametrize("command", ["dump", "verify"])

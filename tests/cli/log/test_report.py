@@ -10,8 +10,9 @@ from coordinator.cli.log import report
 from coordinator.cli.log.command import app
 from coordinator.log.meta import FILE_NAME, note_partition_count
 from protocol.records.batch import encode_batch
+from tests.audit.scenes import group_on
 from tests.cli.conftest import run_app
-from tests.cli.log.conftest import group_id_on, group_of, write_segment
+from tests.cli.log.conftest import group_of, write_segment
 
 
 def test_clean_log_ends_with_0(data_dir: Path) -> None:
@@ -25,7 +26,7 @@ def test_clean_log_ends_with_0(data_dir: Path) -> None:
 
 def test_findings_end_with_1(data_dir: Path) -> None:
     """Each finding has a line with file, position, offset and rule; in JSON these are fields."""
-    stray = group_id_on(3)
+    stray = group_on(3)
     path = write_segment(data_dir, 0, [encode_batch([group_of(stray)], 7, 3)], base_offset=7)
     ran = run_app(app, "verify", str(data_dir))
     assert ran.code == 1

@@ -19,19 +19,13 @@ from coordinator.log.topics.list import TOPICS_NAME, Topic, TopicsFile, kafka_id
 from protocol.records.batch import CRC_START, encode_batch
 from protocol.records.codecs import Codec
 from protocol.records.walk import decode_records
+from tests.audit.scenes import compressed, group_on
 from tests.cli.conftest import run_app
-from tests.cli.log.conftest import (
-    PARTITION_COUNT,
-    compressed,
-    consumer_group_of,
-    group_id_on,
-    group_of,
-    write_segment,
-)
+from tests.cli.log.conftest import PARTITION_COUNT, consumer_group_of, group_of, write_segment
 from tests.group.consumer.play import topic_id
 
 COUNT = f"offsets.topic.num.partitions={PARTITION_COUNT}"
-GROUP = group_id_on(1)
+GROUP = group_on(1)
 OURS = Topic("t", topic_id("t"), 4)
 THEIRS = UUID("0b0c0d0e-1111-4222-8333-444444444444")
 
@@ -53,7 +47,7 @@ def make_broker(folder: Path, topics: dict[str, tuple[UUID, int]]) -> Path:
 def data_dir(tmp_path: Path) -> Path:
     """A data folder with topic t and a group of the consumer protocol, beside a classic one."""
     folder = tmp_path / "data"
-    records = [group_of(group_id_on(1, "classic")), *consumer_group_of(GROUP)]
+    records = [group_of(group_on(1, "classic")), *consumer_group_of(GROUP)]
     half = len(records) // 2
     batches = [encode_batch(records[:half], 0, 1), compressed(encode_batch(records[half:], half, 1), Codec.LZ4)]
     write_segment(folder, 1, batches)

@@ -23,8 +23,9 @@ from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.outside import NoBatch, find_logs, opened, read_segment
 from protocol.messages import GroupMetadataValue, encode
 from protocol.records.batch import CRC_START, Record, encode_batch
+from tests.audit.scenes import group_on
 from tests.cli.conftest import Ran, run_app
-from tests.cli.log.conftest import PARTITION_COUNT, group_id_on, offset_of, tombstone_of, write_segment
+from tests.cli.log.conftest import PARTITION_COUNT, offset_of, tombstone_of, write_segment
 from tests.cli.log.test_locks import another_process
 
 COUNT = f"offsets.topic.num.partitions={PARTITION_COUNT}"
@@ -154,7 +155,7 @@ def test_epochs_go_on_above_the_brokers(data_dir: Path, tmp_path: Path, checkpoi
 
 def test_import_names_what_is_at_a_bound(tmp_path: Path) -> None:
     """A group whose generation is the last one is imported, and a line names it."""
-    group = group_id_on(0)
+    group = group_on(0)
     value = GroupMetadataValue(protocol_type="consumer", generation=INT32_MAX, current_state_timestamp=1)
     record = Record(group_key(group), b"\0\3" + encode(value, 3), 1)
     write_segment(tmp_path / "kafka", 0, [encode_batch([record], 0, 0)])
@@ -226,13 +227,13 @@ def test_best_replica_of_a_partition_is_imported(data_dir: Path, tmp_path: Path)
     """The highest epoch counts, then the length; a choice that makes a difference is a note."""
     other, name = tmp_path / "other", "__consumer_offsets-1"
     shutil.copytree(data_dir, other)
-    longer = write_segment(other, 1, [encode_batch([offset_of(group_id_on(1))], 7, 3)], base_offset=7)
+    longer = write_segment(other, 1, [encode_batch([offset_of(group_on(1))], 7, 3)], base_offset=7)
     moved = import_log([data_dir, other], tmp_path / "longer", PARTITION_COUNT)
     assert batches(tmp_path / "longer") == batches(other)
     folders = (other / name, data_dir / name)
     assert moved.summary.notes == ["{} is taken, up to offset 8 in epoch 3, and not {}, up to 7 in 3".format(*folders)]
-    (data_dir / name / longer.name).write_bytes(encode_batch([tombstone_of(group_id_on(1))], 7, 4))
-    longer.write_bytes(longer.read_bytes() + encode_batch([offset_of(group_id_on(1))], 8, 3))
+    (data_dir / name / longer.name).write_bytes(encode_batch([tombstone_of(group_on(1))], 7, 4))
+    longer.write_bytes(longer.read_bytes() + encode_batch([offset_of(group_on(1))], 8, 3))
     import_log([data_dir, other], tmp_path / "newer", PARTITION_COUNT)
     assert batches(tmp_path / "newer") == batches(data_dir)
 

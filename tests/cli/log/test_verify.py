@@ -29,6 +29,7 @@ from protocol.messages import OffsetCommitValue, encode
 from protocol.records.batch import HEADER_SIZE, Record, encode_batch
 from protocol.records.walk import decode_batches
 from tests.audit.check.test_checks import FAULTS
+from tests.audit.scenes import group_on, with_attributes
 from tests.cli.conftest import run_app
 from tests.cli.log.conftest import (
     MEMORY_KIB_MAX,
@@ -36,7 +37,6 @@ from tests.cli.log.conftest import (
     WALL_MS,
     beyond_limits,
     consumer_group_of,
-    group_id_on,
     group_of,
     make_group,
     marker,
@@ -44,7 +44,6 @@ from tests.cli.log.conftest import (
     run_measured,
     tombstone_of,
     transactional,
-    with_attributes,
     write_segment,
 )
 from tests.cli.log.test_locks import another_process
@@ -62,7 +61,7 @@ def rules(path: Path, partition_count: int | None = PARTITION_COUNT) -> list[tup
     return [(each.rule, each.file.name, each.position) for each in check(path, partition_count)[0]]
 
 
-ON_0 = [group_id_on(0, name) for name in ("a", "b", "c")]
+ON_0 = [group_on(0, name) for name in ("a", "b", "c")]
 FIRST = "00000000000000000000.log"
 
 
@@ -309,7 +308,7 @@ def test_offset_without_room_is_named(tmp_path: Path) -> None:
 
 def test_group_on_another_partition_is_found(tmp_path: Path) -> None:
     """Kafka's rule decides the partition of each group; without a number of partitions verify doesn't check it."""
-    stray = group_id_on(3)
+    stray = group_on(3)
     newer = Record(struct.pack(">h", 10) + group_key(stray)[2:] + b"\0\1m", b"\0\0", 0)
     path = write(tmp_path, encode_batch([group_of(stray), offset_of(stray), tombstone_of(stray), newer], 0, 1))
     assert rules(path) == [(Rule.PARTITION, FIRST, 0)] * 4

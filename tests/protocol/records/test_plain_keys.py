@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -12,17 +11,9 @@ from protocol.records.batch import CorruptBatch, Record, check_crc, encode_batch
 from protocol.records.batch import peek_header as header_of
 from protocol.records.plain_keys import Found, find_keys, peek_plain
 from protocol.records.walk import decode_batches, decode_records
+from tests.support.batches import any_size, golden
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "record_batch"
 NO_PLAIN = ("append_time", "cleaned", "control", "empty", "gzip", "lz4", "snappy", "transactional", "zstd")
-
-
-def random_record(chance: Random) -> Record:
-    """Return a record whose sizes and times are near the limits of each size of a varint."""
-    size = chance.choice([0, 1, 57, 58, 63, 64, 100, 8_180, 8_191, 8_192, 70_000])
-    key = b"%0*d" % (chance.choice([1, 2, 63, 64, 9_000]), chance.randrange(4))
-    value = None if chance.random() < 0.2 else chance.randbytes(size)
-    return Record(key, value, 1_700_000_000_000 + chance.choice([-10_000, -65, -64, -1, 0, 1, 63, 64, 2**40]))
 
 
 def by_long_way(data: bytes) -> list[list[Found]]:
@@ -64,7 +55,7 @@ def test_plain_batches(seed: int) -> None:
     chance = Random(seed)
     parts, offset = [], 7
     for _ in range(chance.randrange(1, 12)):
-        records = [random_record(chance) for _ in range(chance.choice([1, 1, 2, 70, 200]))]
+        records = [any_size(chance) for _ in range(chance.choice([1, 1, 2, 70, 200]))]
         offset += chance.choice([0, 0, 5])
         parts.append(encode_batch(records, offset, 1))
         offset += len(records)
@@ -75,14 +66,14 @@ def test_plain_batches(seed: int) -> None:
 @pytest.mark.parametrize("name", ["plain", "none"])
 def test_golden_plain(name: str) -> None:
     """`find_keys` reads Kafka's own batches without attributes, and skips headers of records."""
-    data = (GOLDEN / f"{name}.bin").read_bytes()
+    data = golden(name)
     assert by_short_way(data) == by_long_way(data)
 
 
 @pytest.mark.parametrize("name", NO_PLAIN)
 def test_stops_in_front_of_what_is_not_plain(name: str) -> None:
     """A batch with a codec, LogAppendTime, a transaction, a marker or a horizon, or without records, isn't plain."""
-    plain, other = (GOLDEN / "plain.bin").read_bytes(), (GOLDEN / f"{name}.bin").read_bytes()
+    plain, other = golden("plain"), golden(name)
     assert by_short_way(plain + other) == by_long_way(plain)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -11,18 +10,10 @@ from protocol.checksum import crc32c
 from protocol.records.batch import CorruptBatch, Record, check_crc, encode_batch, peek_header
 from protocol.records.plain_values import Position, Values, scan
 from protocol.records.walk import decode_batches, decode_records
+from tests.support.batches import any_size, golden
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "record_batch"
 OFFSET_END = 2**31
 NO_PLAIN = ("append_time", "cleaned", "control", "empty", "gzip", "lz4", "none", "snappy", "transactional", "zstd")
-
-
-def random_record(chance: Random) -> Record:
-    """Return a record whose sizes and times are near the limits of each size of a varint."""
-    size = chance.choice([0, 1, 57, 58, 63, 64, 100, 8_180, 8_191, 8_192, 70_000])
-    key = b"%0*d" % (chance.choice([1, 2, 63, 64, 9_000]), chance.randrange(4))
-    value = None if chance.random() < 0.2 else chance.randbytes(size)
-    return Record(key, value, 1_700_000_000_000 + chance.choice([-10_000, -65, -64, -1, 0, 1, 63, 64, 2**40]))
 
 
 def last_values(data: bytes) -> Values:
@@ -37,7 +28,7 @@ def test_plain_batches(seed: int) -> None:
     chance = Random(seed)
     parts, offset, epoch = [], 7, 3
     for _ in range(chance.randrange(1, 12)):
-        records = [random_record(chance) for _ in range(chance.choice([1, 1, 2, 70, 200]))]
+        records = [any_size(chance) for _ in range(chance.choice([1, 1, 2, 70, 200]))]
         offset += chance.choice([0, 0, 5])
         epoch += chance.choice([0, 0, 1])
         parts.append(encode_batch(records, offset, epoch))
@@ -71,7 +62,7 @@ def test_value_of_an_impossible_length() -> None:
 
 def test_golden_plain() -> None:
     """`scan` reads Kafka's own plain batch."""
-    data = (GOLDEN / "plain.bin").read_bytes()
+    data = golden("plain")
     last: Values = {}
     assert scan(data, Position(0, 42, 7), OFFSET_END, last) == (len(data), 44, 7)
     assert last == last_values(data)
@@ -80,7 +71,7 @@ def test_golden_plain() -> None:
 @pytest.mark.parametrize("name", NO_PLAIN)
 def test_stops_in_front_of_what_is_not_plain(name: str) -> None:
     """`scan` stops at codecs, headers, LogAppendTime, transactions, markers and batches that the cleaner rewrote."""
-    plain, other = (GOLDEN / "plain.bin").read_bytes(), (GOLDEN / f"{name}.bin").read_bytes()
+    plain, other = golden("plain"), golden(name)
     other = (44).to_bytes(8, "big") + other[8:]
     assert scan(plain + other, Position(0, 42, 7), OFFSET_END, {}) == (len(plain), 44, 7)
 

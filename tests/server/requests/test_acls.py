@@ -23,7 +23,7 @@ from protocol.messages import (
     ProduceRequest,
 )
 from schemas.errors import ErrorCode
-from tests.oracle.acl_table import unmatched
+from tests.oracle.acl_table import UNMATCHED
 from tests.server.harness import Peer, Serving, heartbeat_request, seat, serving
 from tests.server.requests.test_records import fetch_request
 from tests.support.batches import batch
@@ -79,8 +79,8 @@ async def test_without_an_authorizer_there_are_no_acls() -> None:
     async with serving() as server:
         peer = await server.peer()
         assert await create(peer, rule(Operation.READ)) == [ErrorCode.SECURITY_DISABLED]
-        assert (await peer.ask(unmatched(DescribeAclsRequest), 1)).error_code == ErrorCode.SECURITY_DISABLED
-        filters = [unmatched(DeleteAclsRequest.DeleteAclsFilter)]
+        assert (await peer.ask(DescribeAclsRequest(**UNMATCHED), 1)).error_code == ErrorCode.SECURITY_DISABLED
+        filters = [DeleteAclsRequest.DeleteAclsFilter(**UNMATCHED)]
         (result,) = (await peer.ask(DeleteAclsRequest(filters=filters), 1)).filter_results
         assert result.error_code == ErrorCode.SECURITY_DISABLED
 
@@ -134,7 +134,7 @@ async def test_acls_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
         assert await create(peer, rules[0], rules[2]) == [0, ErrorCode.POLICY_VIOLATION]
         many = [rule(Operation.READ)] * (CREATIONS_MAX + 1)
         assert set(await create(peer, *many)) == {ErrorCode.POLICY_VIOLATION}
-        filters = [unmatched(DeleteAclsRequest.DeleteAclsFilter)] * (FILTERS_MAX + 1)
+        filters = [DeleteAclsRequest.DeleteAclsFilter(**UNMATCHED)] * (FILTERS_MAX + 1)
         results = (await peer.ask(DeleteAclsRequest(filters=filters), 3)).filter_results
         assert {each.error_code for each in results} == {ErrorCode.POLICY_VIOLATION}
 
