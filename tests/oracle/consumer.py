@@ -37,7 +37,8 @@ from protocol.messages import (
     encode,
 )
 from schemas.errors import ErrorCode
-from tests.oracle.stage import STAYS_MS, Client, Stage, commit_topics, protocol_list
+from tests.oracle.stage import Client, Stage, commit_topics, protocol_list
+from tests.oracle.transcript import STAYS_MS
 
 Owned = Mapping[str, Iterable[int]]
 """Partitions by topic."""

@@ -28,7 +28,8 @@ from protocol.messages import API_KEYS
 from tests.oracle import consumer
 from tests.oracle.consumer import Seat
 from tests.oracle.script import Case, Outcomes
-from tests.oracle.stage import STAYS_MS, Client, Server, Stage, commit_topics, protocol_list, subscription
+from tests.oracle.stage import Client, Server, Stage, commit_topics, protocol_list, subscription
+from tests.oracle.transcript import STAYS_MS
 from tests.support.batches import batch, numbered
 from tests.support.raw import Closed, NoAnswer
 from tests.support.requests import request

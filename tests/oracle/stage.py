@@ -52,7 +52,7 @@ from protocol.messages import (
     encode,
 )
 from schemas.errors import ErrorCode
-from tests.oracle.transcript import Transcript
+from tests.oracle.transcript import STAYS_MS, Transcript
 from tests.support.raw import Closed, Connection, NoAnswer
 
 HAPPENS_WITHIN_S = 20.0
@@ -60,8 +60,6 @@ LOOK_AGAIN_AFTER_S = 0.005
 
 SHORT_TIMEOUTS_MS = frozenset({400, 800, 1_600})
 """Timeouts that scripts wait for; long enough for the steps before them, unless the machine is very busy."""
-STAYS_MS = 1_800_000
-"""The timeouts of all other members, as long as Kafka allows: a member stays while other scripts are played."""
 
 # Indexed by JoinGroup's version: the versions of the other APIs of the same client.
 SYNC_VERSION = (0, 0, 1, 2, 2, 3, 4, 5, 5, 5)

@@ -55,7 +55,9 @@ LEFT_OUT = {
 }
 """Fields by name, or by their path."""
 
-USUAL = {"session_timeout_ms": 1_800_000, "rebalance_timeout_ms": 1_800_000, "protocol_type": "consumer"}
+STAYS_MS = 1_800_000
+"""The timeouts of a member that stays while other scripts are played: as long as Kafka allows."""
+USUAL = {"session_timeout_ms": STAYS_MS, "rebalance_timeout_ms": STAYS_MS, "protocol_type": "consumer"}
 """Usual values of a script's requests: a transcript doesn't show them."""
 
 ERROR_CODE = "error_code"
