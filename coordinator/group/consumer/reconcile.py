@@ -45,7 +45,7 @@ class Aim(NamedTuple):
     target: Target
     topic_ids: Collection[UUID]
     holders: Mapping[UUID, Mapping[int, str]]
-    changed: bool = False
+    changed: bool
 
 
 def reconcile(member: ConsumerMember, aim: Aim, owned: Owned | None) -> ConsumerMember:

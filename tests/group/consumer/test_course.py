@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from coordinator.group import notes
 from coordinator.group.causes import CauseKind
+from coordinator.group.consumer.group import SETTLED, UNRELEASED
 from coordinator.group.course import Outcome, Phase, Waited
 from coordinator.group.events import Unload
 from coordinator.timeline.schema import moves
@@ -219,3 +220,18 @@ def test_a_deleted_topic_keeps_its_name() -> None:
     play.beat("a", epoch, {"t": [0, 1]})
     (ended,) = said(play, notes.RebalanceEnded)
     assert moves(ended) == [("u", 0, "a", None)]
+
+
+def test_a_member_that_wants_no_more_partitions_held_nobody_up() -> None:
+    """It waited for others, who had given up nothing yet."""
+    play = Play({"t": 4, "u": 1}, group_consumer_assignment_interval_ms=20_000)
+    play.join("a")
+    play.wait(20_000)
+    play.beat("a", 2)
+    play.join("b")
+    assert play.group.members["b"].state is UNRELEASED
+    play.wait(1_000)
+    play.beat("b", 3, topics=["u"])
+    assert play.group.members["b"].state is SETTLED
+    assert play.group.course is not None
+    assert play.group.course.longest is None

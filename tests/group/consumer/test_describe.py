@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from coordinator.group.consumer import describe
 from coordinator.group.events import DescribeConsumerGroup
 from tests.group.consumer.play import CLIENT, GROUP, Play
 from tests.group.consumer.test_static import seats
@@ -84,3 +87,16 @@ def test_expressions_without_topics_are_told() -> None:
     assert waiting(play).regexes_without_topics == []
     play.resolve(**{"x.*": []})
     assert waiting(play).regexes_without_topics == ["x.*"]
+
+
+def test_a_description_names_so_many_that_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large group has no longer answer."""
+    monkeypatch.setattr(describe, "AWAITED_MAX", 2)
+    play = Play({"t": 8})
+    for name in "abcd":
+        play.join(name)
+        play.beat(name, play.group.members[name].epoch)
+    play.set_topics(t=12)
+    play.beat("a", play.group.members["a"].epoch)
+    assert len(play.group.unsettled) > 2
+    assert len(awaited(play)) == 2

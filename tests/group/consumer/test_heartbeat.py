@@ -200,6 +200,29 @@ def test_assignor_with_most_votes_wins_at_the_next_bump() -> None:
     assert play.describe().assignor_name == "uniform"
 
 
+@pytest.mark.parametrize("is_static", [False, True], ids=["a change", "a taken seat"])
+def test_a_changed_subscription_bumps_once(is_static: bool) -> None:
+    """Topics that only its member subscribed to leave the hash with it, so that a restart finds the same topics."""
+    play = Play({"t": 1, "u": 1, "v": 1, "w": 1})
+    play.join("a", ["t", "u"], regex="v", instance_id="i")
+    play.join("b", ["u"], regex="w")
+    play.resolve(v=["v"])
+    play.wait(10_001)
+    play.join("c", ["u"], regex="w")
+    play.resolve(v=["v"], w=["w"])
+    if is_static:
+        play.beat("a", -2, instance_id="i")
+        play.join("x", ["w"], regex="", instance_id="i")
+    else:
+        play.beat("a", play.group.members["a"].epoch, {}, topics=["w"], regex="")
+    for regex in (None, ""):  # the other subscriber of w keeps its topics
+        play.beat("b", play.group.members["b"].epoch, regex=regex)
+        epoch = play.group.generation
+        play.restart()
+        play.beat("b", play.group.members["b"].epoch)
+        assert play.group.generation == epoch
+
+
 def test_each_member_has_one_vote_for_an_assignor() -> None:
     """Most votes make the target; with as many, the first that had one. A vote goes with its member, or to another."""
     play = Play({"t": 3}, group_consumer_assignors=("range", "uniform"))

@@ -27,7 +27,10 @@ def test_older_epoch_commits_what_was_held_then() -> None:
 
 
 def test_commits_of_strangers_are_refused() -> None:
-    """Who is no member is unknown; below version 9 a member must not commit; no group is as in Kafka 3.9."""
+    """Who is no member is unknown; below version 9 a member must not commit; no group is as in Kafka 3.9.
+
+    A group without members takes commits from outside, which have a negative epoch.
+    """
     play = Play()
     assert play.commit("a", 2) == ErrorCode.ILLEGAL_GENERATION
     play.join("a")
@@ -36,6 +39,7 @@ def test_commits_of_strangers_are_refused() -> None:
     assert play.commit("", -1) == ErrorCode.UNKNOWN_MEMBER_ID
     play.leave("a")
     assert play.commit("", -1) == ErrorCode.NONE
+    assert play.commit("", 0) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_returned_static_member_commits_with_any_older_epoch() -> None:

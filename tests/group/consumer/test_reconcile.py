@@ -9,7 +9,7 @@ from coordinator.group.consumer.reconcile import Aim, Fenced, Owned, reconcile
 from tests.group.consumer.play import topic_id
 
 T = topic_id("t")
-AIM = Aim(epoch=5, target={T: frozenset({0})}, topic_ids={T}, holders={})
+AIM = Aim(epoch=5, target={T: frozenset({0})}, topic_ids={T}, holders={}, changed=False)
 
 
 @pytest.mark.parametrize("owned", [None, {T: frozenset({0})}], ids=["unsaid", "some"])

@@ -35,8 +35,10 @@ def test_topic_that_comes_later_is_found() -> None:
     play.beat("a", 1)
     play.set_topics(t2=1)
     play.beat("a", 2)
+    play.wait(10_000)
+    play.beat("a", 2)
     assert not play.asked
-    play.wait(10_001)
+    play.wait(1)
     play.beat("a", 2)
     play.resolve(**{"t.*": ["t1", "t2"]})
     assert given(play.beat("a", 2)) == {"t1": [0], "t2": [0]}
