@@ -212,9 +212,9 @@ def test_a_changed_subscription_bumps_once(is_static: bool) -> None:
     play.resolve(v=["v"], w=["w"])
     if is_static:
         play.beat("a", -2, instance_id="i")
-        play.join("x", ["w"], regex="", instance_id="i")
+        play.join("x", ["u"], regex="", instance_id="i")
     else:
-        play.beat("a", play.group.members["a"].epoch, {}, topics=["w"], regex="")
+        play.beat("a", play.group.members["a"].epoch, {}, topics=["u"], regex="")
     for regex in (None, ""):  # the other subscriber of w keeps its topics
         play.beat("b", play.group.members["b"].epoch, regex=regex)
         epoch = play.group.generation
