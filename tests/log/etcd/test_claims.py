@@ -8,7 +8,7 @@ from coordinator.log.cluster import Share
 from coordinator.log.engine import NOBODY, Fenced
 from coordinator.log.etcd.claims import ORPHAN_KEPT_MAX_MS, ORPHAN_KEPT_MS, ORPHAN_MS, SETTLE_MS, TAKEN_MS
 from coordinator.log.etcd.keys import Keys, best_node
-from coordinator.log.etcd.port import Delete, Txn
+from coordinator.log.etcd.port import Delete, Put, Txn
 from tests.log.calls import record
 from tests.log.etcd.worlds import PARTITIONS, TTL_MS, Etcd, World
 
@@ -120,6 +120,20 @@ def test_a_second_process_with_the_same_node_id_claims_nothing_and_says_so() -> 
     assert world.logged == ["node_id_taken"]
 
 
+def test_a_node_whose_registration_another_process_took_says_so_after_a_while() -> None:
+    """The other one may be the same node, started again."""
+    world = World(1)
+    world.time.run(2 * TAKEN_MS)
+    lease = Etcd(world).lease()
+    port = world.etcd.port(world.time.process("another process"))
+    for change in (Delete(KEYS.node(1)), Put(KEYS.node(1), b"{}", lease)):
+        port.txn(Txn([], [change]), lambda _outcome: None)
+    world.time.run(TAKEN_MS - 1_000)
+    assert world.logged == []
+    world.time.run(3_000)
+    assert world.logged == ["node_id_taken"]
+
+
 def test_a_process_started_again_waits_for_the_lease_of_the_killed_one() -> None:
     """Then it registers, and claims."""
     world = World(1)
@@ -149,6 +163,19 @@ def test_a_node_that_leaves_wants_nothing_and_is_gone_for_the_others() -> None:
     world.time.run(1_000)
     assert wanted(world, 1) == set()
     assert wanted(world, 2) == set(range(PARTITIONS))
+    assert set(world.cores[2].members.now.nodes) == {2}
+
+
+def test_a_node_that_leaves_while_etcd_does_not_answer_is_gone_once_it_does() -> None:
+    """Its lease goes on: it still has partitions to hand over."""
+    world = World(1, 2)
+    for member in range(3):
+        world.etcd.kill(member)
+    world.cores[1].leave()
+    world.time.run(TTL_MS // 2)
+    for member in range(3):
+        world.etcd.heal(member)
+    world.time.run(2 * TTL_MS)
     assert set(world.cores[2].members.now.nodes) == {2}
 
 

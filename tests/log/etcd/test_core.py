@@ -33,6 +33,15 @@ def test_two_calls_for_one_partition_are_one_claim() -> None:
     assert came[0].epoch == 0
 
 
+def test_a_partition_that_another_node_has_is_not_acquired() -> None:
+    """The refusal names its owner."""
+    world = World(1, 2)
+    world.own(1)
+    refused = world.ask(world.cores[2].acquire, 0)
+    assert isinstance(refused, Fenced)
+    assert str(refused) == "node 1 owns partition 0"
+
+
 def test_a_claim_ends_with_the_lease_that_it_began_with() -> None:
     """own/ppp is gone with that lease, so the node owns nothing, whatever lease it has got since."""
     world = World(1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coordinator.log.etcd.follower import POLL_MS, Follower
 from coordinator.log.etcd.port import Delete, Event, KeyValue, Lost, Put, Refused, Txn, TxnResult
-from tests.support.etcd_model import EtcdModel, ModelPort
+from tests.support.etcd_model import EtcdModel, ModelPort, Watch
 from tests.support.virtual_time import Timeline
 
 
@@ -24,6 +24,11 @@ class World:
 
     def _changed(self) -> None:
         self.changes += 1
+
+    @property
+    def watches(self) -> list[Watch]:
+        """The watches that hang on members of etcd."""
+        return [watch for member in self.etcd.members for watch in member.watches]
 
     def write(self, *success: Put | Delete) -> None:
         """Let the other client write, until etcd says that it has."""
@@ -72,10 +77,23 @@ def test_an_answer_whose_revision_is_beyond_its_events_hides_no_later_event() ->
     assert world.values == {b"a/1": b"two"}
 
 
+def test_a_watch_that_ended_begins_anew_at_once() -> None:
+    """etcd has cut it: the next change doesn't wait for a poll."""
+    world = World()
+    world.time.run(POLL_MS // 2)  # in the middle between two polls
+    for watch in world.watches:
+        watch.break_off(0)
+    assert not world.watches
+    world.time.run(POLL_MS // 4)
+    assert world.watches
+
+
 def test_an_ended_follower_changes_no_more() -> None:
     """It ends its watch and its polls."""
     world = World()
+    assert world.watches
     world.follower.end()
+    assert not world.watches
     world.write(Put(b"a/1", b"one"))
     world.time.run(5 * POLL_MS)
     assert (world.changes, world.values) == (1, {})

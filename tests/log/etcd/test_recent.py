@@ -28,9 +28,9 @@ def test_calls_count_for_a_minute() -> None:
     """Slow and lost calls are counted, the longest is remembered; a minute later nothing of them is left."""
     recent = Recent()
     recent.add(0, SLOW_S)
-    recent.add(1, 0.25)
+    recent.add(1, 2.5)
     recent.add(SLOT_S, 0.125, lost=True)
-    assert recent.read(SLOT_S + 1) == RecentCalls(3, 2, 1, 250)
+    assert recent.read(SLOT_S + 1) == RecentCalls(3, 2, 1, 2_500)
     assert recent.read(KEPT_S + 1) == RecentCalls(1, 1, 1, 125)
     assert recent.read(KEPT_S + SLOT_S + 1) == RecentCalls()
 

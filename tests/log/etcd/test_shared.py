@@ -90,7 +90,7 @@ def test_a_change_is_at_its_node_when_it_is_answered_and_at_the_others_soon() ->
 
 
 def test_a_change_knows_all_changes_before_it() -> None:
-    """Two nodes change at once: the second is asked anew, with what the first wrote."""
+    """Two nodes change at once: the second is asked anew, with what the first wrote. The head counts all."""
     world = World()
     for node in world.nodes:
         node.count()
@@ -98,6 +98,7 @@ def test_a_change_knows_all_changes_before_it() -> None:
     world.time.run(5_000)
     assert [node.outcomes for node in world.nodes] == [[None, None]] * 3
     assert [node.shared.entries["counter"] for node in world.nodes] == [b"6"] * 3
+    assert {node.shared._head.sequence for node in world.nodes} == {6}
 
 
 @pytest.mark.parametrize("seed", range(25))
