@@ -53,6 +53,13 @@ class Fed(Feed):
         return [each.event["at_ms"] for each in await self.events()]
 
 
+async def a_turn() -> None:
+    """Let the loop begin what is ready."""
+    ended = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_soon(ended.set_result, None)
+    await ended
+
+
 async def test_a_listener_gets_what_comes_after_it_came() -> None:
     """A subscriber gets each event once and in order, also if it comes in the middle."""
     feed = Fed()
@@ -93,7 +100,7 @@ async def test_listeners_that_come_together_share_out_their_work(monkeypatch: py
     feed = Fed(Turns(Pace(Slow(), asyncio.get_running_loop().call_soon)))
     feed.is_read.clear()
     waiting = [asyncio.create_task(subscribe()) for _ in range(30)]
-    await asyncio.sleep(0)
+    await a_turn()
     feed.feed_anew(0, 1, 2)
     turn()
     await asyncio.gather(*waiting)
@@ -233,7 +240,7 @@ async def test_many_events_are_taken_in_steps_and_in_order() -> None:
         kept.append(len(feed._events))
         if waiting is None and kept[-1] > WAITING_MAX // 2:
             waiting = asyncio.create_task(feed.subscribe(""))
-        await asyncio.sleep(0)
+        await a_turn()
     assert max(after - before for before, after in pairwise(kept)) <= TURN_MAX_MS * STEP
     assert kept[-1] == WAITING_MAX + 1
     assert first.is_closed, "it took none"
