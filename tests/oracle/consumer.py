@@ -18,27 +18,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
-from uuid import UUID
 
 from protocol.consumer import decode_versioned
 from protocol.messages import (
-    ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
-    ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
-    CreatePartitionsRequest,
-    DeleteTopicsRequest,
-    IncrementalAlterConfigsRequest,
-    OffsetCommitRequest,
-    OffsetFetchRequest,
     SyncGroupResponse,
     encode,
 )
 from schemas.errors import ErrorCode
 from tests.oracle.stage import Client, Stage, commit_topics, protocol_list
 from tests.oracle.transcript import STAYS_MS
+from tests.support.requests import request
 
 Owned = Mapping[str, Iterable[int]]
 """Partitions by topic."""
@@ -85,17 +78,8 @@ class Seat:
 
     # -- heartbeats
 
-    def beat(
-        self,
-        *,
-        owns: Owned | Mapping[UUID, Iterable[int]] | None = None,
-        version: int | None = None,
-        **changes: Any,
-    ) -> None:
-        """A heartbeat with its id and epoch, and its answer; nothing else unless it is given.
-
-        owns: a topic that the stage doesn't know stands there with its id.
-        """
+    def beat(self, *, owns: Owned | None = None, version: int | None = None, **changes: Any) -> None:
+        """A heartbeat with its id and epoch, and its answer; nothing else unless it is given."""
         fields: dict[str, Any] = {
             "group_id": self.client.group,
             "member_id": self.member_id,
@@ -103,8 +87,8 @@ class Seat:
             "instance_id": self.client.instance,
             "topic_partitions": None if owns is None else self._partitions(owns),
         }
-        request = ConsumerGroupHeartbeatRequest(**{**fields, **changes})
-        answer = self.client.ask(request, self.version if version is None else version)
+        asked = request("ConsumerGroupHeartbeat", **{**fields, **changes})
+        answer = self.client.ask(asked, self.version if version is None else version)
         self._take(cast("ConsumerGroupHeartbeatResponse", answer))
 
     def full(self, *, owns: Owned | None = None, **changes: Any) -> None:
@@ -141,10 +125,9 @@ class Seat:
 
     def beat_aside(self) -> None:
         """A heartbeat that says nothing new, outside of the transcript."""
-        request = ConsumerGroupHeartbeatRequest(
-            group_id=self.client.group, member_id=self.member_id, member_epoch=self.epoch
-        )
-        self._take(cast("ConsumerGroupHeartbeatResponse", self.stage.ask_aside(request, 1)))
+        own = {"group_id": self.client.group, "member_id": self.member_id, "member_epoch": self.epoch}
+        answer = self.stage.ask_aside(request("ConsumerGroupHeartbeat", **own), 1)
+        self._take(cast("ConsumerGroupHeartbeatResponse", answer))
 
     # -- offsets
 
@@ -177,7 +160,7 @@ class Seat:
             "group_instance_id": self.client.instance,
             "topics": commit_topics({topic: dict.fromkeys(partitions, offset)}),
         }
-        self.client.ask(OffsetCommitRequest(**{**fields, **changes}), version)
+        self.client.ask(request("OffsetCommit", **{**fields, **changes}), version)
 
     def fetch(self, topic: str, *, version: int = 9, **changes: Any) -> None:
         """OffsetFetch of partition 0 with its id and epoch, and the answer."""
@@ -185,10 +168,9 @@ class Seat:
             "group_id": self.client.group,
             "member_id": self.member_id,
             "member_epoch": self.epoch,
-            "topics": [OffsetFetchRequest.OffsetFetchRequestTopics(name=topic, partition_indexes=[0])],
+            "topics": [{"name": topic, "partition_indexes": [0]}],
         }
-        group = OffsetFetchRequest.OffsetFetchRequestGroup(**{**fields, **changes})
-        self.client.ask(OffsetFetchRequest(groups=[group]), version)
+        self.client.ask(request("OffsetFetch", groups=[{**fields, **changes}]), version)
 
     def describe(self, *groups: str, version: int = 1) -> None:
         """ConsumerGroupDescribe of its own group, or of `groups`, and the answer."""
@@ -208,16 +190,9 @@ class Seat:
             )
             self.assigned = dict(sorted(assigned))
 
-    def _partitions(
-        self, owned: Owned | Mapping[UUID, Iterable[int]]
-    ) -> list[ConsumerGroupHeartbeatRequest.TopicPartitions]:
+    def _partitions(self, owned: Owned) -> list[dict[str, Any]]:
         ids = {name: topic_id for topic_id, name in self.stage.transcript.topics.items()}
-        return [
-            ConsumerGroupHeartbeatRequest.TopicPartitions(
-                topic_id=name if isinstance(name, UUID) else ids[name], partitions=list(partitions)
-            )
-            for name, partitions in owned.items()
-        ]
+        return [{"topic_id": ids[name], "partitions": list(partitions)} for name, partitions in owned.items()]
 
 
 class ClassicSeat:
@@ -276,8 +251,8 @@ def settle(*members: Seat) -> None:
 
 def described(stage: Stage, group: str | None = None) -> DescribedGroup:
     """A group's description, outside of the transcript."""
-    request = ConsumerGroupDescribeRequest(group_ids=[stage.group if group is None else group])
-    return cast("ConsumerGroupDescribeResponse", stage.ask_aside(request, 1)).groups[0]
+    asked = request("ConsumerGroupDescribe", group_ids=[stage.group if group is None else group])
+    return cast("ConsumerGroupDescribeResponse", stage.ask_aside(asked, 1)).groups[0]
 
 
 def until(stage: Stage, condition: Callable[[DescribedGroup], bool], group: str | None = None) -> None:
@@ -305,15 +280,13 @@ def configure(stage: Stage, group: str | None = None, **values: str | int) -> No
 
     A topic that is created behind them is there only when they hold: Kafka brings changes to a coordinator in order.
     """
-    named = {f"consumer.{name.replace('_', '.')}": value for name, value in values.items()}
     configs = [
-        IncrementalAlterConfigsRequest.AlterableConfig(name=name, config_operation=SET, value=str(value))
-        for name, value in named.items()
+        {"name": f"consumer.{name.replace('_', '.')}", "config_operation": SET, "value": str(value)}
+        for name, value in values.items()
     ]
-    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
-        resource_type=GROUP, resource_name=stage.group if group is None else group, configs=configs
-    )
-    stage.ask_aside(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    resource_name = stage.group if group is None else group
+    resource = {"resource_type": GROUP, "resource_name": resource_name, "configs": configs}
+    stage.ask_aside(request("IncrementalAlterConfigs", resources=[resource]), 1)
     stage.known_topic(f"fence.{stage.group}", 1)
 
 
@@ -324,14 +297,13 @@ def short_session(stage: Stage, timeout_ms: int) -> None:
 
 def delete_topic(stage: Stage, name: str) -> None:
     """Delete a topic, outside of the transcript."""
-    topics = [DeleteTopicsRequest.DeleteTopicState(name=name)]
-    stage.ask_aside(DeleteTopicsRequest(topics=topics, timeout_ms=10_000), 6)
+    stage.ask_aside(request("DeleteTopics", topics=[{"name": name}], timeout_ms=10_000), 6)
 
 
 def grow_topic(stage: Stage, name: str, count: int) -> None:
     """Give a topic more partitions, outside of the transcript."""
-    topic = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=count, assignments=None)
-    stage.ask_aside(CreatePartitionsRequest(topics=[topic], timeout_ms=10_000), 2)
+    topic = {"name": name, "count": count, "assignments": None}
+    stage.ask_aside(request("CreatePartitions", topics=[topic], timeout_ms=10_000), 2)
 
 
 def owning(*topics: str, version: int = 3, owned: Owned | None = None, generation: int = -1) -> bytes:

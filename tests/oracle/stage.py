@@ -22,38 +22,22 @@ from uuid import UUID
 
 from protocol.header import decode_response, encode_request
 from protocol.messages import (
-    ApiVersionsRequest,
-    ConsumerGroupDescribeRequest,
     ConsumerProtocolSubscription,
-    CreateTopicsRequest,
-    DeleteGroupsRequest,
-    DescribeConfigsRequest,
     DescribeConfigsResponse,
-    DescribeGroupsRequest,
     DescribeGroupsResponse,
-    DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     ElectLeadersResponse,
-    HeartbeatRequest,
-    JoinGroupRequest,
     JoinGroupResponse,
-    LeaveGroupRequest,
-    ListGroupsRequest,
     ListGroupsResponse,
-    ListOffsetsRequest,
     ListOffsetsResponse,
     Message,
-    MetadataRequest,
     MetadataResponse,
-    OffsetCommitRequest,
-    OffsetDeleteRequest,
-    OffsetFetchRequest,
-    SyncGroupRequest,
     encode,
 )
 from schemas.errors import ErrorCode
 from tests.oracle.transcript import STAYS_MS, Transcript
 from tests.support.raw import Closed, Connection, NoAnswer
+from tests.support.requests import request
 
 HAPPENS_WITHIN_S = 20.0
 LOOK_AGAIN_AFTER_S = 0.005
@@ -138,8 +122,8 @@ class Stage:
 
     def topic(self, name: str, partitions: int) -> str:
         """A topic that is there and has a leader; its name."""
-        topics = [CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)]
-        self._control.ask(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 4)
+        topic = {"name": name, "num_partitions": partitions, "replication_factor": 1}
+        self._control.ask(request("CreateTopics", topics=[topic], timeout_ms=10_000), 4)
         self.until_topic(name)
         return name
 
@@ -150,10 +134,7 @@ class Stage:
         """
         self.topic(name, partitions)
         self.topic(f"fence.{name}", 1)
-        topics = [MetadataRequest.MetadataRequestTopic(name=name)]
-        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-        answer = cast("MetadataResponse", self._control.ask(request, 10))
-        self.transcript.topics[answer.topics[0].topic_id] = name
+        self.transcript.topics[self.topic_id(name)] = name
         return name
 
     def ask_aside(self, request: Message, version: int) -> Message:
@@ -166,8 +147,8 @@ class Stage:
 
     def describe(self, group: str | None = None) -> DescribeGroupsResponse.DescribedGroup:
         """A group's description, outside of the transcript."""
-        request = DescribeGroupsRequest(groups=[self.group if group is None else group])
-        return cast("DescribeGroupsResponse", self._control.ask(request, 5)).groups[0]
+        asked = request("DescribeGroups", groups=[self.group if group is None else group])
+        return cast("DescribeGroupsResponse", self._control.ask(asked, 5)).groups[0]
 
     def until(
         self, condition: Callable[[DescribeGroupsResponse.DescribedGroup], bool], group: str | None = None
@@ -192,13 +173,11 @@ class Stage:
 
         Kafka shows a change of a broker's settings a moment after it has answered.
         """
-        broker = DescribeConfigsRequest.DescribeConfigsResource(
-            resource_type=BROKER, resource_name="1", configuration_keys=list(names)
-        )
-        request = DescribeConfigsRequest(resources=[broker], include_synonyms=True)
+        broker = {"resource_type": BROKER, "resource_name": "1", "configuration_keys": list(names)}
+        asked = request("DescribeConfigs", resources=[broker], include_synonyms=True)
 
         def are_in_effect() -> bool:
-            configs = cast("DescribeConfigsResponse", self._control.ask(request, 4)).results[0].configs
+            configs = cast("DescribeConfigsResponse", self._control.ask(asked, 4)).results[0].configs
             found = {each.config_source for each in configs if each.config_source in {2, 3}}
             return found == set(sources) and (value is None or value in {each.value for each in configs})
 
@@ -206,13 +185,11 @@ class Stage:
 
     def topic_id(self, name: str) -> UUID:
         """A topic's id, outside of the transcript."""
-        topics = [MetadataRequest.MetadataRequestTopic(name=name)]
-        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-        return cast("MetadataResponse", self._control.ask(request, 12)).topics[0].topic_id
+        return self._metadata(name).topic_id
 
     def log_folder(self) -> str:
         """The folder of the server's logs, outside of the transcript."""
-        return cast("DescribeLogDirsResponse", self._control.ask(DescribeLogDirsRequest(), 2)).results[0].log_dir
+        return cast("DescribeLogDirsResponse", self._control.ask(request("DescribeLogDirs"), 2)).results[0].log_dir
 
     def pass_time(self, at_least_ms: int) -> None:
         """Let time pass on the server's own clock: until a member of another group, made for this, has expired."""
@@ -220,7 +197,8 @@ class Stage:
         self.transcript.is_timed = True
         clock = Client(self, "clock", group=f"clock.{self.group}", instance="clock", session_timeout_ms=at_least_ms)
         with clock.connection:
-            join = JoinGroupRequest(
+            join = request(
+                "JoinGroup",
                 group_id=clock.group,
                 session_timeout_ms=at_least_ms,
                 rebalance_timeout_ms=at_least_ms,
@@ -229,10 +207,8 @@ class Stage:
                 protocols=protocol_list({"range": b""}),
             )
             joined = cast("JoinGroupResponse", clock.connection.ask(join, 5))
-            sync = SyncGroupRequest(
-                group_id=clock.group, generation_id=joined.generation_id, member_id=joined.member_id
-            )
-            clock.connection.ask(sync, 3)
+            held = {"generation_id": joined.generation_id, "member_id": joined.member_id}
+            clock.connection.ask(request("SyncGroup", group_id=clock.group, **held), 3)
         self.until_members(0, clock.group)
 
     def timeout_ms(self, wanted_ms: int) -> int:
@@ -244,7 +220,7 @@ class Stage:
 
     def barrier(self) -> None:
         """Return when what was sent before is being handled."""
-        self._control.ask(ApiVersionsRequest(), 0)
+        self._control.ask(request("ApiVersions"), 0)
 
     def reconnect(self) -> None:
         """The server is back: every client gets a new connection."""
@@ -258,26 +234,25 @@ class Stage:
     def connect(self, client_id: str | None) -> Connection:
         """A connection that the server has accepted: until then what is sent on it could be overtaken."""
         connection = Connection(self._server.port, client_id)
-        connection.ask(ApiVersionsRequest(), 0)
+        connection.ask(request("ApiVersions"), 0)
         return connection
 
     def _has_loaded(self) -> bool:
         """Whether the coordinator has read all its groups: until then it refuses most requests."""
-        return cast("ListGroupsResponse", self._control.ask(ListGroupsRequest(), 1)).error_code == ErrorCode.NONE
+        return cast("ListGroupsResponse", self._control.ask(request("ListGroups"), 1)).error_code == ErrorCode.NONE
 
     def _can_be_read(self, name: str) -> bool:
-        topics = [MetadataRequest.MetadataRequestTopic(name=name)]
-        metadata = cast(
-            "MetadataResponse",
-            self._control.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 4),
-        )
         partitions = [
-            ListOffsetsRequest.ListOffsetsPartition(partition_index=partition.partition_index, timestamp=-1)
-            for partition in metadata.topics[0].partitions
+            {"partition_index": partition.partition_index, "timestamp": -1}
+            for partition in self._metadata(name).partitions
         ]
-        asked = [ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=partitions)]
-        offsets = cast("ListOffsetsResponse", self._control.ask(ListOffsetsRequest(replica_id=-1, topics=asked), 1))
+        asked = request("ListOffsets", replica_id=-1, topics=[{"name": name, "partitions": partitions}])
+        offsets = cast("ListOffsetsResponse", self._control.ask(asked, 1))
         return bool(partitions) and all(partition.error_code == 0 for partition in offsets.topics[0].partitions)
+
+    def _metadata(self, name: str) -> MetadataResponse.MetadataResponseTopic:
+        asked = request("Metadata", topics=[{"name": name}], allow_auto_topic_creation=False)
+        return cast("MetadataResponse", self._control.ask(asked, 12)).topics[0]
 
     def _until(self, happened: Callable[[], bool]) -> None:
         deadline = time.monotonic() + HAPPENS_WITHIN_S
@@ -453,7 +428,7 @@ class Client:
             "protocol_type": self.protocol_type,
             "protocols": protocol_list(protocols),
         }
-        self.send(JoinGroupRequest(**{**fields, **changes}), self.version if version is None else version)
+        self.send(request("JoinGroup", **{**fields, **changes}), self.version if version is None else version)
 
     def joined(self) -> JoinGroupResponse:
         """Take JoinGroup's answer, and from it the member id, generation and protocol."""
@@ -485,12 +460,12 @@ class Client:
             "protocol_type": self.protocol_type,
             "protocol_name": self.protocol_name,
             "assignments": [
-                SyncGroupRequest.SyncGroupRequestAssignment(member_id=member.member_id, assignment=assignment)
+                {"member_id": member.member_id, "assignment": assignment}
                 for member, assignment in (assignments or {}).items()
             ],
         }
         version = SYNC_VERSION[self.version] if version is None else version
-        self.send(SyncGroupRequest(**{**fields, **changes}), version)
+        self.send(request("SyncGroup", **{**fields, **changes}), version)
 
     def heartbeat(self, *, version: int | None = None, **changes: Any) -> None:
         """Heartbeat and its answer."""
@@ -506,7 +481,7 @@ class Client:
             "group_instance_id": self.instance,
         }
         version = HEARTBEAT_VERSION[self.version] if version is None else version
-        self.send(HeartbeatRequest(**{**fields, **changes}), version)
+        self.send(request("Heartbeat", **{**fields, **changes}), version)
 
     def leave(self, *members: tuple[str, str | None], version: int | None = None, group: str | None = None) -> None:
         """LeaveGroup and its answer: itself by its member id, or `members` as pairs of member id and instance id."""
@@ -522,13 +497,10 @@ class Client:
         named = members or ((self.member_id, None),)
         if version < 3:
             ((member_id, _),) = named
-            self.send(LeaveGroupRequest(group_id=group_id, member_id=member_id), version)
+            self.send(request("LeaveGroup", group_id=group_id, member_id=member_id), version)
             return
-        identities = [
-            LeaveGroupRequest.MemberIdentity(member_id=member_id, group_instance_id=instance)
-            for member_id, instance in named
-        ]
-        self.send(LeaveGroupRequest(group_id=group_id, members=identities), version)
+        identities = [{"member_id": member_id, "group_instance_id": instance} for member_id, instance in named]
+        self.send(request("LeaveGroup", group_id=group_id, members=identities), version)
 
     def commit(self, topic: str, offset: int = 1, *, version: int | None = None, **changes: Any) -> None:
         """OffsetCommit of one offset for partition 0, and its answer."""
@@ -545,13 +517,13 @@ class Client:
             "topics": commit_topics({topic: {0: offset}}),
         }
         version = COMMIT_VERSION[self.version] if version is None else version
-        self.send(OffsetCommitRequest(**{**fields, **changes}), version)
+        self.send(request("OffsetCommit", **{**fields, **changes}), version)
 
     # -- what anybody may ask
 
     def list_groups(self, *, version: int = 5, states: Sequence[str] = (), types: Sequence[str] = ()) -> None:
         """ListGroups and its answer, from which the groups of other scripts are left out."""
-        self.send(ListGroupsRequest(states_filter=list(states), types_filter=list(types)), version)
+        self.send(request("ListGroups", states_filter=list(states), types_filter=list(types)), version)
         answer = cast("ListGroupsResponse", self.connection.receive())
         own = self.stage.group
         answer.groups = [listed for listed in answer.groups if f"{listed.group_id}.".startswith(f"{own}.")]
@@ -559,47 +531,35 @@ class Client:
 
     def delete_groups(self, *groups: str, version: int = 2) -> None:
         """DeleteGroups of its own group, or of `groups`, and its answer."""
-        self.ask(DeleteGroupsRequest(groups_names=list(groups) or [self.group]), version)
+        self.ask(request("DeleteGroups", groups_names=list(groups) or [self.group]), version)
 
     def delete_offsets(self, topics: Mapping[str, Sequence[int]], *, group: str | None = None) -> None:
         """OffsetDelete and its answer."""
         asked = [
-            OffsetDeleteRequest.OffsetDeleteRequestTopic(
-                name=name,
-                partitions=[
-                    OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=index) for index in partitions
-                ],
-            )
+            {"name": name, "partitions": [{"partition_index": index} for index in partitions]}
             for name, partitions in topics.items()
         ]
-        self.ask(OffsetDeleteRequest(group_id=self.group if group is None else group, topics=asked), 0)
+        self.ask(request("OffsetDelete", group_id=self.group if group is None else group, topics=asked), 0)
 
     def fetch_offsets(self, topics: Mapping[str, Sequence[int]] | None, *, group: str | None = None) -> None:
         """OffsetFetch v7 and its answer."""
-        asked = (
-            None
-            if topics is None
-            else [
-                OffsetFetchRequest.OffsetFetchRequestTopic(name=name, partition_indexes=list(partitions))
-                for name, partitions in topics.items()
-            ]
-        )
-        self.ask(OffsetFetchRequest(group_id=self.group if group is None else group, topics=asked), 7)
+        asked = None
+        if topics is not None:
+            asked = [{"name": name, "partition_indexes": list(partitions)} for name, partitions in topics.items()]
+        self.ask(request("OffsetFetch", group_id=self.group if group is None else group, topics=asked), 7)
 
     def describe(self, *groups: str, version: int = 5) -> None:
         """DescribeGroups of its own group, or of `groups`, and its answer."""
-        self.ask(DescribeGroupsRequest(groups=list(groups) or [self.group]), version)
+        self.ask(request("DescribeGroups", groups=list(groups) or [self.group]), version)
 
     def describe_consumers(self, *groups: str, version: int = 1) -> None:
         """ConsumerGroupDescribe of its own group, or of `groups`, and its answer."""
-        self.ask(ConsumerGroupDescribeRequest(group_ids=list(groups) or [self.group]), version)
+        self.ask(request("ConsumerGroupDescribe", group_ids=list(groups) or [self.group]), version)
 
 
-def protocol_list(protocols: Mapping[str, bytes]) -> list[JoinGroupRequest.JoinGroupRequestProtocol]:
+def protocol_list(protocols: Mapping[str, bytes]) -> list[dict[str, Any]]:
     """JoinGroup's protocols, the preferred one first."""
-    return [
-        JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=metadata) for name, metadata in protocols.items()
-    ]
+    return [{"name": name, "metadata": metadata} for name, metadata in protocols.items()]
 
 
 def subscription(*topics: str) -> bytes:
@@ -607,20 +567,16 @@ def subscription(*topics: str) -> bytes:
     return b"\0\0" + encode(ConsumerProtocolSubscription(topics=list(topics)), 0)
 
 
-def commit_topics(
-    offsets: Mapping[str, Mapping[int, int]], metadata: str | None = ""
-) -> list[OffsetCommitRequest.OffsetCommitRequestTopic]:
+def commit_topics(offsets: Mapping[str, Mapping[int, int]], metadata: str | None = "") -> list[dict[str, Any]]:
     """OffsetCommit's topics: topic to partition to offset."""
     return [
-        OffsetCommitRequest.OffsetCommitRequestTopic(
-            name=name,
-            partitions=[
-                OffsetCommitRequest.OffsetCommitRequestPartition(
-                    partition_index=index, committed_offset=offset, committed_metadata=metadata
-                )
+        {
+            "name": name,
+            "partitions": [
+                {"partition_index": index, "committed_offset": offset, "committed_metadata": metadata}
                 for index, offset in partitions.items()
             ],
-        )
+        }
         for name, partitions in offsets.items()
     ]
 

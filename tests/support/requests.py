@@ -23,7 +23,7 @@ def request(api: str, **fields: Any) -> Message:
 def _filled(top: type[Message], made: type[Message], struct: Struct, values: Mapping[str, Any]) -> Message:
     """Return a message or a struct of it. top: the class of the message, which has those of all structs."""
     inner = {field.name: field.struct for field in struct.fields}
-    return made(**{name: _of_structs(top, inner[name], value) for name, value in values.items()})
+    return made(**{name: _of_structs(top, inner.get(name), value) for name, value in values.items()})
 
 
 def _of_structs(top: type[Message], struct: Struct | None, value: Any) -> Any:
