@@ -18,6 +18,13 @@ INSTALL := @$(BIN)/python requirements/install.py
 # Test processes, one for each core; AT_ONCE= runs one test after the other.
 AT_ONCE ?= --numprocesses auto --dist worksteal
 
+# Two processes for each core: two thirds of the time, tests wait for clients and for processes that they started.
+# Each process imports all tests: compiled ones that are kept save it 8 s of CPU.
+WORKERS := PYTHONDONTWRITEBYTECODE= PYTEST_XDIST_AUTO_NUM_WORKERS=$$((2 * $$(getconf _NPROCESSORS_ONLN)))
+
+# Markers of tests that have targets of their own.
+OTHERS := oracle or compose or spark or suites or toolchain or dist or cluster
+
 # ARGS: more arguments for the command of a target: make run ARGS="--listen 127.0.0.1:0", make test ARGS="tests/group
 # -x".
 ARGS ?=
@@ -36,13 +43,15 @@ demo: .venv/.dev ## a rolling restart that moves nothing, with real clients
 	@exec $(BIN)/python -m coordinator.cli.demo $(ARGS)
 
 .PHONY: test
-test: .venv/.audit ## install and pass all tests in Python, real clients included, Spark left out
+test: .venv/.audit ## install and pass the tests that each change needs, real clients included (three minutes)
 	@$(MAKE) etcd || echo 'make test: the tests on etcd are left out, for the reason above' >&2
 	@$(MAKE) prometheus || echo 'make test: the tests with Prometheus are left out, for the reason above' >&2
-	@# Two processes for each core: two thirds of the time, tests wait for clients and for processes that they started.
-	@# Each process imports all tests: compiled ones that are kept save it 8 s of CPU.
-	PYTHONDONTWRITEBYTECODE= PYTEST_XDIST_AUTO_NUM_WORKERS=$$((2 * $$(getconf _NPROCESSORS_ONLN))) \
-		$(BIN)/pytest $(AT_ONCE) -m 'not (oracle or compose or spark or suites or toolchain or dist or cluster)' $(ARGS)
+	$(WORKERS) $(BIN)/pytest $(AT_ONCE) -m 'not (long or tidy or $(OTHERS))' $(ARGS)
+
+.PHONY: test-long
+test-long: .venv/.audit ## what is too long for `make test`, and more examples and rounds of its random tests
+	@$(MAKE) etcd || echo 'make test-long: the tests on etcd are left out, for the reason above' >&2
+	HYPOTHESIS_PROFILE=long $(WORKERS) $(BIN)/pytest $(AT_ONCE) -m '(long or rounds or hypothesis) and not ($(OTHERS))' $(ARGS)
 
 .PHONY: test-cluster
 test-cluster: .venv/.audit ## three nodes on three members of etcd, with faults and real clients (etcd; Java for one client)
@@ -163,8 +172,8 @@ bench-audit: .venv/.spark ## the audit's cost, beside Kafka's own tool (a log of
 	$(BIN)/python -m tests.audit.bench $(ARGS)
 
 .PHONY: nightly
-nightly: .venv/.audit ## the long rounds of every randomised test, 20 minutes of faults of a cluster, and test-suites (hours)
-	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m 'not (oracle or compose or spark or toolchain or dist or cluster)' $(ARGS)
+nightly: .venv/.audit ## all of test and test-long with the longest rounds, long faults of a cluster, and test-suites (hours)
+	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m 'not (tidy or oracle or compose or spark or toolchain or dist or cluster)' $(ARGS)
 	$(MAKE) nightly-cluster
 	@if command -v go >/dev/null; then $(MAKE) check-dashboard; fi
 	@# Of the clients that need more than Python, those whose rounds are long; without their tools they are left out.

@@ -9,8 +9,9 @@ House rule: a fixture is in its suite's own conftest.py unless two suites need i
 
 from __future__ import annotations
 
+import gc
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -45,6 +46,21 @@ settings.load_profile(PROFILE)
 # Python handles the signal only if nobody ignores it, so Ctrl-C could not be tested.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep Python's garbage collector from modules and tests: they stay to the end, and are millions of objects.
+
+    A look at all of them takes a fifth of a second. Tests of reference cycles, and pytest itself, ask for many.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

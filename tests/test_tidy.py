@@ -29,6 +29,8 @@ from coordinator.group import state
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.tidy
+
 
 ROOT = Path(__file__).parent.parent
 ROOMS = (

@@ -220,6 +220,7 @@ def test_counts_that_lie_cost_no_memory(tmp_path: Path) -> None:
     assert peak_kib < MEMORY_KIB_MAX
 
 
+@pytest.mark.long
 def test_very_many_minimal_records_cost_no_memory(tmp_path: Path) -> None:
     """The audit refuses a batch of millions of tiny records, and reads those of a broker's size in parts."""
     scene = clean()
@@ -240,6 +241,7 @@ def test_very_many_minimal_records_cost_no_memory(tmp_path: Path) -> None:
     assert pq.read_metadata(tmp_path / "out" / "findings.parquet").num_rows == FINDINGS_KEPT
 
 
+@pytest.mark.long
 def test_very_many_minimal_members_cost_no_memory(tmp_path: Path) -> None:
     """A group of five million members without a name is undecodable, and its row gives the reason."""
     count = 5_000_000

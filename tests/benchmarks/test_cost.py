@@ -14,6 +14,7 @@ SIDES = ("false", "true")
 """The servers' folders."""
 
 
+@pytest.mark.long
 def test_a_line_for_each_size(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,7 @@ from benchmarks.__main__ import SECURITY, asked, chosen
 from benchmarks.cases import CASES, ECHO, TENURE, Case
 from benchmarks.report import Runs
 from benchmarks.stage import AGE_MAX_S, GROUPS_MAX, Kafka, Stage, cpus, left_behind, measured, turns
+from tests.support.length import most_are_long
 from tests.support.patience import WITHIN_S
 
 ROOT = Path(__file__).parent.parent.parent
@@ -59,7 +60,9 @@ ALIKE = {"heartbeat-1000", "storm-5000", "crowd-plain", "latency-crowd-plain"}
 DIFFERENT = [case for case in CASES if case.name not in ALIKE]
 
 
-@pytest.mark.parametrize("case", DIFFERENT, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", most_are_long(DIFFERENT, lambda case: case.name in {"heartbeat-64", "storm"}), ids=lambda case: case.name
+)
 def test_each_case_runs_and_has_its_figures(case: Case, tmp_path: Path) -> None:
     """Every figure is a number that can be, and every figure of the table is among them."""
     out = tmp_path / "bench.json"

@@ -120,6 +120,7 @@ def test_all_seats_restart_and_nothing_moves(rolled: Rolled, script: tuple[str, 
     assert [line.split(":")[0] for line in ran.stdout.splitlines() if "ready" in line] == ["ready"] * 3
 
 
+@pytest.mark.long
 def test_a_standby_restarts_too_and_is_no_member(rolled: Rolled) -> None:
     """Three seats and a fourth worker: each process is another one, the standby still waits, and nothing moves."""
     names = (*NAMES, "worker-3")
@@ -175,6 +176,7 @@ def test_it_stops_after_a_member_that_does_not_come_back(rolled: Rolled) -> None
     assert rolled.pids() == {name: before[name] for name in ("worker-0", "worker-1")}
 
 
+@pytest.mark.long
 def test_a_second_run_takes_the_units_that_are_left(rolled: Rolled) -> None:
     """The first run stops at a unit that doesn't start; with the fault mended, the second restarts it and the rest."""
     mark = rolled.server.mark()

@@ -14,6 +14,7 @@ from coordinator.client.newest import read_timelines
 from coordinator.timeline.folding import PAUSE_MS, folded, newest
 from protocol.records.batch import Record, encode_batch
 from tests.client.test_events import Cluster
+from tests.support.cases import each
 
 GROUPS = ["g", "h", "rare"]
 CAUSE: dict[str, Any] = {"kind": "member_left", "member_ids": [], "group_instance_id": None}
@@ -105,7 +106,7 @@ class Past:
         return Cluster(*partitions)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@each("seed", range(40))
 def test_the_newest_entries_are_those_of_the_whole(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """All fields are equal, for one group and for several, wherever the reading stopped."""
     monkeypatch.setattr(events, "BACK_FIRST", 3)

@@ -13,7 +13,6 @@ House rule: a fault is what a test does; what must hold after it is here, and ho
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -27,10 +26,11 @@ from tests.interop.fleet import ConsumerProcess, Fleet
 from tests.support.cluster_history import Asked, wrongs
 from tests.support.cluster_probe import TOPIC, Probe
 from tests.support.etcd import Etcd
+from tests.support.length import IS_NIGHTLY
 from tests.support.patience import WITHIN_S
 from tests.support.tenure_cluster import TenureCluster
 
-IS_LONG = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
+IS_LONG = IS_NIGHTLY
 """Whether this is the long form of each test."""
 
 PARTITIONS = 6

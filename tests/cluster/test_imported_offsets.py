@@ -84,6 +84,7 @@ def landed(node: ClusterNode, group: str) -> set[int]:
     return {partition for partition, (_, metadata) in committed(node, group).items() if metadata != BEFORE}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("client", JAVA)
 def test_automatic_commits_go_on_from_imported_offsets(
     node: ClusterNode, client: str, monkeypatch: pytest.MonkeyPatch

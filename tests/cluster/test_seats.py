@@ -179,6 +179,7 @@ def test_a_node_that_can_not_start_says_why_in_one_line(cluster: TenureCluster, 
         assert "--store: etcd at 127.0.0.1" in refusal("--store", f"etcd://127.0.0.1:{port}", *node)
 
 
+@pytest.mark.long
 def test_a_node_speaks_tls_to_etcd(certificates: Certificates, tmp_path: Path) -> None:
     """With a truststore and a keystore in PEM a node serves; without a keystore it says why it can't, in one line."""
     trust = {"tenure.store.ssl.truststore.location": str(certificates.ca)}

@@ -8,7 +8,6 @@ House rule: conftest.py's. Apache Kafka has no standbys, so these run on Tenure 
 
 from __future__ import annotations
 
-import os
 import random
 
 import pytest
@@ -28,6 +27,7 @@ from tests.interop.takeover import (
     start_standby,
 )
 from tests.interop.worker import Record
+from tests.support.length import rounds
 from tests.support.seats import set_seats
 from tests.support.tenure import Tenure
 
@@ -35,7 +35,7 @@ PARTITION_COUNT = 6
 MEMBERS = 3
 SESSION_MS = 6_000
 ROUNDS_OF = ("aiokafka", "confluent-kafka", "franz-go", "kafka-clients-4")
-ROUNDS = 50 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 3
+ROUNDS = rounds(3, 3, 50)
 
 
 @pytest.mark.interop
@@ -95,6 +95,7 @@ def test_a_standby_that_leads_assigns_the_partitions_that_the_lost_leader_had_no
         assert fleet.double_ownerships() == []
 
 
+@pytest.mark.long
 @pytest.mark.interop
 @pytest.mark.parametrize("client", clients_named(*ROUNDS_OF), indirect=True)
 def test_random_members_are_lost_at_random_moments(client: str) -> None:

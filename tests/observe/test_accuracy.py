@@ -13,6 +13,7 @@ from tests.observe.accuracy import PAGE, RECORDED, counts_of, path_of, recorded,
 from tests.observe.play import play
 from tests.observe.score import infer, score, told_by_events, told_by_lines
 from tests.observe.stage import History
+from tests.support.cases import each
 
 RANDOM = RECORDED / "random"
 """Histories of seed 28. Some rules were made with them, so they don't count as held out."""
@@ -29,11 +30,7 @@ SHORT = ("joins_and_leaves", "expiries", "subscriptions", "static_restarts", "tw
 """Scripts that are played anew, one of each kind of cause."""
 
 
-@pytest.mark.parametrize(
-    "path",
-    sorted([*RECORDED.glob("*.json.gz"), *RANDOM.glob("*.json.gz")]),
-    ids=lambda path: path.name.removesuffix(".json.gz"),
-)
+@each("path", sorted([*RECORDED.glob("*.json.gz"), *RANDOM.glob("*.json.gz")]))
 @pytest.mark.parametrize("live", [False, True], ids=["log", "live"])
 def test_nothing_wrong_is_inferred(path: Any, live: bool) -> None:
     """The observer says the same as the server, or that it doesn't know."""

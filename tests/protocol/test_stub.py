@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from protocol import messages, stub
+
+pytestmark = pytest.mark.tidy
 
 STUB = Path(messages.__file__).with_suffix(".pyi")
 

@@ -8,6 +8,8 @@ import zipfile
 from hashlib import sha256
 from pathlib import Path
 
+import pytest
+
 from requirements.install import progress
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,6 +63,7 @@ def install(lock: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.long
 def test_the_real_pip_is_read(tmp_path: Path) -> None:
     """The pip of this machine installs a package with one line for it; a wrong hash is pip's error and exit code."""
     wheel = tmp_path / "nothing_much-1.0-py3-none-any.whl"
@@ -83,6 +86,7 @@ def test_the_real_pip_is_read(tmp_path: Path) -> None:
     assert "DO NOT MATCH THE HASHES" in done.stderr
 
 
+@pytest.mark.long
 def test_nothing_is_printed_if_nothing_is_to_be_done(tmp_path: Path) -> None:
     """A lock whose packages are all there prints nothing."""
     lock = tmp_path / "lock.txt"

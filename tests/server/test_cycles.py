@@ -51,6 +51,7 @@ from tests.server.wire.test_tls import serving_tls
 from tests.support.certificates import Certificates, client_context
 from tests.support.large import request, shapes
 from tests.support.left import left
+from tests.support.length import most_are_long
 
 # Requests.
 
@@ -120,7 +121,11 @@ def in_turns(server: Serving) -> None:
     server.server._api._services.pace.ms = lambda: next(asked_ms) // 8
 
 
-@pytest.mark.parametrize("api", API_KEYS)
+FEW_APIS = {"Fetch", "JoinGroup", "SyncGroup", "OffsetCommit", "CreateTopics", "ConsumerGroupHeartbeat"}
+"""For `make test`: those that wait, change something, or come most often."""
+
+
+@pytest.mark.parametrize("api", most_are_long(API_KEYS, FEW_APIS.__contains__))
 async def test_no_answer_leaves_a_cycle(api: str) -> None:
     """Requests of every API leave nothing that only a look of the collector could free. None is a fault of ours.
 

@@ -59,6 +59,7 @@ from tests.support.large import (
     request,
     shapes,
 )
+from tests.support.length import IS_NIGHTLY, most_are_long
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure
@@ -75,14 +76,12 @@ LONG_TEXT_LINES = 2 * 2 * TEXT_MAX
 ELEMENTS_MAX = 100_000
 """See tenure.request.max.elements."""
 
-LONG_RUN = settings.default is not None and settings.default.max_examples > 1_000
-"""Whether the profile is one of the long ones."""
 
-COUNTS = (10, 1_000, 3_000, ELEMENTS_MAX // 2) if LONG_RUN else (3_000,)
+COUNTS = (10, 1_000, 3_000, ELEMENTS_MAX // 2) if IS_NIGHTLY else (3_000,)
 """Elements: more than a turn could handle, if each took one line."""
 
 
-FRAME_BYTES_MAX = 100 * 1024 * 1024 if LONG_RUN else 300_000
+FRAME_BYTES_MAX = 100 * 1024 * 1024 if IS_NIGHTLY else 300_000
 """The largest request to a real server; in a long run it is socket.request.max.bytes."""
 
 MEMORY_FACTOR, MEMORY_BYTES = 4, 64 * 1024 * 1024
@@ -92,6 +91,14 @@ SESSION_MS = 6_000
 """The shortest that a server allows by default: a server that stops for longer costs the member its seat."""
 
 SHAPES = list(shapes())
+
+FEW = frozenset(
+    [
+        *{shape.api: shape for shape in reversed(SHAPES) if shape.kind == EMPTY}.values(),
+        *{shape.kind: shape for shape in SHAPES}.values(),
+    ]
+)
+"""Shapes for `make test`: an array of each API that has one, and each kind."""
 
 GROUP, INSTANCE = "large", "instance"
 """The group of the client that sends large requests, and its instance there."""
@@ -219,7 +226,7 @@ async def beside(server: Serving, work: Work, shape: Shape, count: int) -> bytes
 
 
 @pytest.mark.parametrize("count", COUNTS)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("shape", most_are_long(SHAPES, FEW.__contains__), ids=str)
 async def test_a_large_request_holds_nobody_up(shape: Shape, count: int) -> None:
     """Neither decoding nor handling nor answering it makes a turn long."""
     work = Work()
@@ -237,7 +244,11 @@ async def test_a_thousand_elements_in_a_few_kilobytes_hold_nobody_up(api: str) -
                 await beside(server, work, shape, 1_000)
 
 
-@pytest.mark.parametrize("shape", [each for each in SHAPES if each.kind in {EMPTY, TAGS, HEADER}], ids=str)
+@pytest.mark.parametrize(
+    "shape",
+    most_are_long([each for each in SHAPES if each.kind in {EMPTY, TAGS, HEADER}], FEW.__contains__),
+    ids=str,
+)
 async def test_more_elements_than_allowed_cost_the_connection(shape: Shape) -> None:
     """One element more than the limit, or as many tagged fields, and the connection ends with one log line."""
     work = Work()

@@ -13,24 +13,21 @@ from contextlib import closing, contextmanager, suppress
 from itertools import cycle, islice
 
 import pytest
-from hypothesis import settings
 
 from benchmarks.meter import resident_bytes
 from protocol.messages import API_KEYS, JoinGroupResponse
 from tests.server.harness import join_request
 from tests.server.http.test_cycles import ASKED, GROUPS, targets
 from tests.server.test_cycles import requests
+from tests.support.length import IS_NIGHTLY
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Closed, Connection
 from tests.support.tenure import Tenure
 
-LONG_RUN = settings.default is not None and settings.default.max_examples > 1_000
-"""Whether the profile is one of the long ones."""
-
-TIMES = 10_000 if LONG_RUN else 100
+TIMES = 10_000 if IS_NIGHTLY else 100
 """How often each API is asked, with all of its requests in turn."""
 
-TIMES_HTTP = 10_000 if LONG_RUN else 50
+TIMES_HTTP = 10_000 if IS_NIGHTLY else 50
 """The same for an address of HTTP."""
 
 GROWN_MAX = 2 * 1024 * 1024

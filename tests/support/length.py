@@ -20,7 +20,7 @@ IS_NIGHTLY = PROFILE in {"nightly", "fuzz"}
 
 
 def rounds(short: int, long: int, nightly: int) -> int:
-    """The number for this run. Its test has the marker `rounds`, so that `make test-long` runs it again."""
+    """The number for this run. Its test has the marker `rounds` or `long`, so that `make test-long` runs it."""
     return nightly if IS_NIGHTLY else long if PROFILE == "long" else short
 
 

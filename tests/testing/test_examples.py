@@ -32,6 +32,7 @@ def blocks_of(page: str) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
 
 
+@pytest.mark.long
 @pytest.mark.interop
 def test_all_examples_pass() -> None:
     """They run as a user would run them, without this project's settings of pytest, with the clients of the page."""

@@ -24,6 +24,7 @@ from protocol.records.codecs import Codec
 from tests.audit.random_logs import logs
 from tests.audit.scenes import GROUP, Scene, clean, compressed, member
 from tests.support.batches import with_crc
+from tests.support.length import rounds
 
 
 def assert_equal(folder: Path, range_size: int = 10**9) -> None:
@@ -126,7 +127,9 @@ def test_only_what_is_wanted_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert whole(read_tables(of, ["batches"])) == {"batches": found["batches"]}
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=30)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=rounds(10, 30, 30)
+)
 @given(batches=logs(), step_size=st.integers(0, 3000))
 def test_parts_are_the_range(tmp_path: Path, batches: list[bytes], step_size: int) -> None:
     """Parts of any size have all rows in order, and each row once."""

@@ -240,6 +240,7 @@ def many() -> AuditResult:
     return result
 
 
+@pytest.mark.long
 def test_page_has_an_end(many: AuditResult) -> None:
     """The largest page still opens on a telephone; it lists every group and says what it doesn't show."""
     text = page(many)

@@ -39,6 +39,7 @@ def alive(pid: int) -> bool:
     return True
 
 
+@pytest.mark.long
 def test_static_roll_moves_nothing(tmp_path: Path) -> None:
     """The server reports 0 rebalances and 12/12 assignments after five static restarts and a killed coordinator.
 

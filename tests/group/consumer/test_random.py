@@ -19,6 +19,7 @@ from coordinator.group.consumer.assignors import subscriber
 from coordinator.group.state import Kind
 from schemas.errors import ErrorCode
 from tests.group.consumer.play import Owned, Play, assigned, given, read, subscribed
+from tests.support.length import rounds
 
 STEPS = 120
 WANTED = frozenset({"t1"})
@@ -258,7 +259,8 @@ def in_small_steps(chance: random.Random, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(target, "PAUSES_AT_ONCE", chance.choice([0, 0, 3, 10]))
 
 
-@pytest.mark.parametrize("seed", range(90))
+@pytest.mark.rounds
+@pytest.mark.parametrize("seed", range(rounds(45, 90, 90)))
 def test_any_play_keeps_the_rules_and_settles(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """See the module."""
     chance = random.Random(seed)
@@ -292,7 +294,8 @@ def test_any_play_keeps_the_rules_and_settles(seed: int, monkeypatch: pytest.Mon
     assert play.repeated >= len(clients)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.rounds
+@pytest.mark.parametrize("seed", range(rounds(30, 60, 60)))
 def test_any_play_of_both_protocols_keeps_the_rules_and_settles(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Classic members play too: the group changes its kind whenever one kind of members is left."""
     chance = random.Random(f"both {seed}")

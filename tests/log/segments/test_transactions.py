@@ -8,6 +8,7 @@ import pytest
 
 from coordinator.log.segments.transactions import COMMIT, Transactions, marker_type
 from protocol.records.batch import Record
+from tests.support.cases import each
 
 ABORT = 0
 
@@ -40,7 +41,7 @@ def model(log: list[Step]) -> dict[bytes, Record]:
     return last
 
 
-@pytest.mark.parametrize("seed", range(300))
+@each("seed", range(300))
 def test_random_logs(seed: int) -> None:
     """The same record counts as in the model, in any order, and only records of open transactions wait."""
     log = random_log(Random(seed))

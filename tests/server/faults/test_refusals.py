@@ -26,6 +26,7 @@ from protocol.messages import (
 )
 from schemas.errors import ErrorCode
 from tests.protocol.strategies import full_message
+from tests.support.cases import each
 
 EVERY = [
     (api, version)
@@ -52,7 +53,7 @@ def errors(struct: Struct, message: Any, version: int) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("api, version", EVERY)
+@each("api, version", EVERY)
 def test_every_request_has_an_error_answer(api: str, version: int) -> None:
     """The answer can be encoded in the request's version, and a client that decodes it finds this error alone."""
     request = full_message(f"{api}Request", version)

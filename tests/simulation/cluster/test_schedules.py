@@ -7,15 +7,15 @@ tests.simulation.cluster.play SEED` repeats it.
 from __future__ import annotations
 
 import pytest
-from hypothesis import settings
 
 from tests.simulation.cluster.faults import run
 from tests.simulation.cluster.mutants import MUTANTS
+from tests.support.length import rounds
 
 SHARES = 4
 """Tests that can run side by side."""
 
-SEEDS = settings.default.max_examples // 2 if settings.default.max_examples <= 100 else settings.default.max_examples  # type: ignore[union-attr]
+SEEDS = rounds(20, 50, 10_000)
 """How many schedules are played."""
 
 MUTANT_SEEDS = 80
@@ -32,6 +32,7 @@ def test_no_schedule_breaks_a_promise(share: int) -> None:
             pytest.fail("\n".join([f"seed {seed}", *world.time.trace, *world.wrongs]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MUTANTS)
 def test_each_mutant_is_found(name: str) -> None:
     """A design with one part left out breaks a promise in one of a few schedules."""
