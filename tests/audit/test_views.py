@@ -63,7 +63,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
         url = server.events("http_listening")[-1]["url"]
 
         def asked(path: str) -> Any:
-            with urllib.request.urlopen(url + path, timeout=10) as answer:
+            with urllib.request.urlopen(url + path, timeout=WITHIN_S) as answer:
                 return json.load(answer)
 
         with Client(server.bootstrap) as client:

@@ -86,7 +86,7 @@ def test_a_full_disk_is_found() -> None:
 
     def asked(path: str) -> tuple[int, str]:
         try:
-            with urllib.request.urlopen(url + path, timeout=10) as answer:
+            with urllib.request.urlopen(url + path, timeout=WITHIN_S) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()

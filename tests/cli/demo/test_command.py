@@ -90,7 +90,7 @@ def test_interrupted_demo_leaves_nothing_behind(tmp_path: Path, ending: signal.S
         started = children(demo.pid)
         assert len(started) >= 5
         demo.send_signal(ending)
-        assert demo.wait(30.0) == 130
+        assert demo.wait(WITHIN_S) == 130
     finally:
         demo.kill()
         demo.wait()

@@ -27,6 +27,7 @@ from tests.audit.scenes import group_on
 from tests.cli.conftest import Ran, run_app
 from tests.cli.log.conftest import PARTITION_COUNT, offset_of, tombstone_of, write_segment
 from tests.cli.log.test_locks import another_process
+from tests.support.patience import WITHIN_S
 
 COUNT = f"offsets.topic.num.partitions={PARTITION_COUNT}"
 
@@ -121,7 +122,7 @@ def own_epoch(data_dir: Path, partition: int) -> int:
             engine.load(own, records.extend, loaded)
 
     engine.acquire(partition, acquired)
-    assert ended.wait(10)
+    assert ended.wait(WITHIN_S)
     engine.close()
     assert failures == []
     assert records
