@@ -21,7 +21,7 @@ import pytest
 
 from tests.oracle.conftest import CONSUMER_NODES, NODES, ONE_AFTER_THE_OTHER, SAME_NAME
 from tests.oracle.player import Play, play, play_all
-from tests.oracle.script import FOLDER, IS_RECORDING, Case, Outcomes, cases, head_of, read, write
+from tests.oracle.script import FOLDER, IS_RECORDING, OUTCOME, Case, Outcomes, cases, head_of, read, write
 from tests.support.apache import VERSION, VERSION_43, ApacheKafka
 from tests.support.tenure import Tenure
 
@@ -186,7 +186,11 @@ def compare_or_record(case: Case, found: Outcomes) -> None:
 def compare(case: Case, expected: Outcomes, found: Outcomes) -> None:
     """Fail with the lines of the script that differ."""
     texts = [
-        [line for command, below in zip(case.commands, outcomes, strict=True) for line in (command, *below)]
+        [
+            line
+            for command, below in zip(case.commands, outcomes, strict=True)
+            for line in (command, *(OUTCOME + answer for answer in below))
+        ]
         for outcomes in (expected, found)
     ]
     if expected != found:
