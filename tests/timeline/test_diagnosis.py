@@ -20,6 +20,7 @@ from coordinator.timeline.diagnosis import (
     TURNS_MS,
     Finding,
     Severity,
+    _span,
     findings,
     log_findings,
     worst_first,
@@ -29,6 +30,14 @@ from coordinator.timeline.entries import Timeline
 NOW_MS = 10_000_000
 
 JOINED_AND_EXPIRED = (("member_joined", "j"), ("member_expired", "i"))
+
+
+def test_a_duration_has_its_largest_unit_that_says_enough() -> None:
+    """At least one of it; two of a coarse one, which has no decimals."""
+    durations = (999, 1_000, 119_999, 120_000, 7_199_999, 7_200_000, 172_800_000)
+    assert [_span(ms) for ms in durations] == [
+        "999 ms", "1.0 s", "120.0 s", "2 minutes", "119 minutes", "2 hours", "2 days",
+    ]  # fmt: skip
 
 
 def group_of(*members: Member, state: str = "Stable", waiting: Waiting | None = None) -> Group:

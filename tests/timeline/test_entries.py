@@ -70,6 +70,16 @@ def test_a_rebalance_is_one_entry() -> None:
     assert (entry["generation_before"], entry["generation"], entry["members_after"]) == (3, 4, 1)
 
 
+def test_only_a_rebalance_of_the_consumer_protocol_has_targets() -> None:
+    """It has none at first, and nobody must give up partitions; in the classic protocol there is nothing to count."""
+    for group_type, shown in ((None, (None, None)), ("consumer", (0, []))):
+        timeline = Timeline("g")
+        begin = started(1, cause("m"))
+        timeline.add(begin if group_type is None else begin | {"group_type": group_type})
+        (entry,) = timeline.entries
+        assert (entry.get("targets"), entry.get("revoking")) == shown
+
+
 def test_each_cause_has_its_time_where_a_record_tells() -> None:
     """The first cause has the time of the begin; a cause without a record has no time."""
     first, lost, second, third = (cause(name) for name in "abcd")

@@ -154,6 +154,20 @@ def test_a_rebalance_that_the_server_did_not_outlive() -> None:
         assert lines[1] == f"its end is not told{text}"
 
 
+def test_an_open_rebalance_of_the_consumer_protocol_says_how_far_it_is() -> None:
+    """Its last target, and who must give up partitions since when."""
+    target = {"assignor": "uniform", "members": 2, "changes": [], "further_changes": 0}
+    asked = {"at_ms": 5, "member_id": "m", "group_instance_id": None, "partitions": 1, "until_ms": 1_000, **ONE}
+    open_one = {
+        "type": "rebalance", "group_type": "consumer", "generation": 2, "generation_before": 1, "is_stuck": False,
+        "causes": [caused("member_left")], "outcome": None, "targets": 3, "target": target, "revoking": [asked],
+    }  # fmt: skip
+    assert list(entry_lines(open_one))[-2:] == [
+        "target by uniform for 2 members: nothing changes (target 3 of this rebalance)",
+        f"1970-01-01 00:00:00.005Z  {revoking_text(asked)}",
+    ]
+
+
 def test_several_members_of_a_cause_are_named_with_their_clients() -> None:
     """The text names a limited number of members, and the number of the others."""
     nobody = {"client_id": "", "client_host": ""}

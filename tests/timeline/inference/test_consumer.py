@@ -267,6 +267,36 @@ def test_a_regular_expression_is_resolved() -> None:
     assert play.inferred[-1].get("cause", {}).get("kind") in {"regex_resolved", None}
 
 
+def test_topics_that_grow_after_an_expression_was_resolved() -> None:
+    """The next epoch has a cause of its own: the expression was that of the last one."""
+    play = Watched()
+    play.join("r", regex="t.*")
+    play.resolve(**{"t.*": ["t"]})
+    play.beat("r", 1)
+    play.set_topics(t=6)
+    play.beat("r", 2, {"t": [0, 1, 2, 3]})
+    assert [event["cause"]["kind"] for event in play.inferred if event["type"] == "rebalance_started"] == [
+        "regex_resolved",
+        "topics_changed",
+    ]
+
+
+def test_a_member_that_was_silent_held_the_others_up() -> None:
+    """It took longer to hear of the target than to give up its partitions."""
+    play = Watched()
+    play.join("m")
+    play.beat("m", 2, {})
+    play.join("n")
+    play.wait(3_000)
+    play.beat("m", 2, {"t": [0, 1, 2, 3]})
+    play.wait(100)
+    play.beat("m", 2, {"t": [0, 1]})
+    play.beat("n", 3, {})
+    agree(play)
+    waited = play.inferred[-1]["waited_for"]
+    assert (waited["member_id"], waited["phase"], waited["ms"]) == ("m", "acknowledging", 3_000)
+
+
 def test_a_log_that_begins_in_the_middle() -> None:
     """The observer doesn't guess what compaction removed."""
     play = pair()

@@ -28,6 +28,14 @@ def test_an_event_has_what_the_records_tell() -> None:
     assert event["moved"] == [{"topic": "orders", "partition": 1, "from": "a", "to": "b"}]
 
 
+def test_a_first_generation_is_a_beginning_also_behind_a_gap() -> None:
+    """A group whose first record has a later one was there before, if records are missing."""
+    for generation, kind in ((1, "rebalance_ended"), (2, "group_loaded")):
+        scene = Scene().commit(7).commit(8).group([member("a", A)], generation)
+        events = list(follow(scene, Observed(), begin=1))
+        assert events[-1]["type"] == kind
+
+
 def test_a_group_forms_empties_and_is_deleted() -> None:
     """A deleted group begins anew with generation 1."""
     scene = Scene().group([member("a", A)], 1).group([], 2).group([member("b", A)], 3).delete()
