@@ -74,3 +74,15 @@ async def test_a_clients_program_has_a_proper_name(name: str, version: str, vali
         assert bool(answer.api_keys) == valid
         (connection,) = server.connections()
         assert connection.client("c").software == (f"{name} {version}" if valid else "")
+
+
+async def test_heartbeats_are_kept_for_a_number_of_owners(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of one more begin anew with it: a client with many users costs no memory for good."""
+    monkeypatch.setattr("coordinator.server.wire.api.OWNERS_MAX", 2)
+    async with serving() as server:
+        api = server.server._api
+        kept = api.heartbeats_of("a")
+        api.heartbeats_of("b")
+        assert api.heartbeats_of("a") is kept
+        api.heartbeats_of("c")
+        assert api.heartbeats_of("a") is not kept

@@ -415,3 +415,27 @@ def test_an_ipv4_client_is_one_on_a_socket_of_both_families() -> None:
     """::ffff:10.0.0.1 is shown as 10.0.0.1."""
     assert plain_address("::ffff:10.0.0.1") == "10.0.0.1"
     assert plain_address("::1") == "::1"
+
+
+async def test_a_client_that_names_its_program_is_known_by_it() -> None:
+    """Also if it has sent another request before."""
+    async with serving() as server:
+        peer = await server.peer()
+        await peer.ask(ApiVersionsRequest(), 0)
+        (connection,) = server.connections()
+        assert connection.client("c").software == ""
+        await peer.ask(ApiVersionsRequest(client_software_name="app", client_software_version="1"), 3)
+        assert connection.client("c").software == "app 1"
+
+
+async def test_the_end_of_a_muted_connection_is_told_once() -> None:
+    """To its own part in the server, and to the one that muted it, which waits for nothing more."""
+    told: list[str] = []
+    async with serving() as server:
+        peer = await server.peer()
+        await peer.ask(ApiVersionsRequest(), 0)
+        (connection,) = server.connections()
+        connection.mute(lambda: told.append("lost"))
+        peer.close()
+        await server.until(lambda: not server.connections())
+    assert told == ["lost"]

@@ -76,6 +76,18 @@ def test_a_request_that_stalls_others_is_given_up() -> None:
     assert given_up == [first, second]
 
 
+def test_a_request_that_is_whole_is_not_given_up() -> None:
+    """It stalled others; from then on the next oldest does."""
+    clock, given_up = ManualClock(), list[Source]()
+    intake = intake_of(clock, given_up)
+    first, second, third = Source(), Source(), Source()
+    for source in (first, second, third):
+        intake.take(source, 600_000)
+    intake.is_whole(first)
+    clock.advance(STALLED_MAX_MS)
+    assert given_up == [second]
+
+
 def test_a_whole_request_counts_for_a_time_only() -> None:
     """A client can't keep the memory of others by requests that wait."""
     clock = ManualClock()

@@ -203,6 +203,15 @@ async def test_remembered_heartbeats_count_from_the_moment_of_a_quota() -> None:
         assert measures.repeated_heartbeats > before
 
 
+async def test_a_request_counts_with_its_own_time_alone() -> None:
+    """The processor's time of the server before it is no part of it: a quota of half a second is far away."""
+    async with serving() as server:
+        peer = await server.peer()
+        joined = await seat(peer, "g", "a")
+        await alter(server, entry(ME, request_percentage=5.0))
+        assert (await peer.ask(heartbeat_request("g", joined, "a"), 4)).throttle_time_ms == 0
+
+
 async def test_time_of_waiting_is_no_work() -> None:
     """A JoinGroup that waits for others, and a Fetch that waits for records, take the processor's time only."""
     async with serving("group.initial.rebalance.delay.ms=3000") as server:

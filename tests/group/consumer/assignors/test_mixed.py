@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import TypeVar
+from uuid import UUID
 
 from coordinator.group.consumer.assignors import Pauses, Subscriber
 from coordinator.group.consumer.assignors.mixed import fill, level
@@ -40,7 +41,7 @@ def table_of(*owned: int, partitions: int) -> Table:
     table = Table([(T1,)] * len(owned))
     done(table.index({T1: partitions}, Pauses()))
     first = 0
-    theirs = []
+    theirs: list[Mapping[UUID, frozenset[int]]] = []
     for count in owned:
         theirs.append({T1: frozenset(range(first, first + count))})
         first += count
