@@ -428,6 +428,18 @@ async def test_a_client_that_names_its_program_is_known_by_it() -> None:
         assert connection.client("c").software == "app 1"
 
 
+async def test_a_client_that_authenticates_is_somebody_else_from_then_on() -> None:
+    """Nothing that was kept of the connection names its former principal."""
+    async with serving() as server:
+        peer = await server.peer()
+        await peer.ask(ApiVersionsRequest(), 0)
+        (connection,) = server.connections()
+        before = connection.client("c")
+        connection.authenticated("User:alice")
+        assert connection.client("c").principal == "User:alice"
+        assert not connection.knows(before)
+
+
 async def test_the_end_of_a_muted_connection_is_told_once() -> None:
     """To its own part in the server, and to the one that muted it, which waits for nothing more."""
     told: list[str] = []

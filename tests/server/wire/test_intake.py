@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+
+import pytest
 
 from coordinator.config import Config
 from coordinator.server.wire.intake import COUNTED_MAX_MS, STALLED_MAX_MS, Intake
@@ -76,15 +79,19 @@ def test_a_request_that_stalls_others_is_given_up() -> None:
     assert given_up == [first, second]
 
 
-def test_a_request_that_is_whole_is_not_given_up() -> None:
-    """It stalled others; from then on the next oldest does."""
+@pytest.mark.parametrize("end", [Intake.is_whole, Intake.release], ids=["whole", "gone"])
+def test_a_request_that_stalls_nobody_any_more_is_not_given_up(end: Callable[[Intake[Source], Source], None]) -> None:
+    """It is whole, or its connection is gone; from then on the next oldest stalls the others."""
     clock, given_up = ManualClock(), list[Source]()
     intake = intake_of(clock, given_up)
     first, second, third = Source(), Source(), Source()
     for source in (first, second, third):
         intake.take(source, 600_000)
-    intake.is_whole(first)
-    clock.advance(STALLED_MAX_MS)
+    clock.advance(1_000)
+    end(intake, first)
+    clock.advance(STALLED_MAX_MS - 1)
+    assert not given_up
+    clock.advance(1)
     assert given_up == [second]
 
 
