@@ -154,6 +154,15 @@ def test_a_node_that_dies_is_followed_by_others(start: Callable[[int], Node], mo
     assert append(two.engine, two.owns[partition], record(3)) is None
 
 
+def test_a_node_that_closes_gives_its_lease_back(start: Callable[[int], Node], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others have its partitions at once, however long the lease would last."""
+    monkeypatch.setitem(globals(), "TTL_MS", int(10_000 * WITHIN_S))
+    one, two = start(1), start(2)
+    wait_until(lambda: settled(one, two), "each partition has one owner", WITHIN_S)
+    one.engine.close()
+    wait_until(lambda: settled(two), "each partition has one owner", WITHIN_S)
+
+
 def test_another_number_of_partitions_is_refused(etcd: Etcd, start: Callable[[int], Node]) -> None:
     """The groups would be looked for on the wrong partitions."""
     node = start(1)

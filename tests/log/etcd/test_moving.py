@@ -169,6 +169,23 @@ def test_an_interrupted_write_is_made_again(etcd: Etcd, cluster: str, monkeypatc
     assert (back.records, back.entries) == (list(second.records), {})
 
 
+def test_a_write_that_another_program_disturbs_is_no_cluster(
+    etcd: Etcd, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is there afterwards is compared with what was written; no node starts with a mixture."""
+    written = Mover._write_entries
+
+    def disturbed(self: Mover, entries: Mapping[str, bytes]) -> None:
+        written(self, entries)
+        _put(etcd, f"/{cluster}/log/000/x", b"\0")
+
+    monkeypatch.setattr(Mover, "_write_entries", disturbed)
+    with _mover(etcd, cluster) as mover, pytest.raises(NotMoved, match="another program writes there"):
+        mover.write(_stored())
+    with pytest.raises(EngineError, match="a move into this cluster"):
+        Node(etcd, cluster, 1)
+
+
 def test_a_newer_format_is_refused(etcd: Etcd, cluster: str) -> None:
     """In one line; nothing is read or written."""
     with _mover(etcd, cluster) as mover:
