@@ -106,6 +106,7 @@ class Seats(Simulation):
         if not any(each.called_until_ms is not None for each in live.members.values()):
             leaver = live.leader if leads else list(live.members)[-1]
             self.world.leave(group=group, members=[(leaver, None)], version=5)
+            live = self.world.coordinator.groups[group]
         if live.state is not State.STABLE:  # the seat needs a rebalance, and until that is over the log has the leaver
             return
         called = [member_id for member_id, each in live.members.items() if each.called_until_ms is not None]
