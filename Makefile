@@ -43,7 +43,7 @@ demo: .venv/.dev ## a rolling restart that moves nothing, with real clients
 	@exec $(BIN)/python -m coordinator.cli.demo $(ARGS)
 
 .PHONY: test
-test: .venv/.audit ## install and pass the tests that each change needs, real clients included (three minutes)
+test: .venv/.audit ## install and pass the tests that each change needs, real clients included
 	@$(MAKE) etcd || echo 'make test: the tests on etcd are left out, for the reason above' >&2
 	@$(MAKE) prometheus || echo 'make test: the tests with Prometheus are left out, for the reason above' >&2
 	$(WORKERS) $(BIN)/pytest $(AT_ONCE) -m 'not (long or tidy or $(OTHERS))' $(ARGS)
