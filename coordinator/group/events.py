@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Flags(NamedTuple):
-    """What the runtime has to know about an event of a client before the core has it.
+    """Properties of an event of a client that the runtime needs before the core has the event.
 
     writes: it may append records, so it is refused while the log keeps failing. makes_group: it makes a group where
     there is none. follows_commits: repeated commits that came earlier, and wait for their window, go first.

@@ -1,4 +1,4 @@
-"""What each kind of cause of a rebalance is called, and what it means: one table.
+"""The words for each kind of cause of a rebalance, and its meaning: one table.
 
 House rule: a kind has all its words here. mypy refuses a row that lacks one, and the import a table that lacks a row.
 """

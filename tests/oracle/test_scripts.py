@@ -84,27 +84,33 @@ def restarted_kafka(kafka_is_here: None) -> dict[str, Outcomes]:
 def test_tenure_answers_as_recorded(case: Case, tenure: Start) -> None:
     """Tenure's answers are those that Apache Kafka gave."""
     expected = answers_of_39(case)
-    compare(case, expected, patiently(case, tenure(case.node), new_tenure, expected))
+    found = patiently(case, tenure(case.node), new_tenure, expected)
+    assert found == expected, differences(case, expected, found)
 
 
 @pytest.mark.parametrize("case", RESTARTS, ids=str)
 def test_tenure_remembers_as_recorded(case: Case, restarted_tenure: dict[str, Outcomes]) -> None:
     """The same, with the server killed and started again in the middle."""
-    compare(case, case.answers, restarted_tenure[case.name])
+    found = restarted_tenure[case.name]
+    assert found == case.answers, differences(case, case.answers, found)
 
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("case", AT_ONCE, ids=str)
 def test_kafka_answers_as_recorded(case: Case, kafka: Start) -> None:
     """Kafka's answers are the recorded ones."""
-    compare_or_record(case, patiently(case, kafka(case.node), new_kafka, case.answers))
+    found = patiently(case, kafka(case.node), new_kafka, case.answers)
+    expected = known_answers(case, found)
+    assert found == expected, differences(case, expected, found)
 
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("case", RESTARTS, ids=str)
 def test_kafka_remembers_as_recorded(case: Case, restarted_kafka: dict[str, Outcomes]) -> None:
     """The same, with the server killed and started again in the middle."""
-    compare_or_record(case, restarted_kafka[case.name])
+    found = restarted_kafka[case.name]
+    expected = known_answers(case, found)
+    assert found == expected, differences(case, expected, found)
 
 
 @pytest.mark.parametrize("file", sorted({case.file for case in CASES}))
@@ -175,16 +181,16 @@ def answers_of_39(case: Case) -> Outcomes:
     return found
 
 
-def compare_or_record(case: Case, found: Outcomes) -> None:
-    """Compare Kafka's answers, or write them into the file."""
-    if IS_RECORDING:
-        case.record(found)
-    else:
-        compare(case, case.answers, found)
+def known_answers(case: Case, found: Outcomes) -> Outcomes:
+    """The answers in the file; if they are recorded anew, those that Kafka has just given."""
+    if not IS_RECORDING:
+        return case.answers
+    case.record(found)
+    return found
 
 
-def compare(case: Case, expected: Outcomes, found: Outcomes) -> None:
-    """Fail with the lines of the script that differ."""
+def differences(case: Case, expected: Outcomes, found: Outcomes) -> str:
+    """The lines of the script that differ."""
     texts = [
         [
             line
@@ -193,5 +199,4 @@ def compare(case: Case, expected: Outcomes, found: Outcomes) -> None:
         ]
         for outcomes in (expected, found)
     ]
-    if expected != found:
-        pytest.fail("\n".join([str(case), *unified_diff(texts[0], texts[1], lineterm="")]), pytrace=False)
+    return "\n".join([str(case), *unified_diff(texts[0], texts[1], lineterm="")])

@@ -46,7 +46,8 @@ EACH_NAME = pytest.mark.parametrize("name", VERSIONS)
 def test_round_trip_of_each_version(name: str, version: int) -> None:
     """A message with all fields of its version, and one without values, come back equal, with the same bytes."""
     for message in (full_message(name, version), message_class(name)()):
-        come_back(message, name, version)
+        data = encode(message, version)
+        assert come_back(data, name, version) == (message, len(data), data)
 
 
 @EACH_NAME
@@ -56,16 +57,17 @@ def test_round_trip(name: str, data: st.DataObject) -> None:
     """The decoder returns an equal message, at any offset and with other bytes behind, and its bytes are the same."""
     version = data.draw(st.sampled_from(VERSIONS[name]))
     message = data.draw(any_message(name, version))
-    come_back(message, name, version, data.draw(st.binary(max_size=3)), data.draw(st.binary(max_size=3)))
-
-
-def come_back(message: Any, name: str, version: int, before: bytes = b"\7", behind: bytes = b"\7") -> None:
-    """Encode a message, and decode it from between other bytes."""
+    before, behind = (data.draw(st.binary(max_size=3)) for _ in range(2))
     encoded = encode(message, version)
-    decoded, end = decode_from(message_class(name), before + encoded + behind, version, len(before))
-    assert decoded == message
-    assert end == len(before) + len(encoded)
-    assert encode(decoded, version) == encoded
+    assert come_back(encoded, name, version, before, behind) == (message, len(encoded), encoded)
+
+
+def come_back(
+    data: bytes, name: str, version: int, before: bytes = b"\7", behind: bytes = b"\7"
+) -> tuple[Any, int, bytes]:
+    """What stands between other bytes: the message, its size, and the bytes that the encoder makes of it."""
+    decoded, end = decode_from(message_class(name), before + data + behind, version, len(before))
+    return decoded, end - len(before), encode(decoded, version)
 
 
 @EACH_NAME

@@ -161,6 +161,7 @@ def test_a_node_that_closes_gives_its_lease_back(start: Callable[[int], Node], m
     wait_until(lambda: settled(one, two), "each partition has one owner", WITHIN_S)
     one.engine.close()
     wait_until(lambda: settled(two), "each partition has one owner", WITHIN_S)
+    assert sorted(two.owns) == list(range(PARTITIONS))
 
 
 def test_another_number_of_partitions_is_refused(etcd: Etcd, start: Callable[[int], Node]) -> None:
