@@ -13,19 +13,22 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from concurrent.futures import Future
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 from tests.interop.conftest import SETTINGS
 from tests.interop.fleet import Fleet
 from tests.interop.java.tools import Done, Tools
 from tests.oracle.test_configs import DIFFERENT
 from tests.support.apache import ApacheKafka
-from tests.support.tenure import Tenure
+from tests.support.tenure import Tenure, wait_until
 
 pytestmark = pytest.mark.oracle
 
@@ -211,6 +214,10 @@ Shown = tuple[int, list[str], list[str]]
 
 WITHOUT_ADDRESS = {"dump-log", "producer-perf-test"}
 
+CHANGES = ("--create", "--alter", "--delete", "--execute")
+"""Options of commands that may change what the next command finds."""
+CAUGHT_UP_S = 60.0
+
 
 AS_KAFKAS = {
     "offsets.topic.num.partitions": "4",
@@ -261,6 +268,25 @@ def run(tools: Tools, server: Server, line: str, text: str = "") -> Done:
     return tools.run(script, *arguments, text=text)
 
 
+def catch_up(admin: AdminClient, mark: str) -> None:
+    """Wait until Kafka's broker knows all that its controller has acknowledged.
+
+    The controller acknowledges a change before the broker has it, and the next command asks the broker. The broker
+    learns changes in their order: once it knows a new user, it knows each change before it. `mark` is that user's name.
+    """
+    password = UserScramCredentialUpsertion(mark, ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), b"mark")
+    admin.alter_user_scram_credentials([password])[mark].result()
+
+    def is_known() -> bool:
+        with suppress(KafkaException):
+            # Asked for names, the method returns one result for each.
+            cast("dict[str, Future[Any]]", admin.describe_user_scram_credentials([mark]))[mark].result()
+            return True
+        return False
+
+    wait_until(is_known, "Kafka's broker follows its controller", CAUGHT_UP_S)
+
+
 def comparable(done: Done, server: Server) -> Shown:
     """Remove the parts that may differ."""
 
@@ -292,6 +318,7 @@ def transcripts(tools: Tools, servers: Mapping[str, Server]) -> Mapping[str, lis
     found: dict[str, list[Shown]] = {}
     for name, server in servers.items():
         found[name] = []
+        admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
         with ExitStack() as stack:
             for step in SCRIPT:
                 line, text = step if isinstance(step, tuple) else (step, "")
@@ -303,6 +330,8 @@ def transcripts(tools: Tools, servers: Mapping[str, Server]) -> Mapping[str, lis
                         offset = {2 * number: (number, "")}
                         assert fleet.commit(member, offset)["event"] == "committed"
                 found[name].append(comparable(run(tools, server, line, text), server))
+                if name == "apache" and any(option in line for option in CHANGES):
+                    catch_up(admin, f"mark-{len(found[name])}")
     return found
 
 
