@@ -46,7 +46,7 @@ ROOMS = (
     "tests",
 )
 PACKAGES = ("coordinator", "protocol", "schemas")
-PURE = ("coordinator/group", "coordinator/timeline", "protocol", "schemas")
+PURE = ("coordinator/group", "coordinator/story", "protocol", "schemas")
 THIS = Path(__file__).relative_to(ROOT).as_posix()
 
 WITHOUT_TESTS_OF_THEIR_OWN: dict[str, str] = {
@@ -74,11 +74,11 @@ WITHOUT_TESTS_OF_THEIR_OWN: dict[str, str] = {
     "coordinator/log/topics/partition.py": "plain values",
     "coordinator/server/hop.py": "a type alone",
     "coordinator/server/runtime/replies.py": "interfaces alone",
-    "coordinator/timeline/described.py": "plain values",
-    "coordinator/timeline/inference/knowledge.py": "plain values",
-    "coordinator/timeline/inference/seen.py": "the tests of classic.py and observed.py try all of it",
-    "coordinator/timeline/inference/signs.py": "the tests of classic.py try all of it",
-    "coordinator/timeline/inference/told.py": "the tests of observed.py try all of it",
+    "coordinator/story/described.py": "plain values",
+    "coordinator/story/inference/knowledge.py": "plain values",
+    "coordinator/story/inference/seen.py": "the tests of classic.py and observed.py try all of it",
+    "coordinator/story/inference/signs.py": "the tests of classic.py try all of it",
+    "coordinator/story/inference/told.py": "the tests of observed.py try all of it",
 }
 """Modules that need no tests/.../test_*.py, and the reason."""
 

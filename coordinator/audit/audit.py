@@ -36,7 +36,7 @@ from coordinator.audit.read.origin import NO_COUNT, compared, is_tenures
 from coordinator.audit.read.parse import NOT_RECORDS, TABLES, Row
 from coordinator.audit.read.tables import PUBLISHED, SCHEMAS, to_arrow, to_rows
 from coordinator.log.segments.outside import JournalsBeside, opened
-from coordinator.timeline.records.values import RECORD_KINDS
+from coordinator.story.records.values import RECORD_KINDS
 
 TABLES_FOLDER = "tables"
 CHECKED = ("batches", "records", "other")

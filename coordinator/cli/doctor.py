@@ -8,7 +8,7 @@ A cluster such as Apache Kafka keeps no events: there they are inferred from `__
 severity. The exit code is 1 if there is an error or a warning; notices don't change it. JSON is a list of objects with
 `severity`, `kind`, `group_id`, `found`, `advice`, `last_at_ms` and `times`, the worst first.
 
-House rule: coordinator.timeline decides what is a finding and how bad it is.
+House rule: coordinator.story decides what is a finding and how bad it is.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from coordinator.client.errors import error_name
 from coordinator.client.groups import Group, describe_groups, list_known_groups
 from coordinator.client.newest import read_timelines
 from coordinator.client.topics import node_health, partition_counts, partition_owners
-from coordinator.timeline.cluster_diagnosis import (
+from coordinator.story.cluster_diagnosis import (
     UNAVAILABLE,
     UNAVAILABLE_ADVICE,
     cluster_findings,
     not_listed,
     unavailable,
 )
-from coordinator.timeline.diagnosis import (
+from coordinator.story.diagnosis import (
     DROPPED,
     LOG_FAILS,
     NAMED_MAX,
@@ -53,9 +53,9 @@ from coordinator.timeline.diagnosis import (
     log_findings,
     worst_first,
 )
-from coordinator.timeline.folding import newest
-from coordinator.timeline.group_diagnosis import group_findings
-from coordinator.timeline.words import time_text
+from coordinator.story.folding import newest
+from coordinator.story.group_diagnosis import group_findings
+from coordinator.story.words import time_text
 from schemas.errors import ErrorCode
 
 

@@ -4,7 +4,7 @@ It reads the events that the server kept (coordinator.client.events), oldest fir
 Without --since it reads the whole topic, with --since only later events. If a rebalance began before that, the timeline
 has only its end. The last line says whether the group waits now, and for which members. JSON is an object: `group_id`,
 `state` (as the server describes the group, null if there is none), `since_ms` (of --since, Unix time in ms, null
-without), `timeline` (coordinator.timeline.entries), `waiting` (coordinator.client.groups, null if the group waits for
+without), `timeline` (coordinator.story.entries), `waiting` (coordinator.client.groups, null if the group waits for
 nobody), `passed_over` (the number of records that could not be read) and `inferred`.
 
 A cluster such as Apache Kafka keeps no events. There the timeline is inferred from `__consumer_offsets`
@@ -40,9 +40,9 @@ from coordinator.client.groups import Group, consumer_json, describe_groups, exp
 from coordinator.client.newest import read_timelines
 from coordinator.client.offsets_log import LIMITS, GroupReader, OffsetsReader
 from coordinator.client.offsets_log import reader_of as any_reader_of
-from coordinator.timeline.folding import newest
-from coordinator.timeline.schema import MEMBERS_MAX, MOVES_MAX
-from coordinator.timeline.words import (
+from coordinator.story.folding import newest
+from coordinator.story.schema import MEMBERS_MAX, MOVES_MAX
+from coordinator.story.words import (
     RECONCILING,
     expects_lines,
     folded_lines,

@@ -35,7 +35,7 @@ from coordinator.client.groups import (
     listed_json,
 )
 from coordinator.client.lag import OffsetLine, offset_lines
-from coordinator.timeline.described import Member
+from coordinator.story.described import Member
 from schemas.errors import ErrorCode
 
 STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Empty", "Dead", "Assigning", "Reconciling")

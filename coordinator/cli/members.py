@@ -33,8 +33,8 @@ from coordinator.cli.ready import AbsentAfter
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused, error_name
 from coordinator.client.groups import describe_groups, member_json, remove_members, remove_seats
-from coordinator.timeline.described import Member
-from coordinator.timeline.readiness import absent, tells_silence
+from coordinator.story.described import Member
+from coordinator.story.readiness import absent, tells_silence
 from schemas.errors import ErrorCode
 
 app = typer.Typer(

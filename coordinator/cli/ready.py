@@ -1,7 +1,7 @@
 """`tenure groups ready`: may a deployment restart a member of this group now, so that nothing moves?
 
 One line on standard output says yes or no and why; the exit code is 0 or 1, so that a script stops at the first seat
-that isn't safe. coordinator.timeline.readiness has the rules. Apache Kafka doesn't tell some of it: the command looks
+that isn't safe. coordinator.story.readiness has the rules. Apache Kafka doesn't tell some of it: the command looks
 at the rest, and a line on standard error says what it left out.
 
 House rule: this command changes nothing.
@@ -25,8 +25,8 @@ from coordinator.client.errors import Refused
 from coordinator.client.events import EventReader, NoEvents
 from coordinator.client.groups import Group, describe_groups
 from coordinator.client.newest import read_timelines
-from coordinator.timeline.entries import Entry
-from coordinator.timeline.readiness import Wanted, verdict
+from coordinator.story.entries import Entry
+from coordinator.story.readiness import Wanted, verdict
 
 __all__ = ["AbsentAfter", "app"]
 

@@ -24,7 +24,7 @@ from coordinator.client.client import Client
 from coordinator.client.errors import Refused, Unreachable
 from coordinator.client.groups import DEAD, describe_groups, is_unknown
 from coordinator.group.consumer.group import AWAY
-from coordinator.timeline.described import seated
+from coordinator.story.described import seated
 
 __all__ = ["app"]
 

@@ -2,7 +2,7 @@
 
 A rebalance has a line when it begins, with its cause, and a line when it ends, with its outcome; each line has its own
 time. If a rebalance is over before watch reads of it, watch prints both lines at once. Each other entry of the timeline
-(coordinator.timeline.entries) has a line, as in `explain`. One poll may return events of several groups and nodes:
+(coordinator.story.entries) has a line, as in `explain`. One poll may return events of several groups and nodes:
 watch sorts their lines by time. JSON is one event of the topic per line, unchanged.
 
 Watch runs until Ctrl-C; that is its ordinary end. While a server is away watch tries again. Standard error says once
@@ -38,10 +38,10 @@ from coordinator.client.client import Client
 from coordinator.client.errors import ClientError, Unauthenticated
 from coordinator.client.events import NoEvents, absent_line
 from coordinator.client.offsets_log import GroupReader, OffsetsReader, cut_line
-from coordinator.timeline.counts import RETURNS
-from coordinator.timeline.entries import Entry, Timeline
-from coordinator.timeline.schema import RebalanceEvent
-from coordinator.timeline.words import (
+from coordinator.story.counts import RETURNS
+from coordinator.story.entries import Entry, Timeline
+from coordinator.story.schema import RebalanceEvent
+from coordinator.story.words import (
     cause_text,
     counter_name,
     duration_text,

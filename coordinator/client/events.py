@@ -34,7 +34,7 @@ from coordinator.client.client import Node
 from coordinator.client.connection import Address
 from coordinator.client.errors import ClientError, Refused, Unreachable
 from coordinator.client.topics import CONSUMER_REPLICA, LATEST
-from coordinator.timeline.schema import EVENTS_TOPIC, RebalanceEvent, read_event
+from coordinator.story.schema import EVENTS_TOPIC, RebalanceEvent, read_event
 from protocol.errors import ProtocolError
 from protocol.messages import FetchRequest, ListOffsetsRequest, MetadataRequest
 from protocol.records.batch import CorruptBatch

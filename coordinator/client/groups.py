@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from coordinator.client.client import COORDINATOR_MOVED
 from coordinator.client.errors import Refused
 from coordinator.group.consumer.group import AWAY
-from coordinator.timeline.described import (
+from coordinator.story.described import (
     Awaited,
     ConsumerSeat,
     ConsumerState,

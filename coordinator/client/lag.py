@@ -18,7 +18,7 @@ from coordinator.client.topics import log_end_offsets
 if TYPE_CHECKING:
     from coordinator.client.client import Client
     from coordinator.client.groups import Group, Offsets
-    from coordinator.timeline.described import Member
+    from coordinator.story.described import Member
 
 
 class OffsetLine(NamedTuple):

@@ -1,7 +1,7 @@
-"""Timelines (coordinator.timeline.entries) of some groups, if possible without reading all events.
+"""Timelines (coordinator.story.entries) of some groups, if possible without reading all events.
 
 The reader goes back from the end of the topic until each group has enough entries that began in the part that was read.
-Restarts that repeat each other count as one entry (coordinator.timeline.folding). An entry that may have begun earlier
+Restarts that repeat each other count as one entry (coordinator.story.folding). An entry that may have begun earlier
 doesn't count, because its first events may be further back.
 
 House rule: the newest entries equal those of a full read, in every field.
@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from coordinator.timeline.entries import Timeline
-from coordinator.timeline.folding import whole
+from coordinator.story.entries import Timeline
+from coordinator.story.folding import whole
 
 if TYPE_CHECKING:
     from coordinator.client.offsets_log import GroupReader
-    from coordinator.timeline.schema import RebalanceEvent
+    from coordinator.story.schema import RebalanceEvent
 
 
 def read_timelines(reader: GroupReader, group_ids: Iterable[str], last: int | None = None) -> dict[str, Timeline]:

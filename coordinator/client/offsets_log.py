@@ -9,7 +9,7 @@
 
 The reader is no member of a group and commits nothing. It asks for Metadata, ListOffsets and Fetch: on a server with
 ACLs it needs Read and Describe on the topic `__consumer_offsets`. DescribeConfigs on groups is welcome: it says the
-session timeouts of groups of the consumer protocol. coordinator.timeline.inference makes the events. A
+session timeouts of groups of the consumer protocol. coordinator.story.inference makes the events. A
 record is compared with the one before it, so the reader always reads a partition from its start, and `begin_at` only
 leaves events out. For one group it reads one partition.
 
@@ -57,9 +57,9 @@ from coordinator.client.events import (
 )
 from coordinator.client.topics import CONSUMER_REPLICA, GROUPS_TOPIC, LATEST
 from coordinator.group.partition import partition_for
-from coordinator.timeline.inference.observed import Batch, Observed
-from coordinator.timeline.records.consumer import CONSUMER_VERSIONS
-from coordinator.timeline.records.values import read_key
+from coordinator.story.inference.observed import Batch, Observed
+from coordinator.story.records.consumer import CONSUMER_VERSIONS
+from coordinator.story.records.values import read_key
 from protocol.errors import ProtocolError
 from protocol.messages import DescribeConfigsRequest, FetchRequest, ListOffsetsRequest, MetadataRequest
 from protocol.records.batch import CorruptBatch, Header, Record, check_crc, peek_header
@@ -69,7 +69,7 @@ from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.client.client import Client
-    from coordinator.timeline.schema import RebalanceEvent
+    from coordinator.story.schema import RebalanceEvent
     from protocol.messages import DescribeConfigsResponse, FetchResponse, ListOffsetsResponse, MetadataResponse
 
 FAILURES = (ClientError, ProtocolError)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from coordinator.client.client import Client, Node
 from coordinator.client.connection import Address
 from coordinator.client.errors import Refused, Unreachable
-from coordinator.timeline.described import FailingLog, StoreHealth
+from coordinator.story.described import FailingLog, StoreHealth
 from protocol.messages import CreateTopicsRequest, DescribeClusterRequest, ListOffsetsRequest, MetadataRequest
 
 if TYPE_CHECKING:

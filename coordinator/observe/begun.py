@@ -20,14 +20,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from coordinator.observe.live import REBALANCING
-from coordinator.timeline.inference.told import unknown
-from coordinator.timeline.schema import CONSUMER, VERSION
+from coordinator.story.inference.told import unknown
+from coordinator.story.schema import CONSUMER, VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from coordinator.observe.live import Look
-    from coordinator.timeline.schema import RebalanceEvent
+    from coordinator.story.schema import RebalanceEvent
 
 STATES_MAX = 100_000
 """Groups whose state is remembered. The log has no end of a group that only had committed offsets."""

@@ -17,11 +17,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from coordinator.server.telemetry.measures import OTHER_GROUPS, Storms
 from coordinator.server.telemetry.metrics import rebalance_families, series_families, state_families, storm_family
-from coordinator.timeline.schema import CONSUMER
+from coordinator.story.schema import CONSUMER
 
 if TYPE_CHECKING:
     from coordinator.observe.live import Live
-    from coordinator.timeline.schema import RebalanceEvent
+    from coordinator.story.schema import RebalanceEvent
 
 
 class Progress(NamedTuple):

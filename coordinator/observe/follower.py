@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from coordinator.observe.live import Look
     from coordinator.server.http.feed import News
     from coordinator.server.telemetry.lines import Lines
-    from coordinator.timeline.inference.knowledge import Told
-    from coordinator.timeline.schema import RebalanceEvent
+    from coordinator.story.inference.knowledge import Told
+    from coordinator.story.schema import RebalanceEvent
 
 TURN_S = 0.2
 """The least time of a turn: each costs the cluster a Fetch for each node. An event is on the page this much later."""

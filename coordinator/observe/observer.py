@@ -38,7 +38,7 @@ from coordinator.server.http.window import Bounds
 from coordinator.server.runtime.pace import Pace
 from coordinator.server.telemetry.lines import Lines
 from coordinator.server.wire.listener import bind
-from coordinator.timeline.inference.broker_lines import BrokerLines
+from coordinator.story.inference.broker_lines import BrokerLines
 
 if TYPE_CHECKING:
     import socket
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from coordinator.client.client import Cluster
     from coordinator.config import Config
-    from coordinator.timeline.inference.knowledge import Told
+    from coordinator.story.inference.knowledge import Told
 
 BOUNDS = Bounds(total=50_000, of_group=1_000, age_ms=7 * 86_400_000)
 """The events in memory: 100 MB at most, and as old as those that a server keeps (tenure.events.retention.ms)."""

@@ -30,7 +30,7 @@ from coordinator.client.client import Node
 from coordinator.client.connection import Address
 from coordinator.client.errors import ClientError, Refused
 from coordinator.client.events import EventReader, NoEvents, only, topic_of
-from coordinator.timeline.schema import EVENTS_TOPIC, VERSION, read_event
+from coordinator.story.schema import EVENTS_TOPIC, VERSION, read_event
 from protocol.errors import ProtocolError
 from protocol.messages import CreateTopicsRequest, MetadataRequest, ProduceRequest
 from protocol.records.batch import Record, encode_batch
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from coordinator.client.client import Client
     from coordinator.observe.follower import Reached
     from coordinator.server.telemetry.lines import Lines
-    from coordinator.timeline.schema import RebalanceEvent
+    from coordinator.story.schema import RebalanceEvent
     from protocol.messages import CreateTopicsResponse, MetadataResponse, ProduceResponse
 
 QUEUED_MAX = 20_000

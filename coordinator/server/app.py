@@ -56,7 +56,7 @@ from coordinator.server.wire.api import Api
 from coordinator.server.wire.call import Call, Services, at_once, ring
 from coordinator.server.wire.listener import Connections, bind
 from coordinator.server.wire.throttle import Throttle
-from coordinator.timeline.schema import EVENTS_TOPIC
+from coordinator.story.schema import EVENTS_TOPIC
 
 if TYPE_CHECKING:
     from coordinator.client.security import Security

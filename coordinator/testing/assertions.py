@@ -7,7 +7,7 @@
 The blocks of `Group` (`with group.no_rebalance():`) call these functions. Each raises AssertionError, in the words of
 `tenure explain`: which member, which request or timer, the client's reason, the member that was waited for.
 
-House rule: these functions count and judge; texts about causes and entries are coordinator.timeline's.
+House rule: these functions count and judge; texts about causes and entries are coordinator.story's.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from coordinator.group.causes import CauseKind
+from coordinator.story.causes import BY_HEARTBEAT, CAUSES, HEARTBEAT
+from coordinator.story.entries import REBALANCING
+from coordinator.story.schema import CONSUMER
+from coordinator.story.words import clients_of, folded_lines, with_client
 from coordinator.testing.history import kinds
-from coordinator.timeline.causes import BY_HEARTBEAT, CAUSES, HEARTBEAT
-from coordinator.timeline.entries import REBALANCING
-from coordinator.timeline.schema import CONSUMER
-from coordinator.timeline.words import clients_of, folded_lines, with_client
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from coordinator.testing.values import Look, TopicPartition
-from coordinator.timeline.entries import Entry
+from coordinator.story.entries import Entry
 
 ENTRIES_SHOWN = 30
 """Entries of a timeline that an error shows, the newest."""

@@ -6,7 +6,7 @@
 
 Each look is one moment of the group. Everything in it is durable: the server would still have it after a kill.
 
-coordinator.timeline.counts says for every view which entry counts as a rebalance or a restart.
+coordinator.story.counts says for every view which entry counts as a rebalance or a restart.
 
 House rule: an error says what was there instead.
 """
@@ -20,23 +20,23 @@ from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, Unpack
 
+from coordinator.story.counts import REJOIN, RESTART, TAKEOVER
+from coordinator.story.words import folded_lines
 from coordinator.testing import assertions, hints
 from coordinator.testing.history import kinds
 from coordinator.testing.members import fill
 from coordinator.testing.values import Rebalance, fencing_of, rebalance_of, return_of
-from coordinator.timeline.counts import REJOIN, RESTART, TAKEOVER
-from coordinator.timeline.words import folded_lines
 
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from coordinator.story.described import Member
+    from coordinator.story.entries import Entry
     from coordinator.testing.control import Control
     from coordinator.testing.history import History
     from coordinator.testing.members import FillOptions, Members
     from coordinator.testing.requests import Requests
     from coordinator.testing.values import Fencing, Look, Return, TopicPartition
-    from coordinator.timeline.described import Member
-    from coordinator.timeline.entries import Entry
 
 Result = TypeVar("Result")
 
@@ -194,7 +194,7 @@ class Group:
 
     @property
     def timeline(self) -> list[Entry]:
-        """Its history as `tenure explain --output json` shows it (coordinator.timeline.entries)."""
+        """Its history as `tenure explain --output json` shows it (coordinator.story.entries)."""
         self._tenure.catch_up()
         return self._tenure.history.entries(self.group_id)
 

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.group.course import Outcome
 from coordinator.group.notes import RebalanceEnded
-from coordinator.timeline.entries import Timeline
-from coordinator.timeline.schema import Gap, record_of
-from coordinator.timeline.schema import moves as moves_of
+from coordinator.story.entries import Timeline
+from coordinator.story.schema import Gap, record_of
+from coordinator.story.schema import moves as moves_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from coordinator.server.telemetry.event_queue import WriteDone
-    from coordinator.timeline.entries import Entry
-    from coordinator.timeline.schema import Move, RebalanceEvent, TimedNote
+    from coordinator.story.entries import Entry
+    from coordinator.story.schema import Move, RebalanceEvent, TimedNote
 
 ENDS_WITH_MOVES = frozenset({Outcome.COMPLETED, Outcome.EMPTIED})
 """Outcomes of rebalances after which members have other topic partitions."""
@@ -72,7 +72,7 @@ class History:
         return list(dict.fromkeys(group_id for group_id in ids if group_id is not None))[:most][::-1]
 
     def entries(self, group_id: str) -> list[Entry]:
-        """The timeline of a group (coordinator.timeline.entries)."""
+        """The timeline of a group (coordinator.story.entries)."""
         return self.new_entries(group_id, 0)
 
     def new_entries(self, group_id: str, since: int) -> list[Entry]:

@@ -12,15 +12,15 @@ from coordinator.client.client import Node
 from coordinator.client.connection import Address
 from coordinator.client.errors import error_name
 from coordinator.client.groups import consumer_group_of, consumer_json, group_of, waiting_json
-from coordinator.timeline.entries import REBALANCING
-from coordinator.timeline.schema import CONFLICT
-from coordinator.timeline.words import held_up_lines, timed_lines, waiting_lines
+from coordinator.story.entries import REBALANCING
+from coordinator.story.schema import CONFLICT
+from coordinator.story.words import held_up_lines, timed_lines, waiting_lines
 from protocol.messages import ConsumerGroupDescribeResponse
 
 if TYPE_CHECKING:
     from coordinator.client.groups import Group
-    from coordinator.timeline.described import Member
-    from coordinator.timeline.entries import Entry
+    from coordinator.story.described import Member
+    from coordinator.story.entries import Entry
     from protocol.messages import DescribeGroupsResponse
 
 DEAD = "Dead"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from coordinator.client.client import Client
 from coordinator.client.events import EventReader
-from coordinator.timeline.entries import Timeline
+from coordinator.story.entries import Timeline
 from schemas.errors import ErrorCode
 from tests.support.patience import WITHIN_S
 from tests.support.scripted import Member, hang_up, settle

@@ -16,7 +16,7 @@ from typing import Any
 import cramjam
 
 from coordinator.group.partition import partition_for
-from coordinator.timeline.records.consumer import read_consumer_value
+from coordinator.story.records.consumer import read_consumer_value
 from protocol.messages import (
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMemberMetadataValue,

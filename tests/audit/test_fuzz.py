@@ -35,7 +35,7 @@ from coordinator.audit.show.page import page
 from coordinator.audit.show.report import print_report
 from coordinator.audit.show.summary import write_summary
 from coordinator.cli.main import make_app
-from coordinator.timeline.records.values import MEMBERS_MAX
+from coordinator.story.records.values import MEMBERS_MAX
 from protocol.messages import GroupMetadataValue, encode
 from protocol.records.batch import HEADER_SIZE, Record, encode_batch
 from protocol.records.codecs import Codec

@@ -19,8 +19,8 @@ from coordinator.cli.main import make_app
 from coordinator.cli.watch import EventLines
 from coordinator.client.client import Client
 from coordinator.client.events import EventReader
-from coordinator.timeline.counts import REJOIN, RESTART, TAKEOVER
-from coordinator.timeline.schema import EVENTS_TOPIC
+from coordinator.story.counts import REJOIN, RESTART, TAKEOVER
+from coordinator.story.schema import EVENTS_TOPIC
 from tests.audit.outage import GROUP, QUIET, SETTINGS, WANTED, live
 from tests.cli.conftest import run_app
 from tests.support.patience import WITHIN_S

@@ -1,4 +1,4 @@
-"""`tenure doctor`: usage, exit codes and forms. Its findings: tests/timeline/test_diagnosis.py, test_explain.py."""
+"""`tenure doctor`: usage, exit codes and forms. Its findings: tests/story/test_diagnosis.py, test_explain.py."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pytest
 from coordinator.cli.doctor import _together
 from coordinator.cli.main import make_app
 from coordinator.client.offsets_log import LIMITS
-from coordinator.timeline import diagnosis
-from coordinator.timeline.cluster_diagnosis import UNAVAILABLE_ADVICE, unavailable
-from coordinator.timeline.words import time_text
+from coordinator.story import diagnosis
+from coordinator.story.cluster_diagnosis import UNAVAILABLE_ADVICE, unavailable
+from coordinator.story.words import time_text
 from protocol.messages import OffsetCommitRequest, ProduceRequest
 from protocol.records.batch import Record, encode_batch
 from schemas.errors import ErrorCode

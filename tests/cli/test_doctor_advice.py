@@ -1,6 +1,6 @@
 """The advice of `tenure doctor` works at the time when it is printed: each case follows it on a running server.
 
-tests/timeline/test_group_diagnosis.py has the ends of all findings. Here are those whose advice somebody can follow by
+tests/story/test_group_diagnosis.py has the ends of all findings. Here are those whose advice somebody can follow by
 a command, a setting, a topic or a program.
 """
 
@@ -16,7 +16,7 @@ import pytest
 from coordinator.cli.main import make_app
 from coordinator.client.client import Client
 from coordinator.client.topics import create_topic
-from coordinator.timeline import diagnosis
+from coordinator.story import diagnosis
 from schemas.errors import ErrorCode
 from tests.cli.conftest import Ran, at, run_app
 from tests.support.heartbeats import AWAY, Beating

@@ -22,7 +22,7 @@ from coordinator.client.errors import Unauthenticated
 from coordinator.client.events import EventReader, Polled
 from coordinator.client.properties import read
 from coordinator.client.security import Security
-from coordinator.timeline.words import cause_text
+from coordinator.story.words import cause_text
 from protocol.messages import FindCoordinatorRequest, JoinGroupRequest
 from tests.cli.conftest import at, run_app
 from tests.support.patience import WITHIN_S

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from coordinator.client.lag import OffsetLine, lag_json, topics_json
-from coordinator.timeline.described import Member
+from coordinator.story.described import Member
 
 MEMBER = Member("m-1", "seat", "client", "/127.0.0.1", {"t": [0, 1]})
 

@@ -11,7 +11,7 @@ import pytest
 from coordinator.client import events
 from coordinator.client.events import EventReader
 from coordinator.client.newest import read_timelines
-from coordinator.timeline.folding import PAUSE_MS, folded, newest
+from coordinator.story.folding import PAUSE_MS, folded, newest
 from protocol.records.batch import Record, encode_batch
 from tests.client.test_events import Cluster
 from tests.support.cases import each

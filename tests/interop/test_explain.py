@@ -13,7 +13,7 @@ import pytest
 
 from coordinator.client.client import Client
 from coordinator.client.events import EventReader
-from coordinator.timeline.entries import Entry, Timeline
+from coordinator.story.entries import Entry, Timeline
 from tests.interop.brokers import TenureBroker, create_topic
 from tests.interop.fleet import ConsumerProcess, Fleet
 

@@ -26,9 +26,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from coordinator.timeline.inference.broker_lines import BrokerLines
-from coordinator.timeline.inference.observed import Batch, Observed
-from coordinator.timeline.records.values import GROUP_KIND, read_group, read_key
+from coordinator.story.inference.broker_lines import BrokerLines
+from coordinator.story.inference.observed import Batch, Observed
+from coordinator.story.records.values import GROUP_KIND, read_group, read_key
 from tests.observe.stage import History
 
 UNKNOWN = "unknown"

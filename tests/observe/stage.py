@@ -39,7 +39,7 @@ from coordinator.client.errors import ClientError
 from coordinator.client.events import EventReader
 from coordinator.client.group_settings import change_settings
 from coordinator.client.groups import Group, describe_groups, remove_members
-from coordinator.timeline.records.values import read_key
+from coordinator.story.records.values import read_key
 from protocol.messages import MetadataRequest
 from protocol.records.batch import CorruptBatch
 from protocol.records.walk import decode_batches

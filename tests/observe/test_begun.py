@@ -12,7 +12,7 @@ from coordinator.client.groups import Group
 from coordinator.observe import begun as begins
 from coordinator.observe.begun import Begun
 from coordinator.observe.live import Look
-from coordinator.timeline.entries import Timeline
+from coordinator.story.entries import Timeline
 
 NODE = Node(1, Address("127.0.0.1", 9092))
 

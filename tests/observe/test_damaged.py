@@ -13,10 +13,10 @@ from coordinator.observe import follower, live
 from coordinator.observe.asking import Asking, Budget
 from coordinator.observe.follower import Follower
 from coordinator.observe.live import Live
-from coordinator.timeline.entries import Timeline
-from coordinator.timeline.inference.observed import Observed
-from coordinator.timeline.schema import RebalanceEvent
-from coordinator.timeline.words import timed_lines
+from coordinator.story.entries import Timeline
+from coordinator.story.inference.observed import Observed
+from coordinator.story.schema import RebalanceEvent
+from coordinator.story.words import timed_lines
 from protocol.messages import (
     API_KEYS,
     DescribeGroupsResponse,

@@ -11,9 +11,9 @@ from coordinator.client.errors import Unreachable
 from coordinator.client.events import Placed
 from coordinator.observe.follower import Follower
 from coordinator.observe.observer import Heard
+from coordinator.story.inference.broker_lines import BrokerLines
+from coordinator.story.inference.knowledge import Told
 from coordinator.testing.tenure import Tenure
-from coordinator.timeline.inference.broker_lines import BrokerLines
-from coordinator.timeline.inference.knowledge import Told
 from tests.observe.conftest import Written
 from tests.observe.test_observer import SETTINGS
 from tests.support.patience import WITHIN_S

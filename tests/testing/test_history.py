@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from coordinator.client.events import EventReader
+from coordinator.story.entries import Timeline
+from coordinator.story.schema import Gap
 from coordinator.testing import Tenure
 from coordinator.testing.history import History, kinds
-from coordinator.timeline.entries import Timeline
-from coordinator.timeline.schema import Gap
 from tests.support.patience import WITHIN_S
 from tests.support.scripted import Member, hang_up, settle
 from tests.testing.conftest import Join, join_in, port_of

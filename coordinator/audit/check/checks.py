@@ -12,7 +12,7 @@ from collections.abc import Collection, Hashable, Mapping
 from typing import Any, NamedTuple
 
 from coordinator.audit.read.parse import Row
-from coordinator.timeline.diagnosis import (
+from coordinator.story.diagnosis import (
     CONFLICT_ADVICE,
     CONFLICT_SEVERITY,
     LOOP_ADVICE,

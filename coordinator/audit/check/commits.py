@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from coordinator.audit.check.checks import Findings
 from coordinator.audit.check.limits import Limits
-from coordinator.timeline.records.values import read_key, read_offset, read_subscription
+from coordinator.story.records.values import read_key, read_offset, read_subscription
 from protocol.consumer import CONSUMER
 from protocol.messages import GroupMetadataValue
 

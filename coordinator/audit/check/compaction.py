@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from coordinator.audit.check.checks import Finding, finding
 from coordinator.audit.read.parse import Row
-from coordinator.timeline.records.values import OFFSET_KIND, read_key
+from coordinator.story.records.values import OFFSET_KIND, read_key
 
 
 class LastRecord(NamedTuple):

@@ -22,8 +22,8 @@ from coordinator.audit.check.generations import words_of
 from coordinator.group.consumer.group import AWAY, MemberState
 from coordinator.group.consumer.invariants import ConsumerRule, LastRecords, broken_rules
 from coordinator.log.topics.list import kafka_id
-from coordinator.timeline.inference.consumer import Consumer
-from coordinator.timeline.records.consumer import (
+from coordinator.story.inference.consumer import Consumer
+from coordinator.story.records.consumer import (
     CONSUMER_VERSIONS,
     CURRENT,
     EPOCH,
@@ -32,7 +32,7 @@ from coordinator.timeline.records.consumer import (
     TARGET_EPOCH,
     read_consumer_value,
 )
-from coordinator.timeline.records.values import read_key
+from coordinator.story.records.values import read_key
 from protocol.messages import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from coordinator.timeline.lanes import Lane, Mark, hold
+from coordinator.story.lanes import Lane, Mark, hold
 
 STEPS_MAX = 2_000
 """Steps of a group that are kept: the last ones."""

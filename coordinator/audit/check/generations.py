@@ -1,6 +1,6 @@
 """The time on which an audit puts records, and the words for inferred causes.
 
-The log has no causes. coordinator.timeline.inference infers them, for the audit as for `tenure explain` on a cluster
+The log has no causes. coordinator.story.inference infers them, for the audit as for `tenure explain` on a cluster
 that keeps no events.
 
 House rule: plain values; no check is made here, and no cause is inferred here.
@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from coordinator.group.causes import CauseKind
-from coordinator.timeline.causes import CAUSES
-from coordinator.timeline.schema import UNKNOWN
+from coordinator.story.causes import CAUSES
+from coordinator.story.schema import UNKNOWN
 
 
 class Clock:

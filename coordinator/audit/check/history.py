@@ -1,12 +1,12 @@
 """Follows one group through its records, in the order of the log: `History` makes its `Story` and feeds its checks.
 
-coordinator.timeline.counts defines a rebalance, and a return of a static member. The recorded events have them all. The
+coordinator.story.counts defines a rebalance, and a return of a static member. The recorded events have them all. The
 log has no record of a rebalance that got no generation, and compaction removes records, so the generation may jump from
 one record to the next. Every step of the generation that no event tells of counts as a rebalance too, also the step to
 a first record. Then the numbers are lower bounds (`Story.at_least`).
 
 The cause of a rebalance is the one that the server recorded (read/events.py). Without recorded events it is inferred
-(coordinator.timeline.inference).
+(coordinator.story.inference).
 
 The checks are in modules of their own:
 
@@ -40,12 +40,12 @@ from coordinator.audit.check.records import RecordChecks
 from coordinator.audit.check.storms import Storms, within_an_hour
 from coordinator.audit.read.events import GroupEvents, Rebalance, RebalanceQueue
 from coordinator.audit.read.parse import Row
-from coordinator.timeline.counts import NOUNS, REJOIN, RESTART, TAKEOVER
-from coordinator.timeline.inference.classic import Classic
-from coordinator.timeline.inference.seen import Seat, Seen, returned, taken
-from coordinator.timeline.lanes import MARKS, Lane, Mark
-from coordinator.timeline.records.consumer import CONSUMER_VERSIONS
-from coordinator.timeline.records.values import GROUP_KIND, NEWER_GROUPS, OFFSET_KIND, read_group, read_key
+from coordinator.story.counts import NOUNS, REJOIN, RESTART, TAKEOVER
+from coordinator.story.inference.classic import Classic
+from coordinator.story.inference.seen import Seat, Seen, returned, taken
+from coordinator.story.lanes import MARKS, Lane, Mark
+from coordinator.story.records.consumer import CONSUMER_VERSIONS
+from coordinator.story.records.values import GROUP_KIND, NEWER_GROUPS, OFFSET_KIND, read_group, read_key
 from protocol.messages import GroupMetadataValue
 
 CONSUMER = "consumer"

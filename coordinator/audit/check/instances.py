@@ -1,7 +1,7 @@
 """Checks the static members of one group.
 
 Does a member come back too late? Do two programs share one instance id, or does a program restart in a loop? Do
-instance ids go and never return? coordinator.timeline.diagnosis defines a conflict and a loop, and has their words.
+instance ids go and never return? coordinator.story.diagnosis defines a conflict and a loop, and has their words.
 
 The log doesn't say whether a member left or expired: a record simply lacks it.
 
@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from coordinator.audit.check.checks import Findings
 from coordinator.audit.read.events import Conflict
-from coordinator.timeline.diagnosis import LOOP_MIN, LOOP_MS, loop_text
-from coordinator.timeline.inference.seen import Member, Seat, Seen
+from coordinator.story.diagnosis import LOOP_MIN, LOOP_MS, loop_text
+from coordinator.story.inference.seen import Member, Seat, Seen
 
 RESTARTS, RETURNS = WHAT = ("restarts", "returns")
 """The words for the returns of a loop; the second one if the log doesn't say of each return that it is a restart."""

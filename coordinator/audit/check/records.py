@@ -14,8 +14,8 @@ from coordinator.audit.check.checks import Findings
 from coordinator.audit.check.limits import Limits
 from coordinator.group.invariants import RecordRule, record_violations
 from coordinator.group.partition import partition_for
-from coordinator.timeline.inference.seen import Member, Seen, seat_of, taken
-from coordinator.timeline.records.values import read_assignment, read_subscription
+from coordinator.story.inference.seen import Member, Seen, seat_of, taken
+from coordinator.story.records.values import read_assignment, read_subscription
 from protocol.consumer import CONSUMER
 from protocol.messages import GroupMetadataValue
 

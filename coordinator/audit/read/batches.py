@@ -1,6 +1,6 @@
 """Reads batches and markers, within limits: for the audit, `tenure log verify` and `tenure log dump`.
 
-The decoders are those of the coordinator: protocol.records for batches. coordinator.timeline.records reads keys and
+The decoders are those of the coordinator: protocol.records for batches. coordinator.story.records reads keys and
 values.
 
 A few compressed bytes may unpack to many millions of records. So their count is compared with its limit before anything

@@ -29,7 +29,7 @@ from coordinator.audit.read.parse import CODEC_NAMES, TABLES, Rows, add_piece, b
 from coordinator.audit.read.tables import SCHEMAS, to_arrow
 from coordinator.audit.read.vectors import Data, Flags, Ints, Text
 from coordinator.group.records import GROUP_VALUE_VERSION, OFFSET_VALUE_VERSION
-from coordinator.timeline.records.values import GROUP_KIND, OFFSET_KIND, read_assignment
+from coordinator.story.records.values import GROUP_KIND, OFFSET_KIND, read_assignment
 from protocol.checksum import crc32c
 from protocol.consumer import CONSUMER
 from protocol.records.batch import CODEC_MASK, CRC_START, HEADER_SIZE

@@ -23,10 +23,10 @@ from coordinator.audit.read.batches import unpack
 from coordinator.audit.words import count_text, time_text
 from coordinator.log.segments.outside import Log, NoBatch, opened, read_segment
 from coordinator.log.segments.segment import topic_partition_of
-from coordinator.timeline.counts import RETURN_EVENTS, RETURNS, Rebalances
-from coordinator.timeline.diagnosis import conflict_text
-from coordinator.timeline.entries import Timeline
-from coordinator.timeline.schema import EVENTS_TOPIC, RebalanceEvent, read_event
+from coordinator.story.counts import RETURN_EVENTS, RETURNS, Rebalances
+from coordinator.story.diagnosis import conflict_text
+from coordinator.story.entries import Timeline
+from coordinator.story.schema import EVENTS_TOPIC, RebalanceEvent, read_event
 from protocol.records.batch import CorruptBatch
 
 SLACK_MS = 1_000
@@ -74,7 +74,7 @@ class Conflict(NamedTuple):
 
 
 class Return(NamedTuple):
-    """A static member's return. kind: a type of an entry (coordinator.timeline.counts)."""
+    """A static member's return. kind: a type of an entry (coordinator.story.counts)."""
 
     kind: str
     group_instance_id: str
@@ -85,7 +85,7 @@ class GroupEvents:
     """The recorded events of one group.
 
     rebalances: those that got a generation, in the order of time. conflicts: by instance id.
-    rebalance_count: all rebalances (coordinator.timeline.counts). returns: by the new member id.
+    rebalance_count: all rebalances (coordinator.story.counts). returns: by the new member id.
     has_gaps: events of this group may be missing. waiting: events that `settle` is going to count.
     """
 

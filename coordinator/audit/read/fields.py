@@ -18,7 +18,7 @@ import numpy as np
 
 from coordinator.audit.read.vectors import Data, Flags, Ints, Text
 from coordinator.group.records import GROUP_KEY_VERSION, GROUP_VALUE_VERSION, OFFSET_KEY_VERSION, OFFSET_VALUE_VERSION
-from coordinator.timeline.records.values import MEMBER_DATA_SIZE_MAX
+from coordinator.story.records.values import MEMBER_DATA_SIZE_MAX
 from protocol.records.batch import HEADER_SIZE
 
 MEMBERS_MAX = 5_000

@@ -32,8 +32,8 @@ from coordinator.audit.read.logs import (
     Range,
     Window,
 )
-from coordinator.timeline.records.consumer import CONSUMER_VERSIONS, read_consumer_value
-from coordinator.timeline.records.values import (
+from coordinator.story.records.consumer import CONSUMER_VERSIONS, read_consumer_value
+from coordinator.story.records.values import (
     NEWER_GROUPS,
     OFFSET_KIND,
     RECORD_KINDS,

@@ -30,9 +30,9 @@ from coordinator.audit.check.drawing import STEPS_MAX, Step
 from coordinator.audit.check.history import CLASSIC, CONSUMER, READ, Story
 from coordinator.audit.show.report import by_size, growth_text, least_text
 from coordinator.audit.words import count_text, detail_words, printable, size_text, time_text
-from coordinator.timeline.counts import number_text, returns_text, unknown_returns_text
-from coordinator.timeline.diagnosis import Severity
-from coordinator.timeline.lanes import Lane
+from coordinator.story.counts import number_text, returns_text, unknown_returns_text
+from coordinator.story.diagnosis import Severity
+from coordinator.story.lanes import Lane
 
 PAGE_FILE = "report.html"
 

@@ -17,9 +17,9 @@ from coordinator.audit.audit import FINDINGS_KEPT, AuditResult
 from coordinator.audit.check.checks import CHECKS, Finding
 from coordinator.audit.check.history import KINDS, READ, Story
 from coordinator.audit.words import count_text, detail_words, printable, size_text, time_text
-from coordinator.timeline.counts import number_text, returns_text, unknown_returns_text
-from coordinator.timeline.diagnosis import Severity
-from coordinator.timeline.records.consumer import CONSUMER_VERSIONS
+from coordinator.story.counts import number_text, returns_text, unknown_returns_text
+from coordinator.story.diagnosis import Severity
+from coordinator.story.records.consumer import CONSUMER_VERSIONS
 
 FINDINGS_MAX = 50
 GROUPS_MAX = 30

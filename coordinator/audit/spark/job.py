@@ -49,7 +49,7 @@ from coordinator.audit.read.parse import NOT_RECORDS, Row
 from coordinator.audit.read.tables import PUBLISHED, SCHEMAS, to_arrow, to_rows
 from coordinator.audit.spark.source import FORMAT, GroupLogSource, ddl
 from coordinator.audit.spark.split import write_plan
-from coordinator.timeline.records.values import RECORD_KINDS
+from coordinator.story.records.values import RECORD_KINDS
 
 FOUND_DDL = "payload string"
 """The rows that workers return: JSON of several kinds."""

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from coordinator.cli.demo.roll import Figures, View
-from coordinator.timeline.described import Member
+from coordinator.story.described import Member
 
 
 class Lines:

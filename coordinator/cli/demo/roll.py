@@ -24,7 +24,7 @@ from coordinator.client.client import Client
 from coordinator.client.errors import Refused
 from coordinator.client.groups import Group, describe_groups
 from coordinator.client.topics import TopicPartition
-from coordinator.timeline.described import Member
+from coordinator.story.described import Member
 from schemas.errors import ErrorCode
 
 WORKERS = tuple(f"worker-{number}" for number in range(1, 6))

@@ -1,6 +1,6 @@
 """A record of `__consumer_offsets` as plain values, whatever its bytes are.
 
-coordinator.timeline.records reads a record, within its limits. This module gives the fields their names: Kafka's, in
+coordinator.story.records reads a record, within its limits. This module gives the fields their names: Kafka's, in
 snake_case. It decodes committed offsets and groups: those of the classic protocol, also the subscriptions and
 assignments of their members (v0-3), and those of the consumer protocol (KIP-848). A record of another newer protocol
 (KIP-932, KIP-1071) has only its name and its group. Any other record is unknown (KIP-915).
@@ -20,13 +20,13 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from coordinator.audit.read.batches import MARKER_KIND, read_marker
-from coordinator.timeline.records.consumer import (
+from coordinator.story.records.consumer import (
     CONSUMER_VERSIONS,
     CURRENT,
     name_field,
     read_consumer_value,
 )
-from coordinator.timeline.records.values import (
+from coordinator.story.records.values import (
     CACHED_SIZE_MAX,
     GROUP_KIND,
     MEMBER_DATA_SIZE_MAX,
@@ -61,7 +61,7 @@ _marker_value = struct.Struct(">hi")
 class Decoded(NamedTuple):
     """A decoded record.
 
-    kind: as in coordinator.timeline.records. group_id: None if the record has none or it can't be read.
+    kind: as in coordinator.story.records. group_id: None if the record has none or it can't be read.
     key, value: their fields; value is None for a tombstone.
     """
 

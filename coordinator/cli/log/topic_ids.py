@@ -29,7 +29,7 @@ from coordinator.log.segments.outside import JournalsBeside, Log, NoBatch, opene
 from coordinator.log.segments.segment import OFFSETS_TOPIC, topic_partition_of
 from coordinator.log.topics.folders import OWNER_NAME, owner_of
 from coordinator.log.topics.list import Topic, TopicsFile
-from coordinator.timeline.records.consumer import CONSUMER_VERSIONS, CURRENT, EPOCH, TARGET
+from coordinator.story.records.consumer import CONSUMER_VERSIONS, CURRENT, EPOCH, TARGET
 from protocol.records.batch import peek_header
 from protocol.records.rewrite import RecordSlice, encode_slices, slice_records
 from protocol.records.walk import decode_records

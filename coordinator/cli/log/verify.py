@@ -57,7 +57,7 @@ from coordinator.group.partition import partition_for
 from coordinator.log.meta import noted_partition_count
 from coordinator.log.segments.outside import JournalsBeside, Log, OpenSegment, opened
 from coordinator.log.segments.partition import EPOCH_MAX, OFFSET_ROOM
-from coordinator.timeline.records.consumer import (
+from coordinator.story.records.consumer import (
     CONSUMER_VERSIONS,
     CURRENT,
     MEMBER,
@@ -65,7 +65,7 @@ from coordinator.timeline.records.consumer import (
     TARGET_EPOCH,
     read_consumer_value,
 )
-from coordinator.timeline.records.values import (
+from coordinator.story.records.values import (
     GROUP_KIND,
     OFFSET_KIND,
     RECORD_KINDS,

@@ -3,7 +3,7 @@
 To describe a group costs its coordinator work, so at most EXAMINED_MAX groups are looked at: first those that are not
 at rest, then those with the newest events. The answer says how many there are.
 
-House rule: coordinator.timeline decides what is a finding; this module only asks for what it looks at.
+House rule: coordinator.story decides what is a finding; this module only asks for what it looks at.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from coordinator.client.client import COORDINATOR_MOVED
 from coordinator.client.errors import Refused, error_name
 from coordinator.client.groups import Group, ListedGroup, describe_groups, list_known_groups
 from coordinator.client.topics import node_health, partition_counts, partition_owners
-from coordinator.timeline.cluster_diagnosis import cluster_findings, not_listed, unavailable
-from coordinator.timeline.diagnosis import DROPPED, Finding, log_findings, worst_first
-from coordinator.timeline.entries import Entry, Timeline
-from coordinator.timeline.group_diagnosis import group_findings
+from coordinator.story.cluster_diagnosis import cluster_findings, not_listed, unavailable
+from coordinator.story.diagnosis import DROPPED, Finding, log_findings, worst_first
+from coordinator.story.entries import Entry, Timeline
+from coordinator.story.group_diagnosis import group_findings
 
 if TYPE_CHECKING:
     from coordinator.client.client import Client
-    from coordinator.timeline.schema import RebalanceEvent
+    from coordinator.story.schema import RebalanceEvent
 
 EXAMINED_MAX = 500
 """The most groups that are looked at, with their timelines."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from coordinator.client.client import Client
-    from coordinator.timeline.schema import RebalanceEvent
+    from coordinator.story.schema import RebalanceEvent
 
 EVENTS_KEPT = 10_000
 """Ten to twenty MB at most. `tenure explain` reads all events of the topic."""

@@ -2,7 +2,7 @@
 
 The list has a group that doesn't exist while there are events of it: often a person looks for exactly this group.
 
-House rule: counts agree with timelines (coordinator.timeline.entries) and with the findings of `tenure doctor`.
+House rule: counts agree with timelines (coordinator.story.entries) and with the findings of `tenure doctor`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from coordinator.client.errors import Refused
 from coordinator.client.groups import Group, ListedGroup, describe_groups, listed_json
 from coordinator.client.lag import lag_json, offset_lines
-from coordinator.timeline.counts import REJOIN, RESTART, RETURN_EVENTS, TAKEOVER, Rebalances, counts
-from coordinator.timeline.entries import Timeline
-from coordinator.timeline.runs import runs
+from coordinator.story.counts import REJOIN, RESTART, RETURN_EVENTS, TAKEOVER, Rebalances, counts
+from coordinator.story.entries import Timeline
+from coordinator.story.runs import runs
 
 if TYPE_CHECKING:
     from coordinator.client.client import Client
     from coordinator.client.lag import OffsetLine
-    from coordinator.timeline.schema import RebalanceEvent
+    from coordinator.story.schema import RebalanceEvent
 
 HOUR_MS = 3_600_000
 
@@ -32,7 +32,7 @@ DELETED, UNKNOWN = "deleted", "unknown"
 
 
 class Churn(NamedTuple):
-    """Counts of a group (coordinator.timeline.counts): static restarts without those that no healthy member makes."""
+    """Counts of a group (coordinator.story.counts): static restarts without those that no healthy member makes."""
 
     rebalances: int = 0
     static_restarts: int = 0

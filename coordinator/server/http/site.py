@@ -40,12 +40,12 @@ from coordinator.server.http.sums import Sums
 from coordinator.server.http.turns import Turns
 from coordinator.server.http.web import Web, error
 from coordinator.server.telemetry.metrics import exposition
-from coordinator.timeline.diagnosis import worst_first
-from coordinator.timeline.entries import Timeline
-from coordinator.timeline.group_diagnosis import group_findings
-from coordinator.timeline.lanes import Lane, lane_json, lanes_of
-from coordinator.timeline.runs import run_json, runs
-from coordinator.timeline.words import RECONCILING, entry_lines, expects_lines, held_up_lines, waiting_lines
+from coordinator.story.diagnosis import worst_first
+from coordinator.story.entries import Timeline
+from coordinator.story.group_diagnosis import group_findings
+from coordinator.story.lanes import Lane, lane_json, lanes_of
+from coordinator.story.runs import run_json, runs
+from coordinator.story.words import RECONCILING, entry_lines, expects_lines, held_up_lines, waiting_lines
 from protocol.primitives import STRING_SIZE_MAX
 from schemas.errors import ErrorCode
 

@@ -26,7 +26,7 @@ from coordinator.log.engine import NOBODY
 from coordinator.log.segments.segment import OFFSETS_TOPIC
 from coordinator.log.store import node_in_turn
 from coordinator.log.topics.list import Topic
-from coordinator.timeline.schema import EVENTS_TOPIC
+from coordinator.story.schema import EVENTS_TOPIC
 
 if TYPE_CHECKING:
     from coordinator.config import Config

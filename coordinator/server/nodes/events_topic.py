@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from coordinator.timeline.schema import Gap, TimedNote, record_of
+from coordinator.story.schema import Gap, TimedNote, record_of
 from protocol.records.batch import encode_batch
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from coordinator.server.requests.rights import CLUSTER, CREATE, DESCRIBE, TOPIC,
 from coordinator.server.requests.texts import short
 from coordinator.server.runtime.partition import Standing
 from coordinator.server.wire.call import count
-from coordinator.timeline.schema import EVENTS_TOPIC
+from coordinator.story.schema import EVENTS_TOPIC
 from protocol.messages import (
     CreatePartitionsResponse,
     CreateTopicsRequest,

@@ -1,7 +1,7 @@
 """The queue of events on their way to the internal topic `__rebalance_events`, behind the answers to clients.
 
 The runtime hands durable notes to `take`, which queues those that people ask for and returns. Some 200 ms later all
-queued events go to the thread of the topics' logs. It makes records of them (timeline.schema) and appends them with one
+queued events go to the thread of the topics' logs. It makes records of them (story.schema) and appends them with one
 write; one such write is under way at a time. If the disk is slow, the queue grows up to a limit. Then events are
 dropped and counted, and the next write that succeeds has a gap with their number. No answer waits for any of this.
 
@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from coordinator.group import notes
 from coordinator.log.segments.disk import reason
-from coordinator.timeline.schema import CONFLICT, NOTHING, SELF, Gap, TimedNote
+from coordinator.story.schema import CONFLICT, NOTHING, SELF, Gap, TimedNote
 from protocol.speed import new
 
 if TYPE_CHECKING:

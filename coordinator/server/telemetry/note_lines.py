@@ -1,6 +1,6 @@
 """Makes log lines of notes, and hands the notes on to the counts and to the queue of events.
 
-A text line has the words of `timeline.log_words`. A JSON line has the note's name in snake_case as `event`, and the
+A text line has the words of `story.log_words`. A JSON line has the note's name in snake_case as `event`, and the
 note's fields: a cause is an object (kind, member_ids, ..., source), and the members before and after a rebalance are
 two numbers.
 
@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from coordinator.group import notes
 from coordinator.server.telemetry.lines import Level, Lines
-from coordinator.timeline.log_words import TEXTS, place_text
-from coordinator.timeline.schema import event_name, fields_of
+from coordinator.story.log_words import TEXTS, place_text
+from coordinator.story.schema import event_name, fields_of
 
 LEVELS = {
     notes.RebalanceStuck: Level.WARN,

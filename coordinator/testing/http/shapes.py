@@ -13,18 +13,18 @@ from coordinator.client.groups import member_json
 from coordinator.config import INT32_MAX, TOPIC_PARTITIONS_MAX
 from coordinator.group.causes import CauseKind
 from coordinator.server.http.openapi import FLAG, NUMBER, TEXT, UNIX_MS, Schema, list_of, object_of, or_null, ref
+from coordinator.story.words import entry_lines
 from coordinator.testing.faults import FAULTS_MAX, Action, Fault
 from coordinator.testing.members import MEMBERS_MAX
-from coordinator.timeline.words import entry_lines
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from coordinator.story.entries import Entry
     from coordinator.testing.clock import KitClock
     from coordinator.testing.members import Members
     from coordinator.testing.values import Look
-    from coordinator.timeline.entries import Entry
 
 WAIT_S_MAX = 3_600
 """The longest wait, in seconds. A client whose machine is gone closes no connection: its wait goes on until then."""

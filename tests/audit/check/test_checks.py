@@ -19,8 +19,8 @@ from coordinator.audit.audit import Options, audit
 from coordinator.audit.check.checks import CHECKS, Finding
 from coordinator.audit.read import logs
 from coordinator.log.segments.segment import partition_folder
-from coordinator.timeline.diagnosis import LOOP_MIN
-from coordinator.timeline.records.consumer import CURRENT, MEMBER, TARGET, read_consumer_value
+from coordinator.story.diagnosis import LOOP_MIN
+from coordinator.story.records.consumer import CURRENT, MEMBER, TARGET, read_consumer_value
 from protocol.messages import ConsumerGroupTargetAssignmentMemberValue, encode
 from protocol.records.batch import Record, encode_batch
 from tests.audit.scenes import (

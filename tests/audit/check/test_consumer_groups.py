@@ -15,7 +15,7 @@ from coordinator.audit.check.history import History, Story
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.read.parse import parse_record
 from coordinator.audit.show.summary import summary
-from coordinator.timeline.records.consumer import CURRENT, read_consumer_value
+from coordinator.story.records.consumer import CURRENT, read_consumer_value
 from protocol.records.batch import Record
 from protocol.records.walk import decode_batches
 from tests.audit.histories import checks, story_of

@@ -6,9 +6,9 @@ import pytest
 
 from coordinator.audit.check.generations import Clock, words_of
 from coordinator.group.causes import CauseKind
-from coordinator.timeline.causes import CAUSES
-from coordinator.timeline.inference.classic import ENDED, RETURNED
-from coordinator.timeline.inference.told import unknown
+from coordinator.story.causes import CAUSES
+from coordinator.story.inference.classic import ENDED, RETURNED
+from coordinator.story.inference.told import unknown
 from tests.audit.histories import story_of
 from tests.audit.scenes import (
     HOUR_MS,
@@ -21,7 +21,7 @@ from tests.audit.scenes import (
     subscription,
     two_consumers,
 )
-from tests.timeline.inference.observing import events_of
+from tests.story.inference.observing import events_of
 
 
 @pytest.mark.parametrize(

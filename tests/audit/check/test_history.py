@@ -5,7 +5,7 @@ from __future__ import annotations
 from coordinator.audit.check.drawing import Step
 from coordinator.audit.check.history import History
 from coordinator.audit.check.limits import Limits
-from coordinator.timeline.lanes import Lane, Mark
+from coordinator.story.lanes import Lane, Mark
 from tests.audit.histories import rows_of, story_of
 from tests.audit.scenes import (
     GROUP,

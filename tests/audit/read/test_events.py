@@ -16,7 +16,7 @@ from coordinator.audit.check.limits import Limits
 from coordinator.audit.read.events import GroupEvents, RebalanceQueue, RecordedEvents, gather, read_events
 from coordinator.audit.show.page import page
 from coordinator.audit.show.summary import summary
-from coordinator.timeline.schema import EVENTS_TOPIC
+from coordinator.story.schema import EVENTS_TOPIC
 from protocol.records.batch import Record, encode_batch
 from tests.audit.conftest import Script
 from tests.audit.histories import rows_of, run_history

@@ -8,7 +8,7 @@ import pytest
 from coordinator.audit.read import fields
 from coordinator.audit.read.fields import Batches, Fields, Groups, Records
 from coordinator.audit.read.vectors import Data, Text
-from coordinator.timeline.records.values import read_group, read_key, read_offset
+from coordinator.story.records.values import read_group, read_key, read_offset
 from protocol.records.batch import Header, Record, encode_batch, peek_header
 from protocol.records.walk import decode_batches
 from tests.audit.scenes import GROUP, Scene, clean, group_key, group_value, member, offset_key, offset_value

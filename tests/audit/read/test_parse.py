@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from coordinator.audit.read.logs import plan, read_range
 from coordinator.audit.read.parse import Row, Rows, new_rows, parse, parse_record
 from coordinator.audit.read.tables import COLUMNS, all_to_arrow
-from coordinator.timeline.records.consumer import CONSUMER_VERSIONS
-from coordinator.timeline.records.values import NEWER_GROUPS
+from coordinator.story.records.consumer import CONSUMER_VERSIONS
+from coordinator.story.records.values import NEWER_GROUPS
 from protocol.records.batch import HEADER_SIZE, Record, encode_batch
 from protocol.records.codecs import Codec
 from tests.audit.scenes import (

@@ -18,7 +18,7 @@ from coordinator.audit.check.history import Story
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.show import page as module
 from coordinator.audit.show.page import page, write_page
-from coordinator.timeline.lanes import Lane, Mark
+from coordinator.story.lanes import Lane, Mark
 from tests.audit.scenes import (
     GROUP,
     HOUR_MS,

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from coordinator.cli.demo.display import Lines, LiveTable, display, step_line, summary
 from coordinator.cli.demo.roll import ACTS, View
-from coordinator.timeline.described import Member
+from coordinator.story.described import Member
 from tests.cli.demo.test_roll import STILL
 
 

@@ -13,8 +13,8 @@ from coordinator.audit.read.batches import MARKER_KIND, read_marker
 from coordinator.audit.read.parse import parse_record
 from coordinator.cli.log.decoded import Fields, decode_marker, decode_record, is_odd
 from coordinator.group.records import NEWER_KINDS, group_key, group_record, offset_key
-from coordinator.timeline.records.consumer import CONSUMER_VERSIONS
-from coordinator.timeline.records.values import GROUP_KIND, OFFSET_KIND, UNKNOWN_KIND, UNREADABLE_KIND
+from coordinator.story.records.consumer import CONSUMER_VERSIONS
+from coordinator.story.records.values import GROUP_KIND, OFFSET_KIND, UNKNOWN_KIND, UNREADABLE_KIND
 from protocol.messages import (
     ConsumerGroupMemberMetadataValue,
     GroupMetadataValue,

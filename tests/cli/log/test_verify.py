@@ -22,8 +22,8 @@ from coordinator.group.invariants import RecordRule, record_violations
 from coordinator.group.records import group_key, group_value, offset_key
 from coordinator.log.segments.outside import find_logs
 from coordinator.log.segments.partition import EPOCH_MAX
-from coordinator.timeline.records.consumer import CONSUMER_VERSIONS, name_field, read_consumer_value
-from coordinator.timeline.records.values import read_group
+from coordinator.story.records.consumer import CONSUMER_VERSIONS, name_field, read_consumer_value
+from coordinator.story.records.values import read_group
 from protocol.errors import ProtocolError
 from protocol.messages import OffsetCommitValue, encode
 from protocol.records.batch import HEADER_SIZE, Record, encode_batch

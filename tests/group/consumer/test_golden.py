@@ -16,8 +16,8 @@ import pytest
 
 from coordinator.group.consumer.invariants import LastRecords, broken_rules
 from coordinator.group.topics import TopicImage, TopicTable, metadata_hash
-from coordinator.timeline.records.consumer import CONSUMER_VERSIONS, read_consumer_value
-from coordinator.timeline.records.values import OFFSET_KIND, read_key, read_offset
+from coordinator.story.records.consumer import CONSUMER_VERSIONS, read_consumer_value
+from coordinator.story.records.values import OFFSET_KIND, read_key, read_offset
 from protocol.records.batch import Record
 from protocol.records.walk import decode_batches
 from tests.group.consumer.play import Play

@@ -8,8 +8,8 @@ import pytest
 
 from coordinator.group.consumer.invariants import ConsumerRule, LastRecords, broken_rules
 from coordinator.group.replay import Replay
-from coordinator.timeline.records.consumer import CONSUMER_VERSIONS, CURRENT, read_consumer_value
-from coordinator.timeline.records.values import read_key
+from coordinator.story.records.consumer import CONSUMER_VERSIONS, CURRENT, read_consumer_value
+from coordinator.story.records.values import read_key
 from protocol.errors import ProtocolError
 from protocol.messages import ConsumerGroupTargetAssignmentMemberValue
 from tests.group.consumer.play import Play, topic_id

@@ -13,8 +13,8 @@ from coordinator.log.etcd import client as clients
 from coordinator.log.etcd.client import SECONDS, Access
 from coordinator.log.etcd.engine import EtcdEngine, open_engine
 from coordinator.log.etcd.recent import KEPT_S, SLOT_S, SLOW_S, Recent
-from coordinator.timeline.cluster_diagnosis import SLOW_MIN, cluster_findings
-from coordinator.timeline.described import StoreHealth
+from coordinator.story.cluster_diagnosis import SLOW_MIN, cluster_findings
+from coordinator.story.described import StoreHealth
 from tests.log.calls import begin_append, opened, record
 from tests.support.etcd import Etcd
 from tests.support.patience import WITHIN_S

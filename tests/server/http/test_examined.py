@@ -13,8 +13,8 @@ from coordinator.server.http.examined import examined, timelines
 from protocol.messages import DescribeClusterResponse, DescribeGroupsResponse, ListGroupsResponse
 from schemas.errors import ErrorCode
 from tests.client.scripted import Scripted
+from tests.story.test_runs import NOW_MS, replaced
 from tests.support.patience import WITHIN_S
-from tests.timeline.test_runs import NOW_MS, replaced
 
 Described = DescribeGroupsResponse.DescribedGroup
 

@@ -19,7 +19,7 @@ from coordinator.config import load
 from coordinator.server.app import Server
 from coordinator.server.http import site
 from coordinator.server.http.guard import REFUSALS_MS, Refusals, host_name
-from coordinator.timeline.entries import Timeline
+from coordinator.story.entries import Timeline
 from tests.server.harness import ManualClock, memory
 from tests.support.certificates import Certificates, client_context
 from tests.support.patience import WITHIN_S

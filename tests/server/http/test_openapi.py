@@ -15,17 +15,17 @@ from jsonschema import Draft202012Validator
 
 from coordinator.server.http.openapi import PATHS, SCHEMAS, document
 from coordinator.server.http.site import LAGS_MAX, Site
-from coordinator.timeline.entries import Timeline
-from coordinator.timeline.lanes import MARKS, lane_json, lanes_of
-from coordinator.timeline.runs import run_json
+from coordinator.story.entries import Timeline
+from coordinator.story.lanes import MARKS, lane_json, lanes_of
+from coordinator.story.runs import run_json
 from protocol.messages import OffsetCommitRequest, OffsetCommitResponse
 from schemas.errors import ErrorCode
+from tests.story.test_runs import NOW_MS, found, replaced
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
 from tests.support.scripted import Member, hang_up, settle
 from tests.support.seats import set_seats
 from tests.support.tenure import Tenure, wait_until
-from tests.timeline.test_runs import NOW_MS, found, replaced
 
 TYPES = {"rebalance", "static_restart", "takeover", "fencing", "pending"}
 

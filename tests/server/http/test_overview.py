@@ -8,12 +8,12 @@ from typing import Any
 from coordinator.client.client import Client
 from coordinator.client.groups import ListedGroup
 from coordinator.server.http.overview import HOUR_MS, Churn, churn, gone, lags, overview
-from coordinator.timeline.entries import Timeline
+from coordinator.story.entries import Timeline
 from protocol.messages import DescribeGroupsResponse, OffsetFetchResponse
 from schemas.errors import ErrorCode
 from tests.client.scripted import Scripted
+from tests.story.test_runs import NOW_MS, replaced
 from tests.support.patience import WITHIN_S
-from tests.timeline.test_runs import NOW_MS, replaced
 
 CAUSE: dict[str, Any] = {"member_ids": []}
 SEAT = {"group_instance_id": "i"}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from coordinator.server.http.site import ALIVE_S
-from coordinator.timeline.schema import EVENTS_TOPIC
+from coordinator.story.schema import EVENTS_TOPIC
 from protocol.messages import DeleteGroupsRequest, OffsetCommitRequest
 from schemas.errors import ErrorCode
 from tests.server.http.test_openapi import asked

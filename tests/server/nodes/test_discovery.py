@@ -25,7 +25,7 @@ from coordinator.server.nodes.discovery import (
 )
 from coordinator.server.nodes.topics import Topics
 from coordinator.server.wire.call import Call
-from coordinator.timeline.schema import EVENTS_TOPIC
+from coordinator.story.schema import EVENTS_TOPIC
 from tests.server.harness import config_of, endless_calls
 
 

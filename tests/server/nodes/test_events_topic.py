@@ -9,7 +9,7 @@ from typing import Any
 from coordinator.log.engine import Unavailable
 from coordinator.log.memory import MemoryEngine
 from coordinator.server.telemetry.event_queue import LINGER_MS
-from coordinator.timeline.entries import Entry, Timeline
+from coordinator.story.entries import Entry, Timeline
 from protocol.messages import FetchRequest, MetadataRequest, ProduceRequest
 from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode

@@ -16,7 +16,7 @@ from coordinator.log.engine import Acquired, Fenced, Unavailable
 from coordinator.log.memory import MemoryEngine
 from coordinator.server.runtime.partition import Standing
 from coordinator.server.runtime.trouble import BACKOFF_MIN_MS
-from coordinator.timeline.diagnosis import LOG_FAILED, LOG_RECOVERED
+from coordinator.story.diagnosis import LOG_FAILED, LOG_RECOVERED
 from protocol.messages import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,

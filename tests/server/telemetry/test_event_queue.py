@@ -23,8 +23,8 @@ from coordinator.server.telemetry.event_queue import (
 )
 from coordinator.server.telemetry.lines import Lines
 from coordinator.server.telemetry.note_lines import Noted
-from coordinator.timeline.diagnosis import NOT_KEPT
-from coordinator.timeline.schema import Gap, TimedNote
+from coordinator.story.diagnosis import NOT_KEPT
+from coordinator.story.schema import Gap, TimedNote
 from tests.server.harness import (
     ManualClock,
 )

@@ -1,0 +1,94 @@
+"""How many rebalances and returns of static members a group had: the one definition, for every view.
+
+    rebalance   the group begins to prepare: its first generation too, and however the rebalance ends; in the consumer
+                protocol, the group epoch grows while all members are at their target
+    return      a static member's seat goes to a new member id. Each return is one of three:
+        restart    the program came back, and takes its own seat
+        takeover   the old member id is still in use: a second program took the seat
+        rejoin     the first that the coordinator hears of the seat since it loaded the group: the client restarted, or
+                   lost its session while no coordinator answered and joined again; only the client knows
+
+A timeline has an entry for each (`entries`), so counts are numbers of entries. A view of all groups counts rebalances
+from events (`Rebalances`), because to make all entries would take long.
+
+The log of groups has fewer facts: no rebalance that never got a generation, no kind of a return. Its numbers are lower
+bounds, "at least" (`number_text`).
+
+House rule: a view that counts otherwise is wrong, and so is one that says other words.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from coordinator.story.schema import RebalanceEvent
+
+RESTART, TAKEOVER, REJOIN = "static_restart", "takeover", "static_rejoin"
+"""Types of entries about a return."""
+
+RETURNS = frozenset({RESTART, TAKEOVER, REJOIN})
+
+RETURN_EVENTS = frozenset({"member_replaced", "member_fenced"})
+"""Types of events that a timeline needs to tell returns."""
+
+NOUNS = {RESTART: "static restart", REJOIN: "rejoin after an outage", TAKEOVER: "takeover"}
+"""The words for one of each."""
+
+PLURALS = {RESTART: "static restarts", REJOIN: "rejoins after an outage", TAKEOVER: "takeovers"}
+
+
+def return_type(event: RebalanceEvent) -> str:
+    """The type of the entry of `member_replaced`. A fencing may show later that it was a takeover."""
+    return REJOIN if event.get("after_load") else RESTART
+
+
+def is_end_of(generation: int | None, event: RebalanceEvent) -> bool:
+    """Whether `rebalance_ended` ends the open rebalance, which began at `generation`; None if none is open."""
+    return bool(generation == event["generation_before"])
+
+
+class Rebalances:
+    """Counts the rebalances of one group that began at a time or later (Unix time in ms), event by event, in order."""
+
+    def __init__(self, since_ms: int = 0) -> None:
+        self.count = 0
+        self._since_ms = since_ms
+        self._open: int | None = None
+
+    def add(self, event: RebalanceEvent) -> None:
+        """Take the group's next event."""
+        match event["type"]:
+            case "rebalance_started":
+                self._open = event["generation"]
+                self.count += event["at_ms"] >= self._since_ms
+            case "rebalance_ended":
+                if not is_end_of(self._open, event):
+                    self.count += event["began_ms"] >= self._since_ms
+                self._open = None
+            case "group_loaded" | "group_deleted":
+                self._open = None
+
+
+def counts(entries: Iterable[dict[str, Any]]) -> Counter[str]:
+    """The number of entries by type."""
+    return Counter(entry["type"] for entry in entries)
+
+
+def number_text(number: int, noun: str, plural: str = "", *, at_least: bool = False) -> str:
+    """A number of things, with "at least" where the records can't show all."""
+    what = noun if number == 1 else plural or f"{noun}s"
+    return f"{'at least ' if at_least else ''}{number:,} {what}"
+
+
+def returns_text(numbers: Counter[str]) -> str:
+    """How many returns of each type there were; empty without any."""
+    said = [number_text(numbers[kind], NOUNS[kind], PLURALS[kind]) for kind in NOUNS if numbers[kind]]
+    return ", ".join(said)
+
+
+def unknown_returns_text(number: int) -> str:
+    """A number of returns that only the log of groups shows."""
+    return f"{number_text(number, 'return', at_least=True)} (restarts, takeovers or rejoins: the log doesn't say which)"

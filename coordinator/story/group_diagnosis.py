@@ -1,0 +1,60 @@
+"""All findings about a group, and when a finding ends.
+
+A finding about the present goes with its cause. One about the past has `last_at_ms`. It ends after FORGOTTEN_MS, and
+with the group. It also ends when the group has no members, unless it is about the server. The modules
+that make findings know further ends: a member is back, or a setting was changed.
+
+House rule: every view of a group's findings asks here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from coordinator.story.consumer_diagnosis import consumer_findings
+from coordinator.story.diagnosis import DROPPED, FORGOTTEN_MS, WRITES_FAILED, findings
+from coordinator.story.seat_diagnosis import seat_findings
+
+if TYPE_CHECKING:
+    from coordinator.story.described import DescribedGroup
+    from coordinator.story.diagnosis import Finding
+    from coordinator.story.entries import Entry
+
+ABOUT_THE_SERVER = frozenset({DROPPED, WRITES_FAILED})
+"""Kinds of findings about the past that are about the server, and not about members."""
+
+
+def group_findings(
+    group_id: str,
+    entries: Sequence[Entry],
+    group: DescribedGroup | None,
+    partition_counts: Mapping[str, int],
+    now_ms: int,
+) -> list[Finding]:
+    """The findings about a group that have not ended.
+
+    entries: of its timeline. group: its description now, None if no coordinator describes it. partition_counts: by
+    topic. now_ms: Unix time.
+    """
+    entries = since_deleted(entries)
+    return [
+        finding
+        for find in (findings, consumer_findings, seat_findings)
+        for finding in find(group_id, entries, group, partition_counts, now_ms)
+        if not _is_past(finding, group, now_ms)
+    ]
+
+
+def since_deleted(entries: Sequence[Entry]) -> list[Entry]:
+    """The entries since the group was deleted for the last time, and the gaps before."""
+    deleted_at = max((place for place, entry in enumerate(entries) if entry["type"] == "deleted"), default=-1)
+    return [entry for place, entry in enumerate(entries) if place > deleted_at or entry["type"] == "gap"]
+
+
+def _is_past(finding: Finding, group: DescribedGroup | None, now_ms: int) -> bool:
+    """Whether a finding about the past has ended."""
+    if finding.last_at_ms is None:
+        return False
+    is_unused = group is not None and not group.members and finding.kind not in ABOUT_THE_SERVER
+    return is_unused or now_ms - finding.last_at_ms >= FORGOTTEN_MS

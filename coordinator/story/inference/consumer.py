@@ -1,0 +1,543 @@
+"""Follows a group of the consumer protocol (KIP-848) through its records, and infers why its epoch grew.
+
+The log of such a group has nearly all that its coordinator knows: each epoch, each target, each step of a member. So a
+rebalance has its begin, its phases and its end. A batch may have the records of several changes, one after the other.
+The records of one change are those of members, then the epoch if it grew, then the target, then the steps of members.
+So the causes of an epoch are the changes of members since the last one:
+
+    a new member                       member_joined
+    a member is gone                   member_left, member_expired or revocation_timed_out (`_departure`)
+    another subscription               subscription_changed
+    a regular expression's topics      regex_resolved
+    another hash, or list, of topics   topics_changed
+
+The records have no session timeout: it is a setting of the broker or the group (`session_timeouts`). A told cause
+decides where two kinds fit.
+
+House rule: see the package: a kind is named only if the records rule out every other one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
+
+from coordinator.group import notes
+from coordinator.group.causes import Cause, CauseKind
+from coordinator.group.consumer.group import AWAY, MemberState
+from coordinator.group.consumer.invariants import LastRecords
+from coordinator.group.course import CAUSES_MAX, LATE_MAX, Outcome, Phase, Snapshot, Waited
+from coordinator.group.state import State
+from coordinator.story.inference.signs import Sign
+from coordinator.story.inference.told import causes_fields, client_cause, event
+from coordinator.story.records.consumer import CURRENT, EPOCH, MEMBER, PARTITIONS, REGEX, TARGET, TARGET_EPOCH
+from coordinator.story.schema import UNKNOWN
+
+if TYPE_CHECKING:
+    from coordinator.story.inference.knowledge import Told
+    from coordinator.story.schema import RebalanceEvent
+    from protocol.messages import ConsumerGroupCurrentMemberAssignmentValue, ConsumerGroupMemberMetadataValue
+
+JOINED, LEFT, REMOVED, EXPIRED, SUBSCRIPTION, TOPICS, REGEXES, REVOCATION = (
+    str(kind.value)
+    for kind in (
+        CauseKind.MEMBER_JOINED, CauseKind.MEMBER_LEFT, CauseKind.MEMBER_REMOVED, CauseKind.MEMBER_EXPIRED,
+        CauseKind.SUBSCRIPTION_CHANGED, CauseKind.TOPICS_CHANGED, CauseKind.REGEX_RESOLVED,
+        CauseKind.REVOCATION_TIMED_OUT,
+    )
+)  # fmt: skip
+
+SESSION_MS_MIN = 3_000
+"""A session timeout is at least as long, where nobody knows it."""
+
+PAUSE_MS_MIN = 1_000
+"""A silence is measured no finer than that: a busy machine commits, and expires members, later."""
+
+CAUSES_KEPT = 10 * CAUSES_MAX
+"""Causes of an open rebalance after which those of further epochs don't count."""
+
+CHANGES_MAX = 100
+"""Members of a target that an event names."""
+
+TOPICS_MAX = 20
+"""Topics that a cause names."""
+
+SOMETHING = Cause(CauseKind.MEMBER_JOINED)
+"""Stands in a note for the cause that its event gets."""
+
+
+class _Gone(NamedTuple):
+    """A member whose record is gone: its last one, where it was, and its place among the members."""
+
+    said: ConsumerGroupMemberMetadataValue
+    has: ConsumerGroupCurrentMemberAssignmentValue | None
+    at_ms: int
+    place: int
+
+
+class _Return(NamedTuple):
+    """A static member that is back. epoch: of the group before. away_ms: how long it was away."""
+
+    member_id: str
+    old_id: str
+    epoch: int
+    away_ms: int | None
+
+
+class _Open:
+    """A rebalance that is under way. targeted_ms: when its first target came. longest: the longest wait so far.
+
+    freed_ms: when a member gave up partitions last.
+    """
+
+    def __init__(self, at_ms: int, generation: int, before: tuple[Snapshot, ...], causes: list[dict[str, Any]]) -> None:
+        self.at_ms = at_ms
+        self.generation = generation
+        self.before = before
+        self.causes = causes
+        self.state = State.STABLE
+        self.targeted_ms: int | None = None
+        self.freed_ms = 0
+        self.longest: Waited | None = None
+        self.late: list[str] = []
+
+
+class Consumer:
+    """The knowledge about a group of the consumer protocol.
+
+    topic_names: by id. session_ms: the session timeout of its members, None where nobody knows it. told: the cause that
+    somebody told for the epoch after this one, if there is one.
+    """
+
+    def __init__(
+        self,
+        group_id: str,
+        topic_names: Mapping[UUID, str],
+        session_ms: int | None = None,
+        told: Callable[[int], Told | None] | None = None,
+    ) -> None:
+        self.records = LastRecords()
+        self.is_known = False
+        self._group_id = group_id
+        self._names = topic_names
+        self._session_ms = session_ms
+        self._told = told
+        self._signs: dict[str, Sign] = {}
+        self._owners: dict[tuple[str, int], str] = {}
+        self._hash: int | None = None
+        self._topics: dict[str, int] = {}
+        self._topics_before: dict[str, int] = {}
+        self._open: _Open | None = None
+        self._away: dict[str, int] = {}
+        self._asked: dict[str, int] = {}
+        self._had: dict[str, ConsumerGroupCurrentMemberAssignmentValue] = {}
+        self._aims: dict[str, frozenset[tuple[UUID, int]]] = {}
+        # Since the last epoch:
+        self._gone: dict[str, _Gone] = {}
+        self._changes: list[dict[str, Any]] = []
+        self._waiting: list[dict[str, Any]] = []
+        self._returns: list[_Return] = []
+        self._target_ms = 0
+        self._is_regex = False
+        self._is_regex_last = False
+        self._has_grown = False
+        self._of_batch: list[dict[str, Any]] = []
+
+    @property
+    def causes_of_batch(self) -> list[dict[str, Any]]:
+        """The causes of the epochs of this batch; without one, the changes of members in it."""
+        if self._of_batch or self._has_grown:
+            return self._of_batch
+        return [*(self._departure(name, gone) for name, gone in self._gone.items()), *self._changes]
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all members are at the target of the newest epoch; one that is away doesn't count."""
+        records = self.records
+        return records.target_epoch == records.epoch and all(
+            has.member_epoch == AWAY or self._is_there(has) for has in records.current.values()
+        )
+
+    def upgraded(self, generation: int) -> None:
+        """The group was a classic one: its conversion is no rebalance."""
+        self.records.epoch = generation
+        self.is_known = True
+
+    def committed(self, topic: str, partition: int, at_ms: int) -> None:
+        """A committed offset was written."""
+        sign = self._signs.get(self._owners.get((topic, partition), ""))
+        if sign is not None:
+            sign.note(at_ms, is_weak=True)
+
+    def add(self, at_ms: int, version: int, name: str | None, said: Any, *, is_whole: bool) -> list[RebalanceEvent]:
+        """Take a record, or a tombstone. version, name: of its key. is_whole: nothing before it is missing."""
+        if version == EPOCH and said is not None:
+            return self._epoch(at_ms, said, is_whole=is_whole)
+        if version == TARGET_EPOCH and said is not None:
+            return self._target_epoch(at_ms, said)
+        if version == MEMBER and name is not None:
+            self._is_regex_last = False
+            self._member(at_ms, name, said)
+        elif version == CURRENT and name is not None:
+            return self._current(at_ms, name, said)
+        elif version == TARGET and name is not None:
+            self._aims.setdefault(name, _places(self.records.targets.get(name)))
+            if said is None:
+                self.records.targets.pop(name, None)
+            else:
+                self.records.put(name, said)
+        elif version == PARTITIONS and said is not None:
+            self._topics = {each.topic_name: each.num_partitions for each in said.topics}
+        elif version == REGEX:
+            self._is_regex = self._is_regex_last = True
+        return []
+
+    def end_batch(self, at_ms: int) -> list[RebalanceEvent]:
+        """The batch is over: the static members that are back, and the end of the rebalance, if it has ended."""
+        events = []
+        for back in self._returns:
+            said = self.records.members.get(back.member_id)
+            if said is not None:
+                state = State.RECONCILING if self._has_grown else State.STABLE
+                note = notes.MemberReplaced(
+                    self._group_id, back.epoch, back.member_id, back.old_id, said.instance_id or "", state.value,
+                    said.client_id, said.client_host, rebalances=self._has_grown, away_ms=back.away_ms,
+                )  # fmt: skip
+                events.append(event(at_ms, note))
+        self._returns.clear()
+        self._has_grown = False
+        self._of_batch = []
+        # A member that subscribes to a regular expression makes no epoch until the expression is resolved.
+        self._waiting += self._changes[: max(CAUSES_KEPT - len(self._waiting), 0)]
+        self._changes = []
+        self._is_regex = self._is_regex_last = False
+        if self._open is not None and (self.is_settled or not self.records.members):
+            events.append(self._ended(at_ms, self._open))
+            self._open = None
+        return events
+
+    # One method per kind of record.
+
+    def _member(self, at_ms: int, name: str, said: ConsumerGroupMemberMetadataValue | None) -> None:
+        members = self.records.members
+        if said is None:
+            was = members.get(name)
+            if was is not None:
+                has = self._had.pop(name, None) or self.records.current.get(name)
+                self._gone[name] = _Gone(was, has, at_ms, list(members).index(name))
+                del members[name]
+            return
+        was = members.get(name)
+        members[name] = said
+        if was is not None:
+            self._changed(name, was, said)
+            return
+        self._signs[name] = Sign(at_ms)
+        old = next((each for each, gone in self._gone.items() if gone.said.instance_id == said.instance_id), None)
+        if said.instance_id is not None and old is not None:
+            gone = self._gone.pop(old)
+            since_ms = self._away.get(old)
+            away_ms = None if since_ms is None else at_ms - since_ms
+            self._returns.append(_Return(name, old, self.records.epoch, away_ms))
+            self._aims[name] = self._aims.pop(old, frozenset()) or _places(self.records.targets.get(old))
+            self._forget(old)
+            self._changed(name, gone.said, said)
+        else:
+            self._changes.append(client_cause(JOINED, name, said))
+
+    def _changed(self, name: str, was: ConsumerGroupMemberMetadataValue, now: ConsumerGroupMemberMetadataValue) -> None:
+        """Note another subscription of a member."""
+        former, topics = set(was.subscribed_topic_names), set(now.subscribed_topic_names)
+        if former == topics and (was.subscribed_topic_regex or "") == (now.subscribed_topic_regex or ""):
+            return
+        changes = [{"topic": topic, "change": "added"} for topic in sorted(topics - former)]
+        changes += [{"topic": topic, "change": "removed"} for topic in sorted(former - topics)]
+        self._changes.append(client_cause(SUBSCRIPTION, name, now) | _named(changes))
+
+    def _epoch(self, at_ms: int, said: Any, *, is_whole: bool) -> list[RebalanceEvent]:
+        former, self.records.epoch = self.records.epoch, said.epoch
+        was_known, self.is_known = self.is_known, True
+        before = self._before() if self._open is None else ()
+        is_away = bool(self._away) or any(each.away_ms is not None for each in self._returns)
+        for name, gone in self._gone.items():
+            self._waited(at_ms, name, gone.has, gone.said.instance_id)
+        causes = self._causes(said.metadata_hash)
+        told = None if self._told is None else self._told(said.epoch - 1)
+        if told is not None and told.is_of_time(at_ms, at_ms):
+            causes = [told.cause([each]) if told.decides(each) else each for each in causes]
+        self._hash = said.metadata_hash
+        if not was_known:
+            if not is_whole:
+                self._signs = {name: Sign(at_ms) for name in self.records.members}
+                state = State.STABLE if self.records.members else State.EMPTY
+                begin = notes.GroupLoaded(self._group_id, said.epoch, state.value, len(self.records.members))
+                return [event(at_ms, begin) | {"group_type": notes.CONSUMER}]
+            former = said.epoch - 1
+        if said.epoch <= former:
+            return []
+        self._has_grown = True
+        self._of_batch += causes
+        first = causes[0]
+        if self._open is not None:
+            self._open.causes += causes[: max(CAUSES_KEPT - len(self._open.causes), 0)]
+            note = notes.RebalanceCause(self._group_id, former, SOMETHING, notes.CONSUMER)
+            return [event(at_ms, note) | {"cause": first}]
+        self._open = _Open(at_ms, former, before, causes)
+        state = self._open.state = State.EMPTY if not before else State.RECONCILING if is_away else State.STABLE
+        start = notes.RebalanceStarted(
+            self._group_id, former, state.value, SOMETHING, len(self.records.members), (), len(before), notes.CONSUMER
+        )
+        return [event(at_ms, start) | {"cause": first}]
+
+    def _causes(self, metadata_hash: int) -> list[dict[str, Any]]:
+        """The causes of an epoch: what changed since the last one."""
+        went = [self._departure(name, gone) for name, gone in self._gone.items()]
+        causes = [*went, *self._changes]
+        if self._is_regex_last and not went:
+            # The members before it in the batch have no epoch of their own: they waited for the expression.
+            causes = [client_cause(REGEXES), *(each for each in causes if each["kind"] == JOINED)]
+        elif not causes and self._is_regex:
+            causes = [client_cause(REGEXES)]
+        elif not causes and self._waiting:
+            causes = self._waiting
+        elif not causes and (metadata_hash != self._hash or self._topics != self._topics_before):
+            grown = [
+                {"topic": topic, "change": "grown" if topic in self._topics_before else "created"}
+                for topic, number in self._topics.items()
+                if number > self._topics_before.get(topic, 0)
+            ]
+            gone = [{"topic": topic, "change": "deleted"} for topic in self._topics_before if topic not in self._topics]
+            causes = [client_cause(TOPICS) | _named(grown + gone)]
+        elif not causes:
+            causes = [client_cause(UNKNOWN, possible=())]
+        for name in self._gone:
+            self._forget(name)
+        self._gone.clear()
+        self._changes, self._waiting = [], []
+        self._is_regex = self._is_regex_last = False
+        self._topics_before = self._topics
+        return causes
+
+    def _departure(self, name: str, gone: _Gone) -> dict[str, Any]:
+        """Why a member is gone.
+
+        The record comes in the moment in which it goes. A static member that was away has not come back in time; one
+        that wasn't away doesn't leave by itself. A member that had to give up partitions is removed when its rebalance
+        timeout is over. Otherwise its last commit says more (`_by_silence`).
+        """
+        said, has, at_ms, _ = gone
+        sign = self._signs.get(name)
+        if has is not None and has.member_epoch == AWAY:
+            return client_cause(EXPIRED, name, said)
+        asked_ms = self._asked.get(name)
+        is_asked = asked_ms is not None and has is not None and has.state == MemberState.UNREVOKED.value
+        if is_asked and 0 < said.rebalance_timeout_ms <= at_ms - (asked_ms or 0):
+            if self._open is not None and len(self._open.late) < LATE_MAX:
+                self._open.late.append(name)
+            return client_cause(REVOCATION, name, said)
+        classic = said.classic_member_metadata
+        session_ms = self._session_ms if classic is None else classic.session_timeout_ms
+        went = LEFT if said.instance_id is None else REMOVED
+        kind = None if sign is None else _by_silence(sign, said, at_ms, session_ms, went)
+        if kind is None:
+            return client_cause(UNKNOWN, name, said, possible=(went, EXPIRED))
+        return client_cause(kind, name, said)
+
+    def _target_epoch(self, at_ms: int, said: Any) -> list[RebalanceEvent]:
+        self.records.target_epoch, self._target_ms = said.assignment_epoch, at_ms
+        if self._open is not None and self._open.targeted_ms is None:
+            self._open.targeted_ms = at_ms
+        changes = []
+        for name, former in self._aims.items():
+            now = _places(self.records.targets.get(name))
+            member = self.records.members.get(name)
+            if member is not None and now != former:
+                gains, loses = len(now - former), len(former - now)
+                changes.append(notes.TargetChange(name, member.instance_id, gains, loses, len(now)))
+        self._aims.clear()
+        if self._open is None or not self.records.members:
+            return []
+        target = notes.TargetAssigned(
+            self._group_id, said.assignment_epoch, "", len(self.records.members),
+            sum(each.gains for each in changes), sum(each.loses for each in changes),
+            tuple(changes[:CHANGES_MAX]), max(len(changes) - CHANGES_MAX, 0),
+        )  # fmt: skip
+        return [event(at_ms, target) | {"assignor": self._assignor}]
+
+    @property
+    def _assignor(self) -> str | None:
+        """The assignor that every member wants; None where they want none, or several."""
+        wanted = {said.server_assignor for said in self.records.members.values()}
+        return wanted.pop() if len(wanted) == 1 else None
+
+    def _current(
+        self, at_ms: int, name: str, said: ConsumerGroupCurrentMemberAssignmentValue | None
+    ) -> list[RebalanceEvent]:
+        current, member = self.records.current, self.records.members.get(name)
+        was = current.pop(name, None)
+        for place in self._held(was):
+            if self._owners.get(place) == name:
+                del self._owners[place]
+        if said is None:
+            if was is not None:
+                self._had[name] = was
+            return []
+        current[name] = said
+        for place in self._held(said):
+            self._owners[place] = name
+        sign = self._signs.setdefault(name, Sign(at_ms))
+        sign.last_ms = max(sign.last_ms, at_ms)  # its own heartbeat made it take this step
+        self._stepped(at_ms, name, was, said, None if member is None else member.instance_id)
+        if said.state != MemberState.UNREVOKED.value:
+            self._asked.pop(name, None)
+        if said.member_epoch != AWAY:
+            self._away.pop(name, None)
+        if member is None:
+            return []
+        if said.member_epoch == AWAY and (was is None or was.member_epoch != AWAY):
+            self._away[name] = at_ms
+            away = notes.MemberAway(
+                self._group_id, self.records.epoch, name, member.instance_id or "", member.client_id, member.client_host
+            )
+            return [event(at_ms, away)]
+        if said.state == MemberState.UNREVOKED.value and name not in self._asked:
+            self._asked[name] = at_ms
+            asked = notes.MemberRevoking(
+                self._group_id, self.records.epoch, name, member.instance_id, member.client_id, member.client_host,
+                sum(len(each.partitions) for each in said.partitions_pending_revocation),
+                at_ms + max(member.rebalance_timeout_ms, 0),
+            )  # fmt: skip
+            return [event(at_ms, asked)]
+        return []
+
+    def _stepped(self, at_ms: int, name: str, was: Any, said: Any, instance_id: str | None) -> None:
+        """A member took a step: perhaps the group waited for it."""
+        opened = self._open
+        if opened is None or was is None:
+            return
+        if was.state == MemberState.UNREVOKED.value:
+            if not _pending(was) <= _pending(said):
+                self._waited(at_ms, name, was, instance_id)
+                self._asked.pop(name, None)
+        elif was.member_epoch < self.records.target_epoch:
+            self._waited(at_ms, name, was, instance_id)
+            if was.assigned_partitions and said.state != MemberState.UNREVOKED.value:
+                opened.freed_ms = at_ms
+        elif was.state == MemberState.UNRELEASED.value and opened.freed_ms:
+            self._wait_was(name, Phase.ACKNOWLEDGING, at_ms - opened.freed_ms, instance_id)
+
+    def _waited(self, at_ms: int, name: str, was: Any, instance_id: str | None) -> None:
+        """The wait for a member is over: it took its step, or it is gone. was: where it was."""
+        opened = self._open
+        if opened is None or was is None or self._is_there(was):
+            return
+        if was.state == MemberState.UNREVOKED.value:
+            opened.freed_ms = at_ms
+            self._wait_was(name, Phase.REVOKING, at_ms - self._asked.get(name, at_ms), instance_id)
+        elif was.member_epoch < self.records.target_epoch:
+            since_ms = max(0 if opened.targeted_ms is None else self._target_ms, opened.at_ms)
+            self._wait_was(name, Phase.ACKNOWLEDGING, at_ms - since_ms, instance_id)
+
+    def _wait_was(self, name: str, phase: Phase, ms: int, instance_id: str | None) -> None:
+        assert self._open is not None
+        if ms > (0 if self._open.longest is None else self._open.longest.ms):
+            self._open.longest = Waited(name, phase, ms, instance_id)
+
+    def _is_there(self, has: ConsumerGroupCurrentMemberAssignmentValue) -> bool:
+        """Whether a member is at the target."""
+        return bool(has.member_epoch >= self.records.target_epoch and has.state == MemberState.STABLE.value)
+
+    def _held(self, has: Any) -> list[tuple[str, int]]:
+        """The topic partitions that a member may use, by the names of their topics."""
+        if has is None:
+            return []
+        return [
+            (self._names[each.topic_id], number)
+            for each in has.assigned_partitions
+            if each.topic_id in self._names
+            for number in each.partitions
+        ]
+
+    def _forget(self, name: str) -> None:
+        for known in (self._signs, self._away, self._asked, self._had):
+            known.pop(name, None)
+
+    def _before(self) -> tuple[Snapshot, ...]:
+        """The members before the change that the last records tell."""
+        came = {name for change in self._changes for name in change["member_ids"] if change["kind"] == JOINED}
+        here = [
+            self._snapshot(name, said, self.records.current.get(name))
+            for name, said in self.records.members.items()
+            if name not in came
+        ]
+        for name, each in reversed(self._gone.items()):
+            here.insert(each.place, self._snapshot(name, each.said, each.has))
+        return tuple(here)
+
+    @staticmethod
+    def _snapshot(name: str, said: Any, has: Any) -> Snapshot:
+        parts = (
+            {}
+            if has is None
+            else {each.topic_id: dict.fromkeys(each.partitions, 0) for each in has.assigned_partitions}
+        )
+        return Snapshot(name, said.instance_id, said.client_id, said.client_host, parts)
+
+    def _ended(self, at_ms: int, opened: _Open) -> RebalanceEvent:
+        records = self.records
+        after = tuple(self._snapshot(name, said, records.current.get(name)) for name, said in records.members.items())
+        targeted_ms = at_ms if opened.targeted_ms is None else opened.targeted_ms
+        note = notes.RebalanceEnded(
+            self._group_id, records.epoch, Outcome.COMPLETED if after else Outcome.EMPTIED, opened.generation,
+            opened.state.value, (), 0, opened.at_ms, targeted_ms - opened.at_ms,
+            at_ms - targeted_ms if after else None, opened.longest, tuple(opened.late), (), None, notes.CONSUMER,
+            self._assignor, opened.before, after, notes.CONSUMER, self._names,
+        )  # fmt: skip
+        return event(at_ms, note) | causes_fields(opened.causes, in_order=True)
+
+
+def _places(target: Any) -> frozenset[tuple[UUID, int]]:
+    """The topic partitions of a target."""
+    if target is None:
+        return frozenset()
+    return frozenset((each.topic_id, number) for each in target.topic_partitions for number in each.partitions)
+
+
+def _pending(has: Any) -> frozenset[tuple[UUID, int]]:
+    """The topic partitions that a member must give up."""
+    return frozenset(
+        (each.topic_id, number) for each in has.partitions_pending_revocation for number in each.partitions
+    )
+
+
+def _named(changes: Sequence[dict[str, str]]) -> dict[str, Any]:
+    """Changed topics as fields of a cause."""
+    if not changes:
+        return {}
+    further = len(changes) - TOPICS_MAX
+    return {"topics": list(changes[:TOPICS_MAX])} | ({"further_topics": further} if further > 0 else {})
+
+
+def _by_silence(
+    sign: Sign, said: ConsumerGroupMemberMetadataValue, at_ms: int, session_ms: int | None, went: str
+) -> str | None:
+    """Why a member is gone, by the time since its last commit; None where two kinds fit.
+
+    A client's last heartbeat is less than half its session timeout older than its last commit, even on a busy machine:
+    it sends three in that time, and the last of them may be under way. A program that committed all the time and then
+    ended or hangs is gone a session timeout after its last heartbeat. One that doesn't poll is silent for its
+    max.poll.interval.ms (its rebalance timeout); then its client leaves.
+    """
+    silent_ms = at_ms - sign.last_ms
+    if silent_ms < (session_ms or SESSION_MS_MIN) // 2:
+        return went
+    if session_ms is None or not sign.is_steady(session_ms):
+        return None
+    pause_ms = max(2 * sign.longest_ms, PAUSE_MS_MIN)
+    poll_ms = said.rebalance_timeout_ms
+    ended = silent_ms <= session_ms + pause_ms
+    hung = said.instance_id is None and 0 < poll_ms - pause_ms <= silent_ms <= poll_ms + pause_ms
+    if ended == hung:
+        return None
+    return EXPIRED if ended else LEFT

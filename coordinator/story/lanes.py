@@ -1,0 +1,169 @@
+"""Lanes: who held which seat when. A lane has the spans in which its seat was taken, and marks.
+
+A seat's name is an instance id, or the member id of a dynamic member. Both pages draw these lanes. The server's page
+makes them from entries (`lanes_of`), the audit's from the records of a log, one after the other (`hold`, `Lane.add`).
+
+A span without a beginning began before the first known event; a span without an end goes on.
+
+House rule: a seat changes hands only where an entry or a record says so. A missing record leaves the lane as it was.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from coordinator.story.counts import REJOIN, RETURNS, TAKEOVER
+from coordinator.story.entries import Entry
+from coordinator.story.runs import Run
+from coordinator.story.words import entry_lines
+
+SETTLED = frozenset({"completed", "emptied"})
+"""Outcomes of a rebalance after which the seats are known."""
+
+
+MARKS = {TAKEOVER: "takeover", REJOIN: "rejoin"}
+"""The kinds of marks of returns that are no restarts."""
+
+
+class Mark(NamedTuple):
+    """Something that happened to a seat, from one time to another (Unix time in ms).
+
+    kind: restart, rejoin, takeover, fencing; suspect for restarts that no healthy member makes; return where only the
+    log of groups shows it (counts).
+    times: how many it stands for. rebalances: how many of them started a rebalance. text: what to show.
+    """
+
+    kind: str
+    from_ms: int
+    until_ms: int
+    times: int = 1
+    rebalances: int = 0
+    text: tuple[str, ...] = ()
+
+
+@dataclass
+class Lane:
+    """A seat. spans: from and until, Unix time in ms, in order; only the last may be open."""
+
+    spans: list[tuple[int | None, int | None]] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether a member has the seat."""
+        return bool(self.spans) and self.spans[-1][1] is None
+
+    def take(self, at_ms: int | None, spans_max: int = sys.maxsize) -> None:
+        """A member has the seat from then on. No change if it is taken, or has `spans_max` spans."""
+        if not self.is_taken and len(self.spans) < spans_max:
+            self.spans.append((at_ms, None))
+
+    def free(self, at_ms: int) -> None:
+        """No member has the seat from then on."""
+        if self.is_taken:
+            self.spans[-1] = self.spans[-1][0], at_ms
+
+    def add(self, mark: Mark, marks_max: int = sys.maxsize) -> None:
+        """Mark the lane, unless it has `marks_max` marks."""
+        if len(self.marks) < marks_max:
+            self.marks.append(mark)
+
+
+def hold(
+    lanes: dict[str, Lane],
+    names: Collection[str],
+    at_ms: int,
+    *,
+    lanes_max: int = sys.maxsize,
+    spans_max: int = sys.maxsize,
+) -> bool:
+    """From `at_ms` on exactly the seats of these names are taken. False if there was no room for all."""
+    fits = True
+    for name in names:
+        if name not in lanes and len(lanes) >= lanes_max:
+            fits = False
+        else:
+            lanes.setdefault(name, Lane()).take(at_ms, spans_max)
+    held = set(names)
+    for name, lane in lanes.items():
+        if name not in held:
+            lane.free(at_ms)
+    return fits
+
+
+def lanes_of(entries: Iterable[Entry], runs: Sequence[Run], names: Iterable[str]) -> dict[str, Lane]:
+    """The lanes of a group, by name.
+
+    entries: of its timeline. runs: of its restarts; each run is one mark. names: the seats that are taken now.
+    """
+    lanes: dict[str, Lane] = {}
+    in_runs = {id(entry) for run in runs for entry in run.restarts}
+    for entry in entries:
+        match entry["type"]:
+            case "rebalance" if entry["outcome"] in SETTLED:
+                _settle(lanes, entry)
+            case kind if kind in RETURNS:
+                lane = lanes.setdefault(entry["group_instance_id"], Lane())
+                lane.take(entry["at_ms"] if lane.spans else None)
+                if id(entry) not in in_runs:
+                    lane.add(_mark(MARKS.get(kind, "restart"), entry, int(entry["rebalances"])))
+            case "fencing" | "unreleased":
+                lanes.setdefault(entry["group_instance_id"], Lane()).add(_mark("fencing", entry))
+            case "seat_taken":
+                _pass_on(lanes, entry)
+            case "deleted":
+                hold(lanes, (), entry["at_ms"])
+            case "loaded" if not entry["members"]:
+                hold(lanes, (), entry["at_ms"])
+    for run in runs:
+        kind = "restart" if run.finding is None else "suspect"
+        rebalances = sum(entry["rebalances"] for entry in run.restarts)
+        first_ms, last_ms = run.restarts[0]["at_ms"], run.restarts[-1]["at_ms"]
+        mark = Mark(kind, first_ms, last_ms, len(run.restarts), rebalances, tuple(run.text))
+        lanes.setdefault(run.group_instance_id, Lane()).add(mark)
+    for name in names:
+        lane = lanes.setdefault(name, Lane())
+        if not lane.spans:
+            lane.take(None)
+    return dict(sorted(lanes.items()))
+
+
+def _settle(lanes: dict[str, Lane], rebalance: Entry) -> None:
+    """A rebalance ended: take over its members before and after. Of a large group an entry names some of them."""
+    for name in rebalance["before"]:
+        lane = lanes.setdefault(name, Lane())
+        if not lane.spans:
+            lane.take(None)
+    after = [seat["group_instance_id"] or seat["member_id"] for seat in rebalance["after"]]
+    if len(after) == rebalance["members_after"]:
+        hold(lanes, after, rebalance["ended_ms"])
+        return
+    for name in after:
+        lanes.setdefault(name, Lane()).take(rebalance["ended_ms"])
+
+
+def _pass_on(lanes: dict[str, Lane], taken: Entry) -> None:
+    """A standby took the seat of a member that is gone."""
+    lost = lanes.setdefault(taken["old_group_instance_id"] or taken["old_member_id"], Lane())
+    if not lost.spans:
+        lost.take(None)
+    lost.free(taken["at_ms"])
+    lanes.setdefault(taken["group_instance_id"] or taken["member_id"], Lane()).take(taken["at_ms"])
+
+
+def _mark(kind: str, entry: Entry, rebalances: int = 0) -> Mark:
+    first, *_ = entry_lines(entry)
+    return Mark(kind, entry["at_ms"], entry["at_ms"], 1, rebalances, (first,))
+
+
+def lane_json(name: str, lane: Lane, standby_since_ms: int | None = None) -> dict[str, Any]:
+    """A lane as JSON. standby_since_ms: since when it waits for a seat, Unix time in ms; None if it is no standby."""
+    return {
+        "name": name,
+        "standby_since_ms": standby_since_ms,
+        "spans": [{"from_ms": from_ms, "until_ms": until_ms} for from_ms, until_ms in lane.spans],
+        "marks": [mark._asdict() for mark in lane.marks],
+    }

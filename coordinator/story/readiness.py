@@ -1,0 +1,265 @@
+"""Whether a deployment can restart a static member now, so that nothing moves.
+
+A restart of a static member moves nothing if the group is Stable, and the program is back within its session timeout
+(KIP-345). In a group without static members each restart moves partitions. `verdict` asks for more. No other member may
+be away or missing, because a deployment that goes on after one broken seat breaks the next one. For the same reason all
+seats have to be taken (target.group.size); standbys are no members, but one that is away counts. The session timeout
+has to be longer than restarts of the last days took.
+
+A member is away if it was silent for too long (`away_after_ms`), or if it said so (consumer protocol). One that expired
+is no member. The events have it, and it counts as long as it may be a restart (RESTART_MAX_MS), unless the deployment
+says how many members there have to be.
+
+A restart takes as long as the old member id was silent. The restart of a member that expired and came back took too
+long. That counts against all other members until a later restart of the same one is in time. It doesn't count against
+its own: only a restart brings it a longer session timeout, or shows that it has one.
+
+House rule: one function per reason; the first reason against a restart is the verdict. The verdict names what a server
+doesn't tell, and doesn't count it against a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from coordinator.group.consumer.group import AWAY
+from coordinator.story.described import DescribedGroup, Member, seated
+from coordinator.story.diagnosis import NAMED_MAX, RESTART_MAX_MS, TimedCause, absences, restart_ms
+from coordinator.story.entries import Entry
+from coordinator.story.group_diagnosis import since_deleted
+from coordinator.story.words import duration_text, time_text
+
+ABSENT_MS = 10_000
+"""A client sends a heartbeat every 3 s by default, so it missed three of them. No member is away later."""
+
+STABLE = "Stable"
+
+
+class Wanted(NamedTuple):
+    """A question of a deployment. instance_id: the seat; None: any. members: how many have to be there; None: any.
+
+    absent_ms: the silence after which a member is away; None: that of `away_after_ms`.
+    """
+
+    instance_id: str | None = None
+    members: int | None = None
+    absent_ms: int | None = None
+
+
+class Verdict(NamedTuple):
+    """Whether a restart is safe, in words why, and what the server doesn't tell."""
+
+    is_ready: bool
+    reason: str
+    untold: list[str]
+
+
+def verdict(group: DescribedGroup, entries: Sequence[Entry] | None, wanted: Wanted, now_ms: int) -> Verdict:
+    """Whether a deployment can restart a member now.
+
+    entries: those of the group's timeline, of the last days; None if the server keeps none. wanted: its instance id is
+    one of the group's. now_ms: Unix time.
+    """
+    entries = None if entries is None else since_deleted(entries)
+    against = next(_reasons_against(group, entries, wanted, now_ms), None)
+    untold = _untold(group, entries)
+    if against is not None:
+        return Verdict(False, against, untold)
+    seats = _seats(group, wanted.instance_id)
+    standbys = len(group.members) - len(seated(group.members))
+    reason = f"group {group.group_id} is {STABLE}, {_count(len(group.members) - standbys)}"
+    if standbys:
+        reason += f" and {standbys} {'standby' if standbys == 1 else 'standbys'}"
+    if seats and all(member.session_timeout_ms is not None for member in seats):
+        shortest_ms = min(member.session_timeout_ms or 0 for member in seats)
+        reason += f", {wanted.instance_id or 'each'} may be away for {duration_text(shortest_ms)}"
+        if entries is not None:
+            longest = _longest_restart(entries)
+            took = "no restart is known" if longest is None else f"restarts took up to {duration_text(longest.took_ms)}"
+            reason += f", {took}"
+            if wanted.instance_id in (late := _late(group, entries)):
+                reason += f"; {_late_text(late[wanted.instance_id])}: restart it with a longer one"
+    return Verdict(True, reason, untold)
+
+
+def away_after_ms(session_timeout_ms: int) -> int:
+    """The silence after which a member is away: two thirds of its session, ABSENT_MS at most.
+
+    A client sends three heartbeats or more in a session, so it missed one. When the session ends, the seat is gone.
+    """
+    return min(session_timeout_ms * 2 // 3, ABSENT_MS)
+
+
+def absent(members: Iterable[Member], absent_ms: int | None = None) -> list[Member]:
+    """The members that are away, as far as the server tells. absent_ms: as of Wanted."""
+    return [member for member in members if _is_absent(member, absent_ms)]
+
+
+def tells_silence(group: DescribedGroup) -> bool:
+    """Whether the server says how long each member was silent."""
+    return all(member.silent_ms is not None for member in group.members)
+
+
+def _is_absent(member: Member, absent_ms: int | None) -> bool:
+    if member.seat is not None and member.seat.epoch == AWAY:
+        return True
+    if member.silent_ms is None or member.session_timeout_ms is None:
+        return False
+    return member.silent_ms >= (away_after_ms(member.session_timeout_ms) if absent_ms is None else absent_ms)
+
+
+def _seats(group: DescribedGroup, instance_id: str | None) -> list[Member]:
+    """The static members that a deployment may restart."""
+    return [
+        member
+        for member in group.members
+        if member.group_instance_id is not None
+        and (member.group_instance_id == instance_id or (instance_id is None and not member.is_standby))
+    ]
+
+
+def _reasons_against(
+    group: DescribedGroup, entries: Sequence[Entry] | None, wanted: Wanted, now_ms: int
+) -> Iterator[str]:
+    yield from _not_stable(group)
+    yield from _none_static(group)
+    yield from _others_away(group, wanted)
+    yield from _missing(group)
+    yield from _expired(group, entries, wanted, now_ms)
+    yield from _seats_free(group)
+    yield from _too_few(group, wanted)
+    yield from _too_slow(group, entries, wanted)
+
+
+def _not_stable(group: DescribedGroup) -> Iterator[str]:
+    if group.state != STABLE:
+        held = 0 if group.expects is None else group.expects.held
+        why = f", and {'1 join is' if held == 1 else f'{held} joins are'} held" if held else ""
+        yield f"group {group.group_id} is {group.state}{why}"
+
+
+def _none_static(group: DescribedGroup) -> Iterator[str]:
+    """A dynamic member has no seat: its restart moves its partitions."""
+    if all(member.group_instance_id is None for member in group.members):
+        yield f"no member of group {group.group_id} has an instance id, so each restart moves partitions"
+
+
+def _others_away(group: DescribedGroup, wanted: Wanted) -> Iterator[str]:
+    away = [
+        member
+        for member in absent(group.members, wanted.absent_ms)
+        if wanted.instance_id is None or member.group_instance_id != wanted.instance_id
+    ]
+    if away:
+        names = [
+            (member.group_instance_id or member.member_id)
+            + ("" if member.silent_ms is None else f" (silent for {duration_text(member.silent_ms)})")
+            for member in away[:NAMED_MAX]
+        ]
+        more = f" and {len(away) - NAMED_MAX} more" if len(away) > NAMED_MAX else ""
+        yield f"{', '.join(names)}{more} {'is' if len(away) == 1 else 'are'} away"
+
+
+def _missing(group: DescribedGroup) -> Iterator[str]:
+    """Members that the group expects by its settings are not there."""
+    if group.expects is not None and group.expects.missing:
+        missing = group.expects.missing
+        more = f" and {len(missing) - NAMED_MAX} more" if len(missing) > NAMED_MAX else ""
+        yield f"{', '.join(missing[:NAMED_MAX])}{more} {'is' if len(missing) == 1 else 'are'} expected and missing"
+
+
+def _expired(group: DescribedGroup, entries: Sequence[Entry] | None, wanted: Wanted, now_ms: int) -> Iterator[str]:
+    """Members expired a short time ago: they may be restarts that take too long."""
+    if entries is None or wanted.members is not None:
+        return
+    present = {member.group_instance_id for member in group.members}
+    gone = {
+        name: cause.latest_ms
+        for name, cause in absences(entries).gone.items()
+        if name not in present and now_ms - cause.latest_ms < RESTART_MAX_MS
+    }
+    if gone:
+        more = f" and {len(gone) - NAMED_MAX} more" if len(gone) > NAMED_MAX else ""
+        yield (
+            f"{', '.join(sorted(gone)[:NAMED_MAX])}{more} expired, at {time_text(max(gone.values()))}, and didn't come "
+            f"back (if the group shall go on with {_count(len(seated(group.members)))}, say so with --members)"
+        )
+
+
+def _seats_free(group: DescribedGroup) -> Iterator[str]:
+    """The group has more seats than members, so a member and all standbys are gone."""
+    taken = len(seated(group.members))
+    if taken < group.target_size:
+        yield f"only {taken} of the {group.target_size} seats of group {group.group_id} are taken"
+
+
+def _too_few(group: DescribedGroup, wanted: Wanted) -> Iterator[str]:
+    members = len(seated(group.members))
+    if wanted.members not in {None, members}:
+        yield f"group {group.group_id} has {_count(members)}, not {wanted.members}"
+
+
+def _too_slow(group: DescribedGroup, entries: Sequence[Entry] | None, wanted: Wanted) -> Iterator[str]:
+    """A restart of the last days was longer than the session timeout of a seat."""
+    seats = _seats(group, wanted.instance_id)
+    if entries is None or not seats:
+        return
+    late = _late(group, entries)
+    if late and wanted.instance_id not in late:
+        name, back = max(late.items(), key=lambda each: each[1].latest_ms)
+        yield f"{_late_text(back)}: first restart {name} with a longer one (tenure doctor says more)"
+        return
+    longest = _longest_restart(entries)
+    if longest is None:
+        return
+    for member in seats:
+        timeout_ms = member.session_timeout_ms
+        if timeout_ms is not None and timeout_ms <= longest.took_ms:
+            yield (
+                f"the session timeout of {member.group_instance_id} is {duration_text(timeout_ms)}, and a restart of "
+                f"{longest.instance_id} at {time_text(longest.at_ms)} took {duration_text(longest.took_ms)}"
+            )
+            return
+
+
+def _late(group: DescribedGroup, entries: Sequence[Entry]) -> dict[str, TimedCause]:
+    """How members of the group came back that had expired, by instance id."""
+    present = {member.group_instance_id for member in group.members}
+    back = {back.said["group_instance_id"]: back for _, back in absences(entries).late}
+    return {name: cause for name, cause in back.items() if name in present}
+
+
+def _late_text(back: TimedCause) -> str:
+    return (
+        f"{back.said['group_instance_id']} expired before it came back at {time_text(back.latest_ms)}: its session "
+        "timeout was shorter than its restart"
+    )
+
+
+class _Restart(NamedTuple):
+    """A restart that was in time."""
+
+    took_ms: int
+    at_ms: int
+    instance_id: str
+
+
+def _longest_restart(entries: Sequence[Entry]) -> _Restart | None:
+    return max(
+        (
+            _Restart(took_ms, entry["at_ms"], entry["group_instance_id"])
+            for entry in entries
+            if (took_ms := restart_ms(entry)) is not None
+        ),
+        default=None,
+    )
+
+
+def _untold(group: DescribedGroup, entries: Sequence[Entry] | None) -> list[str]:
+    untold = [] if tells_silence(group) else ["which members are silent", "session timeouts"]
+    return untold if entries is not None else [*untold, "which members expired", "how long restarts took"]
+
+
+def _count(members: int) -> str:
+    return "1 member" if members == 1 else f"{members} members"

@@ -1,0 +1,82 @@
+"""Runs: restarts of one static member that follow each other soon, as one mark on its lane.
+
+A run goes on whatever other members do meanwhile; a fold of `tenure explain` doesn't. How many restarts make a run, and
+which pause ends it, is the same for both (`folding`).
+
+The doctor decides whether a run is more than a member that restarts (`diagnosis`): programs that take a seat from each
+other without being fenced look like restarts one by one.
+
+House rule: this module doesn't decide what is wrong with restarts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from coordinator.story.diagnosis import Finding, findings
+from coordinator.story.entries import Entry
+from coordinator.story.folding import FOLDED_MIN, PAUSE_MS
+from coordinator.story.words import restarts_text
+
+OF_RESTARTS = frozenset({"instance_id_in_turns", "restarts_in_a_loop"})
+"""Kinds of findings about restarts."""
+
+
+class Run(NamedTuple):
+    """FOLDED_MIN or more restarts of one instance id.
+
+    finding: the doctor's, None if the restarts are in order.
+    """
+
+    group_instance_id: str
+    restarts: list[Entry]
+    finding: Finding | None
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether no healthy member makes such restarts."""
+        return self.finding is not None
+
+    @property
+    def text(self) -> list[str]:
+        """Lines about it: how many restarts, by which clients, and what is wrong with them."""
+        lines = [restarts_text(self.restarts)]
+        return lines if self.finding is None else [*lines, self.finding.found, self.finding.advice]
+
+
+def runs(group_id: str, entries: Sequence[Entry], now_ms: int) -> list[Run]:
+    """The runs of a timeline, in the order in which they began. now_ms: Unix time."""
+    by_seat: dict[str, list[Entry]] = {}
+    for entry in entries:
+        if entry["type"] in {"static_restart", "fencing"}:
+            by_seat.setdefault(entry["group_instance_id"], []).append(entry)
+    found: list[Run] = []
+    for seat, told in by_seat.items():
+        for near in _near(told):
+            restarts = [entry for entry in near if entry["type"] == "static_restart"]
+            if len(restarts) >= FOLDED_MIN:
+                said = findings(group_id, near, None, {}, now_ms)
+                found.append(Run(seat, restarts, next((each for each in said if each.kind in OF_RESTARTS), None)))
+    return sorted(found, key=lambda run: run.restarts[0]["at_ms"])
+
+
+def _near(told: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
+    """Entries of one seat, cut at long pauses."""
+    cuts = [place for place, (one, other) in enumerate(pairwise(told), 1) if other["at_ms"] - one["at_ms"] > PAUSE_MS]
+    for begin, end in pairwise([0, *cuts, len(told)]):
+        yield told[begin:end]
+
+
+def run_json(run: Run) -> dict[str, Any]:
+    """A run as JSON, with its words."""
+    return {
+        "group_instance_id": run.group_instance_id,
+        "from_ms": run.restarts[0]["at_ms"],
+        "until_ms": run.restarts[-1]["at_ms"],
+        "restarts": len(run.restarts),
+        "rebalances": sum(entry["rebalances"] for entry in run.restarts),
+        "finding": None if run.finding is None else run.finding._asdict(),
+        "text": run.text,
+    }

@@ -1,0 +1,120 @@
+"""Findings about expected members (docs/expected-members.md) and about seats with standbys (docs/seats.md).
+
+A group's description says which expected members are missing, how many seats there are, and which members are standbys.
+Events say since when a member is missing, as far as records tell. `diagnosis` says what a finding is.
+
+House rule: as in `diagnosis`: one function per kind, and no function asks a server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from coordinator.story.causes import GONE
+from coordinator.story.described import DescribedGroup, seated
+from coordinator.story.diagnosis import GONE_MIN_MS, NAMED_MAX, Finding, Severity, causes_of
+from coordinator.story.entries import Entry
+from coordinator.story.words import duration_text, time_text
+
+WAITS = "while they are on it, the group may hold joins of new members for them, up to expected.instance.ids.timeout.ms"
+"""In the classic protocol. A group that gave a missing member up holds nothing for it; no description says so."""
+
+WAITS_NOT = "in the consumer protocol no join waits for them, and the other members have all partitions"
+
+
+def seat_findings(
+    group_id: str,
+    entries: Sequence[Entry],
+    group: DescribedGroup | None,
+    _partition_counts: Mapping[str, int],
+    now_ms: int,
+) -> Iterator[Finding]:
+    """As of `diagnosis.findings`; none about a group that expects nobody and has any number of seats."""
+    if group is not None:
+        yield from _missing(group_id, entries, group, now_ms)
+        yield from _seats(group_id, entries, group)
+
+
+def _missing(group_id: str, entries: Sequence[Entry], group: DescribedGroup, now_ms: int) -> Iterator[Finding]:
+    """Expected members that are not there. It is no problem while the group waits, or if it has no members."""
+    expects = group.expects
+    if expects is None or not expects.missing:
+        return
+    since_ms = _missing_since(entries)
+    shown = sorted(expects.missing, key=lambda name: (since_ms.get(name, now_ms), name))[:NAMED_MAX]
+    names = ", ".join(
+        f"{name} (for {duration_text(max(now_ms - since_ms[name], 0))})" if name in since_ms else name for name in shown
+    )
+    more = f" and {len(expects.missing) - NAMED_MAX} more" if len(expects.missing) > NAMED_MAX else ""
+    is_fresh = all(now_ms - since_ms.get(name, 0) < GONE_MIN_MS for name in expects.missing)
+    held = ""
+    if expects.until_ms is not None:
+        joins = "1 join is" if expects.held == 1 else f"{expects.held} joins are"
+        held = f"; {joins} held for them until {time_text(expects.until_ms)}"
+    count = len(expects.missing)
+    yield Finding(
+        Severity.NOTICE if held or is_fresh or not group.members else Severity.WARNING,
+        "expected_members_missing",
+        group_id,
+        f"{count} expected {'member is' if count == 1 else 'members are'} missing: {names}{more}{held}",
+        "start the programs that have these names as group.instance.id; or take the names off expected.instance.ids: "
+        + (WAITS if group.consumer is None else WAITS_NOT),
+    )
+
+
+def _missing_since(entries: Sequence[Entry]) -> dict[str, int]:
+    """Instance ids that are missing as far as events tell, and since when (Unix time in ms)."""
+    since_ms: dict[str, int] = {}
+    for entry in entries:
+        if entry["type"] == "held":
+            still = entry.get("still_missing", ())
+            for name in entry["missing"] or ():
+                since_ms.setdefault(name, entry["at_ms"])
+            if entry["outcome"] in {"arrived", "timed_out"}:
+                for name in set(entry["missing"] or ()).difference(still):
+                    del since_ms[name]
+        elif entry["type"] == "rebalance":
+            for cause in causes_of(entry):
+                name = cause.said["group_instance_id"]
+                if cause.said["kind"] in GONE:
+                    since_ms.setdefault(name, cause.latest_ms)
+                else:
+                    since_ms.pop(name, None)
+            for seat in entry.get("after", ()):
+                since_ms.pop(seat["group_instance_id"], None)
+        elif entry["type"] == "seat_taken":
+            since_ms.setdefault(entry["old_group_instance_id"], entry["at_ms"])
+            since_ms.pop(entry["group_instance_id"], None)
+    return since_ms
+
+
+def _seats(group_id: str, entries: Sequence[Entry], group: DescribedGroup) -> Iterator[Finding]:
+    """Seats that nobody has, and a group without a standby. A group without members is not in use."""
+    taken = len(seated(group.members))
+    if not group.target_size or not group.members:
+        return
+    if taken < group.target_size:
+        yield Finding(
+            Severity.WARNING,
+            "seats_free",
+            group_id,
+            f"{taken} of {group.target_size} seats (target.group.size) {'is' if taken == 1 else 'are'} taken, and no "
+            "standby waits",
+            f"start {group.target_size - taken} more "
+            f"{'program' if group.target_size - taken == 1 else 'programs'}, and one as a standby; or set "
+            f"target.group.size to {taken}",
+        )
+    elif taken == len(group.members):
+        last = next((entry for entry in reversed(entries) if entry["type"] == "seat_taken"), None)
+        yield Finding(
+            Severity.NOTICE if last is None else Severity.WARNING,
+            "no_standby",
+            group_id,
+            f"all {taken} seats (target.group.size) are taken, and no standby is left"
+            + (
+                ""
+                if last is None
+                else f": {last['group_instance_id'] or last['member_id']} took a seat at {time_text(last['at_ms'])}"
+            ),
+            "start one more program, which waits as a standby: without one, the loss of a member is a rebalance",
+        )
