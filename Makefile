@@ -70,7 +70,7 @@ test-oracle: .venv/.spark ## the same requests to Apache Kafka and to Tenure (JD
 	$(BIN)/pytest $(AT_ONCE) -m 'oracle and not (suites or toolchain)' $(ARGS)
 
 .PHONY: test-interop
-test-interop: .venv/.audit ## every client there is a toolchain for, on Tenure and Apache Kafka; docs/clients.md gets the table
+test-interop: .venv/.audit ## every client there is a toolchain for, on Tenure and Apache Kafka; docs/start/clients.md gets the table
 	$(BIN)/python -m tests.interop.table $(ARGS)
 
 .PHONY: etcd
@@ -134,16 +134,16 @@ dist: .venv/.dev ## build the wheel and the sdist into dist/, try them in new en
 	$(BIN)/pytest -m dist tests/requirements $(ARGS)
 
 .PHONY: bench
-bench: .venv/.dev ## measure beside a bare echo and Apache Kafka; without ARGS, docs/performance.md gets the table
-	$(BIN)/python -m benchmarks $(or $(ARGS),--page docs/performance.md)
+bench: .venv/.dev ## measure beside a bare echo and Apache Kafka; without ARGS, docs/contribute/performance.md gets the table
+	$(BIN)/python -m benchmarks $(or $(ARGS),--page docs/contribute/performance.md)
 
 .PHONY: bench-security
-bench-security: .venv/.dev ## what TLS and logins cost; without ARGS, docs/performance-security.md gets the table
-	$(BIN)/python -m benchmarks security $(or $(ARGS),--page docs/performance-security.md)
+bench-security: .venv/.dev ## what TLS and logins cost; without ARGS, docs/contribute/performance-security.md gets the table
+	$(BIN)/python -m benchmarks security $(or $(ARGS),--page docs/contribute/performance-security.md)
 
 .PHONY: bench-cluster
-bench-cluster: .venv/.audit ## three nodes on etcd beside three of Apache Kafka: faults and load; without ARGS, docs/performance-cluster.md gets the tables
-	$(BIN)/python -m benchmarks.cluster $(or $(ARGS),--page docs/performance-cluster.md)
+bench-cluster: .venv/.audit ## three nodes on etcd beside three of Apache Kafka: faults and load; without ARGS, docs/contribute/performance-cluster.md gets the tables
+	$(BIN)/python -m benchmarks.cluster $(or $(ARGS),--page docs/contribute/performance-cluster.md)
 
 .PHONY: bench-worst
 bench-worst: .venv/.dev ## what the worst request of each API costs the other clients; ARGS="DescribeGroups --sizes 1024"
@@ -161,8 +161,12 @@ check: .venv/.spark ## format, lint, types (pyspark's too), imports, tidy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/pytest -q tests/test_tidy.py tests/protocol/test_stub.py
 
+.PHONY: docs
+docs: .venv/.docs ## the documentation as a site in build/site; a dead link or anchor fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
 .PHONY: format
-format: .venv/.dev ## format the code, and rewrite docs/audit-checks.md
+format: .venv/.dev ## format the code, and rewrite docs/ask-why/audit-checks.md
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 	$(BIN)/python -m tests.audit.section
@@ -212,6 +216,9 @@ lock: | .venv/bin/python ## resolve the dependencies again into requirements/*.t
 		--constraint requirements/run.txt --constraint requirements/dev.txt --output-file requirements/audit.txt pyproject.toml
 	printf '%s\n' $(SPARK_PINS) | CUSTOM_COMPILE_COMMAND='make lock' $(COMPILE) --extra audit --extra spark \
 		--constraint requirements/dev.txt --constraint requirements/audit.txt --output-file requirements/spark.txt pyproject.toml -
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["docs"], sep="\n")' \
+		| CUSTOM_COMPILE_COMMAND='make lock' $(COMPILE) \
+		--constraint requirements/dev.txt --constraint requirements/spark.txt --output-file requirements/docs.txt -
 	for lock in suites/faststream suites/quixstreams requirements/kubernetes; do CUSTOM_COMPILE_COMMAND='make lock' \
 		$(COMPILE) --output-file tests/$$lock.txt tests/$$lock.in || exit 1; done
 
@@ -269,4 +276,9 @@ clean: ## remove all made files except ./data
 .venv/.spark: requirements/spark.txt .venv/.audit
 	@echo 'installing into .venv: requirements/spark.txt, for `tenure audit --spark`'
 	$(INSTALL) requirements/spark.txt --no-build-isolation --use-pep517
+	@touch $@
+
+.venv/.docs: requirements/docs.txt | .venv/bin/python
+	@echo 'installing into .venv: requirements/docs.txt, for `make docs`'
+	$(INSTALL) requirements/docs.txt --only-binary :all:
 	@touch $@

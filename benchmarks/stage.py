@@ -208,7 +208,7 @@ class Stage:
 def certified(folder: Path) -> tuple[Path, Path]:
     """Make a CA and a server's identity; returns the files of the CA, and of the server's private key and certificate.
 
-    The key is of the curve P-256, as docs/security-guide.md makes it.
+    The key is of the curve P-256, as docs/secure/ten-minutes.md makes it.
     """
     authority = Authority("CA of the benchmark")
     ca, identity = folder / "ca.pem", folder / "server.pem"

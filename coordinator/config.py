@@ -57,7 +57,7 @@ FIXES = {
 """Tickets with a better rule than Kafka's, and the rule: `tenure.fix.<ticket>=true` switches it on."""
 
 FIXED = frozenset({"kafka-21584"})
-"""Tickets whose better rule is on by default; see docs/decisions/migration.md."""
+"""Tickets whose better rule is on by default; see docs/contribute/decisions/migration.md."""
 
 
 HTTP = "(http)"
@@ -294,7 +294,7 @@ def _spec(
 class GroupConfig:
     """The settings of the group core. The defaults are Kafka's (GroupCoordinatorConfig).
 
-    fixes: tickets whose better rule is switched on, in lower case ("kafka-12759"); see docs/decisions.
+    fixes: tickets whose better rule is switched on, in lower case ("kafka-12759"); see docs/contribute/decisions.
     stored_max_bytes: the most bytes that the store takes of a group's record, or of a batch that must not be divided,
     packed; 0 if it takes any number. stored_max_records: the most records of such a batch.
     """

@@ -1,5 +1,5 @@
 # etcd for docker/docker-compose.cluster.yml, from the package sources of the base image: with Debian 12, etcd 3.4.23.
-# For a cluster of your own take etcd's own image, 3.6 or later: docs/cluster.md.
+# For a cluster of your own take etcd's own image, 3.6 or later: docs/run/cluster.md.
 
 ARG BASE=python:3.11-slim-bookworm
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
+from coordinator import pages
 from coordinator.cli.main import make_app
 from coordinator.config import Config, Setting, settings
 from coordinator.group import state
@@ -74,6 +75,7 @@ WITHOUT_TESTS_OF_THEIR_OWN: dict[str, str] = {
     "coordinator/log/topics/partition.py": "plain values",
     "coordinator/server/hop.py": "a type alone",
     "coordinator/server/runtime/replies.py": "interfaces alone",
+    "coordinator/pages.py": "plain values",
     "coordinator/story/described.py": "plain values",
     "coordinator/story/inference/knowledge.py": "plain values",
     "coordinator/story/inference/seen.py": "the tests of classic.py and observed.py try all of it",
@@ -201,7 +203,7 @@ def test_no_address_of_a_package_registry() -> None:
 
 def test_locks_pin_every_package_by_hash() -> None:
     """Each requirement is one exact version with hashes; the lock for running includes the build backend."""
-    ours = [f"requirements/{name}.txt" for name in ("run", "dev", "audit", "spark")]
+    ours = [f"requirements/{name}.txt" for name in ("run", "dev", "audit", "spark", "docs")]
     for name in (*ours, "tests/suites/faststream.txt", "tests/suites/quixstreams.txt"):
         joined = text(name).replace("\\\n", " ")
         requirements = [line for line in joined.splitlines() if line and not line.lstrip().startswith("#")]
@@ -294,7 +296,7 @@ def test_no_test_is_skipped_silently() -> None:
 
 
 def test_each_dependency_is_used_and_has_its_reason() -> None:
-    """The code imports each run-time dependency of pyproject.toml; docs/dependencies.md has a row for each."""
+    """The code imports each run-time dependency of pyproject.toml; dependencies.md has a row for each package."""
     project = tomllib.loads(text("pyproject.toml"))
     extras = itertools.chain(*project["project"]["optional-dependencies"].values())
     named = [re.match(r"[\w-]+", line) for line in [*project["project"]["dependencies"], *extras]]
@@ -303,25 +305,91 @@ def test_each_dependency_is_used_and_has_its_reason() -> None:
     others = {"pyjwt": "jwt", "google-re2": "re2", "grpcio": "grpc", "protobuf": "google"}
     modules = {name: others.get(name, name.replace("-", "_")) for name in run}
     assert {name for name, module in modules.items() if module not in imported} == set()
-    explained = set(re.findall(r"^\| `([\w-]+)`", text("docs/dependencies.md"), re.MULTILINE))
-    assert explained == run | set(project["dependency-groups"]["dev"]) | {"setuptools"}
+    explained = set(re.findall(r"^\| `([\w-]+)`", text("docs/contribute/dependencies.md"), re.MULTILINE))
+    assert explained == run.union(*project["dependency-groups"].values(), {"setuptools"})
 
 
 def test_each_decision_stands_in_the_index() -> None:
-    """docs/decisions/README.md links to every page beside it."""
-    pages = {Path(name).name for name in files() if name.startswith("docs/decisions/")} - {"README.md"}
-    linked = re.findall(r"\]\(([\w.-]+\.md)\)", text("docs/decisions/README.md"))
+    """docs/contribute/decisions/README.md links to every page beside it."""
+    pages = {Path(name).name for name in files() if name.startswith("docs/contribute/decisions/")} - {"README.md"}
+    linked = re.findall(r"\]\(([\w.-]+\.md)\)", text("docs/contribute/decisions/README.md"))
     assert sorted(linked) == sorted(pages)
 
 
+@functools.cache
+def anchors(page: str) -> set[str]:
+    """The anchors that a code host, and the site, make of a page's headings."""
+    prose = re.sub(r"^```.*?^```", "", text(page), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
+    shown = (re.sub(r"\]\([^)]*\)|[`*[]", "", heading).strip().lower() for heading in headings)
+    return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in shown}
+
+
+def dead(page: str, path: str, anchor: str) -> bool:
+    """Whether a link from a page leads nowhere: to no file or folder, or to no heading of a document."""
+    target = (ROOT / page).parent.joinpath(path).resolve() if path else ROOT / page
+    if not anchor:
+        return not target.exists()
+    return not target.is_file() or anchor not in anchors(target.relative_to(ROOT).as_posix())
+
+
 def test_links_between_documents_lead_somewhere() -> None:
-    """A relative link in a document names a file or folder that exists."""
+    """A relative link in a document names a file or folder that exists, and a heading that the document has."""
+    found = [
+        f"{name}: {path}{anchor}"
+        for name in files()
+        if name.endswith(".md")
+        for path, anchor in re.findall(r"\]\((?!\w+:)([^)#\s]*)(#[^)\s]+)?", text(name))
+        if dead(name, path, anchor.removeprefix("#"))
+    ]
+    assert not found, as_lines(found)
+
+
+def test_messages_name_pages_that_exist() -> None:
+    """coordinator/pages.py has each address of a page that the product prints, and each leads somewhere."""
+    addresses = re.findall(r"\"docs/([^\"#]+)#?([^\"]*)\"", text("coordinator/pages.py"))
+    assert len(addresses) == len([name for name in vars(pages) if name.isupper()])
+    assert [address for address in addresses if dead("docs/README.md", *address)] == []
     found = []
-    for name in files():
-        if name.endswith(".md"):
-            for target in re.findall(r"\]\((?!\w+:|#)([^)#\s]+)", text(name)):
-                if not (ROOT / name).parent.joinpath(target).exists():
-                    found.append(f"{name}: {target}")
+    for name in python_files(*PACKAGES):
+        docstrings = {id(node.value) for node in ast.walk(tree(name)) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree(name)):
+            is_text = isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings
+            if is_text and "docs/" in node.value and name != "coordinator/pages.py":
+                found.append(f"{name}:{node.lineno}: move the address to coordinator/pages.py")
+    assert not found, as_lines(found)
+
+
+def test_paths_of_pages_in_comments_exist() -> None:
+    """Each docs/x/y.md that a comment, a docstring or a program names is there."""
+    found = [
+        f"{name}: {page}"
+        for name in files()
+        if not name.endswith(".md")
+        for page in re.findall(r"(?<![\w/])docs/[\w/-]+\.md", text(name))
+        if not (ROOT / page).exists() and name != THIS
+    ]
+    assert not found, as_lines(found)
+
+
+def test_index_and_site_lead_to_each_page() -> None:
+    """docs/README.md has each page below docs/, in the site's order; pages of decisions have their own index."""
+    below = [name.removeprefix("docs/") for name in files() if re.fullmatch(r"docs/.*\.md", name)]
+    wanted = [name for name in below if not name.startswith("contribute/decisions/") or name.endswith("README.md")]
+    listed = re.findall(r"\]\((?!\.\.)([\w/.-]+\.md)", text("docs/README.md"))
+    in_site = re.findall(r"^ +- ([\w/.-]+\.md)$", text("mkdocs.yml"), re.MULTILINE)
+    assert sorted(["README.md", *listed]) == sorted(wanted)
+    assert sorted(in_site) == sorted(wanted)
+    assert [name for name in in_site if name in listed and name != "glossary.md"] == [
+        name for name in listed if name != "glossary.md"
+    ]
+
+
+def test_no_page_is_longer_than_a_reader_s_patience() -> None:
+    """A document has at most 200 lines: a longer one is two pages, or too long. The changelog grows."""
+    found = [
+        f"{name}: {count} lines" for name in files() if name.endswith(".md") and (count := text(name).count("\n")) > 200
+    ]
     assert not found, as_lines(found)
 
 
@@ -338,13 +406,13 @@ def test_tests_named_in_documents_exist() -> None:
 
 WRITTEN = {
     "README.md": ("data/meta.properties",),
-    "docs/audit.md": ("found/index.html", "tenure.zip"),
-    "docs/cluster-data.md": ("snapshot.db",),
-    "docs/coordination.md": ("counter.db",),
-    "docs/cluster.md": ("build/try/1/meta.properties",),
-    "docs/operations.md": ("backup/__consumer_offsets-41/x.log", "damaged/__consumer_offsets-41/x.log", "mended"),
-    "docs/sasl.md": ("alice.scram",),
-    "docs/security-guide.md": ("secure/ca-key.pem", "secure/data/meta.properties"),
+    "docs/ask-why/audit.md": ("found/index.html", "tenure.zip"),
+    "docs/run/cluster-data.md": ("snapshot.db",),
+    "docs/start/leaders-and-shards.md": ("counter.db",),
+    "docs/run/cluster.md": ("build/try/1/meta.properties",),
+    "docs/run/disk-trouble.md": ("backup/__consumer_offsets-41/x.log", "damaged/__consumer_offsets-41/x.log", "mended"),
+    "docs/secure/logins.md": ("alice.scram",),
+    "docs/secure/ten-minutes.md": ("secure/ca-key.pem", "secure/data/meta.properties"),
     "examples/junit/pom.xml": ("examples/junit/target/classes",),
     "examples/node/package.json": ("examples/node/node_modules/kafkajs/index.js",),
 }
@@ -439,7 +507,7 @@ def written(setting: Setting) -> str:
 
 def test_places_for_a_change_exist() -> None:
     """The tables of places and of changes name files and folders that exist, and tables that one of the files has."""
-    page = text("docs/architecture.md")
+    page = text("docs/contribute/architecture.md")
     tables = re.findall(
         r"^\| (?:thing \| place|change \| files) \|\n\| --- \| --- \|\n((?:\|.*\n)+)", page, re.MULTILINE
     )
@@ -458,14 +526,15 @@ def test_places_for_a_change_exist() -> None:
 
 
 def test_settings_page_has_every_setting() -> None:
-    """docs/settings.md has the table of coordinator/config.py: name, default and meaning, in order of name."""
-    rows = re.findall(r"^\| `([^`]+)` \|(?: `([^`]*)`)? \| (.*) \|$", text("docs/settings.md"), re.MULTILINE)
+    """docs/run/settings.md has the table of coordinator/config.py: name, default and meaning, in order of name."""
+    rows = re.findall(r"^\| `([^`]+)` \|(?: `([^`]*)`)? \| (.*) \|$", text("docs/run/settings.md"), re.MULTILINE)
     assert rows == [(name, written(setting), setting.doc) for name, setting in sorted(settings().items())]
 
 
 def test_picture_of_the_states_is_made_from_the_table() -> None:
-    """The diagram in docs/architecture.md equals the output of coordinator/group/state.py."""
-    pictures = re.findall(r"^```mermaid\n(stateDiagram.*?)^```", text("docs/architecture.md"), re.MULTILINE | re.DOTALL)
+    """The diagram in docs/contribute/architecture.md equals the output of coordinator/group/state.py."""
+    page = text("docs/contribute/architecture.md")
+    pictures = re.findall(r"^```mermaid\n(stateDiagram.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert pictures == [state.diagram()]
 
 

@@ -59,7 +59,7 @@ MEMBER_COLUMNS = ("GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-I
 SEAT_COLUMNS = ("CURRENT-EPOCH", "TARGET-EPOCH", "TARGET-ASSIGNMENT", "UPGRADED")
 """Only members of groups of the consumer protocol have these (KIP-848). UPGRADED: false for a classic client."""
 STANDBY_COLUMN = "STANDBY"
-"""Only groups with standbys have it (docs/seats.md). The last column, so that a script finds it behind any other."""
+"""Only groups with standbys have it (docs/run/seats.md). The last column, so that scripts find it behind any other."""
 STATE_COLUMNS = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE")
 EPOCH_COLUMNS = ("GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH")
 """Only groups of the consumer protocol have these."""

@@ -4,7 +4,8 @@ When the server accepts requests it prints one line on standard output: `ready l
 data=DIR`. Log lines go to standard error. If the server can't start, for example because of a wrong setting, it prints
 one line there and ends with exit code 2.
 
-With `--control` the server is the test kit's, and has the address of its control in that line (docs/testing-http.md).
+With `--control` the server is the test kit's (docs/test/other-languages.md); that line then ends with its control's
+address.
 
 argparse reads the options. The import of typer would take longer than the rest of a start, and test suites wait for
 each start.
@@ -19,6 +20,7 @@ from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from coordinator import pages
 from coordinator.cli.exit_codes import ExitCode, fail
 from coordinator.config import PORT_MAX, Config, ConfigError, load
 from coordinator.server.app import StartFailed
@@ -27,9 +29,9 @@ from coordinator.server.process import run
 IN_MEMORY = "(memory)"
 """In the ready line, in place of a data folder."""
 
-EPILOG = """\
+EPILOG = f"""\
 Settings come from the options, then --set, TENURE_NAME and KAFKA_NAME in the environment, and FILE.
-The ten to start with, with their defaults; docs/settings.md has all:
+The ten to start with, with their defaults; {pages.SETTINGS} has all:
   tenure.topics                       topics that exist from the start, as in orders:12,payments:3
   advertised.listeners                the address that clients get, if it differs from --listen
   group.min.session.timeout.ms        6000     the shortest session timeout that a consumer may ask for

@@ -14,7 +14,7 @@ In a cluster each node keeps the partition with the number of its id. The partit
 over (`absent`); the reader looks again every FIND_S, and goes on where it was.
 
 Only Tenure has the topic; for any other server the reader raises NoEvents. An event is the record's JSON object
-(docs/events.md) as a dictionary.
+(docs/run/events.md) as a dictionary.
 
 House rule: the reader skips and counts a record that it can't read or that has a later version.
 """

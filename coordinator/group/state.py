@@ -96,7 +96,7 @@ NEXT: dict[State, frozenset[State]] = {
 
 
 def diagram() -> str:
-    """The table as a Mermaid state diagram. docs/architecture.md shows it; a test compares the two."""
+    """The table as a Mermaid state diagram. docs/contribute/architecture.md shows it; a test compares the two."""
     lines = ["stateDiagram-v2", f"    [*] --> {State.EMPTY.value}"]
     for before in State:
         for after in State:

@@ -49,7 +49,7 @@ class Member:
 
     @property
     def is_standby(self) -> bool:
-        """Whether it waits for a seat (docs/seats.md)."""
+        """Whether it waits for a seat (docs/run/seats.md)."""
         return self.standby_ms is not None
 
     @property

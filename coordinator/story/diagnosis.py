@@ -19,6 +19,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from coordinator import pages
 from coordinator.story.counts import RESTART, RETURNS
 from coordinator.story.described import DescribedGroup, FailingLog, Member, client_text
 from coordinator.story.entries import Entry
@@ -208,7 +209,7 @@ def log_findings(failing: Sequence[FailingLog], count: int, now_ms: int) -> Iter
             LOG_FAILS,
             None,
             f"the log of {names}{others} can't be used, for {_span(longest_ms)} and by the last try: {reason}",
-            "if this names a damaged file, stop the server and repair it (docs/operations.md, a partition is refused); "
+            f"if this names a damaged file, stop the server and repair it ({pages.DAMAGED_PARTITION}); "
             "else see what the disk lacks (space, above all): a log works again once a write to it succeeds",
         )
 

@@ -1,4 +1,4 @@
-"""The events of `__rebalance_events`: notes become records here, and records become events (docs/events.md).
+"""The events of `__rebalance_events`: notes become records here, and records become events (docs/run/events.md).
 
 A note of the core, with its time, makes a record. The record's key is the group's id; its value is one JSON object with
 a schema version. Only this module decodes the bytes that leaders wrote, to see which topic partitions moved. That takes

@@ -89,7 +89,7 @@ def assert_rebalances(
     at_most: int | None = None,
     cause: str | None = None,
 ) -> None:
-    """So many rebalances began, and `cause` (docs/events.md#a-cause) started each of them, if it is given.
+    """So many rebalances began, and `cause` (docs/run/events.md#a-cause) started each of them, if it is given.
 
     Raises ValueError for an unknown cause.
     """

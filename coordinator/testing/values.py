@@ -128,8 +128,8 @@ class Happened:
 class Rebalance(Happened):
     """A rebalance.
 
-    cause: the kind of cause that started it, causes: of all causes (docs/events.md#a-cause). member_ids: the members
-    that started it. outcome: completed, emptied, superseded, unloaded; None while it is under way.
+    cause: the kind of cause that started it, causes: of all causes (docs/run/events.md#a-cause). member_ids: the
+    members that started it. outcome: completed, emptied, superseded, unloaded; None while it is under way.
     waited_for: the member id that it waited for longest, None for nobody.
     """
 

@@ -2,8 +2,8 @@
 
     python leader.py 127.0.0.1:9092 NAME counter.db
 
-docs/coordination.md explains it. --unfenced leaves the check out, and --pause-at 3 stops the process between reading 3
-and writing 4, as a suspended machine would: `kill -CONT` wakes it. Ctrl-C ends it.
+docs/start/leaders-and-shards.md explains it. --unfenced leaves the check out, and --pause-at 3 stops the process
+between reading 3 and writing 4, as a suspended machine would: `kill -CONT` wakes it. Ctrl-C ends it.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-// Package control starts a coordinator for a test, and asks it over HTTP: docs/testing-http.md has all operations.
+// Package control starts a coordinator for a test, and asks it over HTTP: docs/test/other-languages.md has all operations.
 package control
 
 import (

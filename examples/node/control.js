@@ -1,4 +1,4 @@
-// Starts a coordinator for a test, and asks it over HTTP: docs/testing-http.md has all operations.
+// Starts a coordinator for a test, and asks it over HTTP: docs/test/other-languages.md has all operations.
 
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'

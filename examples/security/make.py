@@ -1,4 +1,4 @@
-"""Makes what a secured server and its first users need, in a folder: docs/security-guide.md has the steps around it.
+"""Makes a folder with all that a secured server and its first users need: docs/secure/ten-minutes.md has the steps.
 
     python examples/security/make.py secure --host localhost --host kafka.example.org
 

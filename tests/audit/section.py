@@ -1,4 +1,4 @@
-"""Writes the sections about the checks into docs/audit-checks.md, from coordinator.audit.check.checks.
+"""Writes the sections about the checks into docs/ask-why/audit-checks.md, from coordinator.audit.check.checks.
 
     python -m tests.audit.section
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from coordinator.audit.check.checks import CHECKS
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "audit-checks.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs/ask-why/audit-checks.md"
 WIDTH = 120
 BEGIN = "<!-- From here on `make format` writes what coordinator/audit/check/checks.py says. -->"
 END = "<!-- Up to here. -->"

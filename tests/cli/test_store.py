@@ -61,7 +61,7 @@ def test_a_command_without_a_store_says_what_is_missing() -> None:
 
 
 def test_a_user_needs_the_keys_of_its_cluster_alone(tmp_path: Path) -> None:
-    """With the role that docs/cluster.md makes, a node serves, and commands work; another cluster's keys are denied."""
+    """With the role that docs/run/cluster.md makes, a node serves, commands work; other clusters' keys are denied."""
     password = tmp_path / "password"
     password.write_text("secret")
     login = {"tenure.store.user": "tenure", "tenure.store.password.file": str(password)}

@@ -71,6 +71,6 @@ def test_a_secret_is_in_no_repr() -> None:
 
 
 def test_each_key_is_in_the_documentation() -> None:
-    """docs/security.md names each key that has a meaning."""
-    page = Path(__file__).parents[2].joinpath("docs", "security.md").read_text(encoding="utf-8")
+    """docs/secure/tls.md names each key that has a meaning."""
+    page = Path(__file__).parents[2].joinpath("docs/secure/tls.md").read_text(encoding="utf-8")
     assert not {name for name in NAMES if f"`{name}`" not in page}

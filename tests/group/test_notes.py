@@ -72,9 +72,9 @@ def test_every_note_says_which_group_and_generation() -> None:
 
 
 def test_the_page_of_events_has_each_of_them_with_its_fields() -> None:
-    """docs/events.md has every note, field and cause, because people write assertions from it."""
+    """docs/run/events.md has every note, field and cause, because people write assertions from it."""
     root = Path(__file__).parents[2]
-    page = (root / "docs" / "events.md").read_text(encoding="utf-8").partition("\n# What `tenure doctor` finds")[0]
+    page = (root / "docs/run/events.md").read_text(encoding="utf-8").partition("\n# What `tenure doctor` finds")[0]
     rows = {row.split("`")[1]: row for row in page.splitlines() if row.startswith("| `")}
     assert rows.keys() >= NAMES
     server = "".join(path.read_text(encoding="utf-8") for path in (root / "coordinator" / "server").rglob("*.py"))

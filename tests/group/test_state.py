@@ -170,5 +170,5 @@ def test_diagram_shows_every_transition_once() -> None:
 
 def test_architecture_page_carries_the_diagram() -> None:
     """The page shows the table's current diagram."""
-    page = Path(__file__).parents[2] / "docs" / "architecture.md"
+    page = Path(__file__).parents[2] / "docs/contribute/architecture.md"
     assert diagram() in page.read_text(encoding="utf-8")

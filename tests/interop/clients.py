@@ -1,8 +1,8 @@
 """All clients under test.
 
 A scenario names the abilities that it needs (`clients_that`). A client that lacks one has no test of that scenario: the
-table of docs/clients.md shows n/a and the reason. A client that needs more than Python has the marker `toolchain`;
-without its programs it is skipped, by name.
+table of docs/start/clients.md shows n/a and the reason. A client that needs more than Python has the marker
+`toolchain`; without its programs it is skipped, by name.
 
 To add the clients of a language: a folder whose clients.py has CLIENTS, a tuple of Client, and a word in CLIENTS below.
 """

@@ -10,10 +10,11 @@ scenario does is to wait for a timeout. The run names clients whose toolchain is
 tests in tests/interop that need a toolchain run beside them, and aren't in the table. The exit code is 1 if anything
 failed.
 
-There is a part for each protocol of groups: the classic one, compared with Apache Kafka 3.9.1 (docs/clients.md), and
-the consumer protocol, compared with 4.3.1 (docs/clients-consumer-protocol.md, and one row in the other page). Rows of a
-part's table are scenarios, columns are clients. A part is made of the reports in build/interop/reports, the latest of
-each client on each server, and is written once all of them are there, by a run on both servers.
+There is a part for each protocol of groups: the classic one, compared with Apache Kafka 3.9.1
+(docs/start/clients.md), and the consumer protocol, compared with 4.3.1 (docs/start/clients-consumer-protocol.md, and
+one row in the other page). Rows of a part's table are scenarios, columns are clients. A part is made of the reports in
+build/interop/reports, the latest of each client on each server, and is written once all of them are there,
+by a run on both servers.
 
 House rule: nothing in the tables is written by hand but the names of their rows.
 """
@@ -35,8 +36,8 @@ from tests.interop.client import OF_THE_CONSUMER_PROTOCOL, ROOT, Ability
 from tests.interop.clients import CLIENTS
 from tests.support import apache
 
-PAGE = ROOT / "docs" / "clients.md"
-CONSUMER_PAGE = ROOT / "docs" / "clients-consumer-protocol.md"
+PAGE = ROOT / "docs/start/clients.md"
+CONSUMER_PAGE = ROOT / "docs/start/clients-consumer-protocol.md"
 REPORTS = ROOT / "build" / "interop" / "reports"
 SERVERS = ("tenure", "apache")
 MARKERS = {"tenure": "interop", "apache": "oracle"}

@@ -1,7 +1,7 @@
 """Kafka's own command line on both servers: the same commands, one after the other, print the same.
 
 The output may differ in names that a server makes up (ids, its address), times, the order of lines where Kafka's is
-that of its hash tables, and what docs/clients.md says. Kafka's formatter reads committed offsets from
+that of its hash tables, and what docs/start/clients.md says. Kafka's formatter reads committed offsets from
 `__consumer_offsets`, and its tool for log files finds nothing wrong with Tenure's.
 
 House rule: both servers are new, and every command is run on both.
@@ -299,7 +299,7 @@ def comparable(done: Done, server: Server) -> Shown:
             (r"\b(CreateTime|LogAppendTime): \d{13}", r"\1: TIME"),
             (r"\b(crc|producerId): \d+", r"\1: NUMBER"),
             (r"\bpid-\d+|console-consumer-\d+", "NAME"),
-            # DescribeTopicPartitions: see docs/clients.md.
+            # DescribeTopicPartitions: see docs/start/clients.md.
             (r"\tElr: (N/A)?\tLastKnownElr: (N/A)?", ""),
             # Log lines of a class, and the code positions of a trace.
             (r"(?m)^((TRACE|DEBUG|INFO|WARN|ERROR) .*|\tat .*|\t... \d+ more|Caused by: .*)$", ""),

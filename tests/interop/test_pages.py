@@ -20,7 +20,7 @@ from tests.support.tenure import Tenure, wait_until
 pytestmark = pytest.mark.interop
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = {"leader": "coordination.md", "orders": "first-consumer.md"}
+PAGES = {"leader": "start/leaders-and-shards.md", "orders": "start/first-consumer.md"}
 SETTINGS = {"tenure.topics": "orders:12,leader:1", "group.initial.rebalance.delay.ms": "0"}
 GROUP = '"group.id": "scheduler"'
 

@@ -1,4 +1,4 @@
-"""Tests in other languages against `tenure serve --control`: the examples of docs/testing-http.md pass.
+"""Tests in other languages against `tenure serve --control`: the examples of docs/test/other-languages.md pass.
 
 Each example is copied into a folder for builds, and gets its packages as its own users do, as its lock file has them.
 """

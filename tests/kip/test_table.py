@@ -1,4 +1,4 @@
-"""docs/kip.md and its pages of clauses agree with code and tests: names exist, and every test of a clause is there.
+"""docs/contribute/kip*.md agree with code and tests: names exist, and every test of a clause is there.
 
 House rule: these tests read the pages as they are, tables with names in backticks.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("kip.md", "kip-345.md", "kip-848.md", "kip-others.md")
-PAGE = "".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in PAGES)
+PAGE = "".join((ROOT / "docs/contribute" / name).read_text(encoding="utf-8") for name in PAGES)
 """All of them, one behind the other."""
 KIP_TESTS = Path(__file__).parent
 SETTINGS = {

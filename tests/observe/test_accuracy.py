@@ -22,7 +22,7 @@ KNOWN_WRONG = {
     ("kafka-4.3", "random-28-classic-short-3"): 1,  # the leader joined again without a trace
     ("kafka-4.3", "random-28-consumer-short-0"): 1,  # a starved program committed and sent no heartbeat
 }
-"""Histories in which something wrong is inferred, each with the number of times; docs/observe-accuracy.md has the
+"""Histories in which something wrong is inferred, each with the number of times; docs/contribute/accuracy.md has the
 reason.
 """
 

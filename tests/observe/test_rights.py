@@ -1,4 +1,4 @@
-"""The rights that docs/observe.md asks for are enough, and a line says if they are missing."""
+"""The rights that docs/ask-why/observe.md asks for are enough, and a line says if they are missing."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ RIGHTS = (
     (ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE),
     (ResourceType.GROUP, "*", AclOperation.DESCRIBE),
 )
-"""The rights that docs/observe.md asks for, without `--events`. Read brings Describe."""
+"""The rights that docs/ask-why/observe.md asks for, without `--events`. Read brings Describe."""
 
 
 def test_the_documented_rights_are_enough(tmp_path: Path) -> None:

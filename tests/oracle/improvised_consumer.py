@@ -186,7 +186,7 @@ class Duet:
 
     def _commit(self, name: str) -> tuple[str, Step]:
         if not any(member.epoch for member in self.companies[0].seats.values()):
-            # A commit to a group that isn't there is answered as Kafka 3.9 does (docs/consumer-protocol.md).
+            # A commit to a group that isn't there is answered as Kafka 3.9 does (docs/run/consumer-protocol.md).
             return self._join(name)
         topic, change = self.random.choice(list(PARTITIONS)), self._foolish(name)
         change = {_OF_COMMIT[key]: value for key, value in change.items()}

@@ -1,4 +1,4 @@
-"""The steps of docs/security-guide.md, run as they stand there, with Kafka's own tools."""
+"""The steps of docs/secure/ten-minutes.md, run as they stand there, with Kafka's own tools."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.tenure import ports_in_a_row, tenure_command
 pytestmark = pytest.mark.oracle
 
 ROOT = Path(__file__).parents[2]
-GUIDE = ROOT / "docs" / "security-guide.md"
+GUIDE = ROOT / "docs/secure/ten-minutes.md"
 PORT = "9093"
 TOOLS = {
     "kafka-configs.sh": "kafka.admin.ConfigCommand",

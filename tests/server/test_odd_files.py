@@ -36,7 +36,7 @@ from tests.server.requests.test_records import ONE, produce
 
 GROUPS = "abcdefgh"
 JOURNAL, LEFT, SEGMENT = ".journal-1.0", ".journal-left-0.0", "__consumer_offsets-0/00000000000000000000.log"
-RIGHTS, PAGE = "give the user that the server runs as", "docs/operations.md"
+RIGHTS, PAGE = "give the user that the server runs as", "docs/run/disk-trouble.md"
 NOBODY = 65_534
 """A uid that may not use files of mode 0, as root may."""
 

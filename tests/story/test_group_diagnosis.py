@@ -30,7 +30,7 @@ from tests.story import test_consumer_diagnosis as consumer
 from tests.story.test_diagnosis import NOW_MS, dynamic, event, fenced, group_of, member, replaced, started
 from tests.story.test_readiness import restart
 
-DOCTOR = Path(__file__).resolve().parents[2] / "docs" / "doctor.md"
+DOCTOR = Path(__file__).resolve().parents[2] / "docs/ask-why/explain-watch-doctor.md"
 
 DAY = FORGOTTEN_MS
 AGO_MS = NOW_MS - 3 * 60_000
@@ -216,7 +216,7 @@ ENDS: dict[str, tuple[Scene, dict[str, Scene]]] = {
 
 
 def test_every_finding_is_tried() -> None:
-    """The table has each kind of docs/doctor.md."""
+    """The table has each kind of docs/ask-why/explain-watch-doctor.md."""
     documented = re.findall(r"(?m)^\| `([a-z_]+)` \| (?:notice|warning|error)", DOCTOR.read_text(encoding="utf-8"))
     assert set(documented) == ENDS.keys()
     assert len(documented) == len(ENDS)

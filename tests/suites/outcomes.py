@@ -33,7 +33,7 @@ class ServerUnderTest:
 class Otherwise:
     """A test that doesn't pass.
 
-    reason: why; docs/clients.md says it.
+    reason: why; docs/start/clients.md says it.
     tenure, apache: what the test does on each server.
     """
 

@@ -15,7 +15,7 @@ from tests.suites import (
 )
 from tests.suites.outcomes import Otherwise, of_report, run, unexpected
 
-CLIENTS_PAGE = Path(__file__).parents[2] / "docs" / "clients.md"
+CLIENTS_PAGE = Path(__file__).parents[2] / "docs/start/clients.md"
 ELSE = {"b": Otherwise("a reason", "failed", "passed")}
 
 
@@ -71,7 +71,7 @@ def test_namesakes_of_two_classes_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_the_page_of_clients_lists_each_difference() -> None:
-    """Each test in a table OTHERWISE is in docs/clients.md with its reason."""
+    """Each test in a table OTHERWISE is in docs/start/clients.md with its reason."""
     page = CLIENTS_PAGE.read_text()
     suites = (test_aiokafka, test_faststream, test_franz_go, test_kafka_python, test_librdkafka, test_quixstreams)
     for suite in suites:

@@ -1,4 +1,4 @@
-"""Programs that choose a leader: those of docs/coordination.md, as processes of their own.
+"""Programs that choose a leader: those of docs/start/leaders-and-shards.md, as processes of their own.
 
 House rule: a process ends by Ctrl-C, with exit code 0, and prints no trace.
 """
@@ -76,7 +76,7 @@ def ended(*programs: Program) -> Iterator[None]:
 
 def test_the_leader_of_the_page_ends_by_ctrl_c_and_the_other_one_leads_at_once(tenure: Tenure, tmp_path: Path) -> None:
     """It says that it leads and that it stops, and it leaves: the other one leads although no session can end."""
-    page = (ROOT / "docs/coordination.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/start/leaders-and-shards.md").read_text(encoding="utf-8")
     (code,) = (block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if '"I lead"' in block)
     program = tmp_path / "program.py"
     program.write_text(code.replace("127.0.0.1:9092", tenure.bootstrap_servers))

@@ -18,9 +18,9 @@ CLIENTS = ("confluent-kafka", "aiokafka", "kafka-python")
 
 
 def clients_of_the_page() -> set[tuple[str, str]]:
-    """Each example and client of docs/testing-recipes.md whose cell begins with a number, its seconds."""
+    """Each example and client of docs/test/recipes.md whose cell begins with a number, its seconds."""
     found = set()
-    page = (ROOT / "docs/testing-recipes.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/test/recipes.md").read_text(encoding="utf-8")
     for name, cells in re.findall(r"^\| \[(test_\w+\.py)\].*?\| (.*) \|$", page, re.MULTILINE):
         shown = zip(CLIENTS, cells.split(" | ")[-len(CLIENTS) :], strict=True)
         found |= {(name, client) for client, cell in shown if re.match(r"\d", cell)}
@@ -50,7 +50,7 @@ def test_all_examples_pass() -> None:
 @pytest.mark.interop
 def test_the_pages_tests_pass_as_they_stand(tmp_path: Path) -> None:
     """A new user copies the conftest.py and the tests of the pages into an empty folder, and they pass."""
-    pages = ("docs/testing.md", "docs/testing-consumer-protocol.md", "docs/testing-nodes.md")
+    pages = ("docs/test/first-test.md", "docs/test/consumer-protocol.md", "docs/test/nodes.md")
     blocks = [block for page in pages for block in blocks_of(page)]
     (conftest,) = (block for block in blocks if "def start_worker" in block)
     tests = [block for block in blocks if block.startswith("def test_")]
@@ -74,7 +74,7 @@ def test_the_pages_tests_pass_as_they_stand(tmp_path: Path) -> None:
     assert "3 passed" in done.stdout, done.stdout
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/testing.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/test/first-test.md"])
 def test_a_page_shows_the_first_example_as_it_runs(page: str) -> None:
     """The test of a rolling restart stands there, line by line."""
     code = (ROOT / "examples/test_rolling_restart.py").read_text(encoding="utf-8")

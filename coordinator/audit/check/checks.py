@@ -1,6 +1,6 @@
 """Every check: its name, its severity, its meaning in a line, and advice.
 
-The report prints the line, the page the advice, and `make format` writes docs/audit-checks.md from here.
+The report prints the line, the page the advice, and `make format` writes docs/ask-why/audit-checks.md from here.
 
 House rule: a name is an interface, as scripts look for it; a new check is an entry here and a test.
 """

@@ -1,6 +1,6 @@
 """The columns of the tables, and rows as Arrow.
 
-The parquet files, the Spark data source and the checks depend on these columns; docs/audit-files.md lists them.
+The parquet files, the Spark data source and the checks depend on these columns; docs/ask-why/audit-files.md lists them.
 
 House rule: parse.py decides what a row holds; this module gives it its types.
 """

@@ -24,6 +24,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
+from coordinator import pages
 from coordinator.audit.audit import AuditResult
 from coordinator.audit.check.checks import CHECKS, Finding
 from coordinator.audit.check.drawing import STEPS_MAX, Step
@@ -115,7 +116,7 @@ def page(result: AuditResult) -> str:
         *_table(stories, found, anchors),
         "</main>",
         f"<footer>{_dim('Made by tenure audit. Times are UTC. Drawings show what the log covers: a compacted log')}",
-        _dim("has lost older records. docs/audit-checks.md explains each check, docs/audit-files.md this page."),
+        _dim(f"has lost older records. {pages.AUDIT_CHECKS} explains each check, {pages.AUDIT_FILES} this page."),
         "</footer>",
         f"<script>{_SCRIPT}</script></body></html>" if stories else "</body></html>",
         "",

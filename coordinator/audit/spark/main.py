@@ -1,4 +1,4 @@
-"""The audit as a program for spark-submit; docs/audit.md has the commands.
+"""The audit as a program for spark-submit; docs/ask-why/audit.md has the commands.
 
     spark-submit --py-files tenure.zip coordinator/audit/spark/main.py DATA_DIR --out DIR
 

@@ -52,13 +52,13 @@ from coordinator.log.segments.segment import partition_folder
 from protocol.records.batch import Record
 
 SEGMENT_SIZE = 4 * 1024 * 1024
-"""Default of offsets.topic.segment.bytes here; Kafka's is 100 MiB (docs/decisions)."""
+"""Default of offsets.topic.segment.bytes here; Kafka's is 100 MiB (docs/contribute/decisions)."""
 
 WINDOW_MAX = 4096
 """The most calls that the thread takes from the queue at once. The limit bounds how long the first of them waits."""
 
 SYNCS_MAX = 8
-"""Threads that write. Twice as many were hardly faster (docs/decisions/one-sync-per-partition.md)."""
+"""Threads that write. Twice as many were hardly faster (docs/contribute/decisions/one-sync-per-partition.md)."""
 
 
 class _Append(NamedTuple):

@@ -3,13 +3,14 @@
 It is data: a table of schemas and a table of paths. A test (tests/server/http/test_openapi.py) checks that the server
 has exactly these paths, and that its answers have exactly these fields.
 
-House rule: fields may be added; none is removed or changes its meaning, as in docs/events.md.
+House rule: fields may be added; none is removed or changes its meaning, as in docs/run/events.md.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from coordinator import pages
 from coordinator.server.http.feed import EVENTS_KEPT
 
 Schema = dict[str, Any]
@@ -566,8 +567,8 @@ REFUSED = {
 NO_EVENTS = {404: json_answer("the cluster keeps no events", ref("Error"))}
 
 STREAM = (
-    "server-sent events. data: one event (docs/events.md). A message with `event: gap` says that events may be missing "
-    "before the next one"
+    f"server-sent events. data: one event ({pages.EVENTS}). A message with `event: gap` says that events may be "
+    "missing before the next one"
 )
 
 ROOMS = {

@@ -4,7 +4,7 @@ A group can have settings before it exists, and keeps them after its end. The li
 (`nodes.topics.GROUPS`). A setting that a group does not have takes the broker's value, and the broker says how small
 and how large it may be. Those of the consumer protocol have an effect (KIP-848). Kafka's tools also show and change
 those of share groups and of streams groups, which Tenure does not serve: it checks and keeps them. Tenure's own:
-expected members, standbys, and the better rules (docs/better-rules.md), nearly all of them off by default.
+expected members, standbys, and the better rules (docs/run/group-settings.md), nearly all of them off by default.
 
 House rule: a setting is a row of the table here. Only the checks of expected members name theirs.
 Source: Kafka's GroupConfig, release 4.3.1.

@@ -1,6 +1,6 @@
 """The rights that each API needs: operations on resources, and what a client without them gets.
 
-RIGHTS is for people and for tests: docs/acls.md shows it, and a test compares it with what the handlers ask
+RIGHTS is for people and for tests: docs/secure/acls.md shows it, and a test compares it with what the handlers ask
 for. A handler asks by `may`, before it looks at anything that the client might not know of.
 
 House rule: who may not describe something doesn't learn whether it exists. Source: Kafka's KafkaApis, AuthHelper,
@@ -152,7 +152,7 @@ RIGHTS: dict[str, tuple[Right, ...]] = {
 
 
 def table() -> str:
-    """The rows of the table in docs/acls.md."""
+    """The rows of the table in docs/secure/acls.md."""
     return "".join(
         f"| {api} | {right.operation.name.title().replace('_', '')} | {right.kind.name.lower()} | {right.otherwise} |\n"
         for api, rights in sorted(RIGHTS.items())

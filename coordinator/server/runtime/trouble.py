@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from coordinator import pages
 from coordinator.log.engine import Damaged, EngineError, Fenced, Unavailable
 
 if TYPE_CHECKING:
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 BACKOFF_MIN_MS = 500
 BACKOFF_MAX_MS = 10_000
 """The longest pause after a failure. Pauses double up to it."""
-
-WHAT_TO_DO = 'what to do: docs/operations.md, "A partition is refused"'
-"""The end of the line about a damaged partition, because damage needs a person."""
 
 
 class Trouble:
@@ -92,7 +90,7 @@ class Trouble:
             self._failed(error)
         if isinstance(error, Damaged):
             where = {"file": error.file, "position": error.position, "reason": error.reason}
-            self.say("partition_damaged", f"{text} ({WHAT_TO_DO})", **where)
+            self.say("partition_damaged", f"{text} (what to do: {pages.DAMAGED_PARTITION})", **where)
         else:
             self.say("partition_refused", text, reason=str(error))
         if isinstance(error, Unavailable):

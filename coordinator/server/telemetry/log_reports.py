@@ -1,6 +1,6 @@
 """Reports of the logs and of the store, as log lines: one table of names, levels and texts.
 
-House rule: a name and its fields are an interface (docs/events.md); the text is for people.
+House rule: a name and its fields are an interface (docs/run/events.md); the text is for people.
 """
 
 from __future__ import annotations

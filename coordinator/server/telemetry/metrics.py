@@ -1,7 +1,9 @@
 """Measures as metrics: their names, for Prometheus and for StatsD.
 
 A metric that Kafka's coordinator has too carries the name that Kafka's JMX name usually gets in Prometheus
-(kafka_coordinator_group_groupmetadatamanager_numgroups). All other names begin with tenure_. docs/http.md lists them.
+(kafka_coordinator_group_groupmetadatamanager_numgroups). All other names begin with tenure_.
+docs/run/metrics.md lists all.
+
 The server imports this module only for --http or tenure.statsd.
 
 House rule: names are made here and nowhere else, and a name never changes its meaning.

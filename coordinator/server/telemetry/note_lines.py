@@ -4,7 +4,7 @@ A text line has the words of `story.log_words`. A JSON line has the note's name 
 note's fields: a cause is an object (kind, member_ids, ..., source), and the members before and after a rebalance are
 two numbers.
 
-House rule: a note's name and its fields are an interface (docs/events.md).
+House rule: a note's name and its fields are an interface (docs/run/events.md).
 """
 
 from __future__ import annotations

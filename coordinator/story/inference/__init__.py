@@ -1,4 +1,4 @@
-"""Makes events of groups (docs/events.md) from the records of `__consumer_offsets`, for a cluster that keeps none.
+"""Makes events of groups (docs/run/events.md) from the records of `__consumer_offsets`, for a cluster that keeps none.
 
     from coordinator.story.inference.observed import Batch, Observed
 

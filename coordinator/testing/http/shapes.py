@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from coordinator import pages
 from coordinator.client.groups import member_json
 from coordinator.config import INT32_MAX, TOPIC_PARTITIONS_MAX
 from coordinator.group.causes import CauseKind
@@ -131,7 +132,7 @@ WAITS: dict[str, Schema] = {
 }
 
 FAULT: dict[str, Schema] = {
-    "text": {**TEXT, "description": "one fault a line, in place of all other fields: docs/testing-faults.md#the-text"},
+    "text": {**TEXT, "description": f"one fault a line, in place of all other fields: {pages.FAULTS}"},
     "action": {"type": "string", "enum": [action.value for action in Action]},
     "error": {**TEXT, "description": "of the action error: Kafka's name"},
     "delay_ms": {**COUNT, "description": "of the action delay"},

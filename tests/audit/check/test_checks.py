@@ -449,7 +449,7 @@ def test_each_check_has_a_fault() -> None:
 
 
 def test_each_check_has_its_section() -> None:
-    """docs/audit-checks.md has each check's advice as `make format` writes it; docs/audit.md has the severities."""
+    """audit-checks.md has each check's advice as `make format` writes it; audit.md has the severities."""
     page = PAGE.read_text(encoding="utf-8")
     assert page == with_sections(page)
     sections = re.findall(r"^### `(\w+)` \((\w+)\)$", page, re.MULTILINE)

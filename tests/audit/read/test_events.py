@@ -26,7 +26,7 @@ Event = dict[str, Any]
 
 
 def ended(generation: int, at_ms: int, kind: str = "member_left", **fields: Any) -> Event:
-    """Make the event of a completed rebalance; fields: as in docs/events.md, with those of its trigger."""
+    """Make the event of a completed rebalance; fields: as in docs/run/events.md, with those of its trigger."""
     cause = {"kind": kind, "member_ids": ["m-1"], "group_instance_id": None, "source": "inferred", "reason": ""}
     cause |= {name: fields.pop(name) for name in list(fields) if name in cause}
     return {

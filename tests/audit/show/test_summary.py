@@ -11,7 +11,7 @@ from tests.audit.scenes import GROUP, HOUR_MS, SECOND_MS, START_MS, Scene, clean
 
 
 def test_summary_of_the_script(tmp_path: Path) -> None:
-    """summary.json has the names and numbers that docs/audit-files.md explains."""
+    """summary.json has the names and numbers that docs/ask-why/audit-files.md explains."""
     scene = clean().commit(7, partition=2)
     size = sum(map(len, scene.batches))
     result = audit(scene.write(tmp_path), None, Options(), lambda _done: None)

@@ -1,4 +1,4 @@
-"""spark-submit runs the audit on a cluster, whose workers get it as a zip: the commands of docs/audit.md."""
+"""spark-submit runs the audit on a cluster, whose workers get it as a zip: the commands of docs/ask-why/audit.md."""
 
 from __future__ import annotations
 

@@ -171,6 +171,6 @@ def test_a_value_is_shown_as_it_is_written() -> None:
 
 def test_the_documentation_names_what_can_be_changed() -> None:
     """Each of Tenure's settings, and no other."""
-    page = (Path(__file__).parents[3] / "docs" / "settings.md").read_text()
+    page = (Path(__file__).parents[3] / "docs/run/settings.md").read_text()
     section = page.partition("| can be changed |")[2].partition("\n\n")[0]
     assert set(re.findall(r"`([a-z.]+)`", section)) & set(settings()) == set(CHANGEABLE) & set(settings())

@@ -46,8 +46,8 @@ def test_each_api_is_in_the_table() -> None:
 
 
 def test_the_document_has_the_table() -> None:
-    """docs/acls.md shows it whole."""
-    assert table() in (Path(__file__).parents[3] / "docs" / "acls.md").read_text()
+    """docs/secure/acls.md shows it whole."""
+    assert table() in (Path(__file__).parents[3] / "docs/secure/acls.md").read_text()
 
 
 async def test_each_api_asks_for_the_rights_of_its_table() -> None:

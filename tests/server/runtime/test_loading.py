@@ -150,7 +150,7 @@ async def test_a_damaged_partition_is_refused_and_the_others_serve() -> None:
         (line,) = server.events("partition_damaged")
         assert (line["partition"], line["file"], line["position"]) == (damaged, "00000.log", 77)
         assert line["level"] == "error"
-        assert 'docs/operations.md, "A partition is refused"' in line["message"]
+        assert "docs/run/disk-trouble.md#a-partition-is-refused" in line["message"]
         assert server.events("partitions_loaded")[0]["partitions"] == 3
         await server.advance(10 * BACKOFF_MAX_MS)
         assert engine.loads == 4

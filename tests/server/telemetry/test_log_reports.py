@@ -56,8 +56,8 @@ def test_what_another_line_says_has_none() -> None:
 
 
 def test_the_page_of_a_cluster_has_its_lines() -> None:
-    """docs/cluster-operations.md has all lines of the engine on etcd, and only lines that the server writes."""
-    page = (ROOT / "docs" / "cluster-operations.md").read_text(encoding="utf-8")
+    """docs/run/cluster-operations.md has all lines of the engine on etcd, and only lines that the server writes."""
+    page = (ROOT / "docs/run/cluster-operations.md").read_text(encoding="utf-8")
     rows = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
     engine, server = (
         "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "coordinator" / folder).rglob("*.py")))

@@ -18,7 +18,7 @@ import org.junit.jupiter.api.extension.BeforeEachCallback;
 import org.junit.jupiter.api.extension.ExtensionContext;
 
 /**
- * A coordinator for the tests of a class, reset before each of them. docs/testing-http.md has all operations.
+ * A coordinator for the tests of a class, reset before each of them. docs/test/other-languages.md has all operations.
  *
  * <p>If TEST_CONTROL has the HOST:PORT of a running control, of a container for example, it is that one. Otherwise it is a
  * process; TEST_TENURE has another command than {@code tenure}.
