@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -296,23 +298,25 @@ def test_a_signal_ends_a_start_that_hangs(tmp_path: Path, further: list[str]) ->
     assert (line["event"], line["store"]) == ("start_hangs", str(tmp_path / "data"))
 
 
-def test_it_imports_nothing_that_it_does_not_need() -> None:
-    """A start imports neither the command line's libraries nor a handler before its first request."""
-    code = "import sys, coordinator.cli.main, coordinator.cli.serve; print(*sys.modules)"
-    modules = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
-    unwanted = {
-        "cryptography",
-        "typer",
-        "click",
-        "rich",
-        "structlog",
-        "pydantic",
-        "json",
-        "hypothesis",
-        "logging.config",
-    }
-    assert {name for name in modules if name.split(".")[0] in unwanted} <= {"json"} | {
-        name for name in modules if name.startswith("json.")
-    }
-    assert not [name for name in modules if name.startswith("coordinator.server.") and name.endswith("_requests")]
+NEEDED = {"coordinator", "protocol", "schemas", "uvloop", "xxhash"}
+"""The installed packages that each server imports."""
+
+OF_PYTHON = {"_distutils_hack"}
+"""Python itself imports this where setuptools is installed."""
+
+SELDOM = {"ctypes.util", "email", "http", "importlib.metadata", "multiprocessing", "unittest", "xml", "zipfile"}
+"""Modules of Python's own that hardly any server needs."""
+
+
+def test_a_started_server_has_imported_only_what_it_needs(tmp_path: Path) -> None:
+    """A library that few servers need is imported by the first request that needs it, as is each API's handler."""
+    with serving(tmp_path, environment={"PYTHONPROFILEIMPORTTIME": "1"}) as (_, line):
+        assert READY_LINE.fullmatch(line.rstrip("\n"))
+        log = (tmp_path / "log").read_text()
+    modules = set(re.findall(r"^import time: +\d+ \| +\d+ \| +(\S+)$", log, re.MULTILINE))
+    packages = {module.partition(".")[0] for module in modules}
+    assert packages & packages_distributions().keys() - OF_PYTHON == NEEDED
+    assert not modules & SELDOM
+    unwanted = ("coordinator.server.requests.", "coordinator.server.http", "coordinator.testing")
+    assert not [module for module in modules if module.startswith(unwanted)]
     assert "coordinator.server.supervisor" not in modules

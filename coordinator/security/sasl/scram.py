@@ -20,8 +20,6 @@ from enum import Enum
 from hashlib import new, pbkdf2_hmac
 from typing import NamedTuple
 
-from scramp.utils import saslprep
-
 from coordinator.security.sasl import ANOTHER_NAME, Refused, Step
 
 DIGESTS = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
@@ -66,6 +64,8 @@ def prepared(text: str) -> str:
     """The text after SASLprep. Raises ValueError if it forbids a character, or nothing is left."""
     if text.isascii() and text.isprintable() and text:
         return text
+    from scramp.utils import saslprep  # noqa: PLC0415 - an eighth of a server's start, and few names need it
+
     try:
         found = str(saslprep(text))
     except Exception as error:  # scramp's exceptions have no common base
