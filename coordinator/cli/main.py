@@ -9,6 +9,7 @@ House rule: a new command is one line in COMMANDS, one in SECTIONS, and a module
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from importlib import import_module
@@ -70,8 +71,12 @@ def main(arguments: list[str] | None = None) -> None:
         if not _is_text(argument):
             fail(ExitCode.USAGE, f"an argument is not UTF-8: {os.fsencode(argument)!r}")
     if arguments[:1] == ["serve"]:
+        # What modules leave behind is little and stays, so the garbage collector never looks at it.
+        gc.disable()
         from coordinator.cli.serve import serve
 
+        gc.freeze()
+        gc.enable()
         serve(arguments[1:])
         return
     command = next((argument for argument in arguments if not argument.startswith("-")), "")
