@@ -7,7 +7,9 @@ so finds what costs 200 bytes; with `-s` it prints the memory before and after e
 from __future__ import annotations
 
 import http.client
+import socket
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from itertools import cycle, islice
@@ -22,6 +24,7 @@ from tests.server.test_cycles import requests
 from tests.support.length import IS_NIGHTLY
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Closed, Connection
+from tests.support.scripted import Member, hang_up, settle
 from tests.support.tenure import Tenure
 
 TIMES = 10_000 if IS_NIGHTLY else 100
@@ -38,6 +41,9 @@ BYTES_MAX = 2_000
 
 WAIT = {"Fetch", "JoinGroup", "SyncGroup"}
 """APIs whose requests may wait: the client closes its connection without the answer."""
+
+UNREAD_EACH, UNREAD_MAX = 8, 60
+"""Each 8th stream is left unread, and its client holds it for 480 changes: more events than the server lets wait."""
 
 
 @contextmanager
@@ -102,6 +108,13 @@ def test_memory_stays_whatever_is_asked_again(server: Tenure, api: str) -> None:
     assert grown(server, api, ask, TIMES) <= GROWN_MAX
 
 
+def address_of(site: Tenure) -> tuple[str, int]:
+    """Where a server listens for HTTP."""
+    (url,) = [line["url"] for line in site.events("http_listening")]
+    host, _, port = url.strip("/").rpartition("/")[2].rpartition(":")
+    return host, int(port)
+
+
 def answered(client: http.client.HTTPConnection, target: str) -> http.client.HTTPResponse:
     """The answer to a GET. The server refuses it while it hasn't seen yet that former connections are closed."""
     while True:
@@ -114,11 +127,10 @@ def answered(client: http.client.HTTPConnection, target: str) -> http.client.HTT
 @pytest.mark.parametrize("path", ASKED)
 def test_memory_stays_whatever_http_is_asked_again(site: Tenure, path: str) -> None:
     """Requests to one address again and again cost no memory that stays. A stream is left at its first line."""
-    (url,) = [line["url"] for line in site.events("http_listening")]
     every = cycle(targets(path))
 
     def ask(times: int) -> None:
-        with closing(http.client.HTTPConnection(url.strip("/").rpartition("/")[2], timeout=WITHIN_S)) as client:
+        with closing(http.client.HTTPConnection(*address_of(site), timeout=WITHIN_S)) as client:
             for target in islice(every, times):
                 answer = answered(client, target)
                 if answer.headers.get_content_type() == "text/event-stream":
@@ -129,3 +141,45 @@ def test_memory_stays_whatever_http_is_asked_again(site: Tenure, path: str) -> N
                     answer.read()
 
     assert grown(site, path, ask, TIMES_HTTP) <= GROWN_MAX
+
+
+def test_memory_stays_whatever_streams_of_events_are_opened(site: Tenure) -> None:
+    """Streams cost no memory that stays: read for a while, closed before they are read, or held and never read.
+
+    A group changes with each stream. In the long form the window of events is full before the first look at memory,
+    and the server drops streams that nobody reads.
+    """
+    address = address_of(site)
+
+    def ask(times: int) -> None:
+        unread: deque[socket.socket] = deque()
+        for number in range(times):
+            stream = socket.create_connection(address, WITHIN_S)
+            query = "?group=streamed" if number % 3 else ""
+            stream.sendall(f"GET /events{query} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+            if number % UNREAD_EACH == 0:
+                unread.append(stream)
+                change(site)
+                if len(unread) <= UNREAD_MAX:
+                    continue
+                stream = unread.popleft()
+            elif number % 2:
+                change(site)
+            else:
+                with stream.makefile("rb") as lines:
+                    assert b": events follow\n" in lines
+                    change(site)
+                    assert any(line.startswith(b"data: ") for line in lines)
+            stream.close()
+        for stream in unread:
+            stream.close()
+
+    assert grown(site, "streams of /events", ask, TIMES_HTTP) <= GROWN_MAX
+
+
+def change(server: Tenure) -> None:
+    """A member joins a group and leaves it: several events."""
+    member = Member(server.port, "streamed", "c", 5)
+    settle(member)
+    member.leave()
+    hang_up()
