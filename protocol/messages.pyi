@@ -1266,11 +1266,15 @@ class ApiVersionsRequest(Message):
 
     client_software_name: str
     client_software_version: str
+    cluster_id: str | None
+    node_id: int
     def __init__(
         self,
         *,
         client_software_name: str = ...,
         client_software_version: str = ...,
+        cluster_id: str | None = ...,
+        node_id: int = ...,
         unknown_tagged_fields: dict[int, bytes] = ...,
     ) -> None: ...
 
@@ -2391,11 +2395,13 @@ class DeleteGroupsResponse(Message):
     class DeletableGroupResult(Message):
         group_id: str
         error_code: int
+        error_message: str | None
         def __init__(
             self,
             *,
             group_id: str = ...,
             error_code: int = ...,
+            error_message: str | None = ...,
             unknown_tagged_fields: dict[int, bytes] = ...,
         ) -> None: ...
 

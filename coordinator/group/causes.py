@@ -24,7 +24,7 @@ TOPICS_MAX = 20
 
 
 class CauseKind(HashedById):
-    """The kinds of causes for which a group rebalances. The last five are of the consumer protocol alone."""
+    """The kinds of causes for which a group rebalances. The last six are of the consumer protocol alone."""
 
     MEMBER_JOINED = "member_joined"
     MEMBER_REJOINED = "member_rejoined"
@@ -44,6 +44,7 @@ class CauseKind(HashedById):
     REGEX_RESOLVED = "regex_resolved"
     REVOCATION_TIMED_OUT = "revocation_timed_out"
     TARGET_INCOMPLETE = "target_incomplete"
+    ASSIGNOR_CHANGED = "assignor_changed"
 
 
 class Change(HashedById):

@@ -97,6 +97,12 @@ CAUSES: Mapping[CauseKind, Words] = {
         "assignment incomplete",
         HEARTBEAT,
     ),
+    CauseKind.ASSIGNOR_CHANGED: Words(
+        "member {who} votes, and another assignor wins",
+        "a member voted, and another assignor won",
+        "assignor changed",
+        HEARTBEAT,
+    ),
 }
 assert set(CAUSES) == set(CauseKind)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 NAME = "ApiVersions"
 API_KEY = 18
-VERSIONS = (0, 4)
+VERSIONS = (0, 5)
 FLEXIBLE = 3
 
 CHANGES = {
@@ -20,11 +20,17 @@ CHANGES = {
         "(KIP-584, KIP-866)."
     ),
     4: "The `min_version` of a supported feature may be 0 (KAFKA-17011).",
+    5: (
+        "The client names the node that it means: `cluster_id`, `node_id`. Another node answers REBOOTSTRAP_REQUIRED "
+        "(KIP-1242)."
+    ),
 }
 
 REQUEST = """
 client_software_name     string  3+  ignorable
 client_software_version  string  3+  ignorable
+cluster_id               string  5+  null default=null ignorable
+node_id                  int32   5+  ignorable default=-1
 """
 
 RESPONSE = """

@@ -86,7 +86,7 @@ def test_a_refused_heartbeat_has_one_note(says: dict[str, Any], settings: dict[s
 def test_a_refused_join_of_a_consumer_group_has_one_note() -> None:
     """The same for classic members there; an error after which the client goes on has none."""
     for settings, says, error in (
-        ({}, {"metadata": b"no"}, ErrorCode.UNKNOWN_SERVER_ERROR),
+        ({}, {"metadata": b"no"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         ({"group_consumer_migration_policy": "disabled"}, {}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         ({}, {"protocol_type": "connect"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         ({"group_consumer_max_size": 1}, {}, ErrorCode.GROUP_MAX_SIZE_REACHED),

@@ -162,12 +162,14 @@ def test_rejected_member_has_to_join_as_new() -> None:
     assert play.group.generation == epoch + 1
 
 
-def test_assignor_rack_and_timeout_are_no_epoch() -> None:
-    """Another assignor or rebalance timeout is stored and bumps nothing (the KIP: a new assignor does)."""
+def test_rack_and_timeout_are_no_epoch() -> None:
+    """Another rebalance timeout is stored and bumps nothing; another assignor does."""
     play = crew("a", "b")
     epoch = play.group.generation
-    assert play.beat("a", epoch, assignor="range", timeout_ms=60_000).error_code == ErrorCode.NONE
+    assert play.beat("a", epoch, timeout_ms=60_000).error_code == ErrorCode.NONE
     assert play.group.generation == epoch
+    assert play.beat("a", epoch, assignor="range").error_code == ErrorCode.NONE
+    assert play.group.generation == epoch + 1
     assert play.group.members["a"].rebalance_timeout_ms == 60_000
 
 

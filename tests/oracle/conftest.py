@@ -29,7 +29,7 @@ CONSUMER_NODES = {
         for policy in ("upgrade", "downgrade", "disabled")
     },
 }
-"""The servers for the consumer protocol (KIP-848), which is compared with Kafka 4.3.1."""
+"""The servers for the consumer protocol (KIP-848), which is compared with Kafka 4.4.0."""
 NODES = {
     "open": {
         "group.initial.rebalance.delay.ms": "0",

@@ -6,7 +6,7 @@ describes the group then, too.
 
     python -m tests.oracle.consumer_log
 
-plays on Apache Kafka 4.3.1 and writes its log and its descriptions to GOLDEN, for the tests that replay them.
+plays on Apache Kafka 4.4.0 and writes its log and its descriptions to GOLDEN, for the tests that replay them.
 
 House rule: no result depends on time; where a server works by itself (metadata, regular expressions), the play waits.
 """
@@ -29,7 +29,7 @@ from protocol.messages import (
     MetadataRequest,
     OffsetCommitRequest,
 )
-from tests.support.apache import AT_ONCE, VERSION_43, ApacheKafka
+from tests.support.apache import AT_ONCE, VERSION_44, ApacheKafka
 from tests.support.raw import Connection
 from tests.support.tenure import wait_until
 
@@ -267,7 +267,7 @@ def _steps(played: Play) -> None:
 
 def main() -> None:
     """Write GOLDEN anew."""
-    with ApacheKafka(KAFKA_SETTINGS, version=VERSION_43) as kafka:
+    with ApacheKafka(KAFKA_SETTINGS, version=VERSION_44) as kafka:
         ids = create_topics(kafka.port)
         kafka.stop()
         kafka.start()  # its coordinator knows the topics from the start
@@ -275,7 +275,7 @@ def main() -> None:
         kafka.stop()
         log = (kafka.log_dir / "__consumer_offsets-0" / f"{0:020}.log").read_bytes()
     golden = {
-        "kafka": VERSION_43,
+        "kafka": VERSION_44,
         "topic_ids": {name: str(each) for name, each in ids.items()},
         "steps": [step._asdict() for step in steps],
         "log_hex": log.hex(),

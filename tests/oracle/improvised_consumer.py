@@ -11,7 +11,7 @@ play has members that all want the same topic, and the others have the assignor 
 In half of the plays members of the classic protocol take part. There is always one of the consumer protocol, which
 only does what a good client does: a group of classic members alone would let them wait for each other.
 
-No member subscribes to nothing: if all others subscribe to the same topics, Kafka 4.3.1 takes it for one of them, and
+No member subscribes to nothing: if all others subscribe to the same topics, Kafka 4.4.0 takes it for one of them, and
 assigns it partitions that it doesn't read. Here it gets none.
 
 House rule: a step is a request that some client could send, however foolish.

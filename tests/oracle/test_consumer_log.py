@@ -1,4 +1,4 @@
-"""The log of a group of the consumer protocol: Apache Kafka 4.3.1 and Tenure write the same records.
+"""The log of a group of the consumer protocol: Apache Kafka 4.4.0 and Tenure write the same records.
 
 Tenure gets Kafka's topics through `tenure log import`, so both know them by the same ids. Kafka's tool prints both
 logs.
@@ -17,7 +17,7 @@ from coordinator.cli.log.command import app
 from tests.cli.conftest import run_app
 from tests.oracle.consumer_log import GROUP, KAFKA_SETTINGS, MARK, SETTINGS, Step, create_topics, play
 from tests.oracle.dumped import DumpedRecord, dump
-from tests.support.apache import VERSION_43, ApacheKafka
+from tests.support.apache import VERSION_44, ApacheKafka
 from tests.support.tenure import Tenure
 
 pytestmark = pytest.mark.oracle
@@ -26,7 +26,7 @@ TIMES = {"assignmentTimestamp", "timestamp", "commitTimestamp"}
 VERSION_OF_TOPICS = "version"
 """A field of a regular expression's record: each server counts the versions of its topics in its own way."""
 TOPIC_ID = "topicId"
-"""A field of a committed offset in Kafka 4.3 (version 4). Tenure writes version 3, as Kafka 3.9 does."""
+"""A field of a committed offset in Kafka 4.4 (version 4). Tenure writes version 3, as Kafka 3.9 does."""
 
 
 class Played(NamedTuple):
@@ -41,7 +41,7 @@ def both(kafka_is_here: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
     """Kafka and Tenure after the same play."""
     folder = tmp_path_factory.mktemp("tenure")
     with ExitStack() as stack:
-        kafka = stack.enter_context(ApacheKafka(KAFKA_SETTINGS, version=VERSION_43))
+        kafka = stack.enter_context(ApacheKafka(KAFKA_SETTINGS, version=VERSION_44))
         create_topics(kafka.port)
         kafka.stop()
         tenure = Tenure(SETTINGS, directory=folder)
@@ -61,7 +61,7 @@ def both(kafka_is_here: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
 def by_step(data_dir: Path) -> list[list[DumpedRecord]]:
     """The group's records, step by step."""
     steps: list[list[DumpedRecord]] = [[]]
-    for record in dump(data_dir, VERSION_43):
+    for record in dump(data_dir, VERSION_44):
         if record.group == MARK:
             steps.append([])
         elif record.group == GROUP:

@@ -1,4 +1,4 @@
-"""Random plays of the consumer protocol on Apache Kafka 4.3.1 and on Tenure: the answers have to be the same.
+"""Random plays of the consumer protocol on Apache Kafka 4.4.0 and on Tenure: the answers have to be the same.
 
 ORACLE_SEEDS=N plays N of them, ORACLE_FIRST_SEED=S begins with another seed.
 """
@@ -14,7 +14,7 @@ from tests.oracle.conftest import CONSUMER_NODES, ONE_AFTER_THE_OTHER, SAME_NAME
 from tests.oracle.improvised_consumer import Duet
 from tests.oracle.test_improvised import FIRST_SEED
 from tests.oracle.transcript import differences
-from tests.support.apache import VERSION_43, ApacheKafka
+from tests.support.apache import VERSION_44, ApacheKafka
 from tests.support.raw import Closed, NoAnswer
 from tests.support.tenure import Tenure
 
@@ -25,9 +25,9 @@ SEED_COUNT = int(os.environ.get("ORACLE_SEEDS", "16"))
 
 @pytest.fixture(scope="module")
 def kafka(kafka_is_here: None) -> Iterator[ApacheKafka]:
-    """A node of Kafka 4.3.1."""
+    """A node of Kafka 4.4.0."""
     settings = {**CONSUMER_NODES["consumer"], **SAME_NAME, **ONE_AFTER_THE_OTHER}
-    with ApacheKafka(settings, version=VERSION_43) as node:
+    with ApacheKafka(settings, version=VERSION_44) as node:
         yield node
 
 

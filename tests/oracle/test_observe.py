@@ -17,7 +17,7 @@ from coordinator.cli.main import make_app
 from tests.cli.conftest import at, run_app
 from tests.observe.test_observer import observing
 from tests.observe.test_rights import GROUP, PLAIN, SECURED, consuming, observe_with_rights
-from tests.support.apache import AUTHORIZER, VERSION_43, ApacheKafka
+from tests.support.apache import AUTHORIZER, VERSION_44, ApacheKafka
 from tests.support.certificates import make_certificates
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import tenure_command, wait_until
@@ -105,10 +105,10 @@ def _newest(observer: Any, members: int) -> dict[str, Any]:
 
 @pytest.mark.usefixtures("kafka_is_here")
 def test_the_documented_rights_are_enough(tmp_path: Path) -> None:
-    """As on a server of ours (tests/observe/test_rights.py); on Kafka 4.3, over TLS, and with both kinds of groups."""
+    """As on a server of ours (tests/observe/test_rights.py); on Kafka 4.4, over TLS, and with both kinds of groups."""
     files = make_certificates(tmp_path / "certificates")
     properties = SECURED.format(module=PLAIN, authorizer=AUTHORIZER)
     properties += f"ssl.keystore.type=PEM\nssl.keystore.location={files.server}\n"
-    with ApacheKafka(listeners={"SASL": "SASL_SSL"}, properties=properties, version=VERSION_43) as kafka:
+    with ApacheKafka(listeners={"SASL": "SASL_SSL"}, properties=properties, version=VERSION_44) as kafka:
         bootstrap = kafka.bootstrap_of("SASL")
         assert observe_with_rights(bootstrap, tmp_path, "classic", "consumer", ca=files.ca) == [1, 1]

@@ -4,7 +4,7 @@
     pytest tests/oracle/test_scripts.py -k scripts/static.txt -m 'not oracle'      on Tenure alone, without Java
     ORACLE_RECORD=1 pytest tests/oracle/test_scripts.py -k scripts/static.txt -m oracle     writes Kafka's answers
 
-Scripts for CONSUMER_NODES (conftest.py) are played on Kafka 4.3.1, the others on 3.9.1. transcript.py lists the fields
+Scripts for CONSUMER_NODES (conftest.py) are played on Kafka 4.4.0, the others on 3.9.1. transcript.py lists the fields
 that may differ. The scripts with a restart share one kill of a server of their own.
 
 House rule: what is excused in Tenure is an answer of Kafka 3.9.
@@ -22,7 +22,7 @@ import pytest
 from tests.oracle.conftest import CONSUMER_NODES, NODES, ONE_AFTER_THE_OTHER, SAME_NAME
 from tests.oracle.player import Play, play, play_all
 from tests.oracle.script import FOLDER, IS_RECORDING, OUTCOME, Case, Outcomes, cases, head_of, read, write
-from tests.support.apache import VERSION, VERSION_43, ApacheKafka
+from tests.support.apache import VERSION, VERSION_44, ApacheKafka
 from tests.support.tenure import Tenure
 
 Node = Tenure | ApacheKafka
@@ -32,11 +32,11 @@ SLOWER = (4, 16)
 """By how much the short timeouts of a script are longer at its next tries."""
 
 NO_GROUP_TO_COMMIT_TO = {"older_commits"}
-"""In Kafka 4.3 a commit of v9 to a group that isn't there is GROUP_ID_NOT_FOUND. In Kafka 3.9 and here it is
+"""In Kafka 4.4 a commit of v9 to a group that isn't there is GROUP_ID_NOT_FOUND. In Kafka 3.9 and here it is
 ILLEGAL_GENERATION: one version of OffsetCommit serves the clients of both.
 """
 WHILE_IT_REBALANCES = re.compile(r"(state='(?:Preparing|Completing)Rebalance'.*) member_assignment=b'[^']*'")
-"""Kafka 4.3 describes the assignments of a classic group that rebalances. Kafka 3.9 leaves them out, and so do we."""
+"""Kafka 4.4 describes the assignments of a classic group that rebalances. Kafka 3.9 leaves them out, and so do we."""
 
 CASES = cases()
 RESTARTS = [case for case in CASES if case.restarts]
@@ -50,7 +50,7 @@ def new_tenure(node: str) -> Tenure:
 
 def new_kafka(node: str) -> ApacheKafka:
     """The same of Apache Kafka."""
-    version = VERSION_43 if node in CONSUMER_NODES else VERSION
+    version = VERSION_44 if node in CONSUMER_NODES else VERSION
     return ApacheKafka({**NODES, **CONSUMER_NODES}[node] | SAME_NAME | ONE_AFTER_THE_OTHER, version=version)
 
 
@@ -172,7 +172,7 @@ def play_restarts(server: Node) -> dict[str, Outcomes]:
 
 
 def answers_of_39(case: Case) -> Outcomes:
-    """The recorded answers; in two places, for classic groups, Kafka 3.9's in place of Kafka 4.3's."""
+    """The recorded answers; in two places, for classic groups, Kafka 3.9's in place of Kafka 4.4's."""
     if case.node not in CONSUMER_NODES:
         return case.answers
     found = [[WHILE_IT_REBALANCES.sub(r"\1", answer) for answer in below] for below in case.answers]

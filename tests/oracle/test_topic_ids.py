@@ -1,4 +1,4 @@
-"""OffsetCommit and OffsetFetch by topic ids (v10) on Apache Kafka 4.3.1 and on Tenure: the same answers.
+"""OffsetCommit and OffsetFetch by topic ids (v10) on Apache Kafka 4.4.0 and on Tenure: the same answers.
 
 A topic has another id on each server. Before answers are compared, each id that a server gave is replaced by its
 topic's name.
@@ -26,7 +26,7 @@ from protocol.messages import (
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
-from tests.support.apache import VERSION_43, ApacheKafka
+from tests.support.apache import VERSION_44, ApacheKafka
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure, wait_until
 
@@ -129,7 +129,7 @@ def servers(kafka_is_here: None) -> Iterator[tuple[Server, Server]]:
     """Kafka and Tenure, each with two topics."""
     settings = {"offsets.topic.num.partitions": "4", "group.initial.rebalance.delay.ms": "0"}
     with ExitStack() as stack:
-        kafka = stack.enter_context(ApacheKafka(settings, version=VERSION_43))
+        kafka = stack.enter_context(ApacheKafka(settings, version=VERSION_44))
         found = Server(kafka.port), Server(stack.enter_context(Tenure(settings)).port)
         for server in found:
             server.create("orders", 3)

@@ -18,6 +18,8 @@ def test_api_versions_are_within_apache_kafkas(open_kafka: ApacheKafka, open_ten
     """Every API has Kafka's oldest version and none that Kafka 3.9 lacks, but for those of Kafka 4 (KIP-848, 1043)."""
     kafka, tenure = _api_versions(open_kafka.port), _api_versions(open_tenure.port)
     newer = {
+        API_KEYS["ApiVersions"]: 5,
+        API_KEYS["DeleteGroups"]: 3,
         API_KEYS["OffsetCommit"]: 10,
         API_KEYS["OffsetFetch"]: 10,
         API_KEYS["DescribeGroups"]: 6,

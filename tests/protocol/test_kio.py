@@ -36,8 +36,13 @@ if TYPE_CHECKING:
     from protocol.definition import Struct
 
 DROPPED = "Kafka 4 dropped this version (KIP-896), and kio follows Kafka 4"
+NEWER = "a version of Kafka 4.4, which is newer than kio"
 SERVER = "a record of the server, which kio leaves out"
 WITHOUT_KIO = {
+    "ApiVersionsRequest": ((5,), NEWER),
+    "ApiVersionsResponse": ((5,), NEWER),
+    "DeleteGroupsRequest": ((3,), NEWER),
+    "DeleteGroupsResponse": ((3,), NEWER),
     "ProduceRequest": ((0, 1, 2), DROPPED),
     "ProduceResponse": ((0, 1, 2), DROPPED),
     "OffsetCommitRequest": ((0, 1), DROPPED),

@@ -20,7 +20,10 @@ from protocol.definition import Struct
 from protocol.messages import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
+    ApiVersionsRequest,
     ApiVersionsResponse,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
     DescribeLogDirsRequest,
     GroupMetadataKey,
     GroupMetadataValue,
@@ -291,6 +294,38 @@ BY_HAND = [
         (
             AlterReplicaLogDirsResponse(throttle_time_ms=9, results=[MOVED_RESULT]),
             b"\0\0\0\x09" + b"\0\0\0\1" + text("t") + b"\0\0\0\1" + b"\0\0\0\5" + b"\0\x39",
+        ),
+    ),
+    (
+        "ApiVersionsRequest",
+        5,
+        (
+            ApiVersionsRequest(client_software_name="a", client_software_version="1", cluster_id="id", node_id=3),
+            b"\2a" + b"\0021" + b"\3id" + b"\0\0\0\3" + b"\0",
+        ),
+    ),
+    (
+        "ApiVersionsResponse",
+        5,
+        (
+            ApiVersionsResponse(
+                error_code=129,
+                api_keys=[ApiVersionsResponse.ApiVersion(api_key=18, min_version=0, max_version=5)],
+                throttle_time_ms=9,
+            ),
+            b"\0\x81" + b"\2" + b"\0\x12\0\0\0\5\0" + b"\0\0\0\x09" + b"\0",
+        ),
+    ),
+    ("DeleteGroupsRequest", 3, (DeleteGroupsRequest(groups_names=["g"]), b"\2\2g\0")),
+    (
+        "DeleteGroupsResponse",
+        3,
+        (
+            DeleteGroupsResponse(
+                throttle_time_ms=9,
+                results=[DeleteGroupsResponse.DeletableGroupResult(group_id="g", error_code=68, error_message="no")],
+            ),
+            b"\0\0\0\x09" + b"\2" + b"\2g" + b"\0\x44" + b"\3no" + b"\0" + b"\0",
         ),
     ),
 ]

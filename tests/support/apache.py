@@ -44,9 +44,9 @@ VERSION = "3.9.1"
 VERSION_4 = "4.2.0"
 """A release of Kafka 4, whose coordinator is a new implementation."""
 VERSION_43 = "4.3.1"
-"""The release that the consumer protocol (KIP-848) is compared with."""
+"""The release before, whose clients, tools, assignors and settings of groups are compared."""
 VERSION_44 = "4.4.0"
-"""The release whose answers count where VERSION_43 has a defect that it mends."""
+"""The release that the consumer protocol (KIP-848) is compared with."""
 
 POM = Path(__file__).with_name("apache-kafka.pom.xml")
 BUILD = Path(__file__).resolve().parents[2] / "build" / "oracle"

@@ -62,7 +62,7 @@ def join_as(turn: Turn, group: ConsumerGroup, event: JoinGroup) -> JoinGroupResp
     if turn.config.group_consumer_migration_policy == NEVER_WELCOME:
         why = "the group has the consumer protocol, and group.consumer.migration.policy is disabled"
         raise Refused(Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, why=why))
-    has_room(turn, group, body.member_id)
+    has_room(turn, group, body.member_id, body.group_instance_id)
     protocols = protocols_of(event)
     if body.protocol_type != CONSUMER or not group.supports(map(NAME, protocols)):
         raise Refused(Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
@@ -136,7 +136,7 @@ def change_of(turn: Turn, event: JoinGroup, found: Found) -> Change:
     try:
         said = read_subscription(protocols[0][1])
     except Unreadable:
-        raise Refused(Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)) from None
+        raise Refused(Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)) from None
     timeout_ms = rebalance_timeout_of(event)
     changed = member._replace(
         instance_id=member.instance_id if body.group_instance_id is None else body.group_instance_id,

@@ -24,6 +24,7 @@ from coordinator.group.course import Course, Phase, Waited
 from coordinator.group.group import NAME, NEVER
 from coordinator.group.notes import TargetAssigned
 from coordinator.group.state import ASSIGNING, DEAD, EMPTY, RECONCILING, STABLE, Kind, State
+from coordinator.group.vote import best_assignor
 from protocol.consumer import CONSUMER
 from protocol.speed import HashedById
 
@@ -437,7 +438,7 @@ class ConsumerGroup(AnyGroup):
 
     def preferred_assignor(self) -> str | None:
         """The assignor with most votes; None without votes."""
-        return max(self.assignors, key=lambda name: self.assignors[name]) if self.assignors else None
+        return best_assignor(self.assignors)
 
     def __repr__(self) -> str:
         return f"ConsumerGroup({self.group_id!r}, {self.state.value}, epoch={self.generation}, members={self.size})"

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: a member joins, stays or leaves (Kafka 4.3: GroupMetadataManager.consumerGroupHeartbeat).
+"""ConsumerGroupHeartbeat: a member joins, stays or leaves (Kafka 4.4: GroupMetadataManager.consumerGroupHeartbeat).
 
 This module reads the request and makes the answer; `step` does what the request asks for. A heartbeat takes over the
 member that it names, whichever protocol that spoke before (KIP-848).
@@ -105,7 +105,7 @@ def leave_by_heartbeat(turn: Turn, group: ConsumerGroup, event: ConsumerHeartbea
 def stay(turn: Turn, group: ConsumerGroup, event: ConsumerHeartbeat) -> ConsumerGroupHeartbeatResponse:
     """The member joins, or goes on."""
     body = event.body
-    has_room(turn, group, body.member_id)
+    has_room(turn, group, body.member_id, body.instance_id)
     owned = owned_by(body) if event.owned is None else event.owned
     found = find(turn, group, event, owned)
     change = Change(found, updated(found.member, event), owned, event.client, event.regex_error)

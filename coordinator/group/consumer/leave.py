@@ -1,6 +1,7 @@
 """Members that go: by a heartbeat of epoch -1 or -2, by an administrator's LeaveGroup, or because time is up.
 
-Each departure bumps the group epoch, several at once bump it once. The next heartbeat of anybody makes the new target.
+Each departure bumps the group epoch, several at once bump it once. The next heartbeat of anybody makes the new target;
+an empty group has its own at once.
 A static member that is away (-2) keeps its partitions and its place in the target: nothing moves while it restarts.
 """
 
@@ -79,6 +80,10 @@ def drop(turn: Turn, group: ConsumerGroup, members: Sequence[ConsumerMember], ca
     group.metadata_hash = metadata_hash(turn.topics, group.subscribed_names())
     group.generation = following(group.generation)
     turn.append(records.epoch_record(group.group_id, group.generation, group.metadata_hash, wall_ms))
+    if not group.members:
+        # Nobody is left to make a target for: the group has it (KAFKA-20442), and the next one needn't wait.
+        turn.append(records.target_epoch_record(group.group_id, group.generation, 0, wall_ms))
+        group.set_targets({}, group.generation, 0)
     course.bumped(turn, group, cause)
     course.settled(turn, group)
     if not group.members:

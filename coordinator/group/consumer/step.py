@@ -21,7 +21,7 @@ from coordinator.group.consumer.group import NO_TARGET, ConsumerGroup, ConsumerM
 from coordinator.group.consumer.reconcile import Aim, Fenced, Owned, reconcile
 from coordinator.group.consumer.refused import Refused
 from coordinator.group.consumer.regex import RegexChange, update_regex
-from coordinator.group.consumer.target import Plan, bump, make_target
+from coordinator.group.consumer.target import Plan, bump, make_target, votes_otherwise
 from coordinator.group.refusal import Refusal
 from coordinator.group.state import STABLE
 from schemas.errors import ErrorCode
@@ -72,19 +72,20 @@ class Change(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A planned step. member: as it will be."""
+    """A planned step. member: as it will be. votes: whether its vote makes another assignor win."""
 
     change: Change
     member: ConsumerMember
     regex: RegexChange
+    votes: bool
     plan: Plan
     records: list[Record]
 
 
-def has_room(turn: Turn, group: AnyGroup, member_id: str) -> None:
-    """Raises Refused if the group is full; its members may go on."""
+def has_room(turn: Turn, group: AnyGroup, member_id: str, instance_id: str | None) -> None:
+    """Raises Refused if the group is full; its members may go on, and static ones may come back."""
     limit = turn.config.group_consumer_max_size
-    if group.size >= limit and member_id not in group.members:
+    if group.size >= limit and member_id not in group.members and instance_id not in group.static_members:
         words = f"The consumer group has reached its maximum capacity of {limit} members."
         raise Refused(Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, words))
 
@@ -125,7 +126,8 @@ def plan_step(turn: Turn, group: ConsumerGroup, change: Change, *, may_assign: b
     written += regex.records
     # A classic member has no regular expression that could be resolved later.
     regex_bumps = regex.bumps if member.classic is None else regex.changed
-    bumped = bump(turn, group, member, found, changed=names_changed or regex_bumps)
+    votes = votes_otherwise(turn, group, member, found)
+    bumped = bump(turn, group, member, found, changed=names_changed or regex_bumps or votes)
     plan = make_target(turn, group, member, found, bumped, may_assign=may_assign)
     written += plan.records
     moved = member
@@ -146,7 +148,7 @@ def plan_step(turn: Turn, group: ConsumerGroup, change: Change, *, may_assign: b
         written.append(records.current_record(group_id, moved, wall_ms))
     if not turn.store_takes(written):
         raise Refused(Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, TOO_LARGE))
-    return Step(change, moved, regex, plan, written)
+    return Step(change, moved, regex, votes, plan, written)
 
 
 def take_step(turn: Turn, group: ConsumerGroup, step: Step) -> None:
@@ -179,6 +181,8 @@ def cause_of(group: ConsumerGroup, step: Step) -> Cause:
     if found.is_new:
         return reasons.of_member(group, CauseKind.MEMBER_JOINED, member, client)
     if member.topics == found.member.topics and not step.regex.changed:
+        if step.votes:
+            return reasons.of_member(group, CauseKind.ASSIGNOR_CHANGED, member, client)
         if step.plan.fills:
             return Cause(CauseKind.TARGET_INCOMPLETE)
         return reasons.of_topics(CauseKind.TOPICS_CHANGED, reasons.topic_changes(group))

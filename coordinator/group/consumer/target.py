@@ -1,10 +1,10 @@
 """The target assignment: what each member shall have (Kafka: updateSubscriptionMetadata, maybeUpdateTargetAssignment).
 
-The group epoch grows when subscriptions change, or topics that members subscribe to; a hash of these topics tells the
-latter. A group may take over a target from a classic leader or from the log. If it leaves out a member or a partition,
-the epoch grows too (KAFKA-21584): nothing else would ever give that partition to anybody. An epoch without a target
-gets one with the next heartbeat, but no sooner than the assignment interval after the target before. A target stays as
-it is where it can: assignors are given the former one.
+The group epoch grows when subscriptions change, topics that members subscribe to, or the assignor with most votes; a
+hash tells whether topics did. A group may take over a target from a classic leader or from the log. If it leaves out a
+member or a partition, the epoch grows too (KAFKA-21584): nothing else would ever give that partition to anybody. An
+epoch without a target gets one with the next heartbeat, but no sooner than the assignment interval after the target
+before. A target stays as it is where it can: assignors are given the former one.
 
 A target of many members or partitions takes long. The heartbeat does PAUSES_AT_ONCE parts of the work; if that is not
 all, the group keeps the work (`Making`), the effects ask for the other parts, and an event `TargetMade` brings the
@@ -41,6 +41,7 @@ from coordinator.group.consumer.group import (
 )
 from coordinator.group.notes import CHANGES_MAX, TargetAssigned, TargetChange
 from coordinator.group.topics import metadata_hash
+from coordinator.group.vote import best_assignor
 from protocol.records.batch import Record
 from protocol.records.packing import OVERHEAD
 
@@ -142,9 +143,9 @@ class Plan:
 
 
 def bump(turn: Turn, group: ConsumerGroup, member: ConsumerMember, sender: Sender, *, changed: bool) -> Bump:
-    """The group epoch, one higher if the sender's subscription or a topic changed, or the target has gaps.
+    """The group epoch, one higher if the sender or a topic changed, or the target has gaps.
 
-    changed: whether the sender's subscription did.
+    changed: whether the sender's subscription did, or its vote makes another assignor win.
     """
     if not changed and not group.is_stale:
         return Bump(group.generation, group.metadata_hash, None, group.gaps)
@@ -155,6 +156,15 @@ def bump(turn: Turn, group: ConsumerGroup, member: ConsumerMember, sender: Sende
         return Bump(group.generation, hashed, None, gaps)
     epoch = following(group.generation)
     return Bump(epoch, hashed, records.epoch_record(group.group_id, epoch, hashed, turn.now.wall_ms), gaps, is_same)
+
+
+def votes_otherwise(turn: Turn, group: ConsumerGroup, member: ConsumerMember, sender: Sender) -> bool:
+    """Whether the sender's vote makes another assignor win (Kafka 4.4: hasPreferredServerAssignorChanged)."""
+    former = sender.replaces or group.members.get(member.member_id)
+    if member.assignor == (None if former is None else former.assignor):
+        return False
+    default = turn.config.group_consumer_assignors[0]
+    return (preferred_assignor(group, member, former) or default) != (group.preferred_assignor() or default)
 
 
 def gaps_in(turn: Turn, group: ConsumerGroup) -> bool | None:
@@ -333,14 +343,13 @@ def is_due(turn: Turn, group: ConsumerGroup, epoch: int) -> bool:
 
 
 def preferred_assignor(group: ConsumerGroup, member: ConsumerMember, former: ConsumerMember | None) -> str | None:
-    """The assignor with most votes once the sender has voted; None without votes."""
+    """The assignor with most votes once the sender has voted; None without votes. former: the sender as it was."""
     votes = dict(group.assignors)
     if former is not None and former.assignor is not None:
         votes[former.assignor] -= 1
     if member.assignor is not None:
         votes[member.assignor] = votes.get(member.assignor, 0) + 1
-    best = max(votes, key=lambda name: votes[name], default=None)
-    return best if best is not None and votes[best] else None
+    return best_assignor(votes)
 
 
 class Ids:

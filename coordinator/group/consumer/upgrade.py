@@ -57,7 +57,7 @@ def upgraded(turn: Turn, group: Group, event: ConsumerHeartbeat) -> ConsumerGrou
     never = why_not(turn, group)
     if never is not None:
         raise refusal(group, *never)
-    has_room(turn, group, event.body.member_id)
+    has_room(turn, group, event.body.member_id, event.body.instance_id)
     if event.body.subscribed_topic_regex and event.regex_error is not None:
         raise Refused(Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, event.regex_error))
     kept = group.no_upgrade

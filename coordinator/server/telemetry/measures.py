@@ -70,6 +70,7 @@ COUNTED_EPOCHS = frozenset(
         CauseKind.SUBSCRIPTION_CHANGED,
         CauseKind.TOPICS_CHANGED,
         CauseKind.REGEX_RESOLVED,
+        CauseKind.ASSIGNOR_CHANGED,
     }
 )
 """Causes whose epochs Kafka's consumer-group-rebalance-count has; those of members that go are not in it."""

@@ -71,12 +71,28 @@ SOFTWARE = r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?"
 """The form of names and versions of client software (KIP-511)."""
 
 
-def api_versions(services: Services, call: Call, request: ApiVersionsRequest) -> None:  # noqa: ARG001 - as all handlers
-    """ApiVersions: the APIs in HANDLERS, with the versions of their schemas."""
+NO_NODE_ID = -1
+"""The node id of an ApiVersions whose client names no node."""
+
+
+def api_versions(services: Services, call: Call, request: ApiVersionsRequest) -> None:
+    """ApiVersions: the APIs in HANDLERS, with the versions of their schemas.
+
+    A client that means another node, or a node of another cluster, gets REBOOTSTRAP_REQUIRED (KIP-1242).
+    """
     if call.api_version >= 3:
         name, version = request.client_software_name, request.client_software_version
-        if re.fullmatch(SOFTWARE, name) is None or re.fullmatch(SOFTWARE, version) is None:
+        names_cluster, names_node = request.cluster_id is not None, request.node_id != NO_NODE_ID
+        if (
+            re.fullmatch(SOFTWARE, name) is None
+            or re.fullmatch(SOFTWARE, version) is None
+            or names_cluster is not names_node
+        ):
             call.answer(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
+            return
+        here = services.discovery.cluster_id, services.config.node_id
+        if names_node and (request.cluster_id, request.node_id) != here:
+            call.answer(ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED))
             return
         call.set_software(f"{name} {version}")
     call.answer(ApiVersionsResponse(api_keys=[_spoken(key) for key in sorted(HANDLERS)]))

@@ -1,4 +1,4 @@
-"""Groups of the consumer protocol (KIP-848) move between Tenure and Apache Kafka 4.3.1 under members that live on.
+"""Groups of the consumer protocol (KIP-848) move between Tenure and Apache Kafka 4.4.0 under members that live on.
 
 The members of confluent-kafka stay: a static one, a dynamic one, one with a regular expression. Both servers listen on
 one port, one after the other, so to the members a move is a coordinator that was away for a moment.
@@ -19,7 +19,7 @@ from coordinator.client.topics import create_topic
 from protocol.messages import ConsumerGroupDescribeRequest
 from tests.cli.conftest import run_app
 from tests.cli.log.conftest import PARTITION_COUNT
-from tests.support.apache import AT_ONCE, VERSION_43, ApacheKafka, dump_log_segments
+from tests.support.apache import AT_ONCE, VERSION_44, ApacheKafka, dump_log_segments
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure, wait_until
@@ -142,14 +142,14 @@ def create_topics(bootstrap: str) -> None:
 
 @pytest.mark.parametrize("ids", ["imported", "own"])
 def test_living_members_go_on_at_kafka_and_back(ids: str) -> None:
-    """A group made on Tenure goes on at Kafka 4.3.1 in the same epoch, and comes back: nobody's partitions move.
+    """A group made on Tenure goes on at Kafka 4.4.0 in the same epoch, and comes back: nobody's partitions move.
 
     The hash of the topics that Tenure writes is the one that Kafka computes, else Kafka would bump the epoch at the
     first heartbeat. The ids of topics are Kafka's, imported before there was a group, or Tenure's own: then the export
     writes Kafka's. Kafka's tool reads every record.
     """
     with ExitStack() as stack:
-        kafka = ApacheKafka({**SETTINGS, **AT_ONCE}, version=VERSION_43)
+        kafka = ApacheKafka({**SETTINGS, **AT_ONCE}, version=VERSION_44)
         stack.callback(kafka.close)
         kafka.start()
         create_topics(kafka.bootstrap)
@@ -178,7 +178,7 @@ def test_living_members_go_on_at_kafka_and_back(ids: str) -> None:
         before = describe(kafka.port)
         kafka.stop()
         segments = sorted(kafka.log_dir.glob("__consumer_offsets-*/*.log"))
-        dumped = dump_log_segments(*segments, version=VERSION_43)
+        dumped = dump_log_segments(*segments, version=VERSION_44)
         assert (dumped.returncode, dumped.stderr) == (0, "")
         assert '"classicMemberMetadata":null' in dumped.stdout
         assert '"classicMemberMetadata":{' not in dumped.stdout

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.group.causes import CauseKind
 from coordinator.group.consumer.step import NAMES_MAX
+from coordinator.group.notes import RebalanceCause, RebalanceStarted
 from schemas.errors import ErrorCode
 from tests.group.consumer.play import Play, given
 
@@ -161,6 +163,25 @@ def test_full_group_takes_nobody() -> None:
     assert play.join("a").error_code == ErrorCode.NONE
 
 
+def test_a_full_group_has_the_seat_of_a_static_member_that_returns() -> None:
+    """It returns under a new member id: that is nobody more."""
+    play = Play(group_consumer_max_size=1)
+    play.join("a", instance_id="i")
+    play.beat("a", -2, instance_id="i")
+    assert play.join("b", instance_id="j").error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert play.join("b", instance_id="i").error_code == ErrorCode.NONE
+
+
+def test_an_empty_group_has_its_target() -> None:
+    """The last departure writes the epoch of the empty target too (KAFKA-20442); the next target needn't wait."""
+    play = Play(group_consumer_assignment_interval_ms=10_000)
+    play.join("a")
+    play.beat("a", -1)
+    group = play.group
+    assert (group.generation, group.target_epoch, group.target_ms) == (3, 3, 0)
+    assert play.join("b").member_epoch == 4
+
+
 def test_topics_that_come_grow_and_go_bump_the_epoch() -> None:
     """Each change of a subscribed topic has a new epoch with the next heartbeat; other topics have none."""
     play = Play({"t": 1})
@@ -188,16 +209,28 @@ def test_assignment_interval_delays_the_target() -> None:
     assert play.state() == "Reconciling"
 
 
-def test_assignor_with_most_votes_wins_at_the_next_bump() -> None:
-    """A vote is described at once and used with the next epoch; null takes no vote back."""
+def test_a_vote_that_makes_another_assignor_win_bumps_at_once() -> None:
+    """The new epoch has its target at once; null takes no vote back, and a vote for the winner bumps nothing."""
     play = Play({"t": 3, "u": 3})
     play.join("a", ["t", "u"], assignor="range")
-    assert play.describe().assignor_name == "range"
+    play.join("b", ["t", "u"])
+    assert (play.describe().assignor_name, play.group.generation) == ("range", 3)
     play.beat("a", 2, assignor="uniform")
-    assert play.describe().assignor_name == "uniform"
-    assert play.group.generation == 2
+    assert (play.describe().assignor_name, play.group.generation, play.group.target_epoch) == ("uniform", 4, 4)
     play.beat("a", 2)
-    assert play.describe().assignor_name == "uniform"
+    play.beat("b", 3, assignor="uniform")
+    assert (play.describe().assignor_name, play.group.generation) == ("uniform", 4)
+    cause = [note.cause for note in play.notes if isinstance(note, RebalanceCause | RebalanceStarted)][-1]
+    assert (cause.kind, cause.member_ids) == (CauseKind.ASSIGNOR_CHANGED, ("a",))
+
+
+def test_tied_votes_for_assignors_fall_as_in_kafka_4() -> None:
+    """One vote each: uniform wins, which Kafka's hash map has first, whoever votes first."""
+    for votes in (("range", "uniform"), ("uniform", "range")):
+        play = Play({"t": 3})
+        for member_id, vote in zip("ab", votes, strict=True):
+            play.join(member_id, assignor=vote)
+        assert play.describe().assignor_name == "uniform"
 
 
 @pytest.mark.parametrize("is_static", [False, True], ids=["a change", "a taken seat"])

@@ -423,8 +423,8 @@ def test_made_up_member_ids() -> None:
         ({"protocol_type": "connect"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         ({"protocol_type": ""}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         ({"name": "another"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-        ({"metadata": b"no"}, ErrorCode.UNKNOWN_SERVER_ERROR),
-        ({"metadata": b"\0\0\x7f\xff\xff\xff"}, ErrorCode.UNKNOWN_SERVER_ERROR),
+        ({"metadata": b"no"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"metadata": b"\0\0\x7f\xff\xff\xff"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         ({"metadata": b"\0\0" + bytes(2_000_000)}, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )

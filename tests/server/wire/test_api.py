@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from typing import Any
 
 import pytest
 
 from coordinator.server.wire.api import HANDLERS, handler
 from protocol.header import decode_response
-from protocol.messages import API_KEYS, ApiVersionsRequest, ApiVersionsResponse, api_schema
+from protocol.messages import API_KEYS, ApiVersionsRequest, ApiVersionsResponse, DescribeClusterRequest, api_schema
 from schemas.errors import ErrorCode
 from tests.server.harness import serving
 
@@ -22,7 +23,7 @@ def test_every_api_that_has_a_schema_has_a_handler() -> None:
         assert callable(handler(api_key))
 
 
-@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("version", range(6))
 async def test_api_versions_lists_what_is_spoken(version: int) -> None:
     """The answer lists every API with the versions of its schema, in each version of ApiVersions."""
     async with serving() as server:
@@ -34,7 +35,7 @@ async def test_api_versions_lists_what_is_spoken(version: int) -> None:
         assert listed == {key: api_schema(key).VERSIONS for key in HANDLERS}
 
 
-@pytest.mark.parametrize("version", [5, 99, 32_767, -1])
+@pytest.mark.parametrize("version", [6, 99, 32_767, -1])
 async def test_api_versions_in_an_unknown_version_is_answered_in_version_0(version: int) -> None:
     """The answer is UNSUPPORTED_VERSION and lists ApiVersions alone; the connection stays open (KIP-511)."""
     async with serving() as server:
@@ -47,7 +48,7 @@ async def test_api_versions_in_an_unknown_version_is_answered_in_version_0(versi
         assert isinstance(answer, ApiVersionsResponse)
         assert correlation_id == 77
         assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
-        assert [(each.api_key, each.min_version, each.max_version) for each in answer.api_keys] == [(18, 0, 4)]
+        assert [(each.api_key, each.min_version, each.max_version) for each in answer.api_keys] == [(18, 0, 5)]
         assert (await peer.ask(ApiVersionsRequest(), 0)).error_code == ErrorCode.NONE
 
 
@@ -74,6 +75,41 @@ async def test_a_clients_program_has_a_proper_name(name: str, version: str, vali
         assert bool(answer.api_keys) == valid
         (connection,) = server.connections()
         assert connection.client("c").software == (f"{name} {version}" if valid else "")
+
+
+OWN = "own"
+"""Stands for the cluster id of the server."""
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "node_id", "error"),
+    [
+        (OWN, 1, ErrorCode.NONE),
+        ("another", 1, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("", 1, ErrorCode.REBOOTSTRAP_REQUIRED),
+        (OWN, 2, ErrorCode.REBOOTSTRAP_REQUIRED),
+        (OWN, -7, ErrorCode.REBOOTSTRAP_REQUIRED),
+        (OWN, -1, ErrorCode.INVALID_REQUEST),
+        ("another", -1, ErrorCode.INVALID_REQUEST),
+        (None, 1, ErrorCode.INVALID_REQUEST),
+        (None, -7, ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_a_client_that_means_another_node_starts_over(
+    cluster_id: str | None, node_id: int, error: ErrorCode
+) -> None:
+    """As Kafka 4.4 answered (KIP-1242): cluster and node are named together or not at all."""
+    async with serving() as server:
+        peer = await server.peer()
+        own: Any = await peer.ask(DescribeClusterRequest(), 0)
+        hello = ApiVersionsRequest(
+            client_software_name="a",
+            client_software_version="1",
+            cluster_id=own.cluster_id if cluster_id is OWN else cluster_id,
+            node_id=node_id,
+        )
+        answer = await peer.ask(hello, 5)
+        assert (answer.error_code, bool(answer.api_keys)) == (error, error == ErrorCode.NONE)
 
 
 async def test_heartbeats_are_kept_for_a_number_of_owners(monkeypatch: pytest.MonkeyPatch) -> None:
