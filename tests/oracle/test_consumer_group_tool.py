@@ -1,4 +1,4 @@
-"""Tools on groups of both protocols, Kafka 4.3.1's and `tenure groups`, on Kafka 4.3.1 and on Tenure: the same output.
+"""Tools on groups of both protocols, Kafka 4.4.0's and `tenure groups`, on Kafka 4.4.0 and on Tenure: the same output.
 
 The members are raw clients, which beat before each command. Nothing in what is printed differs but the servers'
 addresses and the ids that they give to classic members. Kafka's console consumer is a member too.
@@ -30,7 +30,7 @@ from protocol.messages import (
 from tests.cli.conftest import run_app
 from tests.interop.java.tools import Done, Tools
 from tests.server.harness import assignment, subscription
-from tests.support.apache import AT_ONCE, VERSION_43, ApacheKafka
+from tests.support.apache import AT_ONCE, VERSION_44, ApacheKafka
 from tests.support.batches import batch
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure, wait_until
@@ -241,9 +241,9 @@ def printed(kafka_is_here: None) -> Iterator[dict[str, list[tuple[int, list[str]
     }
     found: dict[str, list[tuple[int, list[str], list[str]]]] = {}
     with ExitStack() as stack:
-        kafka = stack.enter_context(ApacheKafka(settings, version=VERSION_43))
+        kafka = stack.enter_context(ApacheKafka(settings, version=VERSION_44))
         tenure = stack.enter_context(Tenure({**settings, "tenure.events.enable": "false"}))
-        tools = stack.enter_context(Tools(VERSION_43))
+        tools = stack.enter_context(Tools(VERSION_44))
         for name, port in (("kafka", kafka.port), ("tenure", tenure.port)):
             server = Server(port)
             server.prepare()

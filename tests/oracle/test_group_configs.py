@@ -1,4 +1,4 @@
-"""Settings of groups on Apache Kafka 4.3.1 and on Tenure: descriptions, changes, refusals, Kafka's own tools.
+"""Settings of groups on Apache Kafka 4.4.0 and on Tenure: descriptions, changes, refusals, Kafka's own tools.
 
 Both get the same requests, and their answers have to be the same. Kafka's controller answers a change before its broker
 shows it; so each change is followed by a wait until the broker does.
@@ -28,7 +28,7 @@ from protocol.messages import (
     ListConfigResourcesResponse,
 )
 from tests.interop.java.tools import Tools
-from tests.support.apache import VERSION_43, ApacheKafka
+from tests.support.apache import VERSION_44, ApacheKafka
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure, wait_until
 
@@ -62,7 +62,7 @@ class Servers(NamedTuple):
 def servers(kafka_is_here: None) -> Iterator[Servers]:
     """Both, with the same settings."""
     with ExitStack() as stack:
-        kafka = stack.enter_context(ApacheKafka(SETTINGS, version=VERSION_43))
+        kafka = stack.enter_context(ApacheKafka(SETTINGS, version=VERSION_44))
         yield Servers(kafka.port, stack.enter_context(Tenure(SETTINGS)).port)
 
 
@@ -177,7 +177,11 @@ REFUSED: list[list[Change]] = [
     [("no.such", SET, "1")],
     [("", SET, "1")],
     [("group.consumer.session.timeout.ms", SET, "50000")],
-    [("consumer.assignor.offload.enable", SET, "true")],
+    [("consumer.assignor.offload.enable", SET, "maybe")],
+    [("errors.deadletterqueue.topic.name", SET, "__letters")],
+    [("streams.assignor.name", SET, "Sticky")],
+    [("streams.rack.aware.assignment.tags", SET, "a,b,a")],
+    [("streams.rack.aware.assignment.tags", SET, "a,,b")],
     [(SESSION, SET, "long")],
     [(SESSION, SET, "")],
     [(SESSION, SET, "0")],
@@ -329,7 +333,7 @@ def test_resources_with_settings(servers: Servers) -> None:
 
 def test_kafkas_own_tool(servers: Servers) -> None:
     """kafka-configs of that release prints the same on both servers; the one of 3.9 knows no groups."""
-    with Tools(VERSION_43) as tools:
+    with Tools(VERSION_44) as tools:
         for command in COMMANDS:
             expected, found = (printed(tools, port, command) for port in servers)
             assert found == expected, command
@@ -338,7 +342,7 @@ def test_kafkas_own_tool(servers: Servers) -> None:
 def test_kafkas_own_tool_sets_expected_members(servers: Servers) -> None:
     """It takes brackets around a list, and takes brackets within it away: a range is understood without them."""
     command = ["--entity-type", "groups", "--alter", "--entity-name", "expecting", "--add-config"]
-    with Tools(VERSION_43) as tools:
+    with Tools(VERSION_44) as tools:
         bootstrap = ["--bootstrap-server", f"127.0.0.1:{servers.tenure}"]
         done = tools.run("configs", *bootstrap, *command, "expected.instance.ids=[worker-[0..3],x],target.group.size=4")
     assert done.code == 0, done.err

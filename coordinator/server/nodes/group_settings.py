@@ -1,4 +1,4 @@
-"""The settings of groups, those of Kafka 4.3 and Tenure's own: which values they can have, and which are in effect.
+"""The settings of groups, those of Kafka 4.4 and Tenure's own: which values they can have, and which are in effect.
 
 A group can have settings before it exists, and keeps them after its end. The list of topics keeps them
 (`nodes.topics.GROUPS`). A setting that a group does not have takes the broker's value, and the broker says how small
@@ -7,7 +7,7 @@ those of share groups and of streams groups, which Tenure does not serve: it che
 expected members, standbys, and the better rules (docs/run/group-settings.md), nearly all of them off by default.
 
 House rule: a setting is a row of the table here. Only the checks of expected members name theirs.
-Source: Kafka's GroupConfig, release 4.3.1.
+Source: Kafka's GroupConfig, release 4.4.0.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class GroupSetting(NamedTuple):
 
     default: the broker's. kind: its config type. broker: the broker's setting for all groups, "" if there is none.
     doc: what it means. low: the smallest number of all. least, most: what a broker allows. choices: the values of a
-    text, if it can not be any.
+    text, if it can not be any. is_internal: only a group that has it shows it.
     """
 
     default: str
@@ -57,6 +57,7 @@ class GroupSetting(NamedTuple):
     least: Bound | None = None
     most: Bound | None = None
     choices: frozenset[str] = frozenset()
+    is_internal: bool = False
 
 
 def _number(
@@ -77,6 +78,10 @@ def _number(
 
 _UNUSED = "Has no effect here: Tenure does not serve such groups."
 
+_ASSIGNORS = "Has no effect here: an assignor never stops the server, and no heartbeat waits for one."
+
+DEAD_LETTERS = "errors.deadletterqueue.topic.name"
+
 EXPECTED_IDS = "expected.instance.ids"
 """The setting whose list has ranges."""
 
@@ -89,71 +94,99 @@ EXPECTED_TIMEOUT_MAX_MS = 1_800_000
 FIX = "tenure.fix."
 """How the settings of better rules begin, of a group as of the server."""
 
-GROUP_CONFIGS: dict[str, GroupSetting] = {
-    "consumer.assignment.interval.ms": _number(
-        "group.consumer.assignment.interval.ms", 1_000, "The least time between two target assignments.", 0, 0, 15_000
-    ),
-    "consumer.heartbeat.interval.ms": _number(
-        "group.consumer.heartbeat.interval.ms",
-        5_000,
-        "The interval between heartbeats that the coordinator asks members for.",
-        1,
-        5_000,
-        15_000,
-    ),
-    "consumer.session.timeout.ms": _number(
-        "group.consumer.session.timeout.ms",
-        45_000,
-        "How long a member may be silent. A new value counts from a member's next heartbeat on.",
-        1,
-        45_000,
-        60_000,
-    ),
-    EXPECTED_IDS: GroupSetting(
-        "",
-        LIST,
-        "",
-        "The members that should be there: names, and ranges such as worker-[0..31]. Empty: the group expects nobody.",
-    ),
-    "expected.instance.ids.timeout.ms": GroupSetting(
-        str(EXPECTED_TIMEOUT_MS), INT, "", "How long new members wait while expected members are missing.", 0
-    ),
-    "share.assignment.interval.ms": _number("group.share.assignment.interval.ms", 1_000, _UNUSED, 0, 0, 15_000),
-    "share.auto.offset.reset": GroupSetting("latest", STRING, "", _UNUSED),
-    "share.delivery.count.limit": _number("group.share.delivery.count.limit", 5, _UNUSED, 2, 2, 10),
-    "share.heartbeat.interval.ms": _number("group.share.heartbeat.interval.ms", 5_000, _UNUSED, 1, 5_000, 15_000),
-    "share.isolation.level": GroupSetting(
-        "read_uncommitted", STRING, "", _UNUSED, choices=frozenset({"read_committed", "read_uncommitted"})
-    ),
-    "share.partition.max.record.locks": _number(
-        "group.share.partition.max.record.locks", 2_000, _UNUSED, 100, 100, 4_000
-    ),
-    "share.record.lock.duration.ms": _number(
-        "group.share.record.lock.duration.ms", 30_000, _UNUSED, 1_000, 15_000, 60_000
-    ),
-    "share.renew.acknowledge.enable": GroupSetting("true", BOOLEAN, "", _UNUSED),
-    "share.session.timeout.ms": _number("group.share.session.timeout.ms", 45_000, _UNUSED, 1, 45_000, 60_000),
-    "streams.assignment.interval.ms": _number("group.streams.assignment.interval.ms", 1_000, _UNUSED, 0, 0, 15_000),
-    "streams.heartbeat.interval.ms": _number("group.streams.heartbeat.interval.ms", 5_000, _UNUSED, 1, 5_000, 15_000),
-    "streams.initial.rebalance.delay.ms": _number("group.streams.initial.rebalance.delay.ms", 3_000, _UNUSED, 0),
-    "streams.num.standby.replicas": _number("group.streams.num.standby.replicas", 0, _UNUSED, 0, None, 2),
-    "streams.session.timeout.ms": _number("group.streams.session.timeout.ms", 45_000, _UNUSED, 1, 45_000, 60_000),
-    "target.group.size": GroupSetting(
-        "0", INT, "", "How many members get partitions; further ones are standbys. 0: all members get partitions.", 0
-    ),
-    "unexpected.instance.ids": GroupSetting(
-        ALLOWED,
-        STRING,
-        "",
-        "Members that are not expected: allowed, held until all expected members are there, or refused.",
-        choices=frozenset({ALLOWED, HELD, REFUSED}),
-    ),
-} | {
-    f"{FIX}{ticket}": GroupSetting(
-        str(ticket in FIXED).lower(), BOOLEAN, f"{FIX}{ticket}", f"A better rule than Kafka's: {rule}."
-    )
-    for ticket, rule in FIXES.items()
-}
+GROUP_CONFIGS: dict[str, GroupSetting] = (
+    {
+        "consumer.assignment.interval.ms": _number(
+            "group.consumer.assignment.interval.ms",
+            1_000,
+            "The least time between two target assignments.",
+            0,
+            0,
+            15_000,
+        ),
+        "consumer.heartbeat.interval.ms": _number(
+            "group.consumer.heartbeat.interval.ms",
+            5_000,
+            "The interval between heartbeats that the coordinator asks members for.",
+            1,
+            5_000,
+            15_000,
+        ),
+        "consumer.session.timeout.ms": _number(
+            "group.consumer.session.timeout.ms",
+            45_000,
+            "How long a member may be silent. A new value counts from a member's next heartbeat on.",
+            1,
+            45_000,
+            60_000,
+        ),
+        "errors.deadletterqueue.copy.record.enable": GroupSetting("false", BOOLEAN, "", _UNUSED),
+        DEAD_LETTERS: GroupSetting("", STRING, "", _UNUSED),
+        EXPECTED_IDS: GroupSetting(
+            "",
+            LIST,
+            "",
+            "The members that should be there: names, and ranges such as worker-[0..31]. Empty: it expects nobody.",
+        ),
+        "expected.instance.ids.timeout.ms": GroupSetting(
+            str(EXPECTED_TIMEOUT_MS), INT, "", "How long new members wait while expected members are missing.", 0
+        ),
+        "share.assignment.interval.ms": _number("group.share.assignment.interval.ms", 1_000, _UNUSED, 0, 0, 15_000),
+        "share.auto.offset.reset": GroupSetting("latest", STRING, "", _UNUSED),
+        "share.delivery.count.limit": _number("group.share.delivery.count.limit", 5, _UNUSED, 2, 2, 10),
+        "share.heartbeat.interval.ms": _number("group.share.heartbeat.interval.ms", 5_000, _UNUSED, 1, 5_000, 15_000),
+        "share.isolation.level": GroupSetting(
+            "read_uncommitted", STRING, "", _UNUSED, choices=frozenset({"read_committed", "read_uncommitted"})
+        ),
+        "share.partition.max.record.locks": _number(
+            "group.share.partition.max.record.locks", 2_000, _UNUSED, 100, 100, 4_000
+        ),
+        "share.record.lock.duration.ms": _number(
+            "group.share.record.lock.duration.ms", 30_000, _UNUSED, 1_000, 15_000, 60_000
+        ),
+        "share.renew.acknowledge.enable": GroupSetting("true", BOOLEAN, "", _UNUSED),
+        "share.session.timeout.ms": _number("group.share.session.timeout.ms", 45_000, _UNUSED, 1, 45_000, 60_000),
+        "streams.assignment.interval.ms": _number("group.streams.assignment.interval.ms", 1_000, _UNUSED, 0, 0, 15_000),
+        "streams.assignor.name": GroupSetting(
+            "sticky", STRING, "group.streams.assignors", _UNUSED, choices=frozenset({"sticky"})
+        ),
+        "streams.heartbeat.interval.ms": _number(
+            "group.streams.heartbeat.interval.ms", 5_000, _UNUSED, 1, 5_000, 15_000
+        ),
+        "streams.initial.rebalance.delay.ms": _number("group.streams.initial.rebalance.delay.ms", 3_000, _UNUSED, 0),
+        "streams.num.standby.replicas": _number("group.streams.num.standby.replicas", 0, _UNUSED, 0, None, 2),
+        "streams.rack.aware.assignment.tags": GroupSetting(
+            "", LIST, "group.streams.rack.aware.assignment.tags", _UNUSED
+        ),
+        "streams.session.timeout.ms": _number("group.streams.session.timeout.ms", 45_000, _UNUSED, 1, 45_000, 60_000),
+        "target.group.size": GroupSetting(
+            "0",
+            INT,
+            "",
+            "How many members get partitions; further ones are standbys. 0: all members get partitions.",
+            0,
+        ),
+        "unexpected.instance.ids": GroupSetting(
+            ALLOWED,
+            STRING,
+            "",
+            "Members that are not expected: allowed, held until all expected members are there, or refused.",
+            choices=frozenset({ALLOWED, HELD, REFUSED}),
+        ),
+    }
+    | {
+        f"{kind}.assignor.offload.enable": GroupSetting(
+            "true", BOOLEAN, f"group.{kind}.assignor.offload.enable", _ASSIGNORS, is_internal=True
+        )
+        for kind in ("consumer", "share", "streams")
+    }
+    | {
+        f"{FIX}{ticket}": GroupSetting(
+            str(ticket in FIXED).lower(), BOOLEAN, f"{FIX}{ticket}", f"A better rule than Kafka's: {rule}."
+        )
+        for ticket, rule in FIXES.items()
+    }
+)
 """Every setting of a group."""
 
 IN_EFFECT = {
@@ -178,12 +211,13 @@ LONGER = {f"{kind}.session.timeout.ms": f"{kind}.heartbeat.interval.ms" for kind
 """Settings that must be greater than another one."""
 
 PATTERNS = {
+    DEAD_LETTERS: r"(?!__).*",
     "share.auto.offset.reset": (
         r"earliest|latest|by_duration:(?i:P(?=.)(\+?\d{1,9}D)?"
         r"(T(?=.)(\+?\d{1,9}H)?(\+?\d{1,9}M)?(\+?\d{1,9}([.,]\d{0,9})?S)?)?)"
-    )
+    ),
 }
-"""Texts with a form (the last one of a duration: ISO 8601, not negative)."""
+"""Texts with a form (durations: ISO 8601, not negative)."""
 
 
 def broker_number(config: Config, name: str, default: int) -> int:
@@ -195,9 +229,11 @@ def broker_number(config: Config, name: str, default: int) -> int:
 def default_of(config: Config, name: str) -> str:
     """The value of a setting that a group does not have itself."""
     setting = GROUP_CONFIGS[name]
-    if setting.kind == BOOLEAN and setting.broker:
-        return str(settings()[setting.broker].value_of(config)).lower()
-    return str(broker_number(config, setting.broker, int(setting.default))) if setting.broker else setting.default
+    own = settings().get(setting.broker)
+    if own is None:
+        return setting.default
+    value = str(own.value_of(config))
+    return value.lower() if setting.kind == BOOLEAN else value
 
 
 def text_problem(name: str, value: str) -> str | None:
@@ -208,6 +244,10 @@ def text_problem(name: str, value: str) -> str | None:
     problem = value_problem(name, value, setting.kind, setting.low, setting.choices)
     if problem is None and name == EXPECTED_IDS:
         return expected_problem(value)
+    if problem is None and setting.kind == LIST and value.strip():
+        parts = [part.strip() for part in value.split(",")]
+        if "" in parts or len(set(parts)) < len(parts):
+            return f"Invalid value {value} for configuration {name}: no part may be empty, or there twice"
     if problem is None and name in PATTERNS and not re.fullmatch(PATTERNS[name], value.strip()):
         return f"Invalid value {value} for configuration {name}"
     return problem
@@ -217,10 +257,14 @@ def group_problem(config: Config, configs: Mapping[str, str]) -> str | None:
     """The reason that a group can't have all of these settings; None if it can. Each has passed `text_problem`."""
     for name, value in configs.items():
         setting = GROUP_CONFIGS[name]
-        if setting.least is not None and int(value) < broker_number(config, *setting.least):
-            return f"{name} must be greater than or equal to {setting.least.name}"
-        if setting.most is not None and int(value) > broker_number(config, *setting.most):
-            return f"{name} must be less than or equal to {setting.most.name}"
+        if setting.most is None:
+            continue
+        most = broker_number(config, *setting.most)
+        least = None if setting.least is None else broker_number(config, *setting.least)
+        if least is None and int(value) > most:
+            return f"{name} must be less than or equal to {most}"
+        if least is not None and not least <= int(value) <= most:
+            return f"{name} must be in the range {least} to {most} inclusive."
     for longer, shorter in LONGER.items():
         long, short = (int(configs.get(name, default_of(config, name))) for name in (longer, shorter))
         if long <= short:

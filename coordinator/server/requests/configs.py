@@ -174,7 +174,8 @@ def _entries(
         if not name:
             raise _BadResource(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
         configs = configs_of(services.discovery.topics.entry(GROUPS).configs, name)
-        return _with_own(configs, defaults[GROUP], GROUP_CONFIG)
+        entries = _with_own(configs, defaults[GROUP], GROUP_CONFIG)
+        return [entry for entry in entries if entry.name in configs or not GROUP_CONFIGS[entry.name].is_internal]
     if resource_type in {BROKER, BROKER_LOGGER}:
         if resource_type == BROKER_LOGGER or name:
             _check_node(services, name)
@@ -505,7 +506,7 @@ def topic_entries(topic: Topic, defaults: Sequence[Entry]) -> list[Entry]:
 
 
 def _default_group_entries(services: Services) -> list[Entry]:
-    """All settings of a group that sets none."""
+    """All settings of a group that sets none, internal ones too."""
     changes, entries = _changes(services), []
     for name, setting in GROUP_CONFIGS.items():
         if setting.broker in BROKER_SETTINGS:

@@ -7,14 +7,17 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.OutputStream;
 import java.io.PrintStream;
+import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.locks.LockSupport;
-import org.apache.kafka.common.utils.Exit;
+import java.util.function.Consumer;
 
 /**
  * Runs Kafka's command line classes one after the other in one JVM: a process for each would need a second of its own.
@@ -60,9 +63,9 @@ public final class Tools {
         Switched err = new Switched();
         System.setOut(new PrintStream(out, true, StandardCharsets.UTF_8));
         System.setErr(new PrintStream(err, true, StandardCharsets.UTF_8));
-        Exit.setExitProcedure((status, message) -> end(status));
-        Exit.setHaltProcedure((status, message) -> end(status));
-        Exit.setShutdownHookAdder((name, hook) -> HOOKS.add(hook));
+        onExit("setExitProcedure", given -> end((Integer) given[0]));
+        onExit("setHaltProcedure", given -> end((Integer) given[0]));
+        onExit("setShutdownHookAdder", given -> HOOKS.add((Runnable) given[1]));
         for (String line = commands.readLine(); line != null; line = commands.readLine()) {
             JsonNode command = JSON.readTree(line);
             ByteArrayOutputStream said = new ByteArrayOutputStream();
@@ -78,6 +81,26 @@ public final class Tools {
                     "out", said.toString(StandardCharsets.UTF_8),
                     "err", complained.toString(StandardCharsets.UTF_8))));
             answers.flush();
+        }
+    }
+
+    /** Sets what Kafka's classes do in place of an exit. Kafka 4.4 has moved the class that they call. */
+    private static void onExit(String setter, Consumer<Object[]> then) throws ReflectiveOperationException {
+        Class<?> exit;
+        try {
+            exit = Class.forName("org.apache.kafka.common.utils.Exit");
+        } catch (ClassNotFoundException error) {
+            exit = Class.forName("org.apache.kafka.common.utils.internals.Exit");
+        }
+        for (Method method : exit.getMethods()) {
+            if (method.getName().equals(setter)) {
+                InvocationHandler handler = (proxy, called, given) -> {
+                    then.accept(given);
+                    return null;
+                };
+                Class<?>[] procedure = method.getParameterTypes();
+                method.invoke(null, Proxy.newProxyInstance(Tools.class.getClassLoader(), procedure, handler));
+            }
         }
     }
 

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from tests.interop.java.programs import command
-from tests.support.apache import VERSION, jars
+from tests.support.apache import VERSION, VERSION_44, jars
 
 CLASSES = {
     "configs": "kafka.admin.ConfigCommand",
@@ -28,6 +28,13 @@ CLASSES = {
     "topics": "org.apache.kafka.tools.TopicCommand",
 }
 
+MOVED = {
+    "configs": "org.apache.kafka.tools.ConfigCommand",
+    "console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "dump-log": "org.apache.kafka.tools.DumpLogSegments",
+}
+"""The classes that Kafka 4.4 has elsewhere."""
+
 
 class Done(NamedTuple):
     """How a command ended, and what it printed."""
@@ -41,6 +48,7 @@ class Tools:
     """A JVM that runs commands: `with Tools() as tools: tools.run("topics", "--bootstrap-server", ...)`."""
 
     def __init__(self, version: str = VERSION) -> None:
+        self._classes = CLASSES | MOVED if version == VERSION_44 else CLASSES
         self._process = subprocess.Popen(
             command("Tools", jars(version), heap="-Xmx256m"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -58,7 +66,9 @@ class Tools:
         """Run kafka-SCRIPT to its end; text: what it reads from its standard input."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        asked = {"class": CLASSES[script], "arguments": arguments, "input": text}
+        asked = {"class": self._classes[script], "arguments": arguments, "input": text}
         self._process.stdin.write(json.dumps(asked) + "\n")
         self._process.stdin.flush()
-        return Done(**json.loads(self._process.stdout.readline()))
+        done = Done(**json.loads(self._process.stdout.readline()))
+        assert "ClassNotFoundException" not in done.err, done.err
+        return done

@@ -450,11 +450,22 @@ async def own(server: Serving, group_id: str) -> dict[str, str]:
     return {name: value for name, (value, source) in values_of(result).items() if source == 8}
 
 
+async def test_an_internal_setting_is_shown_where_a_group_has_it() -> None:
+    """As in Kafka 4.4: an operator sees what was set, and nobody else sees it."""
+    offload = "consumer.assignor.offload.enable"
+    async with serving() as server:
+        assert await change(server, (offload, SET, "false"), name="g", kind=GROUP) == 0
+        assert await own(server, "g") == {offload: "false"}
+        assert offload not in {entry.name for entry in (await describe(server, GROUP, "h")).configs}
+
+
 async def test_a_group_shows_its_settings() -> None:
     """All that Kafka has, whether the group exists or not; a broker's setting is the default."""
     async with serving("group.consumer.session.timeout.ms=50000") as server:
         result = await describe(server, GROUP, "g", include_synonyms=True, include_documentation=True)
-        assert {entry.name for entry in result.configs} == set(GROUP_CONFIGS)
+        assert {entry.name for entry in result.configs} == {
+            name for name, setting in GROUP_CONFIGS.items() if not setting.is_internal
+        }
         assert all(entry.documentation for entry in result.configs)
         assert not any(entry.read_only or entry.is_sensitive for entry in result.configs)
         by_name = {entry.name: entry for entry in result.configs}
