@@ -9,7 +9,7 @@ import asyncio
 import threading
 import unittest
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AsyncExitStack, ExitStack, closing, contextmanager
 from functools import partial
 from typing import Any
 
@@ -54,46 +54,53 @@ def polled(poll: Any) -> Iterator[None]:
 async def test_aiokafka_restarts_on_the_tests_own_loop() -> None:
     """Two static members join while the test waits beside its loop; one restarts, and nothing moves."""
     with Tenure(topics={"orders": 4}, timeout=WITHIN_S) as tenure:
+        async with AsyncExitStack() as stack:
 
-        async def start(name: str) -> AIOKafkaConsumer:
-            consumer = AIOKafkaConsumer(
-                "orders",
-                bootstrap_servers=tenure.bootstrap_servers,
-                group_id="workers",
-                group_instance_id=name,
-                client_id=name,
-                heartbeat_interval_ms=100,
-            )
-            await consumer.start()
-            return consumer
+            async def start(name: str) -> AIOKafkaConsumer:
+                consumer = AIOKafkaConsumer(
+                    "orders",
+                    bootstrap_servers=tenure.bootstrap_servers,
+                    group_id="workers",
+                    group_instance_id=name,
+                    client_id=name,
+                    heartbeat_interval_ms=100,
+                )
+                stack.push_async_callback(consumer.stop)
+                await consumer.start()
+                return consumer
 
-        consumers = [await start(name) for name in ("one", "other")]
-        group = tenure.group("workers")
-        await asyncio.to_thread(group.wait_until_stable, members=2)
-        since = group.mark()
-        await consumers[0].stop()
-        consumers[0] = await start("one")
-        await asyncio.to_thread(group.wait_until, restarts=1)
-        assert_no_rebalance(group, since)
-        assert_nothing_moved(group, since)
-        assert tenure.requests.count("JoinGroup", "one") >= 2
-        for consumer in consumers:
-            await consumer.stop()
+            one, _ = [await start(name) for name in ("one", "other")]
+            group = tenure.group("workers")
+            await asyncio.to_thread(group.wait_until_stable, members=2)
+            since = group.mark()
+            await one.stop()
+            await start("one")
+            await asyncio.to_thread(group.wait_until, restarts=1)
+            assert_no_rebalance(group, since)
+            assert_nothing_moved(group, since)
+            assert tenure.requests.count("JoinGroup", "one") >= 2
 
 
 @pytest.mark.filterwarnings("ignore:.* is deprecated. Use files:DeprecationWarning")
 def test_kafka_python_leaves_with_one_rebalance() -> None:
-    """Two dynamic members; one closes, which is one rebalance by its LeaveGroup."""
+    """Two dynamic members; one closes, which is one rebalance by its LeaveGroup.
+
+    The client's leader may join again by itself, because it has heard of new metadata: that is no effect of the leave.
+    """
     from kafka import KafkaConsumer  # noqa: PLC0415 - its import warns
 
-    with Tenure(topics={"orders": 4}, timeout=WITHIN_S) as tenure:
+    with Tenure(topics={"orders": 4}, timeout=WITHIN_S) as tenure, ExitStack() as stack:
         one, other = (
-            KafkaConsumer(
-                "orders",
-                bootstrap_servers=tenure.bootstrap_servers,
-                group_id="workers",
-                client_id=name,
-                heartbeat_interval_ms=100,
+            stack.enter_context(
+                closing(
+                    KafkaConsumer(
+                        "orders",
+                        bootstrap_servers=tenure.bootstrap_servers,
+                        group_id="workers",
+                        client_id=name,
+                        heartbeat_interval_ms=100,
+                    )
+                )
             )
             for name in ("one", "other")
         )
@@ -103,13 +110,14 @@ def test_kafka_python_leaves_with_one_rebalance() -> None:
                 group.wait_until_stable(members=2)
             since = len(group.rebalances)
             other.close()
-            group.wait_until(members=1, state="Stable", rebalances=since + 1)
-        left = group.rebalances[since]
-        assert left.cause == "member_left"
-        assert "(other at 127.0.0.1)" in str(left)
-        one.close()
+            group.wait_until(members=1, state="Stable")
+        new = group.rebalances[since:]
+        (left,) = (each for each in new if "member_left" in each.causes)
+        assert "other at 127.0.0.1" in str(left)
+        assert {cause for each in new for cause in each.causes} <= {"member_left", "leader_rejoined"}
 
 
+@pytest.mark.long
 def test_confluent_kafka_follows_the_coordinator() -> None:
     """The coordinator moves, and its node dies: no rebalance, the same seats, and every record is committed.
 
@@ -126,7 +134,9 @@ def test_confluent_kafka_follows_the_coordinator() -> None:
             "fetch.wait.max.ms": 50,  # FindCoordinator waits behind a Fetch
         }
         producer = Producer(settings)
-        consumers = [Consumer({**settings, **of_group, "client.id": name}) for name in NAMES]
+        consumers = [
+            stack.enter_context(closing(Consumer({**settings, **of_group, "client.id": name}))) for name in NAMES
+        ]
 
         def work(consumer: Consumer) -> None:
             message = consumer.poll(0.02)
@@ -157,48 +167,46 @@ def test_confluent_kafka_follows_the_coordinator() -> None:
                 assert producer.flush(WITHIN_S) == 0
                 group.wait_until(partial(all_at, offset))
         assert group.generation == generation
-        stack.close()
-        for consumer in consumers:
-            consumer.close()
 
 
 async def test_aiokafka_follows_the_coordinator() -> None:
     """A move to a stable group costs no rebalance; one that ends a rebalance lets the members join again elsewhere."""
     with Tenure(topics={"orders": 4}, nodes=3, timeout=WITHIN_S) as tenure:
-        settings: dict[str, Any] = {"bootstrap_servers": tenure.bootstrap_servers}
-        producer = AIOKafkaProducer(**settings)
-        await producer.start()
-        settings |= {"group_id": "workers", "heartbeat_interval_ms": 100, "auto_offset_reset": "earliest"}
-        consumers = [AIOKafkaConsumer("orders", **settings, enable_auto_commit=False) for _ in NAMES]
-        await asyncio.gather(*(consumer.start() for consumer in consumers))
-        tasks = [asyncio.create_task(commit_all(consumer)) for consumer in consumers]
-        group = tenure.group("workers")
-        await asyncio.to_thread(group.wait_until_stable, members=3)
-        generation = group.generation
-        with group.no_rebalance(), group.same_seats():
-            for offset in (1, 2):
-                await asyncio.to_thread(tenure.move, "workers", (tenure.coordinator_of("workers") + 1) % 3)
-                for partition in range(4):
-                    await producer.send_and_wait("orders", b"value", partition=partition)
-                await asyncio.to_thread(group.wait_until, partial(all_at, offset))
-        assert group.generation == generation
-        slow = Slow()
-        consumers[0].subscribe(["orders"], listener=slow)
-        consumers.append(AIOKafkaConsumer("orders", **settings))
-        starting = asyncio.create_task(consumers[-1].start())
-        await slow.begun.wait()
-        await asyncio.to_thread(group.wait_until, state="PreparingRebalance")
-        await asyncio.to_thread(tenure.move, "workers", (tenure.coordinator_of("workers") + 1) % 3)
-        assert await asyncio.to_thread(lambda: group.state) == "Stable"  # in the generation before
-        slow.may_end.set()
-        await starting
-        await asyncio.to_thread(group.wait_until_stable, members=4)
-        assert group.generation > generation  # by two if the slow member, or the leader, joins before the new one
-        for task in tasks:
-            task.cancel()
-        await producer.stop()
-        for consumer in consumers:
-            await consumer.stop()
+        async with AsyncExitStack() as stack:
+            settings: dict[str, Any] = {"bootstrap_servers": tenure.bootstrap_servers}
+
+            def closed(client: Any) -> Any:
+                stack.push_async_callback(client.stop)
+                return client
+
+            producer = closed(AIOKafkaProducer(**settings))
+            await producer.start()
+            settings |= {"group_id": "workers", "heartbeat_interval_ms": 100, "auto_offset_reset": "earliest"}
+            consumers = [closed(AIOKafkaConsumer("orders", **settings, enable_auto_commit=False)) for _ in NAMES]
+            await asyncio.gather(*(consumer.start() for consumer in consumers))
+            for consumer in consumers:
+                stack.callback(asyncio.create_task(commit_all(consumer)).cancel)
+            group = tenure.group("workers")
+            await asyncio.to_thread(group.wait_until_stable, members=3)
+            generation = group.generation
+            with group.no_rebalance(), group.same_seats():
+                for offset in (1, 2):
+                    await asyncio.to_thread(tenure.move, "workers", (tenure.coordinator_of("workers") + 1) % 3)
+                    for partition in range(4):
+                        await producer.send_and_wait("orders", b"value", partition=partition)
+                    await asyncio.to_thread(group.wait_until, partial(all_at, offset))
+            assert group.generation == generation
+            slow = Slow()
+            consumers[0].subscribe(["orders"], listener=slow)
+            starting = asyncio.create_task(closed(AIOKafkaConsumer("orders", **settings)).start())
+            await slow.begun.wait()
+            await asyncio.to_thread(group.wait_until, state="PreparingRebalance")
+            await asyncio.to_thread(tenure.move, "workers", (tenure.coordinator_of("workers") + 1) % 3)
+            assert await asyncio.to_thread(lambda: group.state) == "Stable"  # in the generation before
+            slow.may_end.set()
+            await starting
+            await asyncio.to_thread(group.wait_until_stable, members=4)
+            assert group.generation > generation  # by two if the slow member, or the leader, joins before the new one
 
 
 async def commit_all(consumer: AIOKafkaConsumer) -> None:
@@ -238,7 +246,7 @@ class OfUnittest(unittest.TestCase):
             "heartbeat.interval.ms": 100,
             "log_level": 0,
         }
-        one, other = Consumer(settings), Consumer(settings)
+        one, other = (self.enterContext(closing(Consumer(settings))) for _ in range(2))
         group = self.tenure.group("workers")
         one.subscribe(["orders"])
         with polled(lambda: one.poll(0.02)):
@@ -251,5 +259,3 @@ class OfUnittest(unittest.TestCase):
             assert_no_rebalance(group, since)
         with self.assertRaisesRegex(AssertionError, "moved 2 topic partitions"):  # noqa: PT027 - as above
             assert_nothing_moved(group, since)
-        one.close()
-        other.close()
