@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import aiokafka
@@ -95,9 +96,9 @@ def test_topics_are_those_of_all_nodes(cluster: TenureCluster, admins: list[kafk
 
 
 def _commit(cluster: TenureCluster, topic: str) -> None:
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": ",".join(cluster.bootstraps), "group.id": "g"})
-    consumer.commit(offsets=[confluent_kafka.TopicPartition(topic, 3, 7)], asynchronous=False)
-    consumer.close()
+    settings = {"bootstrap.servers": ",".join(cluster.bootstraps), "group.id": "g"}
+    with closing(confluent_kafka.Consumer(settings)) as consumer:
+        consumer.commit(offsets=[confluent_kafka.TopicPartition(topic, 3, 7)], asynchronous=False)
 
 
 def _committed(cluster: TenureCluster, topic: str) -> int:
@@ -166,10 +167,15 @@ def test_a_produce_is_refused_and_the_client_says_why(cluster: TenureCluster) ->
 
 def test_explain_reads_the_events_of_all_nodes_that_live(cluster: TenureCluster) -> None:
     """All nodes are there, so no partition is missing: no node has the id 0, and its partition is not missed."""
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstraps[0], "group.id": "explained"})
-    consumer.subscribe(["declared"])
-    wait_until(lambda: consumer.poll(0.1) is not None or consumer.assignment(), "it has partitions", WITHIN_S)
-    consumer.close()
+    settings = {"bootstrap.servers": cluster.bootstraps[0], "group.id": "explained"}
+    with closing(confluent_kafka.Consumer(settings)) as consumer:
+        consumer.subscribe(["declared"])
+
+        def has_partitions() -> bool:
+            consumer.poll(0.1)
+            return bool(consumer.assignment())
+
+        wait_until(has_partitions, "it has partitions", WITHIN_S)
 
     def explained() -> bool:
         ran = run_app(explain_app(), "explained", "--bootstrap-server", cluster.bootstraps[2])

@@ -11,6 +11,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -84,9 +85,14 @@ def confluent_member(bootstrap: str, topic: str, group: str, ca: Path, own: Path
         "ssl.key.location": str(own),
         "log_level": 0,
     })  # fmt: skip
-    consumer.subscribe([topic])
-    until(lambda: consumer.poll(0.1) is not None or len(consumer.assignment()) == 4)
-    consumer.close()
+    with closing(consumer):
+        consumer.subscribe([topic])
+
+        def has_all() -> bool:
+            consumer.poll(0.1)
+            return len(consumer.assignment()) == 4
+
+        until(has_all)
 
 
 POLL_MS = 2_000
@@ -107,8 +113,8 @@ def kafka_python_member(bootstrap: str, topic: str, group: str, ca: Path, own: P
         ssl_certfile=str(own),
         ssl_keyfile=str(own),
     )
-    until(lambda: bool(consumer.poll(POLL_MS)) or len(consumer.assignment()) == 4)
-    consumer.close()
+    with closing(consumer):
+        until(lambda: bool(consumer.poll(POLL_MS)) or len(consumer.assignment()) == 4)
 
 
 def aiokafka_member(bootstrap: str, topic: str, group: str, ca: Path, own: Path) -> None:
@@ -123,9 +129,11 @@ def aiokafka_member(bootstrap: str, topic: str, group: str, ca: Path, own: Path)
             security_protocol="SSL",
             ssl_context=client_context(ca, own),
         )
-        await consumer.start()  # returns with the assignment
-        assert len(consumer.assignment()) == 4
-        await consumer.stop()
+        try:
+            await consumer.start()  # returns with the assignment
+            assert len(consumer.assignment()) == 4
+        finally:
+            await consumer.stop()
 
     asyncio.run(run())
 
@@ -138,7 +146,9 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("member", [confluent_member, kafka_python_member, aiokafka_member])
+@pytest.mark.parametrize(
+    "member", [confluent_member, aiokafka_member, pytest.param(kafka_python_member, marks=pytest.mark.long)]
+)
 def test_a_static_member_restarts_without_a_rebalance(
     secured: Secured, topic: str, certificates: Certificates, member: Callable[[str, str, str, Path, Path], None]
 ) -> None:
