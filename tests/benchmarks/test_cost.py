@@ -25,10 +25,10 @@ def test_a_line_for_each_size(
         uvloop.run(cost.compared(tmp_path, log, [1, 3], pairs=2))
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == ["1", "3"]
-    assert all(re.search(r"[1-9]\d* us without, +[1-9]\d* with; ratio \d\.\d{3} ", line) for line in lines)
+    assert all(re.search(r"[1-9]\d* us without, +[1-9]\d* with; ratio \d+\.\d{3} ", line) for line in lines)
 
 
-@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("is_first", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_both_rebalance_and_one_keeps_events(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_first: bool
 ) -> None:
