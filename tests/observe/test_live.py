@@ -17,6 +17,7 @@ from protocol.messages import DescribeGroupsResponse, ListGroupsResponse
 from schemas.errors import ErrorCode
 from tests.client.scripted import HANG_UP, Clock, Scripted
 from tests.observe.conftest import Written
+from tests.support.patience import WITHIN_S
 
 GROUPS = {"busy": "PreparingRebalance"} | {f"quiet-{number}": "Stable" for number in range(4)}
 
@@ -51,7 +52,7 @@ class Looking:
         self.clock = Clock()
         self.looks: list[Look] = []
         self._asking = Asking(
-            Cluster(server.bootstrap), Budget(1, at_once, clock=self.clock, pause=self.clock.pause), timeout=5.0
+            Cluster(server.bootstrap), Budget(1, at_once, clock=self.clock, pause=self.clock.pause), timeout=WITHIN_S
         )
         self.live = Live(self._asking, written.lines, self.looks.extend, clock=self.clock, wall_ms=lambda: 7)
 
@@ -105,13 +106,15 @@ def test_an_old_cluster_has_no_filter_of_states(written: Written) -> None:
         looking.close()
 
 
-def test_news_are_not_lost_with_an_answer(written: Written) -> None:
+def test_news_are_not_lost_with_an_answer(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the cluster doesn't answer, the next look asks for the same groups."""
     with Scripted({"ListGroups": [listed], "DescribeGroups": [HANG_UP]}) as server:
         looking = Looking(server, written, at_once=10)
         looking.live.changed(["quiet-2"])
-        with pytest.raises(Unreachable):
-            looking.look()
+        with monkeypatch.context() as patched:
+            patched.setattr(looking._asking, "_timeout", 0.2)
+            with pytest.raises(Unreachable):
+                looking.look()
         server.answers("DescribeGroups", described)
         assert "quiet-2" in looking.look()[:1]
         looking.close()

@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from coordinator.testing.tenure import Tenure
 from tests.client.scripted import SILENCE, Scripted
 from tests.support.patience import WITHIN_S
@@ -144,6 +146,7 @@ def test_a_cluster_that_is_away_is_said_once(tmp_path: Path) -> None:
     assert observer.lines == ["http_listening", "cluster_away", "cluster_back"]
 
 
+@pytest.mark.long
 def test_sigterm_ends_it_whatever_it_waits_for(tmp_path: Path) -> None:
     """The cluster accepts and never answers; a page waits for it; a client of HTTP reads nothing."""
     silence: dict[str, list[Any]] = {"Metadata": [SILENCE]}

@@ -44,6 +44,7 @@ def test_a_member_keeps_its_data_and_port_over_kill_and_restart() -> None:
     assert not folder.exists()
 
 
+@pytest.mark.long
 def test_three_members_go_on_without_a_leader_that_is_frozen_or_dead() -> None:
     """Three members: one that is frozen stays in the cluster; the others choose a leader when the old one is gone."""
     with Etcd(members=3) as etcd:

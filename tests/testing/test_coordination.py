@@ -93,7 +93,9 @@ def test_the_leader_of_the_page_ends_by_ctrl_c_and_the_other_one_leads_at_once(t
             second.end()
 
 
-@pytest.mark.parametrize(("option", "is_safe"), [((), True), (("--unfenced",), False)])
+@pytest.mark.parametrize(
+    ("option", "is_safe"), [((), True), pytest.param(("--unfenced",), False, marks=pytest.mark.long)]
+)
 def test_a_leader_that_wakes_from_a_pause_writes_nothing(
     option: tuple[str, ...], is_safe: bool, tenure: Tenure, tmp_path: Path
 ) -> None:

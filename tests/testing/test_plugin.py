@@ -126,7 +126,8 @@ def test_the_report_has_the_newest_groups_of_many(tmp_path: Path) -> None:
         def test_that_fails(tenure):
             for number in range({GROUPS_SHOWN + 2}):
                 join(tenure, f"g-{{number}}", "one")
-            join(tenure, "g-0", "two")
+            first = tenure.group("g-0")
+            first.expire(first.members[0].member_id)
             assert False
         """,
     )
@@ -158,6 +159,7 @@ def test_a_fault_that_never_fired_is_told(tmp_path: Path) -> None:
     assert re.search(r"-+ Tenure: faults \(127\.0\.0\.1:\d+\) -+\nfired 0: \* client_id=one -> delay 5", output)
 
 
+@pytest.mark.long
 def test_two_processes_run_side_by_side(tmp_path: Path) -> None:
     """With pytest-xdist each worker has servers of its own, and sections come through."""
     output = run(
