@@ -26,11 +26,18 @@ pytestmark = pytest.mark.etcd
 SOON = ("--timeout", "2", "--bootstrap-server")
 
 
+@pytest.fixture(scope="module")
+def etcd() -> Iterator[Etcd]:
+    """One member; each cluster has keys of its own."""
+    with Etcd(members=1) as running:
+        yield running
+
+
 @pytest.fixture
-def cluster() -> Iterator[TenureCluster]:
-    """Two nodes on one member of etcd; their ids are 1 and 2."""
+def cluster(etcd: Etcd) -> Iterator[TenureCluster]:
+    """Two nodes on it; their ids are 1 and 2."""
     settings: dict[str, str | int] = {"tenure.store.quota.bytes": 10**9, "tenure.topics": "t:1"}
-    with Etcd(members=1) as etcd, TenureCluster(etcd, nodes=2, settings=settings) as running:
+    with TenureCluster(etcd, nodes=2, settings=settings) as running:
         yield running
         hang_up()
 
@@ -81,12 +88,13 @@ def test_a_node_that_was_killed_just_now(cluster: TenureCluster) -> None:
     wait_until(lambda: loaded in asked(alive, "explain", moved).out, "the load is told", WITHIN_S)
 
 
-def test_the_store_is_away(cluster: TenureCluster) -> None:
+@pytest.mark.cluster
+def test_the_store_is_away(cluster: TenureCluster, etcd: Etcd) -> None:
     """The doctor still says what it knows: which groups and partitions have no coordinator, with exit code 1."""
     node = cluster.nodes[0]
     group = group_of(node)
     settle(Member(node.port, group, "m", 9))
-    cluster.etcd.members[0].freeze()
+    etcd.members[0].freeze()
     try:
 
         def lost() -> bool:
@@ -99,22 +107,25 @@ def test_the_store_is_away(cluster: TenureCluster) -> None:
         ran = run_app(make_app("doctor"), "doctor", group, *SOON, node.bootstrap)
         assert (ran.code, f"{group}: error: its coordinator doesn't answer: " in ran.out) == (1, True), ran
     finally:
-        cluster.etcd.members[0].thaw()
+        etcd.members[0].thaw()
 
 
-def test_a_stop_that_can_hand_nothing_over(cluster: TenureCluster) -> None:
+@pytest.mark.cluster
+def test_a_stop_that_can_hand_nothing_over(cluster: TenureCluster, etcd: Etcd) -> None:
     """etcd is frozen in the middle of a commit, so the hand-over doesn't end in time: the last line says that."""
     node = cluster.nodes[0]
     member = Member(node.port, group_of(node), "m", 9)
     settle(member)
-    cluster.etcd.members[0].freeze()
+    etcd.members[0].freeze()
     offset = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
     topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=[offset])
     commit = OffsetCommitRequest(group_id=member.group, member_id=member.member_id, topics=[topic])
     commit.generation_id_or_member_epoch = member.generation
     member.connection.send(commit, 7)
-    node.stop()
-    cluster.etcd.members[0].thaw()
+    try:
+        node.stop()
+    finally:
+        etcd.members[0].thaw()
     assert not node.events("server_stopped")
     (line,) = node.events("hand_over_unfinished")
     assert line["partitions"] == 1

@@ -38,10 +38,17 @@ GROUPS = {
 """Groups, the versions of the record keys that get such a value, and the reasons that the log gives."""
 
 
+@pytest.fixture(scope="module")
+def etcd() -> Iterator[Etcd]:
+    """One member; each cluster has keys of its own."""
+    with Etcd(members=1) as running:
+        yield running
+
+
 @pytest.fixture
-def cluster() -> Iterator[TenureCluster]:
-    """One node on one member of etcd."""
-    with Etcd(members=1) as etcd, TenureCluster(etcd, nodes=1, settings={"tenure.topics": f"{TOPIC}:1"}) as running:
+def cluster(etcd: Etcd) -> Iterator[TenureCluster]:
+    """One node on it."""
+    with TenureCluster(etcd, nodes=1, settings={"tenure.topics": f"{TOPIC}:1"}) as running:
         yield running
 
 

@@ -166,13 +166,19 @@ def refusal(*arguments: str) -> str:
 
 
 def test_a_node_that_can_not_start_says_why_in_one_line(cluster: TenureCluster, tmp_path: Path) -> None:
-    """Another number of partitions, no etcd, two processes: a line each, and exit code 2."""
+    """Another number of partitions, two processes: a line each, and exit code 2."""
     store = f"etcd://{','.join(cluster.etcd.endpoints)}"
     node = ["--cluster", cluster.name, "--node-id", "9", "--data-dir", str(tmp_path / "data")]
     assert "offsets.topic.num.partitions: 7, but the cluster was made with 50" in refusal(
         "--store", store, *node, "--set", "offsets.topic.num.partitions=7"
     )
     assert "--workers: a node of a cluster is one process" in refusal("--store", store, *node, "--workers", "2")
+
+
+@pytest.mark.cluster
+def test_a_node_that_finds_no_etcd_says_so_in_one_line(tmp_path: Path) -> None:
+    """It tries for ten seconds before that."""
+    node = ["--cluster", "c", "--node-id", "9", "--data-dir", str(tmp_path / "data")]
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         port = nobody.getsockname()[1]

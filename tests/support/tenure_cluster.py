@@ -15,6 +15,7 @@ import signal
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
 
@@ -105,9 +106,9 @@ class TenureCluster:
         return [node.bootstrap for node in self.nodes]
 
     def start(self) -> Self:
-        """Start all nodes, and wait until each group has a coordinator that has loaded it."""
-        for node in self.nodes:
-            node.start()
+        """Start all nodes at once, and wait until each group has a coordinator that has loaded it."""
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(ClusterNode.start, self.nodes))
         wait_for_coordinators([node.port for node in self.nodes])
         return self
 
