@@ -23,7 +23,7 @@ AT_ONCE ?= --numprocesses auto --dist worksteal
 WORKERS := PYTHONDONTWRITEBYTECODE= PYTEST_XDIST_AUTO_NUM_WORKERS=$$((2 * $$(getconf _NPROCESSORS_ONLN)))
 
 # Markers of tests that have targets of their own.
-OTHERS := oracle or compose or spark or suites or toolchain or dist or cluster
+OTHERS := oracle or compose or spark or suites or toolchain or dist or cluster or nightly
 
 # ARGS: more arguments for the command of a target: make run ARGS="--listen 127.0.0.1:0", make test ARGS="tests/group
 # -x".
@@ -49,7 +49,7 @@ test: .venv/.audit ## install and pass the tests that each change needs, real cl
 	$(WORKERS) $(BIN)/pytest $(AT_ONCE) -m 'not (long or tidy or $(OTHERS))' $(ARGS)
 
 .PHONY: test-long
-test-long: .venv/.audit ## what is too long for `make test`, and more examples and rounds of its random tests
+test-long: .venv/.audit ## what is too long for `make test`, more rounds of real clients, and more examples of its random tests
 	@$(MAKE) etcd || echo 'make test-long: the tests on etcd are left out, for the reason above' >&2
 	HYPOTHESIS_PROFILE=long $(WORKERS) $(BIN)/pytest $(AT_ONCE) -m '(long or rounds or hypothesis) and not ($(OTHERS))' $(ARGS)
 
@@ -67,7 +67,7 @@ test-spark: .venv/.spark ## the audit on Spark (JDK 17)
 test-oracle: .venv/.spark ## the same requests to Apache Kafka and to Tenure (JDK 17, Maven)
 	@command -v java >/dev/null && command -v mvn >/dev/null || \
 		{ echo 'make test-oracle: install a JDK 17 and Maven (Debian: apt-get install openjdk-17-jdk-headless maven)' >&2; exit 1; }
-	$(BIN)/pytest $(AT_ONCE) -m 'oracle and not (suites or toolchain)' $(ARGS)
+	$(BIN)/pytest $(AT_ONCE) -m 'oracle and not (suites or toolchain or nightly)' $(ARGS)
 
 .PHONY: test-interop
 test-interop: .venv/.audit ## every client there is a toolchain for, on Tenure and Apache Kafka; docs/start/clients.md gets the table
@@ -176,12 +176,15 @@ bench-audit: .venv/.spark ## the audit's cost, beside Kafka's own tool (a log of
 	$(BIN)/python -m tests.audit.bench $(ARGS)
 
 .PHONY: nightly
-nightly: .venv/.audit ## all of test and test-long with the longest rounds, long faults of a cluster, and test-suites (hours)
+nightly: .venv/.audit ## all of test and test-long with the longest rounds, each real client in each of its rounds, long faults of a cluster, and test-suites (hours)
 	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m 'not (tidy or oracle or compose or spark or toolchain or dist or cluster)' $(ARGS)
 	$(MAKE) nightly-cluster
 	@if command -v go >/dev/null; then $(MAKE) check-dashboard; fi
 	@# Of the clients that need more than Python, those whose rounds are long; without their tools they are left out.
 	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m toolchain tests/interop/test_takeover.py
+	@# The rounds of real clients that `make test-oracle` leaves out.
+	@if command -v java >/dev/null && command -v mvn >/dev/null; then \
+		$(BIN)/pytest -m 'oracle and nightly and not toolchain' tests/interop; fi
 	$(BIN)/python -m tests.oracle.observe_cluster
 
 .PHONY: nightly-cluster

@@ -4,13 +4,16 @@ A scenario names the abilities that it needs (`clients_that`). A client that lac
 table of docs/start/clients.md shows n/a and the reason. A client that needs more than Python has the marker
 `toolchain`; without its programs it is skipped, by name.
 
+A scenario also names the clients that `make test` and `make test-long` play it with; `make nightly` plays it with each
+client, and `make test-interop` too. A client that needs more than Python has no part in the first two.
+
 To add the clients of a language: a folder whose clients.py has CLIENTS, a tuple of Client, and a word in CLIENTS below.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import pytest
 from _pytest.mark import ParameterSet
@@ -61,16 +64,30 @@ KCAT = Client(
     },
 )
 
+PYTHON_NAMES = frozenset(client.name for client in PYTHON)
+
 CLIENTS = {client.name: client for client in (*PYTHON, KCAT, *go.CLIENTS, *java.CLIENTS, *node.CLIENTS)}
 
 
-def clients_that(*abilities: Ability) -> list[ParameterSet]:
-    """Return parameters of the fixture `client`, for indirect=True: all clients with these abilities."""
-    return clients_named(*(name for name, client in CLIENTS.items() if not client.cannot.keys() & set(abilities)))
+def clients_that(
+    *abilities: Ability, often: Collection[str] = PYTHON_NAMES, long: Collection[str] = ()
+) -> list[ParameterSet]:
+    """Return parameters of the fixture `client`, for indirect=True: all clients with these abilities.
+
+    often: the clients of `make test`. long: further clients of `make test-long`.
+    """
+    able = [name for name, client in CLIENTS.items() if not client.cannot.keys() & set(abilities)]
+    return clients_named(*able, often=often, long=long)
 
 
-def clients_named(*names: str) -> list[ParameterSet]:
+def clients_named(*names: str, often: Collection[str] = PYTHON_NAMES, long: Collection[str] = ()) -> list[ParameterSet]:
     """Return the same for clients by name."""
-    return [
-        pytest.param(name, marks=[pytest.mark.toolchain] if CLIENTS[name].programs else []) for name in sorted(names)
-    ]
+    unknown = {*often, *long} - PYTHON_NAMES
+    assert not unknown, f"{unknown}: no client in Python"
+
+    def marks(name: str) -> list[pytest.MarkDecorator]:
+        if CLIENTS[name].programs:
+            return [pytest.mark.toolchain]
+        return [] if name in often else [pytest.mark.long if name in long else pytest.mark.nightly]
+
+    return [pytest.param(name, marks=marks(name)) for name in sorted(names)]

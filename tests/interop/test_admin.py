@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.interop.brokers import Broker
 from tests.interop.fleet import ConsumerProcess, Fleet
+from tests.support.length import most_are_long
 from tests.support.patience import WITHIN_S
 
 with warnings.catch_warnings():
@@ -118,7 +119,7 @@ def start_static(fleet: Fleet, client: str, group: str) -> list[ConsumerProcess]
     return consumers
 
 
-@pytest.mark.parametrize("client", sorted(DESCRIBED_BY))
+@pytest.mark.parametrize("client", most_are_long(sorted(DESCRIBED_BY), lambda client: client == "confluent-kafka"))
 def test_admin_client_sees_the_group_as_its_members_do(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
     """List and describe show the state, the protocol name, and each member with the partitions that it says it owns."""
     consumers = start_static(fleet, client, group)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import signal
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -25,17 +25,21 @@ from tests.interop.clients import CLIENTS, clients_named, clients_that
 from tests.interop.conftest import PARTITION_COUNT
 from tests.interop.fleet import ConsumerProcess, Fleet
 from tests.support.apache import VERSION_43, ApacheKafka
+from tests.support.length import rounds
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
+from tests.support.seats import set_of_group
 from tests.support.tenure import Tenure
 
 SESSION_TIMEOUT_MS = 15_000
+SOON_MS = 4_000
 SETTINGS = {
     "group.consumer.min.heartbeat.interval.ms": "500",
     "group.consumer.heartbeat.interval.ms": "500",
-    "group.consumer.min.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    "group.consumer.min.session.timeout.ms": str(SOON_MS),
     "group.consumer.session.timeout.ms": str(SESSION_TIMEOUT_MS),
 }
+IN_PYTHON = {"confluent-kafka"}
 SEATS = ("seat-0", "seat-1", "seat-2")
 SETTLED_S = 1.5
 GROWN = PARTITION_COUNT + 3
@@ -55,9 +59,23 @@ def tenure_server() -> Iterator[TenureBroker]:
         yield TenureBroker(tenure)
 
 
-def speakers(*abilities: Ability) -> pytest.MarkDecorator:
-    """Parametrize a test with the clients that speak the protocol and have these abilities."""
-    return pytest.mark.parametrize("client", clients_that(Ability.CONSUMER_PROTOCOL, *abilities), indirect=True)
+def speakers(
+    *abilities: Ability, often: Collection[str] = IN_PYTHON, long: Collection[str] = ()
+) -> pytest.MarkDecorator:
+    """Parametrize a test with the clients that speak the protocol and have these abilities; see `clients_that`."""
+    named = clients_that(Ability.CONSUMER_PROTOCOL, *abilities, often=often, long=long)
+    return pytest.mark.parametrize("client", named, indirect=True)
+
+
+def end_sessions_soon(broker: Broker, fleet: Fleet, members: list[ConsumerProcess]) -> None:
+    """Set the session timeout of their group to a few seconds, because one of these members is about to be silent.
+
+    It counts from a member's next heartbeat. If a busy machine has none of that member in time, the session only lasts
+    longer.
+    """
+    port, group = int(broker.bootstrap.rpartition(":")[2]), members[0].settings.group
+    set_of_group(port, group, {"consumer.session.timeout.ms": str(SOON_MS)})
+    fleet.wait_while_polling(members, SETTLED_S)
 
 
 def epoch_of(broker: Broker, group: str) -> int:
@@ -111,6 +129,7 @@ def test_consumers_come_leave_and_die(broker: Broker, fleet: Fleet, client: str,
     fleet.wait_until_shared([first, second, third])
     fleet.close(third)
     fleet.wait_until_shared([first, second])
+    end_sessions_soon(broker, fleet, [first, second])
     first.kill()
     fleet.wait_until_shared([second])
     assert fleet.double_ownerships() == []
@@ -162,7 +181,7 @@ def test_static_consumer_does_not_say_that_it_will_be_back(
     assert epoch_of(broker, group) == epoch + 2
 
 
-@speakers(Ability.AWAY)
+@speakers(Ability.AWAY, often=())
 def test_static_consumer_that_stays_away_expires(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
     """A seat is kept while its consumer is away, and goes to the others when its session is over."""
     away, first, second = (fleet.start(client, group, group_instance_id=seat, protocol="consumer") for seat in SEATS)
@@ -190,7 +209,7 @@ def test_twin_of_a_static_consumer_is_refused(broker: Broker, fleet: Fleet, clie
     assert epoch_of(broker, group) == epoch
 
 
-@speakers(Ability.STATIC)
+@speakers(Ability.STATIC, often=(), long=IN_PYTHON)
 def test_killed_static_consumer_waits_for_its_session(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
     """Its seat is taken until its session is over. A client that gives up meanwhile is started again."""
     first, other = (fleet.start(client, group, group_instance_id=seat, protocol="consumer") for seat in SEATS[:2])
@@ -206,7 +225,7 @@ def test_killed_static_consumer_waits_for_its_session(broker: Broker, fleet: Fle
     assert epoch_of(broker, group) > epoch
 
 
-@speakers(Ability.STATIC)
+@speakers(Ability.STATIC, often=(), long=IN_PYTHON)
 def test_frozen_static_consumer_is_fenced(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
     """A consumer that was frozen until its session was over finds another process in its seat.
 
@@ -214,6 +233,7 @@ def test_frozen_static_consumer_is_fenced(broker: Broker, fleet: Fleet, client: 
     """
     first, other = (fleet.start(client, group, group_instance_id=seat, protocol="consumer") for seat in SEATS[:2])
     fleet.wait_until_shared([first, other])
+    end_sessions_soon(broker, fleet, [first, other])
     first.send_signal(signal.SIGSTOP)
     fleet.wait_until_shared([other])
     twin = fleet.start(client, group, group_instance_id=SEATS[0], protocol="consumer")
@@ -235,9 +255,13 @@ def test_frozen_static_consumer_is_fenced(broker: Broker, fleet: Fleet, client: 
     assert epoch_of(broker, group) == epoch
 
 
+@pytest.mark.rounds
 @speakers()
 def test_consumers_outlive_the_coordinator(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
-    """The coordinator is killed and starts again: same members, epoch and partitions past a session; commits go on."""
+    """The coordinator is killed and starts again: same members, epoch and partitions, and commits go on.
+
+    In `make test-long` that holds past a whole session.
+    """
     has_seats = Ability.STATIC not in CLIENTS[client].cannot
     members = [
         fleet.start(client, group, group_instance_id=seat if has_seats else None, protocol="consumer")
@@ -254,13 +278,13 @@ def test_consumers_outlive_the_coordinator(broker: Broker, fleet: Fleet, client:
     for member, offset in zip(members, offsets, strict=True):
         assert fleet.read_committed(member, offset) == offset
         assert fleet.commit(member, offset)["event"] == "committed"
-    fleet.wait_while_polling(members, 1.1 * SESSION_TIMEOUT_MS / 1_000)
+    fleet.wait_while_polling(members, rounds(SETTLED_S, session_s := 1.1 * SESSION_TIMEOUT_MS / 1_000, session_s))
     assert [member.membership for member in members] == before
     assert moves(members, since) == []
     assert epoch_of(broker, group) == epoch
 
 
-@speakers(Ability.STATIC, Ability.STAY)
+@speakers(Ability.STATIC, Ability.STAY, often=())
 def test_static_members_roll_from_one_protocol_to_the_other(
     broker: Broker, fleet: Fleet, client: str, group: str
 ) -> None:
@@ -289,7 +313,7 @@ def test_static_members_roll_from_one_protocol_to_the_other(
         assert {seat: consumer.membership.partitions for seat, consumer in consumers.items()} == before
 
 
-@speakers(Ability.GROW)
+@speakers(Ability.GROW, often=(), long=IN_PYTHON)
 def test_topic_grows_under_its_consumers(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
     """New partitions of a topic reach its consumers."""
     members = [fleet.start(client, group, protocol="consumer") for _ in range(2)]
@@ -302,7 +326,7 @@ def test_topic_grows_under_its_consumers(broker: Broker, fleet: Fleet, client: s
     assert fleet.double_ownerships() == []
 
 
-@speakers(Ability.PATTERN)
+@speakers(Ability.PATTERN, often=(), long=IN_PYTHON)
 def test_regular_expression_finds_topics(broker: Broker, client: str, group: str) -> None:
     """A regular expression, which the server resolves, finds the topics of that form, also one that comes later."""
     prefix = f"prefix-{uuid.uuid4().hex[:8]}"

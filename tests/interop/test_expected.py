@@ -27,8 +27,8 @@ HELD = ("aiokafka", "confluent-kafka", "franz-go", "kafka-clients-3", "kafka-cli
 FULL, UNKNOWN = "GROUP_MAX_SIZE_REACHED", "UNKNOWN_MEMBER_ID"
 TRIES_AGAIN = {"confluent-kafka", "franz-go", "sarama"}
 ENDS = {"aiokafka", "kafka-clients-3", "kafka-clients-4", "kafka-python", "platformatic-kafka"}
-REBALANCE_TIMEOUT_MS = 6_000
-"""The shortest that librdkafka takes with the shortest session timeout."""
+REBALANCE_TIMEOUT_MS = 3_000
+"""librdkafka takes none that is shorter than the session timeout."""
 
 
 @pytest.fixture(scope="module")
@@ -59,15 +59,17 @@ def expect(port: int, group: str, **own: str) -> None:
     set_of_group(port, group, {name.replace("_", "."): value for name, value in own.items()})
 
 
-@pytest.mark.parametrize("client", clients_named(*HELD), indirect=True)
+@pytest.mark.parametrize("client", clients_named(*HELD, often={"confluent-kafka"}), indirect=True)
 def test_a_held_client_outlives_its_rebalance_timeout(client: str) -> None:
     """The group asks it to join again. It does, and takes part in the one rebalance when the last member is there."""
-    with Tenure({"tenure.topics": "orders:6"}) as server, Fleet(server.bootstrap, "orders", 6) as fleet:
+    settings = {"tenure.topics": "orders:6", "group.min.session.timeout.ms": str(REBALANCE_TIMEOUT_MS)}
+    with Tenure(settings) as server, Fleet(server.bootstrap, "orders", 6) as fleet:
         expect(server.port, "held", expected_instance_ids="seat-0..2", expected_instance_ids_timeout_ms="600000")
         mark = server.mark()
 
         def start(seat: str) -> ConsumerProcess:
-            return fleet.start(client, "held", group_instance_id=seat, rebalance_timeout_ms=REBALANCE_TIMEOUT_MS)
+            times = dict.fromkeys(("session_timeout_ms", "rebalance_timeout_ms"), REBALANCE_TIMEOUT_MS)
+            return fleet.start(client, "held", group_instance_id=seat, **times)
 
         members = [start(seat) for seat in SEATS[:2]]
         server.wait_for_event("rebalance_held", "held", since=mark)
@@ -81,7 +83,11 @@ def test_a_held_client_outlives_its_rebalance_timeout(client: str) -> None:
         assert server.count("hold_ended", "held", since=mark) == 1
 
 
-@pytest.mark.parametrize("client", clients_named(*TRIES_AGAIN, *ENDS), indirect=True)
+@pytest.mark.parametrize(
+    "client",
+    clients_named(*TRIES_AGAIN, *ENDS, often={"confluent-kafka"}, long={"aiokafka", "kafka-python"}),
+    indirect=True,
+)
 def test_a_client_that_the_classic_protocol_refuses(
     tenure_server: TenureBroker, fleet: Fleet, client: str, group: str
 ) -> None:
@@ -137,7 +143,9 @@ def test_the_consumer_protocol_refuses_others_and_removes_names(
     assert sorted(event["group_instance_id"] for event in left) == [*SEATS[1:]]
 
 
-@pytest.mark.parametrize("client", clients_named("confluent-kafka", "kafka-clients-4"), indirect=True)
+@pytest.mark.parametrize(
+    "client", clients_named("confluent-kafka", "kafka-clients-4", often=(), long={"confluent-kafka"}), indirect=True
+)
 @pytest.mark.parametrize("rule", ["allowed", "held"])
 def test_the_consumer_protocol_holds_nobody(
     tenure_server: TenureBroker, fleet: Fleet, client: str, group: str, rule: str

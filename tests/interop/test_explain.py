@@ -86,6 +86,7 @@ def test_a_roll_of_static_consumers_is_five_restarts(tenure_server: TenureBroker
     assert all(consumer.running for consumer in consumers)
 
 
+@pytest.mark.long
 def test_a_roll_of_dynamic_consumers_is_all_its_rebalances(
     tenure_server: TenureBroker, five: Fleet, group: str
 ) -> None:
@@ -109,6 +110,7 @@ def test_a_roll_of_dynamic_consumers_is_all_its_rebalances(
     assert kinds.count("member_joined") == 2 * len(SEATS)
 
 
+@pytest.mark.nightly
 def test_followers_are_no_causes_in_a_roll_of_cooperative_consumers(
     tenure_server: TenureBroker, five: Fleet, group: str
 ) -> None:

@@ -230,7 +230,7 @@ class Scene:
         assert self.generation == (len(causes) if generation is None else generation)
 
 
-@pytest.fixture(params=CLIENTS)
+@pytest.fixture(params=[pytest.param("confluent-kafka", marks=pytest.mark.long), "aiokafka"])
 def client(request: pytest.FixtureRequest) -> type[Any]:
     """Return the class of the client under test."""
     return CLIENTS[request.param]
@@ -423,6 +423,7 @@ async def test_a_client_in_a_black_hole_expires_and_comes_back(broker: Faulty, c
         await it.assert_stands("member_joined", "member_expired", "member_joined")
 
 
+@pytest.mark.long
 async def test_a_client_survives_a_random_plan(broker: Faulty, client: type[Any]) -> None:
     """After all faults of a plan drawn from a seed, a commit goes through; the text of the plan repeats it."""
     async with scene(broker, client) as it:

@@ -46,7 +46,7 @@ def test_the_next_consumer_reads_what_the_last_one_committed(
     fleet.close(stranger)
 
 
-@pytest.mark.parametrize("client", clients_that(Ability.METADATA), indirect=True)
+@pytest.mark.parametrize("client", clients_that(Ability.METADATA, often={"confluent-kafka"}), indirect=True)
 def test_metadata_that_is_too_large_is_refused(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
     """Metadata of one byte more than offset.metadata.max.bytes gets OFFSET_METADATA_TOO_LARGE; the client goes on."""
     largest = METADATA_MAX_BYTES - (client == "confluent-kafka")

@@ -38,7 +38,9 @@ def example(topic: str, tenure: Tenure) -> str:
     return str(code).replace("127.0.0.1:9092", tenure.bootstrap)
 
 
-@pytest.mark.parametrize(("topic", "gets"), [("leader", "I lead"), ("orders", "mine: [0, 1,")])
+@pytest.mark.parametrize(
+    ("topic", "gets"), [("leader", "I lead"), pytest.param("orders", "mine: [0, 1,", marks=pytest.mark.long)]
+)
 def test_an_example_ends_when_its_seat_is_taken(tmp_path: Path, topic: str, gets: str) -> None:
     """Of two copies with one instance id, the first one ends with exit code 0 and says why, and the second works on."""
     with Tenure(SETTINGS) as tenure:
@@ -61,7 +63,9 @@ def test_an_example_ends_when_its_seat_is_taken(tmp_path: Path, topic: str, gets
                 copy.wait()
 
 
-@pytest.mark.parametrize(("topic", "gets"), [("leader", "I lead"), ("orders", "mine: [0, 1,")])
+@pytest.mark.parametrize(
+    ("topic", "gets"), [pytest.param("leader", "I lead", marks=pytest.mark.long), ("orders", "mine: [0, 1,")]
+)
 def test_an_example_ends_by_ctrl_c(tmp_path: Path, topic: str, gets: str) -> None:
     """It ends with exit code 0 and prints no trace."""
     output = tmp_path / "output"

@@ -8,9 +8,11 @@ House rule: conftest.py's.
 
 from __future__ import annotations
 
+import pytest
+
 from tests.interop.brokers import Broker
 from tests.interop.client import Ability
-from tests.interop.clients import CLIENTS
+from tests.interop.clients import CLIENTS, clients_that
 from tests.interop.fleet import Fleet, ordered
 from tests.interop.worker import Record
 
@@ -30,6 +32,7 @@ def records_for(client: str) -> list[Record]:
     return [*plain, *([] if Ability.HEADERS in CLIENTS[client].cannot else odd), large]
 
 
+@pytest.mark.parametrize("client", clients_that(often={"aiokafka"}, long={"kafka-python"}), indirect=True)
 def test_what_is_produced_is_consumed(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
     """The client and another one consume its records whole and once; it consumes the other client's records too."""
     other = "kafka-python" if client == "confluent-kafka" else "confluent-kafka"
@@ -44,6 +47,7 @@ def test_what_is_produced_is_consumed(broker: Broker, fleet: Fleet, client: str,
         assert fleet.wait_until_consumed(worker, len(sent)) == ordered(sent)
 
 
+@pytest.mark.parametrize("client", clients_that(often=(), long={"confluent-kafka"}), indirect=True)
 def test_a_group_goes_on_where_it_committed(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
     """A group's next consumer goes on at the committed offset, also after the server was killed."""
     first = [Record(b"%d" % number, b"first") for number in range(50)]

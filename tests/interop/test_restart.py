@@ -13,14 +13,17 @@ from tests.interop.brokers import Broker
 from tests.interop.client import Ability
 from tests.interop.clients import CLIENTS, clients_named, clients_that
 from tests.interop.fleet import ConsumerProcess, Fleet
+from tests.support.length import rounds
 
+SETTLED_S = 1.5
 RESTART_SESSION_TIMEOUT_MS = 45_000
 """Longer than either server takes to come back."""
 
 
+@pytest.mark.rounds
 @pytest.mark.parametrize("client", clients_that(Ability.OUTLIVE), indirect=True)
 def test_members_outlive_the_coordinator(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
-    """Static and dynamic members alike go on where they were, past a whole session timeout.
+    """Static and dynamic members alike go on where they were; in `make test-long` past a whole session timeout.
 
     The same generation, member ids and partitions, no rebalance; the member id of a seat that was restarted just before
     is the one that counts (KAFKA-9659). Committed offsets stay, and commits go on with the old generation.
@@ -60,14 +63,16 @@ def test_members_outlive_the_coordinator(broker: Broker, fleet: Fleet, client: s
         answer = fleet.commit(consumer, {first: (99, text)})
         assert (answer["event"], answer.get("generation")) == ("committed", membership.generation)
         assert fleet.read_committed(consumer, membership.partitions) == {**offsets, first: (99, text)}
-    fleet.wait_while_polling(consumers, 1.1 * session_timeout_ms / 1_000)
+    fleet.wait_while_polling(consumers, rounds(SETTLED_S, session_s := 1.1 * session_timeout_ms / 1_000, session_s))
 
     assert broker.rebalances(static_group, mark) == 0
     assert broker.rebalances(dynamic_group, mark) == 0
     assert [consumer.membership for consumer in consumers] == before
 
 
-@pytest.mark.parametrize("client", clients_that(Ability.STATIC, Ability.WAIT), indirect=True)
+@pytest.mark.parametrize(
+    "client", clients_that(Ability.STATIC, Ability.WAIT, often=(), long={"confluent-kafka"}), indirect=True
+)
 def test_a_static_member_restarts_while_the_coordinator_is_down(
     broker: Broker, fleet: Fleet, client: str, group: str
 ) -> None:
@@ -91,7 +96,7 @@ def test_a_static_member_restarts_while_the_coordinator_is_down(
     assert broker.rebalances(group, mark) == 0
 
 
-@pytest.mark.parametrize("client", clients_that(Ability.OUTLIVE), indirect=True)
+@pytest.mark.parametrize("client", clients_that(Ability.OUTLIVE, often=(), long={"confluent-kafka"}), indirect=True)
 def test_coordinator_dies_in_a_rebalance(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
     """A third member's arrival has made the first give up its partitions when the coordinator is killed.
 

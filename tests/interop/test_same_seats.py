@@ -56,7 +56,9 @@ def assert_same_seats(
     assert seen == [seen[0]] * ROUNDS
 
 
-@pytest.mark.parametrize("client", clients_that(Ability.STATIC, Ability.RANGE), indirect=True)
+@pytest.mark.parametrize(
+    "client", clients_that(Ability.STATIC, Ability.RANGE, often=(), long={"confluent-kafka"}), indirect=True
+)
 @pytest.mark.parametrize("assignor", ["range", "roundrobin"])
 def test_each_has_its_partitions_after_a_full_stop(
     broker: Broker, fleet: Fleet, client: str, group: str, assignor: str
@@ -66,7 +68,7 @@ def test_each_has_its_partitions_after_a_full_stop(
     assert_same_seats(broker, fleet, client, group, assignor, names)
 
 
-@pytest.mark.parametrize("client", clients_named("aiokafka"), indirect=True)
+@pytest.mark.parametrize("client", clients_named("aiokafka", often=(), long={"aiokafka"}), indirect=True)
 def test_the_assignor_by_instance_id(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
     """With the assignor of examples/same_seats, aiokafka does it with any names."""
     assert_same_seats(broker, fleet, client, group, "range-by-instance", NESTED)
@@ -78,7 +80,7 @@ def test_the_assignor_by_instance_id(broker: Broker, fleet: Fleet, client: str, 
     [
         pytest.param(*each.values, assignor, marks=each.marks)
         for assignor, names in STICKY.items()
-        for each in clients_named(*names)
+        for each in clients_named(*names, often={"confluent-kafka"}, long={"aiokafka"})
     ],
     indirect=["client"],
 )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import product
 
 import pytest
+from _pytest.mark import ParameterSet
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
@@ -28,6 +30,18 @@ listener.name.sasl.sasl.oauthbearer.expected.audience=kafka
 group.initial.rebalance.delay.ms=0
 """
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+OFTEN = {
+    ("aiokafka", "PLAIN"),
+    ("aiokafka", "SCRAM-SHA-256"),
+    ("confluent-kafka", "OAUTHBEARER"),
+    ("kafka-python", "SCRAM-SHA-512"),
+}
+"""`make test` has each client and each mechanism once."""
+
+
+def with_marks(cases: Iterable[tuple[str, str]]) -> list[ParameterSet]:
+    """The cases as parameters; `make test-long` has those that aren't in OFTEN."""
+    return [pytest.param(*case, marks=() if case in OFTEN else pytest.mark.long) for case in cases]
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +85,7 @@ def secret(mechanism: str, password: str) -> str:
 
 
 @pytest.mark.interop
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(("client", "mechanism"), with_marks(product(CLIENTS, MECHANISMS)))
 def test_a_client_logs_in_and_joins(tenure: Tenure, client: str, mechanism: str) -> None:
     """With the right password it gets partitions."""
     bootstrap, group = tenure.bootstrap_of("SASL"), f"{client}-{mechanism}"
@@ -85,7 +98,7 @@ SAYING_SO = [("confluent-kafka", each) for each in MECHANISMS] + [("aiokafka", e
 
 
 @pytest.mark.interop
-@pytest.mark.parametrize(("client", "mechanism"), SAYING_SO)
+@pytest.mark.parametrize(("client", "mechanism"), with_marks(SAYING_SO))
 def test_a_wrong_password_is_an_error(tenure: Tenure, client: str, mechanism: str) -> None:
     """The client doesn't join, and says so."""
     said = outcome(client, tenure.bootstrap_of("SASL"), mechanism, secret(mechanism, "wrong"), "wrong")

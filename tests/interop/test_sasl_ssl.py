@@ -121,7 +121,9 @@ def ca(certificates: Certificates) -> str:
     return str(certificates.ca)
 
 
-@pytest.mark.parametrize("client", clients_that(), indirect=True)
+@pytest.mark.parametrize(
+    "client", clients_that(often={"confluent-kafka"}, long={"aiokafka", "kafka-python"}), indirect=True
+)
 def test_a_restart_over_sasl_ssl(secured: Secured, fleet: Fleet, client: str, group: str, ca: str) -> None:
     """Members join and share the partitions. A static member that is killed and comes back costs no rebalance."""
     is_static = Ability.STATIC not in CLIENTS[client].cannot
@@ -142,7 +144,9 @@ def test_a_restart_over_sasl_ssl(secured: Secured, fleet: Fleet, client: str, gr
         assert secured.broker.replacements(group, mark) == 1
 
 
-@pytest.mark.parametrize("client", clients_that(), indirect=True)
+@pytest.mark.parametrize(
+    "client", clients_that(often={"confluent-kafka"}, long={"aiokafka", "kafka-python"}), indirect=True
+)
 def test_a_wrong_password_keeps_out(secured: Secured, fleet: Fleet, client: str, group: str, ca: str) -> None:
     """The client never joins. One that has the right password joins alone, which shows that the other had its time."""
     wrong = fleet.start(client, group, login=Login(ca, MECHANISM, USER, WRONG))

@@ -55,7 +55,7 @@ def test_rolling_restart_moves_nothing(broker: Broker, fleet: Fleet, client: str
         assert after[seat].member_id != before[seat].member_id
 
 
-@pytest.mark.parametrize("client", clients_that(Ability.STATIC), indirect=True)
+@pytest.mark.parametrize("client", clients_that(Ability.STATIC, often=(), long={"confluent-kafka"}), indirect=True)
 def test_a_static_member_that_stays_away_expires(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
     """A static member that is closed has not left: its seat is kept for a session timeout; then one rebalance."""
     away, first, second = (fleet.start(client, group, group_instance_id=seat) for seat in SEATS)
@@ -72,7 +72,7 @@ def test_a_static_member_that_stays_away_expires(broker: Broker, fleet: Fleet, c
     assert rebalanced_once(client, broker.rebalances(group, mark))
 
 
-@pytest.mark.parametrize("client", clients_that(Ability.FENCE), indirect=True)
+@pytest.mark.parametrize("client", clients_that(Ability.FENCE, often={"confluent-kafka"}), indirect=True)
 def test_fenced_twin(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
     """A second process with an instance id takes the seat, the first gets FENCED_INSTANCE_ID, and others don't notice.
 
@@ -157,7 +157,7 @@ def test_a_restart_without_instance_ids_rebalances(broker: Broker, fleet: Fleet,
     assert broker.replacements(group, mark) == 0
 
 
-@pytest.mark.parametrize("client", clients_named("aiokafka"), indirect=True)
+@pytest.mark.parametrize("client", clients_named("aiokafka", often=(), long={"aiokafka"}), indirect=True)
 def test_aiokafka_twins_are_never_fenced(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
     """Its Heartbeat carries no instance id, so a replaced process hears UNKNOWN_MEMBER_ID and joins again.
 

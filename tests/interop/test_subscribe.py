@@ -8,13 +8,14 @@ from __future__ import annotations
 import pytest
 
 from tests.interop.brokers import Broker
-from tests.interop.clients import CLIENTS, PYTHON, clients_named
+from tests.interop.clients import CLIENTS, PYTHON, clients_named, clients_that
 from tests.interop.fleet import Fleet
 
 MEMBERS = 4
 IDLE_S = 2.0
 
 
+@pytest.mark.parametrize("client", clients_that(often=(), long={"aiokafka"}), indirect=True)
 def test_every_partition_has_one_owner_and_idle_consumers_live(
     broker: Broker, fleet: Fleet, client: str, group: str
 ) -> None:
@@ -35,9 +36,7 @@ def test_every_partition_has_one_owner_and_idle_consumers_live(
         fleet.close(consumer)
 
 
-@pytest.mark.parametrize(
-    "client", [*clients_named("confluent-kafka"), *clients_named("kafka-clients-4")], indirect=True
-)
+@pytest.mark.parametrize("client", clients_named("confluent-kafka", "kafka-clients-4"), indirect=True)
 def test_clients_of_many_makers_share_one_group(broker: Broker, fleet: Fleet, client: str, group: str) -> None:
     """Clients of all makers speak one consumer protocol: with any leader each partition has one owner.
 

@@ -40,7 +40,7 @@ ROUNDS = rounds(3, 3, 50)
 
 @pytest.mark.interop
 @pytest.mark.parametrize("leads", [False, True], ids=["follower", "leader"])
-@pytest.mark.parametrize("client", clients_that(Ability.COMMIT), indirect=True)
+@pytest.mark.parametrize("client", clients_that(Ability.COMMIT, often={"confluent-kafka"}), indirect=True)
 def test_a_standby_takes_the_seat_of_a_killed_member(
     tenure_server: TenureBroker, client: str, group: str, *, leads: bool
 ) -> None:
@@ -95,9 +95,8 @@ def test_a_standby_that_leads_assigns_the_partitions_that_the_lost_leader_had_no
         assert fleet.double_ownerships() == []
 
 
-@pytest.mark.long
 @pytest.mark.interop
-@pytest.mark.parametrize("client", clients_named(*ROUNDS_OF), indirect=True)
+@pytest.mark.parametrize("client", clients_named(*ROUNDS_OF, often=(), long={"confluent-kafka"}), indirect=True)
 def test_random_members_are_lost_at_random_moments(client: str) -> None:
     """A standby has the seat each time, also after a crash of the coordinator: no callback of another, no rebalance.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -19,7 +19,10 @@ PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "short")
 IS_NIGHTLY = PROFILE in {"nightly", "fuzz"}
 
 
-def rounds(short: int, long: int, nightly: int) -> int:
+Number = TypeVar("Number", int, float)
+
+
+def rounds(short: Number, long: Number, nightly: Number) -> Number:
     """The number for this run. Its test has the marker `rounds` or `long`, so that `make test-long` runs it."""
     return nightly if IS_NIGHTLY else long if PROFILE == "long" else short
 
