@@ -12,8 +12,7 @@ from coordinator.server.http import examined as module
 from coordinator.server.http.examined import examined, timelines
 from protocol.messages import DescribeClusterResponse, DescribeGroupsResponse, ListGroupsResponse
 from schemas.errors import ErrorCode
-from tests.client.scripted import Scripted
-from tests.story.test_runs import NOW_MS, replaced
+from tests.client.scripted import Clock, Scripted
 from tests.support.patience import WITHIN_S
 
 Described = DescribeGroupsResponse.DescribedGroup
@@ -43,10 +42,11 @@ def listed(*states: tuple[str, str]) -> ListGroupsResponse:
 
 
 def ask(groups: ListGroupsResponse, events: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what is found about these groups, with these events."""
+    """Return what is found about these groups, with these events. No pause between two tries takes time."""
+    clock = Clock()
     with (
         Scripted(ANSWERS | {"ListGroups": [groups]}) as server,
-        Client(server.bootstrap, WITHIN_S) as client,
+        Client(server.bootstrap, WITHIN_S, clock=clock, pause=clock.pause) as client,
     ):
         return examined(client, events, NOW_MS)
 
