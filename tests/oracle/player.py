@@ -20,6 +20,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, cast
 from uuid import UUID
@@ -35,6 +36,9 @@ from tests.support.raw import Closed, NoAnswer
 from tests.support.requests import request
 
 Actor = Client | Seat
+
+TOGETHER = 8
+"""Cases that are played at the same time. A case that waits for a timeout does little else, and most do wait."""
 
 TOLD = re.compile(r"(?P<who>(?:'[^']*'|[\w.,])+) (?P<rest>.*)$")
 MAKES: dict[str, Callable[..., Actor]] = {"client": Stage.client, "static": Stage.static, "seat": consumer.seat}
@@ -168,6 +172,12 @@ def play(case: Case, server: Server, slower: int = 1) -> Play:
     """Play a case from beginning to end. slower: by how much its short timeouts are longer."""
     (played,) = play_all([case], server, restart=None, slower=slower)
     return played
+
+
+def play_together(cases: Sequence[Case], server: Server, slower: int = 1) -> list[Play]:
+    """Play cases at the same time, so that they wait for their timeouts together. Each has a group of its own."""
+    with ThreadPoolExecutor(TOGETHER) as threads:
+        return list(threads.map(lambda case: play(case, server, slower), cases))
 
 
 def play_all(cases: Sequence[Case], server: Server, restart: Callable[[], None] | None, slower: int = 1) -> list[Play]:

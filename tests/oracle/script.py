@@ -58,7 +58,7 @@ class Step:
     answers: dict[int, list[str]] = field(default_factory=dict)
 
 
-@dataclass
+@dataclass(eq=False)
 class Script:
     """A script of a file."""
 

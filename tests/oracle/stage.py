@@ -40,7 +40,7 @@ from tests.support.raw import Closed, Connection, NoAnswer
 from tests.support.requests import request
 
 HAPPENS_WITHIN_S = 20.0
-LOOK_AGAIN_AFTER_S = 0.005
+LOOK_AGAIN_AFTER_S = 0.02
 
 SHORT_TIMEOUTS_MS = frozenset({400, 800, 1_600})
 """Timeouts that scripts wait for; long enough for the steps before them, unless the machine is very busy."""

@@ -15,11 +15,12 @@ import pytest
 from protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse, ListGroupsRequest, ListGroupsResponse
 from tests.oracle.conftest import NODES, ONE_AFTER_THE_OTHER, SAME_NAME
 from tests.oracle.dumped import DumpedRecord, dump, history, last_payloads
-from tests.oracle.player import play
+from tests.oracle.player import play_together
 from tests.oracle.script import Case, cases
 from tests.oracle.stage import Server, Stage, at_once
 from tests.oracle.transcript import Transcript
 from tests.support.apache import ApacheKafka
+from tests.support.cases import each
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure
 
@@ -73,7 +74,7 @@ def test_kafkas_tool_reads_the_groups_that_were_there(logs: Logs) -> None:
         }
 
 
-@pytest.mark.parametrize("case", PLAYED, ids=str)
+@each("case", PLAYED)
 def test_log_has_the_records_that_kafka_writes(case: Case, logs: Logs) -> None:
     """Each group of a case has the same records in the same order in both logs: none missing, none besides.
 
@@ -98,7 +99,7 @@ def as_in_39(records: list[DumpedRecord]) -> list[DumpedRecord]:
 
 
 def _play_all(server: Server) -> list[Transcript]:
-    played = [play(case, server).stage.transcript for case in PLAYED]
+    played = [played.stage.transcript for played in play_together(PLAYED, server)]
     settling = Stage(server, "settling")
     settling.pass_time(SETTLED_AFTER_MS)
     settling.close()

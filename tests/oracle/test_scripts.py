@@ -16,17 +16,21 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from difflib import unified_diff
+from typing import NamedTuple
 
 import pytest
 
 from tests.oracle.conftest import CONSUMER_NODES, NODES, ONE_AFTER_THE_OTHER, SAME_NAME
-from tests.oracle.player import Play, play, play_all
+from tests.oracle.player import Play, play, play_all, play_together
 from tests.oracle.script import FOLDER, IS_RECORDING, OUTCOME, Case, Outcomes, cases, head_of, read, write
 from tests.support.apache import VERSION, VERSION_44, ApacheKafka
 from tests.support.tenure import Tenure
 
 Node = Tenure | ApacheKafka
 Start = Callable[[str], Node]
+Found = dict[Case, Outcomes]
+"""What a server answered in each case."""
+Expected = Callable[[Case], Outcomes]
 
 SLOWER = (4, 16)
 """By how much the short timeouts of a script are longer at its next tries."""
@@ -38,9 +42,23 @@ ILLEGAL_GENERATION: one version of OffsetCommit serves the clients of both.
 WHILE_IT_REBALANCES = re.compile(r"(state='(?:Preparing|Completing)Rebalance'.*) member_assignment=b'[^']*'")
 """Kafka 4.4 describes the assignments of a classic group that rebalances. Kafka 3.9 leaves them out, and so do we."""
 
+ONE_AFTER_THE_OTHER_TOO = {"configs"}
+"""Files whose scripts change settings of the broker, which belong to all scripts."""
+
+
+class Part(NamedTuple):
+    """The scripts of a file that want the same server."""
+
+    node: str
+    file: str
+
+    def __str__(self) -> str:
+        return f"scripts/{self.file}.txt:{self.node}"
+
+
 CASES = cases()
 RESTARTS = [case for case in CASES if case.restarts]
-AT_ONCE = sorted((case for case in CASES if not case.restarts), key=lambda case: case.node)
+PARTS = sorted({Part(case.node, case.file) for case in CASES if not case.restarts})
 
 
 def new_tenure(node: str) -> Tenure:
@@ -80,37 +98,33 @@ def restarted_kafka(kafka_is_here: None) -> dict[str, Outcomes]:
         return play_restarts(server)
 
 
-@pytest.mark.parametrize("case", AT_ONCE, ids=str)
-def test_tenure_answers_as_recorded(case: Case, tenure: Start) -> None:
+@pytest.mark.parametrize("part", PARTS, ids=str)
+def test_tenure_answers_as_recorded(part: Part, tenure: Start) -> None:
     """Tenure's answers are those that Apache Kafka gave."""
-    expected = answers_of_39(case)
-    found = patiently(case, tenure(case.node), new_tenure, expected)
-    assert found == expected, differences(case, expected, found)
+    found = patiently(part, tenure(part.node), new_tenure, answers_of_39)
+    assert not differences(found, answers_of_39)
 
 
 @pytest.mark.parametrize("case", RESTARTS, ids=str)
 def test_tenure_remembers_as_recorded(case: Case, restarted_tenure: dict[str, Outcomes]) -> None:
     """The same, with the server killed and started again in the middle."""
-    found = restarted_tenure[case.name]
-    assert found == case.answers, differences(case, case.answers, found)
+    assert not differences({case: restarted_tenure[case.name]}, recorded)
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize("case", AT_ONCE, ids=str)
-def test_kafka_answers_as_recorded(case: Case, kafka: Start) -> None:
+@pytest.mark.parametrize("part", PARTS, ids=str)
+def test_kafka_answers_as_recorded(part: Part, kafka: Start) -> None:
     """Kafka's answers are the recorded ones."""
-    found = patiently(case, kafka(case.node), new_kafka, case.answers)
-    expected = known_answers(case, found)
-    assert found == expected, differences(case, expected, found)
+    found = patiently(part, kafka(part.node), new_kafka, recorded)
+    assert not differences(found, known_answers(found))
 
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("case", RESTARTS, ids=str)
 def test_kafka_remembers_as_recorded(case: Case, restarted_kafka: dict[str, Outcomes]) -> None:
     """The same, with the server killed and started again in the middle."""
-    found = restarted_kafka[case.name]
-    expected = known_answers(case, found)
-    assert found == expected, differences(case, expected, found)
+    found = {case: restarted_kafka[case.name]}
+    assert not differences(found, known_answers(found))
 
 
 @pytest.mark.parametrize("file", sorted({case.file for case in CASES}))
@@ -142,19 +156,28 @@ def one_at_a_time(new: Start) -> Iterator[Start]:
         yield start
 
 
-def patiently(case: Case, server: Node, new: Start, expected: Outcomes) -> Outcomes:
-    """The answers in a case.
+def patiently(part: Part, server: Node, new: Start, expected: Expected) -> Found:
+    """The answers in the scripts of a part, which wait for their timeouts together.
 
     On a busy machine a short timeout may be over before the steps that it has to outlast. Such a script is played once
     more, on a new server and with longer timeouts.
     """
-    played = play(case, server)
+    is_shared = part.file in ONE_AFTER_THE_OTHER_TOO
+    own = [case for case in CASES if Part(case.node, case.file) == part and not case.restarts]
+    played = [play(case, server) for case in own] if is_shared else play_together(own, server)
+    found = {each.case: each.outcomes() for each in played}
     for slower in SLOWER:
-        if not played.stage.transcript.is_timed or played.outcomes() == expected:
+        again = [
+            each.case
+            for each in played
+            if each.stage.transcript.is_timed and found[each.case] != expected(each.case)
+        ]
+        if not again:
             break
-        with new(case.node) as anew:
-            played = play(case, anew, slower)
-    return played.outcomes()
+        with new(part.node) as anew:
+            played = play_together(again, anew, slower)
+        found |= {each.case: each.outcomes() for each in played}
+    return found
 
 
 def play_restarts(server: Node) -> dict[str, Outcomes]:
@@ -181,16 +204,27 @@ def answers_of_39(case: Case) -> Outcomes:
     return found
 
 
-def known_answers(case: Case, found: Outcomes) -> Outcomes:
+def recorded(case: Case) -> Outcomes:
+    """The answers in the file."""
+    return case.answers
+
+
+def known_answers(found: Found) -> Expected:
     """The answers in the file; if they are recorded anew, those that Kafka has just given."""
     if not IS_RECORDING:
-        return case.answers
-    case.record(found)
-    return found
+        return recorded
+    for case, outcomes in found.items():
+        case.record(outcomes)
+    return found.__getitem__
 
 
-def differences(case: Case, expected: Outcomes, found: Outcomes) -> str:
-    """The lines of the script that differ."""
+def differences(found: Found, expected: Expected) -> str:
+    """The lines of the scripts that differ."""
+    return "\n".join(line for case in found for line in different_lines(case, expected(case), found[case]))
+
+
+def different_lines(case: Case, expected: Outcomes, found: Outcomes) -> list[str]:
+    """The lines of a script that differ, below its name."""
     texts = [
         [
             line
@@ -199,4 +233,4 @@ def differences(case: Case, expected: Outcomes, found: Outcomes) -> str:
         ]
         for outcomes in (expected, found)
     ]
-    return "\n".join([str(case), *unified_diff(texts[0], texts[1], lineterm="")])
+    return [str(case), *unified_diff(texts[0], texts[1], lineterm="")] if expected != found else []
