@@ -7,6 +7,7 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Awaitable, Callable
+from functools import cache
 from itertools import count
 
 import pytest
@@ -68,6 +69,7 @@ WAITED_MS = 70_000
 """Longer than any of the requests waits for its answer."""
 
 
+@cache
 def requests(api: str) -> list[bytes]:
     """Requests of an API that a server carries out, and others that have several elements in one of their arrays."""
     found = [
@@ -121,7 +123,7 @@ def in_turns(server: Serving) -> None:
     server.server._api._services.pace.ms = lambda: next(asked_ms) // 8
 
 
-FEW_APIS = {"Fetch", "JoinGroup", "SyncGroup", "OffsetCommit", "CreateTopics", "ConsumerGroupHeartbeat"}
+FEW_APIS = {"Fetch", "JoinGroup", "OffsetCommit", "ConsumerGroupHeartbeat"}
 """For `make test`: those that wait, change something, or come most often."""
 
 
