@@ -79,7 +79,7 @@ class Follower:
     """See the module; a source of the feed.
 
     takers: get all events. newcomers: get events that happen after the history was read. changed: called with the
-    groups that have news after that.
+    groups that have news after that. on_caught_up: called once, when the history is read.
 
     reader: reads the log; None until the cluster has answered. is_caught_up: set once the history is read. is_away:
     whether the cluster doesn't answer.
@@ -95,6 +95,7 @@ class Follower:
         takers: Sequence[Taker] = (),
         newcomers: Sequence[Taker] = (),
         changed: Callable[[Iterable[str]], None] = lambda _: None,
+        on_caught_up: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._where = where
@@ -104,6 +105,7 @@ class Follower:
         self._takers = takers
         self._newcomers = newcomers
         self._changed = changed
+        self._on_caught_up = on_caught_up
         self._clock = clock
         self._looks: deque[Look] = deque(maxlen=LOOKS_MAX)
         self._begun = Begun()
@@ -167,6 +169,7 @@ class Follower:
             self._changed(dict.fromkeys(event["group"] for event in events))
             return [*events, *self._begun.begins(looks)], problem
         if problem is None and not reader.behind:
+            self._on_caught_up()
             self.is_caught_up.set()
         return events, problem
 

@@ -30,6 +30,7 @@ from coordinator.observe.counts import Counts, ObserverMetrics, Progress
 from coordinator.observe.follower import Follower
 from coordinator.observe.live import SHARE_KEPT, Live
 from coordinator.observe.published import Published, target_of
+from coordinator.server import cycles, heap
 from coordinator.server.clock import LoopClock
 from coordinator.server.http.feed import Feed
 from coordinator.server.http.site import Site
@@ -102,9 +103,14 @@ class Heard:
 
 
 class Observer:
-    """See the module. follower, live: the parts, for tests. address: of HTTP, once it has started."""
+    """See the module. on_caught_up: called once, on the follower's thread, when the history is read.
 
-    def __init__(self, options: Options, lines: Lines, clock: LoopClock) -> None:
+    follower, live: the parts, for tests. address: of HTTP, once it has started.
+    """
+
+    def __init__(
+        self, options: Options, lines: Lines, clock: LoopClock, on_caught_up: Callable[[], None] = lambda: None
+    ) -> None:
         config = options.config
         self._asking = Asking(options.where, Budget(), options.timeout)
         self._published = None
@@ -121,6 +127,7 @@ class Observer:
             takers=[] if self._published is None else [self._published.put],
             newcomers=[counts.take],
             changed=self.live.changed,
+            on_caught_up=on_caught_up,
         )
         self._stopping = threading.Event()
         self._looking = threading.Thread(target=self.live.run, args=(self._stopping,), name="live", daemon=True)
@@ -207,10 +214,13 @@ async def _observe(options: Options, warnings: Iterable[str], on_ready: Callable
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
-    observer = Observer(options, lines, clock)
+    observer = Observer(options, lines, clock, on_caught_up=heap.settle)
     await observer.start(_listening(options.config))
     on_ready(observer)
+    looks, trims = cycles.Looks(clock), heap.Trims(clock)
     await ended.wait()
+    looks.end()
+    trims.end()
     await observer.stop()
 
 

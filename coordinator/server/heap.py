@@ -15,6 +15,8 @@ import ctypes
 from threading import Thread
 from typing import TYPE_CHECKING
 
+from coordinator.server import cycles
+
 if TYPE_CHECKING:
     from coordinator.server.clock import Clock, Handle
 
@@ -48,8 +50,9 @@ if _mallinfo is not None:
     _mallinfo.restype = _Info
 
 
-def keep_pages() -> None:
-    """Let glibc keep the pages that requests need again and again."""
+def settle() -> None:
+    """Keep the memory of a finished load: the collector skips it, and glibc keeps pages that requests need again."""
+    cycles.settle()
     if _mallopt is not None:
         _mallopt(M_MMAP_THRESHOLD, HEAP_BYTES)
         _mallopt(M_TRIM_THRESHOLD, 2 * HEAP_BYTES)

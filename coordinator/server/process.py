@@ -74,7 +74,7 @@ def allow_files() -> int:
 
 async def _serve(config: Config, warnings: Sequence[str], on_ready: Callable[[Server], None]) -> bool:
     opened = open_cluster if config.store else open_store
-    server = Server(config, opened=opened, warnings=warnings, on_loaded=settle, files_max=allow_files())
+    server = Server(config, opened=opened, warnings=warnings, on_loaded=heap.settle, files_max=allow_files())
     return await serve(server, on_ready, asyncio.Event(), (signal.SIGTERM, signal.SIGINT))
 
 
@@ -132,9 +132,3 @@ def _leave() -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(LEFT)
-
-
-def settle() -> None:
-    """Keep the memory of a finished load: the garbage collector skips it, and glibc keeps the pages of its heap."""
-    cycles.settle()
-    heap.keep_pages()

@@ -39,8 +39,9 @@ from coordinator.server.channel import (
     change_from_fields,
     line,
 )
+from coordinator.server.heap import settle
 from coordinator.server.nodes.topics import Topics
-from coordinator.server.process import allow_files, serve, settle
+from coordinator.server.process import allow_files, serve
 
 if TYPE_CHECKING:
     from coordinator.config import Config

@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -176,3 +177,39 @@ def test_it_starts_without_a_cluster(tmp_path: Path) -> None:
             cluster.start()
             wait_until(lambda: observer.status("/readyz") == 200, "ready", WITHIN_S)
             assert observer.get("/groups") == []
+
+
+RESTS = """
+import gc, os, signal, sys, threading, weakref
+from coordinator.client.client import Cluster
+from coordinator.config import load
+from coordinator.observe.observer import Options, observe
+from coordinator.server import cycles
+
+class Cycle:
+    def __init__(self):
+        self.itself = self
+
+def see(observer):
+    observer.follower.is_caught_up.wait()
+    print(gc.get_freeze_count() > 0, gc.get_threshold()[2] == cycles.NEVER, flush=True)
+    cycle, over = Cycle(), threading.Event()
+    weakref.finalize(cycle, over.set)
+    gc.collect(1)
+    del cycle
+    over.wait()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+cycles.CHECK_MS = cycles.REST_MS = 1
+config, _ = load(flags={}, sets=[], environment={})
+begin = lambda observer: threading.Thread(target=see, args=(observer,)).start()
+observe(Options(Cluster(sys.argv[1]), 5.0, config), [], begin)
+"""
+
+
+def test_the_collector_rests_once_the_history_is_read(tmp_path: Path) -> None:
+    """As in a server: it skips what is there, and only looks with a rest between them free old objects."""
+    with Tenure(settings=SETTINGS, data_dir=tmp_path / "data") as cluster:
+        command = [sys.executable, "-c", RESTS, cluster.bootstrap_servers]
+        done = subprocess.run(command, capture_output=True, check=True, timeout=WITHIN_S, text=True)
+    assert done.stdout == "True True\n"

@@ -18,7 +18,7 @@ MB = 1024 * 1024
 
 WRITES_TWICE = """
 import resource
-from coordinator.server.process import settle
+from coordinator.server.heap import settle
 settle()
 def write():
     values = [b"x" * 100_000 for _ in range(10)]
@@ -38,7 +38,7 @@ def test_memory_of_records_that_are_written_together_is_not_got_anew_each_time()
 
 GROWS = """
 import resource
-from coordinator.server.process import settle
+from coordinator.server.heap import settle
 from protocol.connection import FrameReader
 settle()
 freed = bytearray(b"x" * 30_000_000)  # once, for another request
@@ -63,7 +63,7 @@ def test_a_large_frame_grows_without_a_move_of_all_of_it() -> None:
 DROPS = f"""
 import os
 from coordinator.server.heap import FREE_BYTES, give_back
-from coordinator.server.process import settle
+from coordinator.server.heap import settle
 from benchmarks.meter import resident_bytes
 settle()
 def drop(size):
