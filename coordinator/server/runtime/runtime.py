@@ -44,11 +44,13 @@ if TYPE_CHECKING:
     from protocol.records.batch import Record
 
 GROUP_ID_CACHED_MAX = 128
-"""Longest group id in the cache, in characters. Longer ones are rare, and a client can send any number of them."""
+"""Longest group id in the cache, in characters. Longer ones are rare, and a client can make and delete any number of
+such groups.
+"""
 
 GROUPS_CACHED_MAX = 131_072
-"""Group ids whose partition the cache has. Java's hash of one takes longer than the rest of a heartbeat. When the cache
-is full, it is emptied.
+"""Ids of groups whose partition the cache has. Java's hash of one takes longer than the rest of a heartbeat. When the
+cache is full, it is emptied. A group that doesn't exist never gets in: anybody can ask for any number of them.
 """
 
 LEASE_LOOK_MS, REFUSED_AFTER_MS = 500, 1_000
@@ -159,7 +161,7 @@ class Runtime:
 
     def _find_partition(self, group_id: str) -> Partition:
         found = self.partitions[partition_for(group_id, len(self.partitions))]
-        if len(group_id) <= GROUP_ID_CACHED_MAX:
+        if len(group_id) <= GROUP_ID_CACHED_MAX and group_id in found.coordinator.groups:
             if len(self._partition_of) >= GROUPS_CACHED_MAX:
                 self._partition_of.clear()
             self._partition_of[group_id] = found

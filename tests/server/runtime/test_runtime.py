@@ -9,6 +9,7 @@ from functools import partial
 from coordinator.log.memory import MemoryEngine
 from coordinator.server.runtime.replies import Reply
 from coordinator.server.wire.repeated_commits import Commit
+from protocol.messages import DescribeGroupsRequest
 from schemas.errors import ErrorCode
 from tests.server.harness import (
     serving,
@@ -91,3 +92,15 @@ async def test_nothing_of_an_answered_request_is_left_to_the_garbage_collector()
             assert [each for each in gc.get_objects() if isinstance(each, Reply) and type(each) is not Commit] == []
         finally:
             gc.enable()
+
+
+async def test_ids_of_absent_groups_are_not_remembered() -> None:
+    """Anybody may ask for any number of groups that don't exist: only the ids of those that do stay in memory."""
+    async with serving() as server:
+        peer = await server.peer()
+        assert await commit(peer, "there", 1) == ErrorCode.NONE
+        absent = [f"absent-{number}" for number in range(100)]
+        answer = await peer.ask(DescribeGroupsRequest(groups=["there", *absent]), 5)
+        assert [group.group_id for group in answer.groups] == ["there", *absent]
+        assert await committed(peer, absent[0]) == (ErrorCode.NONE, -1)
+        assert list(server.server.runtime._partition_of) == ["there"]
