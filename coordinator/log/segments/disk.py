@@ -132,6 +132,15 @@ class Disk:
         path.unlink()
 
 
+def data_size(disk: Disk, descriptor: int, start: int, end: int) -> int:
+    """How many of the bytes from `start` to `end` are in no hole."""
+    size = 0
+    while start < end and (found := disk.next_data(descriptor, start)) is not None and found[0] < end:
+        size += min(end, found[1]) - found[0]
+        start = found[1]
+    return size
+
+
 def read_data(disk: Disk, descriptor: int, start: int, end: int, size_max: int) -> Iterator[tuple[int, bytes]]:
     """The bytes from `start` to `end` without holes, up to `size_max` at a time, each part behind its position."""
     while start < end and (found := disk.next_data(descriptor, start)) is not None and found[0] < end:

@@ -48,6 +48,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from coordinator.log.engine import Damaged
+from coordinator.log.segments.damage import Search
 from coordinator.log.segments.disk import Disk, replace_file, write_all
 from coordinator.log.segments.segment import list_segments, partition_folder, segment_at
 from protocol.checksum import behind_zeros, crc32c, shifted
@@ -479,13 +480,12 @@ def _differs(disk: Disk, descriptor: int, position: int, data: bytes) -> bool:
     while len(there) - at >= HEADER_SIZE:
         try:
             header = peek_header(there, at)
-            batch = there[at : at + header.size]
-            if len(batch) < header.size:
-                batch = disk.read(descriptor, header.size, position + at)
-            check_crc(batch, 0, header)
+            if header.size > len(there) - at:
+                return Search(disk, descriptor, disk.size(descriptor)).is_right(position + at, header)
+            check_crc(there, at, header)
         except CorruptBatch:
             return False
-        if batch[CRC_START:] != data[at + CRC_START : at + header.size]:
+        if there[at + CRC_START : at + header.size] != data[at + CRC_START : at + header.size]:
             return True
         at += header.size
     return False

@@ -5,7 +5,8 @@ A partition is a folder, `__consumer_offsets-7`. Its log is cut into segments. E
 names in the folder (Kafka's indexes, its `.deleted` and `.swap` files) are not read.
 
 A file is read in chunks from its front, and a chunk grows only for a batch that is larger. So a segment of any size
-takes as much memory as its largest batch, and its bytes are read once.
+takes as much memory as its largest batch, and its bytes are read once. A header may claim any size, and a hole of a
+sparse file takes no disk: a batch whose bytes are mostly a hole isn't read.
 
 House rule: this module only finds whole batches; recovery.py checks their offsets and epochs.
 """
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.disk import Disk, data_size
 from protocol.records.batch import FRAME_SIZE, HEADER_SIZE, CorruptBatch, Header, check_crc, peek_header
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -27,6 +28,11 @@ CHUNK_SIZE = 256 * 1024
 
 BATCH_SIZE_MAX = 2**31 - 1 + FRAME_SIZE
 """Bytes of a batch: its length is an int32."""
+
+HOLES_SIZE_MAX = 100 * 1024 * 1024
+"""Bytes of a batch that may lie in holes: a copy of a file may make holes of zeros, and by default no request has more
+bytes than these (socket.request.max.bytes).
+"""
 
 SEGMENT_OFFSETS_MAX = 2**31 - 1
 """A segment spans at most so many offsets: Kafka's indexes hold them relative to the segment's first, as int32."""
@@ -96,7 +102,7 @@ def read_frames(
     """Find the batches in the first `size` bytes of a file, each with its CRC checked unless `crc` is off.
 
     start: where the first batch begins. Raises CorruptBatch, with the position in the file, where the bytes are no
-    batch, or one of more than `batch_size_max` bytes.
+    batch, or one of more than `batch_size_max` bytes, or of more than HOLES_SIZE_MAX in holes.
     """
     found = read_others(disk, descriptor, size, _none, start=start, crc=crc, batch_size_max=batch_size_max)
     return (frame for frame in found if isinstance(frame, Frame))
@@ -134,6 +140,10 @@ def read_others(
                     raise CorruptBatch(at, f"a batch of at least {needed} bytes, {left} left")
                 if needed > batch_size_max:
                     raise CorruptBatch(at, f"a batch of {needed} bytes, {batch_size_max} allowed")
+                if needed > HOLES_SIZE_MAX:
+                    there = data_size(disk, descriptor, position, position + needed)
+                    if needed - there > HOLES_SIZE_MAX:
+                        raise CorruptBatch(at, f"a batch of {needed} bytes, only {there} of them on the disk")
                 if position:
                     yield position
                 data, at = disk.read(descriptor, min(max(needed, CHUNK_SIZE), left), position), 0

@@ -30,7 +30,7 @@ from coordinator.log.segments.journal import (
     redo_left,
     window_size,
 )
-from coordinator.log.segments.segment import partition_folder, segment_at
+from coordinator.log.segments.segment import CHUNK_SIZE, partition_folder, segment_at
 from protocol.records.batch import encode_batch
 from tests.log.calls import record
 from tests.log.disks import FailingDisk, fail_one
@@ -255,6 +255,26 @@ class TestRedo:
         with pytest.raises(Damaged, match="the file is gone"):
             redo(Disk(), tmp_path, 0, [Extent(0, 0, 0, [batch(0)]), Extent(0, 1, 0, [batch(1)])])
         assert path.read_bytes() == batch(0)
+
+    def test_another_batch_that_is_longer_is_refused(self, tmp_path: Path) -> None:
+        """A whole batch that ends behind the extent isn't in it."""
+        longer = batch(0, 500)
+        path = segment(tmp_path, longer)
+        with pytest.raises(Damaged, match="a whole batch"):
+            redo(Disk(), tmp_path, 0, [Extent(0, 0, 0, [batch(0)])])
+        assert path.read_bytes() == longer
+
+    def test_a_claim_over_a_hole_is_not_read(self, tmp_path: Path) -> None:
+        """What is in the place of an extent may look like a batch of 1.9 GB: to see that it is none costs no memory."""
+        claims = bytearray(batch(0))
+        claims[8:12] = (1_900_000_000 - 12).to_bytes(4)
+        path = segment(tmp_path, claims)
+        os.truncate(path, 1_900_000_000)
+        disk = CountingDisk()
+        redo(disk, tmp_path, 0, [Extent(0, 0, 0, [batch(0)])])
+        assert disk.largest <= CHUNK_SIZE
+        with path.open("rb") as file:
+            assert file.read(len(batch(0))) == batch(0)
 
 
 class TestRecover:

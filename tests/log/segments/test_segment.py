@@ -18,7 +18,7 @@ from coordinator.log.segments.segment import (
     segments_among,
     topic_partition_of,
 )
-from protocol.records.batch import CorruptBatch, encode_batch
+from protocol.records.batch import CorruptBatch, Record, encode_batch
 from protocol.records.walk import decode_batches, decode_records
 from tests.log.calls import record
 from tests.log.disks import FailingDisk
@@ -133,6 +133,37 @@ def test_a_batch_above_the_limit_is_not_read(tmp_path: Path) -> None:
     with pytest.raises(CorruptBatch, match=f"a batch of {2**31 + 11} bytes, 1000 allowed"):
         next(read_frames(disk, descriptor, 2**32, batch_size_max=1000))
     assert disk.largest == CHUNK_SIZE
+
+
+def test_a_batch_of_holes_is_not_read(tmp_path: Path) -> None:
+    """A header that claims a hole of 1.9 GB costs a load no memory, whatever the limit of the batches is."""
+    claims = bytearray(encode_batch([record(0)], 0, 1))
+    claims[8:12] = (1_900_000_000 - 12).to_bytes(4)
+    path = tmp_path / "file"
+    path.write_bytes(claims)
+    os.truncate(path, 1_900_000_000)
+    disk = CountingDisk()
+    descriptor = disk.open(path)
+    with pytest.raises(CorruptBatch, match=r"a batch of 1900000000 bytes, only \d+ of them on the disk") as caught:
+        next(read_frames(disk, descriptor, 1_900_000_000))
+    disk.close(descriptor)
+    assert caught.value.position == 0
+    assert disk.largest == CHUNK_SIZE
+
+
+def test_a_batch_with_some_holes_is_read(tmp_path: Path) -> None:
+    """A copy of a file may make holes of its zeros."""
+    batch = encode_batch([Record(b"key", bytes(8 * CHUNK_SIZE), 0)], 0, 1)
+    path = tmp_path / "file"
+    path.write_bytes(batch[:4_096])
+    with path.open("r+b") as file:
+        file.seek(len(batch) - 1)
+        file.write(batch[-1:])
+    disk = Disk()
+    descriptor = disk.open(path)
+    (frame,) = read_frames(disk, descriptor, len(batch))
+    disk.close(descriptor)
+    assert frame.data[frame.at :] == batch
 
 
 @pytest.mark.parametrize(
