@@ -168,9 +168,7 @@ def patiently(part: Part, server: Node, new: Start, expected: Expected) -> Found
     found = {each.case: each.outcomes() for each in played}
     for slower in SLOWER:
         again = [
-            each.case
-            for each in played
-            if each.stage.transcript.is_timed and found[each.case] != expected(each.case)
+            each.case for each in played if each.stage.transcript.is_timed and found[each.case] != expected(each.case)
         ]
         if not again:
             break

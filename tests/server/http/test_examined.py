@@ -13,6 +13,7 @@ from coordinator.server.http.examined import examined, timelines
 from protocol.messages import DescribeClusterResponse, DescribeGroupsResponse, ListGroupsResponse
 from schemas.errors import ErrorCode
 from tests.client.scripted import Clock, Scripted
+from tests.story.test_runs import NOW_MS, replaced
 from tests.support.patience import WITHIN_S
 
 Described = DescribeGroupsResponse.DescribedGroup
