@@ -354,8 +354,9 @@ def test_messages_name_pages_that_exist() -> None:
     for name in python_files(*PACKAGES):
         docstrings = {id(node.value) for node in ast.walk(tree(name)) if isinstance(node, ast.Expr)}
         for node in ast.walk(tree(name)):
-            is_text = isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings
-            if is_text and "docs/" in node.value and name != "coordinator/pages.py":
+            if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or id(node) in docstrings:
+                continue
+            if "docs/" in node.value and name != "coordinator/pages.py":
                 found.append(f"{name}:{node.lineno}: move the address to coordinator/pages.py")
     assert not found, as_lines(found)
 

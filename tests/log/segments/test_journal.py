@@ -268,7 +268,7 @@ class TestRedo:
         """What is in the place of an extent may look like a batch of 1.9 GB: to see that it is none costs no memory."""
         claims = bytearray(batch(0))
         claims[8:12] = (1_900_000_000 - 12).to_bytes(4)
-        path = segment(tmp_path, claims)
+        path = segment(tmp_path, bytes(claims))
         os.truncate(path, 1_900_000_000)
         disk = CountingDisk()
         redo(disk, tmp_path, 0, [Extent(0, 0, 0, [batch(0)])])
