@@ -67,7 +67,7 @@ test-spark: .venv/.spark ## the audit on Spark (JDK 17)
 test-oracle: .venv/.spark ## the same requests to Apache Kafka and to Tenure (JDK 17, Maven)
 	@command -v java >/dev/null && command -v mvn >/dev/null || \
 		{ echo 'make test-oracle: install a JDK 17 and Maven (Debian: apt-get install openjdk-17-jdk-headless maven)' >&2; exit 1; }
-	$(BIN)/pytest $(AT_ONCE) -m 'oracle and not (suites or toolchain or nightly)' $(ARGS)
+	$(WORKERS) $(BIN)/pytest $(AT_ONCE) -m 'oracle and not (suites or toolchain or nightly)' $(ARGS)
 
 .PHONY: test-interop
 test-interop: .venv/.audit ## every client there is a toolchain for, on Tenure and Apache Kafka; docs/start/clients.md gets the table
