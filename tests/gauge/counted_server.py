@@ -7,6 +7,9 @@ Python functions, calls of C functions, and calls of `fdatasync` or `fsync`. The
 writes (proc(5), task/TID/io). A thread without a profile function listens at SOCKET and sends all counts of the moment
 as a line of JSON, thread name -> COUNTS, for each byte that it receives.
 
+The log writes each window to its segment at once. So each round has a write of its own, which a busy server makes once
+in `journal.WRITE_S` for many windows.
+
 House rule: the profile function allocates nothing, so that it wakes no garbage collector.
 """
 
@@ -20,6 +23,7 @@ from pathlib import Path
 from types import FrameType
 
 from coordinator.cli.main import main
+from coordinator.log.embedded import journal
 
 COUNTS = ("python", "c", "syncs", "reads", "writes", "bytes")
 """Calls of Python functions, of C functions, of fdatasync and fsync; system calls that read, and that write; bytes."""
@@ -92,6 +96,7 @@ if __name__ == "__main__":
     server.listen()
     threading.Thread(target=answer, args=(server,), name="gauge", daemon=True).start()
     threading.setprofile(first_call)
+    journal.WRITE_S = 0.0
     begin()
     sys.argv = ["tenure", *arguments]
     main()

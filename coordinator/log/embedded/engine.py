@@ -210,7 +210,7 @@ class EmbeddedEngine:
         try:
             while not self._is_closing:
                 self._work(self._take_calls())
-                self._journal.work(is_idle=self._queue.empty())
+                self._journal.work()
                 self._loads.read_page()
         except BaseException as error:
             self._report("engine_failed", partition=-1, error=repr(error))

@@ -6,8 +6,7 @@ The steps of an append, and where it is durable:
     then         the partitions' logs write the same bytes to their segments; nobody waits for that
     checkpoint   a thread syncs the segments; windows from before its start are not needed any more
 
-The logs write at once if the engine has nothing else to do and they are few; else 50 ms later, as one write may then
-serve many windows.
+The logs write up to 50 ms later, because one write then serves many windows.
 
 A checkpoint runs when a file is full and the other one takes over, and SYNC_S after the first append that isn't synced.
 Its steps: the logs write, on the engine's thread; the thread syncs each segment; the engine's thread takes the results.
@@ -74,9 +73,6 @@ FIRST_SIZE = 1024 * 1024
 
 WRITE_S = 0.05
 """So long the logs collect bytes before they write them to their segments: one write for many windows."""
-
-AT_ONCE_MAX = 4
-"""So many logs don't collect bytes if the engine is idle: who looks into a folder soon finds what was acknowledged."""
 
 RETRY_S = 10.0
 """So long after a file couldn't be made no other try is made: it may write megabytes until the disk is full."""
@@ -347,22 +343,19 @@ class Journal:
         dues = [due for due in (self._write_due_s, 0.0 if waits else self._sync_due_s) if due]
         return max(0.0, min(dues) - time.monotonic()) if dues else None
 
-    def work(self, *, is_idle: bool) -> None:
-        """Do what is due. is_idle: the engine has nothing else to do."""
+    def work(self) -> None:
+        """Do what is due."""
         now_s = time.monotonic()
-        is_due = 0 < self._write_due_s <= now_s
-        if is_due or (is_idle and self._write_due_s):
-            unwritten = [own for own in self._owned.values() if own.log.has_unwritten and own.log.is_open()]
-            if is_due or len(unwritten) <= AT_ONCE_MAX:
-                self._write_due_s = 0.0
-                self.write_out(unwritten)
+        if 0 < self._write_due_s <= now_s:
+            self._write_due_s = 0.0
+            self.write_out(self._owned.values())
         if self._sync_due_s and now_s >= self._sync_due_s and self._checkpoint is None and not self._has_failed:
             self._begin_checkpoint()
 
     def write_out(self, owned: Iterable[Owned]) -> None:
         """Have the segments of these partitions contain all that was reported, whether the disk has it or not."""
         for own in owned:
-            if own.log.has_unwritten and own.log.is_open():
+            if own.log.unwritten and own.log.is_open():
                 own.log.write_journaled()
                 self._note_closed(own)
 

@@ -96,6 +96,7 @@ class PartitionLog:
     progress: of a `read` that is under way, from 0 to 1. open_transactions, waiting_commits: what the last one found,
     transactions without an end and the records in there that don't count yet. counts: where appends are counted.
     before_read: called before the files are read; raises as `read` does.
+    unwritten: batches that only the journal makes durable, and that the segment's file lacks.
     """
 
     def __init__(
@@ -127,9 +128,9 @@ class PartitionLog:
         self._must_mend = False
         self._must_rewrite = False
         self._before_read = before_read
-        # Batches that only the journal makes durable: all, and those that the segment's file lacks.
+        # All batches that only the journal makes durable.
         self._unsynced: list[bytes] = []
-        self._unwritten: list[bytes] = []
+        self.unwritten: list[bytes] = []
         self._syncing: Syncing | None = None
 
     def is_open(self) -> bool:
@@ -150,11 +151,6 @@ class PartitionLog:
     def is_behind(self) -> bool:
         """Whether only the journal makes the last appends durable."""
         return bool(self._unsynced)
-
-    @property
-    def has_unwritten(self) -> bool:
-        """Whether the segment's file lacks some of them."""
-        return bool(self._unwritten)
 
     def read(self) -> Generator[list[Record]]:
         """Yield pages of records, oldest first; after the last page all of them are durable and the log is open.
@@ -231,7 +227,7 @@ class PartitionLog:
         self._durable = Durable(staged.segment, staged.position + staged.size)
         self._next_offset = staged.next_offset
         self._unsynced += staged.batches
-        self._unwritten += staged.batches
+        self.unwritten += staged.batches
 
     def refuse(self, error: OSError) -> None:
         """The journal couldn't take what was staged: the log is closed, and none of it is in its files."""
@@ -241,7 +237,7 @@ class PartitionLog:
     def write_journaled(self) -> None:
         """Hand the system what only the journal has; if that fails, the log is closed."""
         assert not self.closed_because
-        if self._unwritten:
+        if self.unwritten:
             try:
                 self._write([])
             except OSError as error:
@@ -285,7 +281,7 @@ class PartitionLog:
         assert not self.is_open()
         segment, size, _ = self.behind()
         self._durable = Durable(segment, size)
-        self._unsynced, self._unwritten = [], []
+        self._unsynced, self.unwritten = [], []
         self._must_mend = True
 
     def roll(self) -> None:
@@ -340,9 +336,9 @@ class PartitionLog:
         """Write to the segment what it wasn't handed yet, and `batches` behind it."""
         assert self._durable is not None
         assert self._descriptor is not None
-        position = self._durable.size - sum(map(len, self._unwritten))
-        write_all(self._disk, self._descriptor, [*self._unwritten, *batches], position)
-        self._unwritten = []
+        position = self._durable.size - sum(map(len, self.unwritten))
+        write_all(self._disk, self._descriptor, [*self.unwritten, *batches], position)
+        self.unwritten = []
 
     def _end_sync(self) -> OSError | None:
         """Wait for the fdatasync under way, and return its error: no other one would report it again."""
@@ -413,5 +409,5 @@ class PartitionLog:
             self._disk.fdatasync(descriptor)
         finally:
             self._disk.close(descriptor)
-        self._unsynced, self._unwritten = [], []
+        self._unsynced, self.unwritten = [], []
         self._must_mend = False

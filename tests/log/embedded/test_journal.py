@@ -29,8 +29,8 @@ from tests.log.disks import CrashingDisk, FailingDisk, Killed, fail_one
 from tests.log.embedded.journaling import JOURNAL_SIZE, Partition, Run, join_checkpoints, journaling, kill, play_history
 from tests.support.length import rounds
 from tests.support.patience import WITHIN_S
+from tests.support.tenure import wait_until
 
-AT_ONCE_MAX = journal.AT_ONCE_MAX
 HISTORIES = rounds(60, 200, 10_000)
 
 
@@ -39,12 +39,6 @@ def killed_threads_are_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread that a disk kills prints no trace."""
     hook = threading.excepthook
     monkeypatch.setattr(threading, "excepthook", lambda found: None if found.exc_type is Killed else hook(found))
-
-
-@pytest.fixture(autouse=True)
-def segments_lag(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However few logs there are, they collect bytes, so that the journal alone has the last appends."""
-    monkeypatch.setattr(journal, "AT_ONCE_MAX", 0)
 
 
 def append_to_all(engine: EmbeddedEngine, owns: list[Ownership], number: int, size: int = 10) -> list[object]:
@@ -93,23 +87,19 @@ class TestWindow:
         assert [numbers_of(opened(engine, partition)[1]) for partition in range(49)] == [[0, 1, 2]] * 49
         engine.close()
 
-    @pytest.mark.parametrize("count", [1, AT_ONCE_MAX, AT_ONCE_MAX + 1])
-    def test_few_are_written_at_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-        """An idle engine doesn't keep a few batches from their segments; it collects those of many partitions."""
-        monkeypatch.setattr(journal, "AT_ONCE_MAX", AT_ONCE_MAX)
-        monkeypatch.setattr(journal, "WRITE_S", 60.0)
-        disk = FailingDisk()
-        engine = journaling(tmp_path, disk)
+    @pytest.mark.parametrize("count", [1, 5])
+    def test_segments_get_it_soon(self, tmp_path: Path, count: int) -> None:
+        """The segments of an idle engine have all that was reported a moment later, without a further call."""
+        engine = journaling(tmp_path, FailingDisk())
         owns = begun(engine, count)
         segments = [segment_at(partition_folder(tmp_path, own.partition), 0).path for own in owns]
         before = [path.stat().st_size for path in segments]
         assert append_to_all(engine, owns, 1) == [None] * count
-        while count <= AT_ONCE_MAX and segments[-1].stat().st_size == before[-1]:
-            threading.Event().wait(0.001)
-        for _ in range(3):  # the engine is idle in between
-            acquire(engine, 48)
-        after = [path.stat().st_size for path in segments]
-        assert after == before if count > AT_ONCE_MAX else min(after) > max(before)
+        wait_until(
+            lambda: all(path.stat().st_size > size for path, size in zip(segments, before, strict=True)),
+            "the segments have it",
+            WITHIN_S,
+        )
         engine.close()
 
     def test_segments_have_all_of_it_when_somebody_asks(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -645,7 +635,6 @@ class TestCrash:
         cut = refused = 0
         for seed in range(HISTORIES):
             monkeypatch.setattr(journal, "WRITE_S", (0.0, 60.0)[seed % 2])
-            monkeypatch.setattr(journal, "AT_ONCE_MAX", (0, 0, 4)[seed % 3])
             monkeypatch.setattr(journal, "SYNC_S", (0.0, 60.0, 60.0)[seed % 3])
             more = play_history(tmp_path / f"{seed}", seed)
             cut += more[0]

@@ -262,8 +262,8 @@ class TestJournal:
 
     @pytest.fixture(autouse=True)
     def segments_lag(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """However few logs there are, they collect bytes."""
-        monkeypatch.setattr(journal, "AT_ONCE_MAX", 0)
+        """Logs collect bytes for long."""
+        monkeypatch.setattr(journal, "WRITE_S", 600.0)
 
     def left(self, tmp_path: Path) -> dict[int, list[int]]:
         """Play an engine with a journal whose segments never got their bytes; return the numbers of each partition."""
