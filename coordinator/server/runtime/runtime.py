@@ -6,7 +6,7 @@ coordinator's effects. All that goes out to clients and people goes through one 
 
 A window costs the same for one append as for many, above all two writes to the disk. So one window is under way at a
 time, for all partitions. Clients that get their answers from a window may send the next request a turn later; so the
-next window starts when a turn of the loop has added nothing to it.
+next window starts when a turn of the loop has added nothing to it, or at once if it has one thing, as the last one had.
 
 The engine calls back on a thread of its own. `hop` takes these calls to the loop, with one wake-up for all that came.
 Everything else here runs on the loop's thread.
@@ -114,6 +114,8 @@ class Runtime:
         # Partitions with something for the next window; the number of those things a turn ago; and when the first came.
         self._expected: dict[Partition, None] = {}
         self._size = 0
+        # The size of the last window: behind a window of one, the next one of one waits for no company.
+        self._last_size = 0
         self._until_ms = 0
         # Appends of the last window without an outcome yet.
         self._under_way = 0
@@ -224,7 +226,7 @@ class Runtime:
         self._expected[partition] = None
 
     def _expect_window(self) -> None:
-        self._size = 0
+        self._size = 1 if self._last_size == 1 else 0
         self._until_ms = self.ms() + HELD_MAX_MS
         self._soon(self._hand_over)
 
@@ -237,6 +239,7 @@ class Runtime:
             self._size = size
             self._soon(self._hand_over)
             return
+        self._last_size = size
         for partition in list(self._expected):
             partition.take_commits()
         partitions, self._expected = self._expected, {}
