@@ -134,16 +134,16 @@ dist: .venv/.dev ## build the wheel and the sdist into dist/, try them in new en
 	$(BIN)/pytest -m dist tests/requirements $(ARGS)
 
 .PHONY: bench
-bench: .venv/.dev ## measure beside a bare echo and Apache Kafka; without ARGS, docs/contribute/performance.md gets the table
-	$(BIN)/python -m benchmarks $(or $(ARGS),--page docs/contribute/performance.md)
+bench: .venv/.dev ## measure beside a bare echo and Apache Kafka; without ARGS, benchmarks/results/requests.md gets the table
+	$(BIN)/python -m benchmarks $(or $(ARGS),--page benchmarks/results/requests.md)
 
 .PHONY: bench-security
-bench-security: .venv/.dev ## what TLS and logins cost; without ARGS, docs/contribute/performance-security.md gets the table
-	$(BIN)/python -m benchmarks security $(or $(ARGS),--page docs/contribute/performance-security.md)
+bench-security: .venv/.dev ## what TLS and logins cost; without ARGS, benchmarks/results/security.md gets the table
+	$(BIN)/python -m benchmarks security $(or $(ARGS),--page benchmarks/results/security.md)
 
 .PHONY: bench-cluster
-bench-cluster: .venv/.audit ## three nodes on etcd beside three of Apache Kafka: faults and load; without ARGS, docs/contribute/performance-cluster.md gets the tables
-	$(BIN)/python -m benchmarks.cluster $(or $(ARGS),--page docs/contribute/performance-cluster.md)
+bench-cluster: .venv/.audit ## three nodes on etcd beside three of Apache Kafka: faults and load; without ARGS, benchmarks/results/cluster.md gets the tables
+	$(BIN)/python -m benchmarks.cluster $(or $(ARGS),--page benchmarks/results/cluster.md)
 
 .PHONY: bench-worst
 bench-worst: .venv/.dev ## what the worst request of each API costs the other clients; ARGS="DescribeGroups --sizes 1024"

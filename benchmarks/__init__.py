@@ -1,6 +1,6 @@
 """The benchmark: what a request costs the server, beside a bare echo and Apache Kafka in the same run.
 
-`python -m benchmarks` is the command; docs/contribute/performance.md says how to use it and what came out. Three
+`python -m benchmarks` is the command; benchmarks/results/requests.md says how to use it and what came out. Three
 processes take part: this command, which starts the others (`command`, `servers`); the server; and the load generator
 (`load`, `works`, `driver`, `frames`), which knows a server by its wire and its process id alone.
 

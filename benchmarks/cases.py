@@ -1,7 +1,7 @@
 """The cases of the benchmark and their limits: each work with its parameters, and the rows made of its figures.
 
 The floors are the project's own: ratios to the echo in the same run where there is one, absolute times and sizes
-otherwise, on a quiet machine like the one in docs/contribute/performance.md.
+otherwise, on a quiet machine like the one in benchmarks/results/requests.md.
 
 House rule: this module is data; `works` measures and `report` prints.
 """

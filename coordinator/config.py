@@ -57,7 +57,7 @@ FIXES = {
 """Tickets with a better rule than Kafka's, and the rule: `tenure.fix.<ticket>=true` switches it on."""
 
 FIXED = frozenset({"kafka-21584"})
-"""Tickets whose better rule is on by default; see docs/contribute/decisions/migration.md."""
+"""Tickets whose better rule is on by default; see docs/start/differences.md."""
 
 
 HTTP = "(http)"

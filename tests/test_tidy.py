@@ -309,13 +309,6 @@ def test_each_dependency_is_used_and_has_its_reason() -> None:
     assert explained == run.union(*project["dependency-groups"].values(), {"setuptools"})
 
 
-def test_each_decision_stands_in_the_index() -> None:
-    """docs/contribute/decisions/README.md links to every page beside it."""
-    pages = {Path(name).name for name in files() if name.startswith("docs/contribute/decisions/")} - {"README.md"}
-    linked = re.findall(r"\]\(([\w.-]+\.md)\)", text("docs/contribute/decisions/README.md"))
-    assert sorted(linked) == sorted(pages)
-
-
 @functools.cache
 def anchors(page: str) -> set[str]:
     """The anchors that a code host, and the site, make of a page's headings."""
@@ -374,19 +367,15 @@ def test_paths_of_pages_in_comments_exist() -> None:
 
 
 def test_index_and_site_lead_to_each_page() -> None:
-    """docs/README.md has each page below docs/, in the site's order; pages of decisions have their own index."""
+    """docs/README.md has each page below docs/ once, in the order of the site."""
     below = [name.removeprefix("docs/") for name in files() if re.fullmatch(r"docs/.*\.md", name)]
-    wanted = [name for name in below if not name.startswith("contribute/decisions/") or name.endswith("README.md")]
     listed = re.findall(r"\]\((?!\.\.)([\w/.-]+\.md)", text("docs/README.md"))
     in_site = re.findall(r"^ +- ([\w/.-]+\.md)$", text("mkdocs.yml"), re.MULTILINE)
-    assert sorted(["README.md", *listed]) == sorted(wanted)
-    assert sorted(in_site) == sorted(wanted)
-    assert [name for name in in_site if name in listed and name != "glossary.md"] == [
-        name for name in listed if name != "glossary.md"
-    ]
+    assert sorted(["README.md", *listed]) == sorted(below)
+    assert in_site == ["README.md", *listed]
 
 
-def test_no_page_is_longer_than_a_reader_s_patience() -> None:
+def test_no_page_is_longer_than_200_lines() -> None:
     """A document has at most 200 lines: a longer one is two pages, or too long. The changelog grows."""
     found = [
         f"{name}: {count} lines" for name in files() if name.endswith(".md") and (count := text(name).count("\n")) > 200

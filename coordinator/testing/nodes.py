@@ -1,6 +1,6 @@
 """Several servers on one loop that are one cluster: coordinators move between them, and nodes die and come back.
 
-The nodes share, as workers do (docs/run/workers.md):
+The nodes share, as workers do (docs/run/cluster.md):
 
     the groups' log      in memory (log.memory.MemoryLog): each partition has one owner, and FindCoordinator on every
                          node answers with it

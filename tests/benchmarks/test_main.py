@@ -103,7 +103,7 @@ def test_secured_servers_are_chosen_by_name() -> None:
 def test_a_page_is_written_when_asked(tmp_path: Path) -> None:
     """Between its markers, with what was measured."""
     page = tmp_path / "page.md"
-    page.write_text((ROOT / "docs/contribute/performance.md").read_text())
+    page.write_text((ROOT / "benchmarks/results/requests.md").read_text())
     arguments = ("--quick", "--servers", TENURE, "--out", str(tmp_path / "out.json"), "--page", str(page))
     done = bench("storm", *arguments)
     assert done.returncode == 0, done.stderr
@@ -114,7 +114,7 @@ def test_a_page_is_written_when_asked(tmp_path: Path) -> None:
 def test_a_page_stays_when_it_would_have_a_hole(tmp_path: Path, mute: str) -> None:
     """The other cases are shown and kept, and the exit code says that one is missing."""
     page, out = tmp_path / "page.md", tmp_path / "out.json"
-    page.write_text(text := (ROOT / "docs/contribute/performance.md").read_text())
+    page.write_text(text := (ROOT / "benchmarks/results/requests.md").read_text())
     done = bench("storm", "--quick", "--servers", f"{TENURE},{mute}", "--out", str(out), "--page", str(page))
     assert done.returncode == 1
     assert "failed" in done.stderr
@@ -126,7 +126,7 @@ def test_a_page_stays_when_it_would_have_a_hole(tmp_path: Path, mute: str) -> No
 def test_a_page_says_which_repetitions_are_left_out(tmp_path: Path) -> None:
     """Where others of the same are there, a run of half an hour isn't lost for one."""
     page, out = tmp_path / "page.md", tmp_path / "out.json"
-    page.write_text((ROOT / "docs/contribute/performance.md").read_text())
+    page.write_text((ROOT / "benchmarks/results/requests.md").read_text())
     with servers.tenure({}, cpus()[0]) as server:
         name = f"127.0.0.1:{server.port}:{server.pid}"
         command = [sys.executable, "-m", "benchmarks", "heartbeat-64", "--repeat", "2", "--servers", name]

@@ -26,7 +26,7 @@ SEATS = ("seat-0", "seat-1", "seat-2")
 PHASES = ("topics", "settings", "live", "gone")
 
 OWN_DEFAULT = {"offsets.topic.segment.bytes", "queued.max.request.bytes", "socket.listen.backlog.size"}
-"""Settings with another default than Kafka's: see docs/contribute/decisions/defaults.md."""
+"""Settings with another default than Kafka's: see docs/start/differences.md."""
 
 NEWER = {"group.consumer.assignors", "group.coordinator.append.linger.ms", "group.coordinator.rebalance.protocols"}
 """Settings of the consumer protocol whose defaults are those of Kafka 4.3."""

@@ -21,7 +21,7 @@ from tests.interop.fleet import Fleet
 from tests.support.patience import WITHIN_S
 from tests.support.seats import set_of_group
 
-PAGE = ROOT / "docs/run/same-seats.md"
+PAGE = ROOT / "docs/run/rolling.md"
 
 PLAIN = ("seat-0", "seat-1", "seat-2")
 NESTED = ("seat", "seat-8")

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("kip.md", "kip-345.md", "kip-848.md", "kip-others.md")
+PAGES = ("kip.md", "kip-345.md", "kip-848.md")
 PAGE = "".join((ROOT / "docs/contribute" / name).read_text(encoding="utf-8") for name in PAGES)
 """All of them, one behind the other."""
 KIP_TESTS = Path(__file__).parent

@@ -46,9 +46,9 @@ DIFFERENT = {
     "log.dirs": "each server's own folder",
     "node.id": "Tenure's default is 1, Kafka has none",
     "offsets.topic.replication.factor": "Tenure's is always 1; a single Kafka has to be told so",
-    "offsets.topic.segment.bytes": "Tenure's default is 4 MiB (docs/contribute/decisions/defaults.md)",
-    "socket.listen.backlog.size": "Tenure's default is larger (docs/contribute/decisions/defaults.md)",
-    "queued.max.request.bytes": "Tenure has a limit by default (docs/contribute/decisions/defaults.md)",
+    "offsets.topic.segment.bytes": "Tenure's default is 4 MiB (docs/start/differences.md)",
+    "socket.listen.backlog.size": "Tenure's default is larger (docs/start/differences.md)",
+    "queued.max.request.bytes": "Tenure has a limit by default (docs/start/differences.md)",
 }
 """Settings of a broker that differ in some field, and why."""
 
