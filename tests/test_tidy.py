@@ -26,6 +26,10 @@ from coordinator import pages
 from coordinator.cli.main import make_app
 from coordinator.config import Config, Setting, settings
 from coordinator.group import state
+from coordinator.server.telemetry.lines import Level
+from coordinator.server.telemetry.log_reports import REPORTS
+from coordinator.server.telemetry.note_lines import LEVELS
+from coordinator.timeline.schema import event_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -373,6 +377,21 @@ def test_index_and_site_lead_to_each_page() -> None:
     in_site = re.findall(r"^ +- ([\w/.-]+\.md)$", text("mkdocs.yml"), re.MULTILINE)
     assert sorted(["README.md", *listed]) == sorted(below)
     assert in_site == ["README.md", *listed]
+
+
+def test_each_line_that_warns_has_a_row_where_to_look() -> None:
+    """docs/where-to-look.md has the event of each log line at WARN or ERROR, and each finding of the doctor."""
+    loud = {name for name, report in REPORTS.items() if report.level is not Level.INFO}
+    loud |= {event_name(note.__name__) for note in LEVELS}
+    for name in python_files("coordinator/server", "coordinator/observe"):
+        for node in ast.walk(tree(name)):
+            if isinstance(node, ast.Call) and called_name(node) in {"warn", "error", "say"} and node.args:
+                event = ast.unparse(node.args[0]).strip("'")
+                loud |= {event} if re.fullmatch(r"[a-z]+(_[a-z]+)+", event) else set()
+    findings = r"^\| `([a-z_]+)` \| (?:notice|warning|error)"
+    loud |= set(re.findall(findings, text("docs/ask-why/explain-watch-doctor.md"), re.MULTILINE))
+    assert len(loud) > 90
+    assert sorted(loud - set(re.findall(r"`([a-z_]+)`", text("docs/where-to-look.md")))) == []
 
 
 def test_no_page_is_longer_than_200_lines() -> None:
