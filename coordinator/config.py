@@ -542,7 +542,7 @@ class ListenerConfig:
         default=30,
         metadata=_spec(
             "sasl.oauthbearer.clock.skew.seconds",
-            "By how much the clock of who signs tokens may differ from this machine's.",
+            "How many seconds the clock that signs tokens may be ahead of or behind this machine's clock.",
             low=0,
         ),
     )
@@ -706,8 +706,8 @@ class Config:
         default="",
         metadata=_spec(
             "inter.broker.listener.name",
-            "The listener whose connections take the places of others above max.connections, as in Kafka; by default "
-            "the one named as security.inter.broker.protocol.",
+            "The listener of brokers: above max.connections, a new connection here closes one of another listener, as "
+            "in Kafka. By default it is the listener named as security.inter.broker.protocol.",
         ),
     )
     security_inter_broker_protocol: str = field(
@@ -773,7 +773,8 @@ class Config:
         default=600_000,
         metadata=_spec(
             "connections.max.idle.ms",
-            "The server closes a connection that is silent, or takes nothing of its answers, for longer; -1: never.",
+            "The server closes a connection if the client sends nothing, or reads nothing of its answers, for longer "
+            "than this; -1: never.",
             low=-1,
             high=INT64_MAX,
         ),
@@ -1168,7 +1169,8 @@ class Config:
         metadata=_spec(
             "tenure.offset.fetch.verify",
             "quorum: before it answers an OffsetFetch, a node asks tenure.store whether the group is still its own. "
-            "none: it trusts its lease; a node that was frozen in the middle of an answer may then tell an old offset.",
+            "none: it trusts its lease; a node that was frozen in the middle of an answer may then return an older "
+            "offset.",
             read=_choice("none", "quorum"),
         ),
     )
@@ -1207,7 +1209,7 @@ class Config:
         default=False,
         metadata=_spec(
             "allow.everyone.if.no.acl.found",
-            "Whether every client may use a resource that no ACL is about.",
+            "Whether every client may use a resource that no ACL names.",
             read=_read_bool,
         ),
     )
