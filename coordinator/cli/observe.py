@@ -1,8 +1,9 @@
 """`tenure observe`: finds out what happens to the groups of any Kafka cluster, and serves the page of a server.
 
-When HTTP accepts requests it prints one line on standard output: `ready observes=HOST:PORT[,...] http=HOST:PORT`. Log
-lines go to standard error. It runs until SIGTERM or SIGINT; that is its ordinary end. A cluster that is away doesn't
-end it: a line says so.
+When the cluster has answered and HTTP accepts requests, it prints one line on standard output: `ready
+observes=HOST:PORT[,...] http=HOST:PORT`. Log lines go to standard error. It runs until SIGTERM or SIGINT; that is its
+ordinary end. If no cluster answers at the start, it ends with exit code 5, except with --wait. A cluster that goes away
+later doesn't end it: a line says so.
 
 Settings of HTTP (tenure.http.*), log lines and metrics come from `--set` and the environment, as for `tenure serve`.
 
@@ -22,6 +23,7 @@ from coordinator.cli.cluster import (
     BootstrapServer,
     CommandConfig,
     Timeout,
+    cluster,
     read_command_config,
 )
 from coordinator.cli.exit_codes import ExitCode, fail
@@ -30,6 +32,9 @@ from coordinator.config import HTTP, ConfigError, load
 from coordinator.observe.observer import CannotListen, Observer, Options, observe
 
 DEFAULT_HTTP = "127.0.0.1:8080"
+OWN_SETTINGS = ("tenure.http", "tenure.log.format", "tenure.metrics.groups.max")
+"""The settings that an observer has, and all that begin like these."""
+SETTINGS_TEXT = "tenure.http.*, tenure.log.format and tenure.metrics.groups.max"
 
 
 def command(
@@ -60,9 +65,12 @@ def command(
         typer.Option(
             "--set",
             metavar="NAME=VALUE",
-            help="A setting tenure.http.*, tenure.log.format or tenure.metrics.groups.max; repeatable.",
+            help=f"A setting: {SETTINGS_TEXT}; repeatable.",
         ),
     ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for a cluster that doesn't answer yet; without it: exit code 5.")
+    ] = False,
     timeout: Timeout = None,
 ) -> None:
     """Show why the groups of any Kafka cluster rebalance, until Ctrl-C.
@@ -78,8 +86,14 @@ def command(
     where = Cluster(bootstrap_server, security)
     try:
         config, warnings = load(flags={"tenure.http": ("--http", http)}, sets=sets or [], environment=os.environ)
+        for name in (each.partition("=")[0].strip() for each in sets or []):
+            if not name.startswith(OWN_SETTINGS):
+                fail(ExitCode.USAGE, f"--set {name}: an observer has no such setting, only {SETTINGS_TEXT}")
         if config.has_tls(HTTP):
             fail(ExitCode.USAGE, "tenure.http.ssl.*: an observer's HTTP has no TLS; put a proxy in front of it")
+        if not wait:
+            with cluster(bootstrap_server, timeout, security=security) as client:
+                client.nodes()
         options = Options(where, seconds, config, events, tuple(broker_log or ()))
         observe(options, warnings, lambda observer: print(ready_line(bootstrap_server, observer), flush=True))
     except ConfigError as error:

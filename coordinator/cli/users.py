@@ -21,12 +21,13 @@ from uuid import uuid4
 import typer
 
 from coordinator.cli.cluster import CommandConfig, Timeout, cluster
-from coordinator.cli.exit_codes import ExitCode, fail
+from coordinator.cli.exit_codes import ExitCode, fail, warn
 from coordinator.cli.options import Command, Commands, OutputForm
 from coordinator.cli.output import Output, print_json, print_table
 from coordinator.client.users import remove_credential, set_credential, users_of
 from coordinator.config import Config, ConfigError, load
 from coordinator.log.engine import EngineError
+from coordinator.log.meta import FILE_NAME
 from coordinator.log.segments.disk import reason
 from coordinator.log.store import check_folder, lock_folder, read_folder
 from coordinator.log.topics.list import CREDENTIALS, Topic
@@ -64,7 +65,8 @@ Server = Annotated[
 
 
 DataDir = Annotated[
-    str | None, typer.Option("--data-dir", metavar="DIR", help="The server's data folder; made if it isn't there.")
+    str | None,
+    typer.Option("--data-dir", metavar="DIR", help="The server's data folder; only `add` makes one that isn't there."),
 ]
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="The properties file that the server gets.")
@@ -112,7 +114,7 @@ def add_command(
                     client, kept_name, NUMBERS[each], salt=salt, salted_password=salted_password, iterations=iterations
                 )
     else:
-        with _texts(data_dir, config) as texts:
+        with _texts(data_dir, config, makes_folder=True) as texts:
             for each, (salt, salted_password) in made.items():
                 texts[name_of(each, kept_name)] = text_of(credential(each, salted_password, salt, iterations))
     print(f"{name} can log in by {' and '.join(mechanisms)}")
@@ -188,6 +190,8 @@ def _salted(mechanism: str, password: str, iterations: int) -> tuple[bytes, byte
 
 
 def _kept(name: str) -> str:
+    if not name:
+        fail(ExitCode.USAGE, "the name is empty")
     try:
         return prepared(name)
     except ValueError as error:
@@ -222,12 +226,21 @@ def _password(file: Path | None) -> str:
 
 
 @contextmanager
-def _texts(data_dir: str | None, file: Path | None) -> Iterator[dict[str, str]]:
+def _texts(data_dir: str | None, file: Path | None, *, makes_folder: bool = False) -> Iterator[dict[str, str]]:
     """The credentials' texts of a data folder, under its lock; changes of them are kept at the end."""
+    asking = "--bootstrap-server HOST:PORT asks a running server"
     try:
         config = _config(data_dir, file)
         check_folder(config)
-        unlock = lock_folder(config)
+        folder = Path(config.log_dirs)
+        if not (folder / FILE_NAME).exists():
+            if not makes_folder:
+                fail(ExitCode.USAGE, f"log.dirs: {folder} is no data folder of a server; {asking}")
+            warn(f"{folder} is a new data folder")
+        try:
+            unlock = lock_folder(config)
+        except ConfigError as error:
+            fail(ExitCode.USAGE, f"{error}; {asking}")
         try:
             contents = read_folder(config, uuid4)
             entry = contents.topics.get(CREDENTIALS.name, CREDENTIALS)

@@ -79,7 +79,8 @@ class Follower:
     """See the module; a source of the feed.
 
     takers: get all events. newcomers: get events that happen after the history was read. changed: called with the
-    groups that have news after that. on_caught_up: called once, when the history is read.
+    groups that have news after that. on_caught_up: called once, when the history is read. reached: called after each
+    turn in which the cluster answered, by a refusal too.
 
     reader: reads the log; None until the cluster has answered. is_caught_up: set once the history is read. is_away:
     whether the cluster doesn't answer.
@@ -96,6 +97,7 @@ class Follower:
         newcomers: Sequence[Taker] = (),
         changed: Callable[[Iterable[str]], None] = lambda _: None,
         on_caught_up: Callable[[], None] = lambda: None,
+        reached: Callable[[], object] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._where = where
@@ -106,6 +108,7 @@ class Follower:
         self._newcomers = newcomers
         self._changed = changed
         self._on_caught_up = on_caught_up
+        self._reached = reached
         self._clock = clock
         self._looks: deque[Look] = deque(maxlen=LOOKS_MAX)
         self._begun = Begun()
@@ -140,6 +143,8 @@ class Follower:
                     events, problem = self._turn(self.reader)
                 except (ClientError, ProtocolError) as error:
                     events, problem = [], error
+                if not isinstance(problem, Unreachable):
+                    self._reached()
                 self._give(events, news, is_over=self._clock() - began_s >= BEGIN_S)
                 self._say(problem, is_partial=self.reader is not None and self.reader.is_answered)
                 if problem is not None:

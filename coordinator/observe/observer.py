@@ -105,7 +105,8 @@ class Heard:
 class Observer:
     """See the module. on_caught_up: called once, on the follower's thread, when the history is read.
 
-    follower, live: the parts, for tests. address: of HTTP, once it has started.
+    follower, live: the parts, for tests. address: of HTTP, once it has started. reached: set once the cluster has
+    answered.
     """
 
     def __init__(
@@ -118,6 +119,8 @@ class Observer:
             target = target_of(options.events, self._asking.own, options.timeout)
             self._published = Published(target, lines)
         counts = Counts(config.metrics_groups_max)
+        loop = asyncio.get_running_loop()
+        self.reached = asyncio.Event()
         self.live = Live(self._asking, lines, lambda looks: self.follower.see(looks))  # noqa: PLW0108 - the follower comes below
         self.follower = Follower(
             self._asking.own,
@@ -128,10 +131,11 @@ class Observer:
             newcomers=[counts.take],
             changed=self.live.changed,
             on_caught_up=on_caught_up,
+            reached=lambda: loop.call_soon_threadsafe(self.reached.set),
         )
         self._stopping = threading.Event()
         self._looking = threading.Thread(target=self.live.run, args=(self._stopping,), name="live", daemon=True)
-        pace = Pace(clock, asyncio.get_running_loop().call_soon)
+        pace = Pace(clock, loop.call_soon)
         self._feed = Feed(self.follower, BOUNDS, Turns(pace))
         self._lines = lines
         self._site: Site | None = None
@@ -199,7 +203,7 @@ class Observer:
 def observe(options: Options, warnings: Iterable[str], on_ready: Callable[[Observer], None]) -> None:
     """Observe until SIGTERM or SIGINT. Raises CannotListen.
 
-    on_ready: called when HTTP accepts requests.
+    on_ready: called when HTTP accepts requests and the cluster has answered.
     """
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_observe(options, warnings, on_ready))
@@ -216,9 +220,11 @@ async def _observe(options: Options, warnings: Iterable[str], on_ready: Callable
         loop.add_signal_handler(number, ended.set)
     observer = Observer(options, lines, clock, on_caught_up=heap.settle)
     await observer.start(_listening(options.config))
-    on_ready(observer)
+    ready = asyncio.ensure_future(observer.reached.wait())
+    ready.add_done_callback(lambda done: None if done.cancelled() else on_ready(observer))
     looks, trims = cycles.Looks(clock), heap.Trims(clock)
     await ended.wait()
+    ready.cancel()
     looks.end()
     trims.end()
     await observer.stop()

@@ -55,9 +55,9 @@ def logs_in(tenure: Tenure, user: str, mechanism: str, password: str = "a long s
 def test_the_first_user_logs_in(tmp_path: Path, password: str) -> None:
     """Added before the first start, in a folder that wasn't there; removed while the server is stopped."""
     folder = tmp_path / "data"
-    assert users(folder, "add", "alice", "--password-file", password).stdout == (
-        "alice can log in by SCRAM-SHA-256 and SCRAM-SHA-512\n"
-    )
+    made = users(folder, "add", "alice", "--password-file", password)
+    assert made.stdout == "alice can log in by SCRAM-SHA-256 and SCRAM-SHA-512\n"
+    assert made.stderr == f"tenure: {folder} is a new data folder\n"
     done = users(
         folder, "add", "bob", "--password-file", password, "--mechanism", "SCRAM-SHA-512", "--iterations", "8192"
     )
@@ -76,6 +76,7 @@ def test_the_first_user_logs_in(tmp_path: Path, password: str) -> None:
         refused = users(folder, "remove", "alice")
         assert refused.returncode == ExitCode.USAGE
         assert "log.dirs: " in refused.stderr
+        assert "--bootstrap-server HOST:PORT asks a running server" in refused.stderr
         assert tenure.stop() == 0
         assert users(folder, "remove", "alice").returncode == ExitCode.DONE
         assert users(folder, "remove", "alice").returncode == ExitCode.NOT_FOUND
@@ -136,6 +137,9 @@ def test_a_user_that_is_added_while_the_server_runs_logs_in(tmp_path: Path, pass
         (("add", "a\u0007", "--password-file", "PASSWORD"), "the name .*SASLprep forbids"),
         (("add", "alice", "--password-file", "PASSWORD", "--mechanism", "PLAIN"), "'PLAIN' is none of"),
         (("add", "alice", "--password-file", "EMPTY"), "the password is empty"),
+        (("add", "", "--password-file", "PASSWORD"), "the name is empty"),
+        (("list",), "log.dirs: .*/data is no data folder of a server; --bootstrap-server HOST:PORT asks a running server"),
+        (("remove", "alice"), "log.dirs: .*/data is no data folder of a server"),
     ],
 )
 def test_wrong_usage(tmp_path: Path, password: str, arguments: tuple[str, ...], problem: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -92,7 +93,11 @@ def observing(bootstrap: str, folder: Path, *arguments: str) -> Iterator[Observi
     assert process.stdout is not None
     with process, process.stdout:
         try:
-            ready = process.stdout.readline().strip()
+            if "--wait" in arguments:  # the line comes with the cluster; until then the log has the address
+                wait_until(lambda: "http_listening" in log.read_text(), "HTTP", WITHIN_S)
+                ready = "http=" + re.findall(r'"url": ?"http://([^/]+)/', log.read_text())[-1]
+            else:
+                ready = process.stdout.readline().strip()
             assert ready, log.read_text()
             yield Observing(process, log, ready)
         finally:
@@ -151,7 +156,7 @@ def test_a_cluster_that_is_away_is_said_once(tmp_path: Path) -> None:
 def test_sigterm_ends_it_whatever_it_waits_for(tmp_path: Path) -> None:
     """The cluster accepts and never answers; a page waits for it; a client of HTTP reads nothing."""
     silence: dict[str, list[Any]] = {"Metadata": [SILENCE]}
-    with Scripted(silence) as server, observing(server.bootstrap, tmp_path, "--events", "topic") as observer:
+    with Scripted(silence) as server, observing(server.bootstrap, tmp_path, "--wait", "--events", "topic") as observer:
         host, _, port = observer.ready.rpartition("http=")[2].rpartition(":")
         with (
             socket.create_connection((host, int(port))) as waits,
@@ -168,13 +173,16 @@ def test_sigterm_ends_it_whatever_it_waits_for(tmp_path: Path) -> None:
 
 
 def test_it_starts_without_a_cluster(tmp_path: Path) -> None:
-    """An observer may be there first; a new cluster without groups is no problem."""
+    """With --wait an observer may be there first, and says that it is ready once the cluster answers."""
     with Tenure(settings=SETTINGS, data_dir=tmp_path / "data") as cluster:
         bootstrap = cluster.bootstrap_servers
         cluster.stop()
-        with observing(bootstrap, tmp_path) as observer:
+        with observing(bootstrap, tmp_path, "--wait") as observer:
             wait_until(lambda: "cluster_away" in observer.lines, "a line", WITHIN_S)
+            assert observer.process.stdout is not None
+            assert select.select([observer.process.stdout], [], [], 0)[0] == []
             cluster.start()
+            assert observer.process.stdout.readline() == f"ready observes={bootstrap} {observer.ready}\n"
             wait_until(lambda: observer.status("/readyz") == 200, "ready", WITHIN_S)
             assert observer.get("/groups") == []
 
