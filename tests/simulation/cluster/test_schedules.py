@@ -15,13 +15,14 @@ from tests.support.length import rounds
 SHARES = 4
 """Tests that can run side by side."""
 
-SEEDS = rounds(20, 50, 10_000)
+SEEDS = rounds(8, 32, 10_000)
 """How many schedules are played."""
 
 MUTANT_SEEDS = 80
 """Each mutant shows in one of ten schedules, or more."""
 
 
+@pytest.mark.rounds
 @pytest.mark.parametrize("share", range(SHARES))
 def test_no_schedule_breaks_a_promise(share: int) -> None:
     """Nothing acknowledged is lost, no read is stale, no yes is late, no group rebalances, and every wait ends."""
