@@ -110,7 +110,8 @@ def test_a_roll_of_dynamic_consumers_is_all_its_rebalances(
     assert kinds.count("member_joined") == 2 * len(SEATS)
 
 
-@pytest.mark.nightly
+@pytest.mark.toolchain
+@pytest.mark.programs("go")
 def test_followers_are_no_causes_in_a_roll_of_cooperative_consumers(
     tenure_server: TenureBroker, five: Fleet, group: str
 ) -> None:
