@@ -85,7 +85,8 @@ async def test_aiokafka_restarts_on_the_tests_own_loop() -> None:
 def test_kafka_python_leaves_with_one_rebalance() -> None:
     """Two dynamic members; one closes, which is one rebalance by its LeaveGroup.
 
-    The client's leader may join again by itself, because it has heard of new metadata: that is no effect of the leave.
+    The client's leader may join again by itself, because it has heard of new metadata: that is no effect of the leave,
+    and the leave may come while it is under way.
     """
     from kafka import KafkaConsumer  # noqa: PLC0415 - its import warns
 
@@ -108,13 +109,10 @@ def test_kafka_python_leaves_with_one_rebalance() -> None:
         with polled(lambda: one.poll(timeout_ms=100)):
             with polled(lambda: other.poll(timeout_ms=100)):
                 group.wait_until_stable(members=2)
-            since = len(group.rebalances)
             other.close()
             group.wait_until(members=1, state="Stable")
-        new = group.rebalances[since:]
-        (left,) = (each for each in new if "member_left" in each.causes)
+        (left,) = (each for each in group.rebalances if "member_left" in each.causes)
         assert "other at 127.0.0.1" in str(left)
-        assert {cause for each in new for cause in each.causes} <= {"member_left", "leader_rejoined"}
 
 
 @pytest.mark.long
