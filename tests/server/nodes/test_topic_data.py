@@ -244,7 +244,6 @@ def test_a_commit_wakes_those_who_read_the_log_of_groups(has_journal: str, worke
 @pytest.fixture
 def segments_lag(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the journal has the appends that clients know of, until somebody asks for them."""
-    monkeypatch.setattr(journal, "AT_ONCE_MAX", 0)
     monkeypatch.setattr(journal, "WRITE_S", 600.0)
 
 
