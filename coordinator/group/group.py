@@ -9,7 +9,6 @@ House rule: only methods of `Group` change `members`, `blocks`, `static_members`
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import compress, repeat
@@ -254,7 +253,7 @@ class Group(AnyGroup):
         self.pending_sync: set[str] = set()
         self.joined_count = 0
         self.preferences: dict[tuple[str, ...], int] = {}
-        self.support: Counter[str] = Counter()
+        self.support: dict[str, int] = {}
         self.offsets = {}
         self.subscribed_topics = None
         self.initial_delay: InitialDelay | None = None
@@ -450,7 +449,8 @@ class Group(AnyGroup):
                 else:
                     support[name] -= 1
         elif count == step:
-            support.update(iter(dict.fromkeys(names)))
+            for name in dict.fromkeys(names):
+                support[name] = support.get(name, 0) + 1
 
     def _candidates(self, names: Collection[str]) -> Iterator[str]:
         """Those of these names that all members list."""
@@ -459,7 +459,7 @@ class Group(AnyGroup):
 
     def all_support(self, protocol_name: str) -> bool:
         """Whether every member lists `protocol_name`."""
-        return self.support[protocol_name] == len(self.preferences)
+        return self.support.get(protocol_name, 0) == len(self.preferences)
 
     def supports(self, protocol_type: str, protocols: list[tuple[str, bytes]]) -> bool:
         """Whether a member with these protocols fits: the group's type, and a name that all members list."""
@@ -467,7 +467,7 @@ class Group(AnyGroup):
             return bool(protocol_type) and bool(protocols)
         if self.protocol_type != protocol_type:
             return False
-        return any(True for _ in self._candidates(list(map(NAME, protocols))))
+        return next(self._candidates(list(map(NAME, protocols))), None) is not None
 
     def select_protocol(self) -> str:
         """The protocol name that the members vote for (`vote`)."""

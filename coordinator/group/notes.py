@@ -47,7 +47,7 @@ class Value(tuple[Any, ...]):
             assert not given.keys() & named.keys(), "a field twice"
             given = cls.DEFAULTS | given | named
             assert given.keys() == set(cls.FIELDS), "a field that is missing or unknown"
-            values = tuple(given[name] for name in cls.FIELDS)
+            values = tuple(map(given.__getitem__, cls.FIELDS))
         return tuple.__new__(cls, values)
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -76,7 +76,8 @@ RECORD_OVERHEAD = 20
 """The most bytes that a record takes in a batch beside key and value: lengths, attributes, deltas."""
 
 KEYS_CACHED_MAX = 4096
-"""Keys of committed offsets in the cache, a few hundred bytes each: a client commits the same ones again and again."""
+"""Keys of groups in a cache, and of committed offsets in another, a few hundred bytes each: the same ones are written
+again and again."""
 
 SIZES_CACHED_MAX = 1024
 """Compiled formats in the cache, one for each size of metadata: a client can send any number of sizes."""
@@ -96,6 +97,7 @@ NO_ASSIGNMENT = b""
 NO_MEMBERS: tuple[Member, ...] = ()
 
 
+@lru_cache(KEYS_CACHED_MAX)
 def group_key(group_id: str) -> bytes:
     """The key of a group's record."""
     return GROUP_KEY_START + writer(GroupMetadataKey, GROUP_KEY_VERSION)(group_id)
@@ -166,7 +168,7 @@ def group_value(group: Group, since_ms: int | None) -> bytes:
 
 def group_record(group: Group, since_ms: int | None, wall_ms: int) -> Record:
     """The record of a group, written at `wall_ms`."""
-    return Record(group_key(group.group_id), group_value(group, since_ms), wall_ms)
+    return new(Record, (group_key(group.group_id), group_value(group, since_ms), wall_ms))
 
 
 def group_tombstone(group_id: str, wall_ms: int) -> Record:

@@ -96,9 +96,9 @@ def has_room(turn: Turn, group: Group, event: JoinGroup) -> bool:
         return True
     if group.state is PREPARING_REBALANCE:
         return (member is not None and member.awaiting_join is not None) or group.joined_count < limit
-    if turn.fixed("kafka-20601", group.group_id) and static.seat_of(group, event) is not None:
+    if member is not None or len(group.members) < limit:
         return True
-    return member is not None or len(group.members) < limit
+    return turn.fixed("kafka-20601", group.group_id) and static.seat_of(group, event) is not None
 
 
 def turn_away(turn: Turn, group: Group, event: JoinGroup) -> None:

@@ -65,7 +65,10 @@ def has_seats(group: Group) -> bool:
 
 def seat_of(group: Group, instance_id: str) -> Standby | None:
     """The standby with this instance id, if there is one."""
-    return next((each for each in group.standbys.values() if each.member.group_instance_id == instance_id), None)
+    for each in group.standbys.values():
+        if each.member.group_instance_id == instance_id:
+            return each
+    return None
 
 
 def add(turn: Turn, group: Group, member: Member) -> None:

@@ -26,6 +26,7 @@ from coordinator.group.group import Group, Member, Waiting
 from coordinator.group.state import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn, protocol_name_in
 from protocol.messages import JoinGroupResponse
+from protocol.speed import new
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ def replace(turn: Turn, group: Group, member: Member, member_id: str, event: Joi
     """Give the seat of `member` to `member_id`."""
     assert group.state in (STABLE, COMPLETING_REBALANCE, PREPARING_REBALANCE)
     before = FormerSeat(group, member)
-    fenced = fence_waiting(turn, group, member, member_id, event)
+    # In a Stable group no request waits.
+    fenced = None if group.state is STABLE else fence_waiting(turn, group, member, member_id, event)
     turn.forget(group, member)
     group.rename(member, member_id)
     # The old session timeout counts until the next heartbeat, as in Kafka.
@@ -77,7 +79,7 @@ def fence_waiting(
 ) -> notes.MemberFenced | None:
     """Answer a request that waits under the old id: `member_id` replaced it (KAFKA-8500).
 
-    Returns the note about it, which goes behind the note that the seat was taken. In a Stable group no request waits.
+    Returns the note about it, which goes behind the note that the seat was taken.
     """
     itself = turn.fixed("kafka-20985", group.group_id) and (member.client_id, member.client_host) == event.client[:2]
     error = ErrorCode.NOT_COORDINATOR if itself else ErrorCode.FENCED_INSTANCE_ID
@@ -159,21 +161,25 @@ def note_replaced(
     assert member.group_instance_id is not None
     is_kept = group.state is STABLE and not rebalances
     turn.note(
-        notes.MemberReplaced(
-            group.group_id,
-            group.generation,
-            member.member_id,
-            before.member_id,
-            member.group_instance_id,
-            group.state.value,
-            event.client.id,
-            event.client.host,
-            rebalances,
-            is_kept and wants_other_topics(group, before.protocols, member),
-            before.is_unheard and join_reason_of(event, leads=False) is not JoinReason.RESTART,
-            event.version,
-            event.client.principal,
-            silent_ms=None if before.is_unheard else max(turn.now.ms - before.heard_ms, 0),
+        new(
+            notes.MemberReplaced,
+            (
+                group.group_id,
+                group.generation,
+                member.member_id,
+                before.member_id,
+                member.group_instance_id,
+                group.state.value,
+                event.client.id,
+                event.client.host,
+                rebalances,
+                is_kept and wants_other_topics(group, before.protocols, member),
+                before.is_unheard and join_reason_of(event, leads=False) is not JoinReason.RESTART,
+                event.version,
+                event.client.principal,
+                None,
+                None if before.is_unheard else max(turn.now.ms - before.heard_ms, 0),
+            ),
         )
     )
 

@@ -50,6 +50,7 @@ from coordinator.log.segments.lock import Lock, lock_data_folder
 from coordinator.log.segments.partition import PartitionLog, Staged
 from coordinator.log.segments.segment import partition_folder
 from protocol.records.batch import Record
+from protocol.speed import new
 
 SEGMENT_SIZE = 4 * 1024 * 1024
 """Default of offsets.topic.segment.bytes here; Kafka's is 100 MiB (docs/contribute/decisions)."""
@@ -184,7 +185,7 @@ class EmbeddedEngine:
         assert isinstance(own, Owned)
         assert batches
         assert all(batches)
-        self._queue.put(_Append(own, batches, done))
+        self._queue.put(new(_Append, (own, batches, done)))
 
     def release(self, own: Ownership, done: Done) -> None:
         """See Engine."""
@@ -219,10 +220,12 @@ class EmbeddedEngine:
     def _take_calls(self) -> list[_Append | Callable[[], None]]:
         """Take all queued calls. If there are none and nothing else is to do, wait for one."""
         calls = []
-        with suppress(Empty):
+        try:
             calls.append(self._queue.get(block=not self._loads, timeout=self._journal.due_s()))
-            while len(calls) < WINDOW_MAX:
+            while len(calls) < WINDOW_MAX and not self._queue.empty():
                 calls.append(self._queue.get_nowait())
+        except Empty:  # nothing came in time
+            pass
         return calls
 
     def _work(self, calls: list[_Append | Callable[[], None]]) -> None:

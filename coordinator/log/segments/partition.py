@@ -49,6 +49,7 @@ from coordinator.log.segments.segment import CHUNK_SIZE, SEGMENT_OFFSETS_MAX, Se
 from coordinator.log.segments.swap import recover_swaps
 from coordinator.log.segments.tail import Cut, Durable
 from protocol.records.batch import Record, encode_batch
+from protocol.speed import new
 
 EPOCH_MAX = INT32_MAX
 """The last epoch. An owner behind it has the same one."""
@@ -219,12 +220,12 @@ class PartitionLog:
                 return None
             batches.append(batch)
             size += len(batch)
-        return Staged(segment, position, batches, size - position, next_offset)
+        return new(Staged, (segment, position, batches, size - position, next_offset))
 
     def journaled(self, staged: Staged) -> None:
         """The journal has made durable what was staged last."""
         assert self._durable == (staged.segment, staged.position)
-        self._durable = Durable(staged.segment, staged.position + staged.size)
+        self._durable = new(Durable, (staged.segment, staged.position + staged.size))
         self._next_offset = staged.next_offset
         self._unsynced += staged.batches
         self.unwritten += staged.batches

@@ -293,7 +293,7 @@ class Partition:
         event = self._unanswered.pop(reply, None)
         if event is not None:
             # A Remainder is no answer for a client: the handler goes on with it.
-            is_told = self.is_sure or isinstance(body, Remainder)
+            is_told = self._host.lease is None or self.is_sure or isinstance(body, Remainder)
             reply.deliver(body if is_told else refuse(event, ErrorCode.NOT_COORDINATOR))
 
     def refuse_waiting(self) -> None:

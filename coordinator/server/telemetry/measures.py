@@ -167,9 +167,10 @@ class Measures:
     def take(self, happened: Sequence[notes.Note], at_ms: int = 0) -> None:
         """Count what happened in groups, about at that time (Unix time in ms)."""
         self._at_ms = at_ms
-        self.happened.update(map(type, happened))
         for note in happened:
-            count = self._COUNTS.get(type(note))
+            kind = type(note)
+            self.happened[kind] += 1
+            count = self._COUNTS.get(kind)
             if count is not None:
                 count(self, note)
 
