@@ -135,13 +135,15 @@ def prepare(group: Group, member: Member) -> None:
 
 
 def block_bytes(block: Block, protocol_name: str) -> bytes:
-    """A block's part of its group's value; cached in `block.encoded`."""
+    """A block's part of its group's value; cached in `block.encoded` if it has several members."""
     parts: list[bytes] = []
     for member in block.members:
         assignment = member.assignment
         parts += (member.encoded or member_bytes(member, protocol_name), _int32.pack(len(assignment)), assignment)
-    block.encoded = b"".join(parts)
-    return block.encoded
+    encoded = b"".join(parts)
+    if len(block.members) > 1:  # the bytes of one member are there already
+        block.encoded = encoded
+    return encoded
 
 
 def group_value(group: Group, since_ms: int | None) -> bytes:

@@ -288,3 +288,13 @@ def test_a_restart_joins_two_blocks_anew() -> None:
     cached = records.group_value(group, 0)
     group.all_changed()
     assert records.group_value(group, 0) == cached
+
+
+def test_a_block_of_one_member_keeps_no_bytes() -> None:
+    """The member's own bytes are all of it: a group of one has them once."""
+    bench = Bench()
+    peer = bench.static("a")
+    bench.settle(peer)
+    (block,) = bench.group().blocks
+    assert block.encoded is None
+    assert block.members[0].encoded is not None
