@@ -138,7 +138,10 @@ def test_a_user_that_is_added_while_the_server_runs_logs_in(tmp_path: Path, pass
         (("add", "alice", "--password-file", "PASSWORD", "--mechanism", "PLAIN"), "'PLAIN' is none of"),
         (("add", "alice", "--password-file", "EMPTY"), "the password is empty"),
         (("add", "", "--password-file", "PASSWORD"), "the name is empty"),
-        (("list",), "log.dirs: .*/data is no data folder of a server; --bootstrap-server HOST:PORT asks a running server"),
+        (
+            ("list",),
+            "log.dirs: .*/data is no data folder of a server; --bootstrap-server HOST:PORT asks a running server",
+        ),
         (("remove", "alice"), "log.dirs: .*/data is no data folder of a server"),
     ],
 )
