@@ -29,7 +29,7 @@ from coordinator.group import state
 from coordinator.server.telemetry.lines import Level
 from coordinator.server.telemetry.log_reports import REPORTS
 from coordinator.server.telemetry.note_lines import LEVELS
-from coordinator.timeline.schema import event_name
+from coordinator.story.schema import event_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

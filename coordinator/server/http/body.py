@@ -10,7 +10,7 @@ House rule: `pieces_of` runs on any thread and knows no request.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
 PIECE_BYTES = 64 * 1024
+
+PIECES = "pieces"
+"""The key of all pieces in the message that begins an answer (web.py)."""
 
 
 def pieces_of(body: Any) -> list[bytes]:
@@ -43,13 +46,14 @@ class InPieces(Response):
     Starlette's StreamingResponse watches the client in a task of its own, whose end leaves reference cycles.
     """
 
-    def __init__(self, pieces: Sequence[bytes], media_type: str = "application/json") -> None:
+    def __init__(self, pieces: list[bytes], media_type: str = "application/json") -> None:
         self._pieces = pieces
         super().__init__(headers={"content-length": str(sum(map(len, pieces))), "content-type": media_type})
 
     async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
         """As ASGI."""
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        start = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+        await send({**start, PIECES: self._pieces})
         for piece in self._pieces:
             await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})

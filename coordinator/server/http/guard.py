@@ -4,7 +4,8 @@ HTTP shares the process's files and its event loop with Kafka's clients, so it h
 clients send in turns (turns.py). It closes a connection above `tenure.http.max.connections` at once, and one whose
 client speaks something else than HTTP. It also closes a connection if one of these lasts for
 `tenure.http.idle.timeout.ms`: no request comes, the body of a request isn't whole, or the client takes nothing of an
-answer. Lines about closed connections are rare, however often clients come back.
+answer. Of slow clients whose answers together take more than UNSENT_BYTES_MAX, the slowest loses its connection
+(wire/unsent.py). Lines about closed connections are rare, however often clients come back.
 
 The Host header must name this server. Otherwise a web page could give its own name the address of this server (DNS
 rebinding) and read all groups through the browser of somebody who can reach it. Allowed are addresses, `localhost`, and
@@ -27,6 +28,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from coordinator.client.connection import Address
 from coordinator.server.clock import Alarm
 from coordinator.server.cycles import drop_trace
+from coordinator.server.wire.unsent import Unsent
 from protocol.connection import TLS_HANDSHAKE, TLS_MAJOR
 
 if TYPE_CHECKING:
@@ -40,6 +42,9 @@ if TYPE_CHECKING:
     from coordinator.server.telemetry.lines import Lines
 
     Secure = Callable[["GuardedProtocol"], asyncio.Protocol]
+
+UNSENT_BYTES_MAX = 64 * 1024 * 1024
+"""As much as the groups of three answers to /groups with 60,000 groups."""
 
 REFUSALS_MS = 60_000
 """A further line about refused connections comes this long after the last."""
@@ -95,6 +100,8 @@ class Guard:
         self._alarm: Alarm[GuardedProtocol] = Alarm(clock, lambda protocol: protocol.cut())
         self._above_limit = Refusals(clock)
         self._no_http = Refusals(clock)
+        self._too_slow = Refusals(clock)
+        self._unsent: Unsent[GuardedProtocol] = Unsent(clock, self._give_up, UNSENT_BYTES_MAX)
 
     @property
     def count(self) -> int:
@@ -129,6 +136,24 @@ class Guard:
         """A connection has closed."""
         self._open.discard(protocol)
         self._alarm.cancel(protocol)
+        self._unsent.release(protocol)
+
+    def begin(self, client: object, pieces: list[bytes]) -> None:
+        """The server begins to write an answer of these pieces to the client at this address."""
+        for protocol in [each for each in self._open if each.client == client]:
+            self._unsent.add(protocol, pieces)
+
+    def end(self, protocol: GuardedProtocol) -> None:
+        """An answer is written."""
+        self._unsent.release(protocol)
+
+    def _give_up(self, protocol: GuardedProtocol, reason: str) -> None:
+        refused = self._too_slow.add()
+        if refused:
+            last = "" if refused == 1 else "the last one "
+            text = f"HTTP: closed {_connections(refused)}, {last}from {protocol.peer}: {reason}"
+            self._lines.warn("http_unread", text, refused=refused, peer=protocol.peer)
+        protocol.cut()
 
     def wait(self, protocol: GuardedProtocol) -> None:
         """The client must do something within the idle timeout."""
@@ -224,6 +249,7 @@ class GuardedProtocol(H11Protocol):
 
     def on_response_complete(self) -> None:
         """As H11Protocol: an answer is written."""
+        self._guard.end(self)
         self._guard.wait(self)
         super().on_response_complete()
         self._go_on()  # if the next request was in the buffer
@@ -246,7 +272,7 @@ class GuardedProtocol(H11Protocol):
         self._guard.go_on(self)
 
     def cut(self) -> None:
-        """Close the connection: its client did nothing for too long."""
+        """Close the connection: its client did nothing for too long, or is too slow."""
         self.transport.abort()
 
 

@@ -20,6 +20,7 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 
+from coordinator.server.http.body import PIECES
 from coordinator.server.http.guard import NO_HTTP, HostCheck
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from coordinator.server.http.guard import Guard
-    from coordinator.server.http.turns import Turns
     from coordinator.server.telemetry.lines import Lines
 
 LOGGER = logging.getLogger("uvicorn.error")
@@ -61,19 +61,22 @@ class InTurn:
     """Has `app` begin an answer, and write each further part of it, when it is its turn.
 
     A request needs no turn of its own: it was read in one, or it was behind another whose answer had one.
+    The message that begins an answer in pieces (body.py) has them all. guard: counts them until the client has them.
     """
 
-    def __init__(self, app: ASGIApp, turns: Turns) -> None:
+    def __init__(self, app: ASGIApp, guard: Guard) -> None:
         self._app = app
-        self._turns = turns
+        self._guard = guard
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As ASGI."""
-        turns = self._turns
+        guard = self._guard
 
         async def send_in_turn(message: Message) -> None:
             if message["type"] == "http.response.start" or message.get("more_body"):
-                await turns.next()
+                await guard.turns.next()
+            if PIECES in message:
+                guard.begin(scope["client"], message[PIECES])
             await send(message)
 
         await self._app(scope, receive, send_in_turn)
@@ -97,7 +100,7 @@ class Web:
             middleware=self._checks,
         )
         config = uvicorn.Config(
-            InTurn(app, self._guard.turns),
+            InTurn(app, self._guard),
             http=self._guard.protocol,  # type: ignore[arg-type] # it makes what uvicorn's classes make
             log_config=None,
             access_log=False,

@@ -6,6 +6,7 @@ import asyncio
 import http.client
 import json
 import socket
+from contextlib import suppress
 from io import StringIO
 
 from starlette.requests import Request
@@ -13,13 +14,20 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from coordinator.config import Listener
-from coordinator.server.http.guard import Guard
+from coordinator.server.http.body import InPieces
+from coordinator.server.http.guard import UNSENT_BYTES_MAX, Guard
 from coordinator.server.http.turns import Turns
 from coordinator.server.http.web import Web, error
 from coordinator.server.telemetry.lines import Lines
 from coordinator.server.wire.listener import bind
+from coordinator.server.wire.unsent import TAKEN_WITHIN_MS
 from tests.server.harness import ManualClock
 from tests.support.patience import WITHIN_S
+
+MB = 1024 * 1024
+
+BODY_BYTES = 40 * MB
+"""HTTP has room for one body of so many bytes."""
 
 
 async def _breaks(_: Request) -> Response:
@@ -103,6 +111,54 @@ async def test_a_request_whose_body_does_not_come_is_closed() -> None:
     await web.stop()
     listening.close()
     assert not log.getvalue()
+
+
+async def test_answers_that_nobody_takes_have_a_common_bound() -> None:
+    """The connection with the oldest one is closed, with a line. A body that several clients get counts once."""
+    log, clock = StringIO(), ManualClock()
+    lines = Lines(log, "text", 1, clock)
+    web = Web(Guard(clock, lines, 10, 2 * TAKEN_WITHIN_MS, Turns()), (), lines)
+    listening = bind(Listener("HTTP", "127.0.0.1", 0))
+    shared = [bytes(MB) for _ in range(BODY_BYTES // MB)]
+
+    async def own(_: Request) -> Response:
+        return InPieces([bytes(MB) for _ in range(BODY_BYTES // MB)])
+
+    async def same(_: Request) -> Response:
+        return InPieces(shared)
+
+    async def begun(path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A client that has taken the head of its answer."""
+        reader, writer = await asyncio.open_connection(*listening.getsockname())
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+        await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), WITHIN_S)
+        return reader, writer
+
+    async def taken(reader: asyncio.StreamReader) -> int:
+        """How many bytes of its body a client gets from then on."""
+        size = 0
+        with suppress(ConnectionResetError):
+            while data := await asyncio.wait_for(reader.read(MB), WITHIN_S):
+                size += len(data)
+        return size
+
+    assert BODY_BYTES < UNSENT_BYTES_MAX < 2 * BODY_BYTES
+    await web.start(listening, [Route("/own", own), Route("/same", same)])
+    oldest = await begun("/own")
+    sharers = [await begun("/same") for _ in range(3)]
+    assert await taken(oldest[0]) < BODY_BYTES
+    peer = "{}:{}".format(*oldest[1].get_extra_info("sockname"))
+    assert f"HTTP: closed 1 connection, from {peer}: it takes its answer too slowly" in log.getvalue()
+    assert [await taken(reader) for reader, _ in sharers] == [BODY_BYTES] * 3
+    last = await begun("/own")
+    assert await taken(last[0]) == BODY_BYTES
+    late = await begun("/same")
+    clock.advance(TAKEN_WITHIN_MS)
+    assert await taken(late[0]) < BODY_BYTES
+    for _, writer in (oldest, *sharers, last, late):
+        writer.close()
+    await web.stop()
+    listening.close()
 
 
 async def test_a_stop_before_a_start_does_nothing() -> None:

@@ -27,7 +27,7 @@ MEMBERS = 100
 
 
 def test_the_oldest_answer_goes_when_all_are_too_large_together() -> None:
-    """A part that an answer has several times counts once; the newest answer stays, however large."""
+    """A part of an answer counts once, and so does an answer of several connections; the newest answer stays."""
     given_up: list[str] = []
     answers: Unsent[str] = Unsent(ManualClock(), lambda source, _: given_up.append(source))
     answers.add("repeats", [PART] * 10_000)
@@ -41,6 +41,14 @@ def test_the_oldest_answer_goes_when_all_are_too_large_together() -> None:
     assert given_up == ["repeats", "second"]
     answers.release("third")
     assert answers.counted_bytes == 0
+    shared = [bytes(UNSENT_BYTES_MAX)]
+    for name in ("one", "other"):
+        answers.add(name, shared)
+    answers.release("one")
+    assert answers.counted_bytes == UNSENT_BYTES_MAX
+    answers.release("other")
+    assert answers.counted_bytes == 0
+    assert given_up == ["repeats", "second"]
 
 
 async def consumers(peer: Peer) -> None:
