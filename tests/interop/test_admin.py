@@ -89,8 +89,8 @@ def described_by_aiokafka(bootstrap: str, group: str) -> Description:
 
     async def ask() -> tuple[list[Any], list[tuple[Any, ...]]]:
         admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
-        await admin.start()
         try:
+            await admin.start()
             return await admin.describe_consumer_groups([group]), await admin.list_consumer_groups()
         finally:
             await admin.close()

@@ -78,8 +78,8 @@ def shared(consumers: Sequence[Any], wanted: set[TopicPartition]) -> bool:
 async def admin_client(bootstrap: str) -> AsyncIterator[Any]:
     """An admin client of aiokafka."""
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
-    await admin.start()
     try:
+        await admin.start()
         yield admin
     finally:
         await admin.close()
@@ -88,8 +88,8 @@ async def admin_client(bootstrap: str) -> AsyncIterator[Any]:
 async def produce(bootstrap: str, topic: str, count: int) -> None:
     """So many records to partition 0."""
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap, acks="all")
-    await producer.start()
     try:
+        await producer.start()
         for number in range(count):
             await producer.send_and_wait(topic, b"%d" % number, partition=0)
     finally:

@@ -73,15 +73,17 @@ def roll(server: Served, *, static: bool) -> list[int]:
     """Roll a group there and back; how often partitions came or went at a member that stayed, for each replacement."""
     ids = [f"worker-{number}" if static else None for number in range(SIZE)]
     members = [started(server, "classic", instance_id) for instance_id in ids]
-    shared(members)
-    moves = []
-    for protocol, number in product(("consumer", "classic"), range(SIZE)):
-        before = [member.moves for member in members]
-        replace(server, members, number, protocol, ids[number])
-        moves.append(sum(members[other].moves - before[other] for other in range(SIZE) if other != number))
-    assert is_stable(server, "static" if static else "dynamic")
-    for member in members:
-        member.consumer.close()
+    try:
+        shared(members)
+        moves = []
+        for protocol, number in product(("consumer", "classic"), range(SIZE)):
+            before = [member.moves for member in members]
+            replace(server, members, number, protocol, ids[number])
+            moves.append(sum(members[other].moves - before[other] for other in range(SIZE) if other != number))
+        assert is_stable(server, "static" if static else "dynamic")
+    finally:
+        for member in members:
+            member.consumer.close()
     return moves
 
 

@@ -32,7 +32,6 @@ from tests.support.patience import WITHIN_S
 
 METADATA_MAGIC = b"CGMDv2:"
 OFFSET_INVALID = -1001
-REQUEST_TIMEOUT_S = 10.0
 POLL_MESSAGES = 500
 FATAL_CAUSES = (KafkaError.FENCED_INSTANCE_ID, KafkaError.UNRELEASED_INSTANCE_ID, KafkaError.GROUP_MAX_SIZE_REACHED)
 
@@ -137,7 +136,7 @@ class ConfluentConsumer:
         until = time.monotonic() + WITHIN_S
         while True:
             try:
-                return self._consumer.committed(asked, timeout=REQUEST_TIMEOUT_S)
+                return self._consumer.committed(asked, timeout=WITHIN_S)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.NOT_COORDINATOR or time.monotonic() > until:
                     raise

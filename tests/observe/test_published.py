@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -106,13 +107,12 @@ def test_a_topic_is_made_and_written(tmp_path: Path, written: Written, monkeypat
         writing.stop(WITHIN_S)
         with where.client(WITHIN_S) as client:
             assert user_topics(client) == {"told": 1}
-        consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "reads"})
-        consumer.assign([TopicPartition("told", 0, 0)])
         found: list[tuple[str, int]] = []
-        while len(found) < 500:
-            (message,) = consumer.consume(1, WITHIN_S)
-            found.append(((message.key() or b"").decode(), json.loads(message.value() or b"")["at_ms"]))
-        consumer.close()
+        with closing(Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "reads"})) as consumer:
+            consumer.assign([TopicPartition("told", 0, 0)])
+            while len(found) < 500:
+                (message,) = consumer.consume(1, WITHIN_S)
+                found.append(((message.key() or b"").decode(), json.loads(message.value() or b"")["at_ms"]))
     assert found == [(f"group-{number % 2}", number) for number in range(500)]
     assert written.events == []
 
