@@ -94,7 +94,7 @@ class TenureBroker:
 class ApacheBroker:
     """Apache Kafka behind Broker."""
 
-    restart_session_timeout_ms = 20_000
+    restart_session_timeout_ms = 60_000
 
     def __init__(self, kafka: ApacheKafka) -> None:
         self.kafka = kafka

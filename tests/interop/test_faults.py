@@ -176,7 +176,8 @@ class Scene:
     """A broker with faults and one member.
 
     apis: the requests that came, in order. generation: of the member's last heartbeat.
-    stored: the committed offset of partition 0 as each OffsetCommit came.
+    stored: the committed offset of partition 0 as each OffsetCommit came; a slow machine may have more of them, because
+    REQUEST_TIMEOUT_MS is short.
     """
 
     def __init__(self, broker: Faulty, member: Member) -> None:
@@ -305,7 +306,7 @@ async def test_a_commit_whose_answer_is_lost_is_stored_and_sent_again(broker: Fa
         fault = it.plan(plan.drop_response("OffsetCommit", group=broker.group))
         await it.member.commit(7)
         assert fault.fired == 1
-        assert it.stored == [None, 7]
+        assert it.stored[:2] == [None, 7]
         assert it.committed == 7
         await it.assert_stands("member_joined")
 
@@ -315,7 +316,7 @@ async def test_a_commit_that_is_lost_is_sent_again(broker: Faulty, client: type[
     async with scene(broker, client) as it:
         it.plan(plan.drop_request("OffsetCommit", group=broker.group))
         await it.member.commit(7)
-        assert it.stored == [None, None]
+        assert it.stored[:2] == [None, None]
         assert it.committed == 7
         await it.assert_stands("member_joined")
 
@@ -397,7 +398,7 @@ async def test_a_coordinator_that_dies_with_a_commit_has_stored_it(broker: Fault
         assert await asyncio.to_thread(broker.killed.wait, WITHIN_S)
         await asyncio.to_thread(broker.restart)
         await commit
-        assert it.stored == [None, 7]
+        assert it.stored[:2] == [None, 7]
         assert it.committed == 7
         assert it.member.moves == ["assigned"]
         await it.assert_stands("member_joined")

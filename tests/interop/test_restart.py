@@ -16,8 +16,13 @@ from tests.interop.fleet import ConsumerProcess, Fleet
 from tests.support.length import rounds
 
 SETTLED_S = 1.5
-RESTART_SESSION_TIMEOUT_MS = 45_000
+KCAT_SESSION_TIMEOUT_MS = 45_000
 """Longer than either server takes to come back."""
+
+
+def patient(session_timeout_ms: int) -> dict[str, int]:
+    """Settings of a member whose server goes away; librdkafka takes no rebalance timeout below the session timeout."""
+    return dict.fromkeys(("session_timeout_ms", "rebalance_timeout_ms"), session_timeout_ms)
 
 
 @pytest.mark.rounds
@@ -29,18 +34,18 @@ def test_members_outlive_the_coordinator(broker: Broker, fleet: Fleet, client: s
     is the one that counts (KAFKA-9659). Committed offsets stay, and commits go on with the old generation.
     """
     cannot = CLIENTS[client].cannot
-    session_timeout_ms = broker.restart_session_timeout_ms
+    session_s = broker.restart_session_timeout_ms / 1_000
+    settings = patient(broker.restart_session_timeout_ms)
     static_group, dynamic_group = f"{group}-static", f"{group}-dynamic"
-    dynamic = [fleet.start(client, dynamic_group, session_timeout_ms=session_timeout_ms)]
+    dynamic = [fleet.start(client, dynamic_group, **settings)]
     static = []
     if Ability.STATIC not in cannot:
         static = [
-            fleet.start(client, static_group, group_instance_id=f"seat-{number}", session_timeout_ms=session_timeout_ms)
-            for number in range(2)
+            fleet.start(client, static_group, group_instance_id=f"seat-{number}", **settings) for number in range(2)
         ]
         fleet.wait_until_shared(static)
         fleet.stay_away(static[0])
-        static[0] = fleet.start(client, static_group, group_instance_id="seat-0", session_timeout_ms=session_timeout_ms)
+        static[0] = fleet.start(client, static_group, group_instance_id="seat-0", **settings)
         fleet.wait_until_shared(static)
     fleet.wait_until_shared(dynamic)
     consumers = [*static, *dynamic]
@@ -63,7 +68,7 @@ def test_members_outlive_the_coordinator(broker: Broker, fleet: Fleet, client: s
         answer = fleet.commit(consumer, {first: (99, text)})
         assert (answer["event"], answer.get("generation")) == ("committed", membership.generation)
         assert fleet.read_committed(consumer, membership.partitions) == {**offsets, first: (99, text)}
-    fleet.wait_while_polling(consumers, rounds(SETTLED_S, session_s := 1.1 * session_timeout_ms / 1_000, session_s))
+    fleet.wait_while_polling(consumers, rounds(SETTLED_S, 1.1 * session_s, 1.1 * session_s))
 
     assert broker.rebalances(static_group, mark) == 0
     assert broker.rebalances(dynamic_group, mark) == 0
@@ -77,18 +82,15 @@ def test_a_static_member_restarts_while_the_coordinator_is_down(
     broker: Broker, fleet: Fleet, client: str, group: str
 ) -> None:
     """A consumer that dies with the coordinator and starts before it is back finds its seat: nothing has moved."""
-    session_timeout_ms = broker.restart_session_timeout_ms
-    first, second = (
-        fleet.start(client, group, group_instance_id=seat, session_timeout_ms=session_timeout_ms)
-        for seat in ("seat-0", "seat-1")
-    )
+    settings = patient(broker.restart_session_timeout_ms)
+    first, second = (fleet.start(client, group, group_instance_id=seat, **settings) for seat in ("seat-0", "seat-1"))
     generation = fleet.wait_until_shared([first, second])
     seat = first.membership
     mark = broker.mark()
 
     broker.kill()
     first.kill()
-    again = fleet.start(client, group, group_instance_id="seat-0", session_timeout_ms=session_timeout_ms)
+    again = fleet.start(client, group, group_instance_id="seat-0", **settings)
     broker.start()
 
     assert fleet.wait_until_shared([again, second]) == generation
@@ -102,12 +104,12 @@ def test_coordinator_dies_in_a_rebalance(broker: Broker, fleet: Fleet, client: s
 
     The rebalance is forgotten with it; the members start another, and end with every partition owned once.
     """
-    session_timeout_ms = broker.restart_session_timeout_ms
-    first, second = (fleet.start(client, group, session_timeout_ms=session_timeout_ms) for _ in range(2))
+    settings = patient(broker.restart_session_timeout_ms)
+    first, second = (fleet.start(client, group, **settings) for _ in range(2))
     generation = fleet.wait_until_shared([first, second])
     joined = time.monotonic()
 
-    third = fleet.start(client, group, session_timeout_ms=session_timeout_ms)
+    third = fleet.start(client, group, **settings)
     fleet.wait_for_event(first, "revoked", joined)
     broker.kill()
     broker.start()
@@ -121,7 +123,7 @@ def test_kcat_ends_with_the_coordinator(broker: Broker, fleet: Fleet, client: st
     """kcat ends when no server answers; if it starts again within its session timeout, it finds its seat."""
 
     def start() -> list[ConsumerProcess]:
-        settings = dict.fromkeys(("session_timeout_ms", "rebalance_timeout_ms"), RESTART_SESSION_TIMEOUT_MS)
+        settings = patient(KCAT_SESSION_TIMEOUT_MS)
         return [fleet.start(client, group, group_instance_id=seat, **settings) for seat in ("seat-0", "seat-1")]
 
     members = start()

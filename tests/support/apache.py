@@ -50,7 +50,7 @@ VERSION_44 = "4.4.0"
 
 POM = Path(__file__).with_name("apache-kafka.pom.xml")
 BUILD = Path(__file__).resolve().parents[2] / "build" / "oracle"
-START_TIMEOUT_S = 120.0
+START_TIMEOUT_S = 300.0
 STOP_TIMEOUT_S = 30.0
 CLUSTER_ID = "tenure-oracle-clusterA"
 
