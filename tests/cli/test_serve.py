@@ -10,16 +10,21 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from functools import partial
 from importlib.metadata import packages_distributions
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from coordinator.cli.main import main
 from coordinator.client.client import Client
 from coordinator.client.groups import Group, describe_groups
 from protocol.messages import MetadataRequest
 from tests.support.certificates import Certificates
+from tests.support.forked import forked
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
 from tests.support.scripted import Member, hang_up
@@ -182,11 +187,22 @@ def test_a_folder_that_is_not_ours_is_refused(tmp_path: Path, workers: str) -> N
 )
 def test_a_mistake_is_one_line_and_exit_code_2(tmp_path: Path, arguments: list[str], words: list[str]) -> None:
     """The line on standard error names the mistake, and nothing starts."""
-    ended = run("--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data"), *arguments)
-    assert (ended.returncode, ended.stdout) == (2, "")
-    last = ended.stderr.splitlines()[-1]
-    assert all(word in last for word in words)
-    assert len(ended.stderr.splitlines()) == 1 or "usage:" in ended.stderr
+    given = ["serve", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data"), *arguments]
+    with forked(partial(ended_in_this_process, given)) as (code, out, err):
+        assert (code, out) == (2, "")
+        last = err.splitlines()[-1]
+        assert all(word in last for word in words)
+        assert len(err.splitlines()) == 1 or "usage:" in err
+
+
+def ended_in_this_process(arguments: list[str]) -> tuple[Any, str, str]:
+    """A command's exit code and output. It spares a process its start, and is for a process that ends then."""
+    with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
+        try:
+            main(arguments)
+        except SystemExit as end:
+            return end.code, out.getvalue(), err.getvalue()
+    raise AssertionError("it did not end")
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
