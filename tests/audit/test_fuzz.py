@@ -189,6 +189,7 @@ def bombs() -> Iterator[tuple[Codec, bytes]]:
     yield Codec.SNAPPY, b"\xff\xff\xff\xff\x0f" + bytes(40)
 
 
+@pytest.mark.long
 def test_what_unpacks_to_a_gibibyte_costs_no_memory(tmp_path: Path) -> None:
     """The command finds each such batch, reports the group beside them, and stays below a gigabyte."""
     scene = clean()

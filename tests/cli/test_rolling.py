@@ -98,7 +98,7 @@ def rolled(tmp_path: Path) -> Iterator[Rolled]:
 
 SCRIPTS = [
     pytest.param(("statefulset.sh", GROUP, "worker"), id="statefulset"),
-    pytest.param(("systemd.sh", GROUP, "worker", "0", "1", "2"), id="systemd"),
+    pytest.param(("systemd.sh", GROUP, "worker", "0", "1", "2"), id="systemd", marks=pytest.mark.long),
 ]
 
 
@@ -144,6 +144,7 @@ def test_a_standby_restarts_too_and_is_no_member(rolled: Rolled) -> None:
         assert rolled.server.count(event, GROUP, since=mark) == 0
 
 
+@pytest.mark.long
 def test_it_stops_before_a_seat_that_is_not_safe(rolled: Rolled) -> None:
     """While another member is away, the script restarts nobody, and its last line is the reason."""
     rolled.supervise("stop", "worker-0")
@@ -167,6 +168,7 @@ def test_it_stops_before_a_seat_that_is_not_safe(rolled: Rolled) -> None:
     assert rolled.pids() == before
 
 
+@pytest.mark.long
 def test_it_stops_after_a_member_that_does_not_come_back(rolled: Rolled) -> None:
     """The next seats stay as they are."""
     before = rolled.pids()

@@ -367,6 +367,7 @@ def peak_bytes(pid: int) -> int:
     return int(found[1]) * 1024
 
 
+@pytest.mark.long
 @given(shape=st.sampled_from(SHAPES), bits=st.floats(13, FRAME_BYTES_MAX.bit_length()))
 @settings(share(100), suppress_health_check=[HealthCheck.too_slow])
 def test_a_large_request_to_a_real_server_costs_nobody_a_seat(shape: Shape, bits: float) -> None:

@@ -6,12 +6,15 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from coordinator.cli.demo.standby import Loss, summary
 
 DEMO = [sys.executable, "-m", "coordinator.cli.demo", "standby"]
 WITHIN_S = 240.0
 
 
+@pytest.mark.long
 def test_a_standby_spares_the_others_a_rebalance() -> None:
     """Beside a standby the loss costs no rebalance and moves nothing; without one it costs one."""
     done = subprocess.run([*DEMO, "--output", "json"], capture_output=True, text=True, timeout=WITHIN_S, check=False)
