@@ -88,6 +88,8 @@ def command(
         reader.begin_with(0)
         if group_id is not None and described(client, group_id) is None:
             warn(f"no such group yet: {group_id}")
+        what = "all groups" if group_id is None else f"group {group_id}"
+        warn(f"watching {what} of {bootstrap_server}, until Ctrl-C")
         shown = EventLines()
         try:
             for events in follow(client, reader):

@@ -43,6 +43,7 @@ from coordinator.server.nodes.group_settings import SettingsOfGroups
 from coordinator.server.nodes.topic_data import TopicData
 from coordinator.server.nodes.topic_view import Searches, TopicView
 from coordinator.server.nodes.topics import Topics, changed
+from coordinator.server.risks import warn_of_risks
 from coordinator.server.runtime.pace import Pace
 from coordinator.server.runtime.partition import Standing
 from coordinator.server.runtime.runtime import Runtime
@@ -214,6 +215,8 @@ class Server:
         self._lines = Lines(self._log or sys.stderr, config.log_format, config.node_id, clock)
         for warning in self._warnings:
             self._lines.warn("setting_ignored", warning)
+        if self._share is None:  # of several workers, their supervisor warns
+            warn_of_risks(config, self._lines)
         self.events = Events(clients_clock, self._lines)
         measures = Measures(config.metrics_groups_max)
         try:

@@ -61,6 +61,7 @@ from coordinator.server.channel import (
 from coordinator.server.clock import SystemClock
 from coordinator.server.liveness import Liveness
 from coordinator.server.nodes.discovery import node_addresses
+from coordinator.server.risks import warn_of_risks
 from coordinator.server.shared_topics import SharedTopics
 from coordinator.server.telemetry.lines import Lines
 from coordinator.server.telemetry.log_reports import report
@@ -161,6 +162,7 @@ class Supervisor:
         """See supervise."""
         for warning in warnings:
             self._lines.warn("setting_ignored", warning)
+        warn_of_risks(self._config, self._lines)
         self._open()
         self._catch_signals()
         while not self._ending or any(worker.process_id for worker in self._workers):

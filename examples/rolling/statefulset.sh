@@ -7,6 +7,7 @@
 # script deletes comes back from the newest template. The group has these pods alone as members and standbys; else
 # MEMBERS says how many members it must keep, without standbys.
 set -eu
+[ $# -eq 2 ] || { echo 'usage: statefulset.sh GROUP STATEFULSET' >&2; exit 2; }
 . "$(dirname "$0")/seat.sh"
 
 group=$1 name=$2

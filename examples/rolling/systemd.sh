@@ -7,6 +7,7 @@
 # fault, then run it again with the remaining units. The group must keep MEMBERS members, without standbys; by default as
 # many as it has at the start, and at least one for each unit that is no standby.
 set -eu
+[ $# -ge 3 ] || { echo 'usage: systemd.sh GROUP UNIT NUMBER...' >&2; exit 2; }
 . "$(dirname "$0")/seat.sh"
 
 group=$1 unit=$2

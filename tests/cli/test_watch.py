@@ -81,6 +81,9 @@ def test_what_happens_is_printed_as_it_happens(tmp_path: Path) -> None:
         for folder in folders:
             folder.mkdir()
         with watching(server, folders[0], "h") as text, watching(server, folders[1], "--output", "json") as lines:
+            began = f"tenure: watching {{}} of {server.bootstrap}, until Ctrl-C\n"
+            wait_until(lambda: began.format("group h") in text(), "what it watches", WITHIN_S)
+            wait_until(lambda: began.format("all groups") in lines(), "what it watches", WITHIN_S)
 
             def both_look_on() -> bool:
                 join(server, "g", connection)
@@ -89,7 +92,7 @@ def test_what_happens_is_printed_as_it_happens(tmp_path: Path) -> None:
 
             wait_until(both_look_on, "both have something to tell", WITHIN_S)
             whole, _, _ = lines().rpartition("\n")  # the last line may be half written
-            told = [json.loads(line) for line in whole.splitlines()]
+            told = [json.loads(line) for line in whole.splitlines() if not line.startswith("tenure: ")]
             assert {event["type"] for event in told} >= {"member_replaced"}
             assert all(event["version"] == 1 for event in told)
             assert "static member i is back as i-" in text() or "rebalance begins" in text()
