@@ -21,6 +21,9 @@ EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - nothing is bound h
 
 def risks(config: Config) -> Iterator[str]:
     """Yield a text for each."""
+    names = [listener.name for listener in config.listeners]
+    if config.security.ssl_client_auth != "none" and not any(map(config.has_tls, names)):
+        yield f"ssl.client.auth={config.security.ssl_client_auth} has no effect: no listener has TLS. Make one SSL"
     if not config.authorizer_class_name:
         for listener in config.listeners:
             if listener.host in EVERYWHERE and config.security_protocol(listener.name) == "PLAINTEXT":

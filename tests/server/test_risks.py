@@ -17,6 +17,7 @@ OPEN = "listeners=PLAINTEXT://0.0.0.0:9092"
         ((OPEN,), ["listeners: PLAINTEXT://0.0.0.0:9092 is open to every network"]),
         (("listeners=PLAINTEXT://:9092",), ["listeners: PLAINTEXT://:9092 is open to every network"]),
         (("listeners=PLAINTEXT://[::]:9092",), ["listeners: PLAINTEXT://[::]:9092 is open to every network"]),
+        (("ssl.client.auth=required",), ["ssl.client.auth=required has no effect: "]),
         ((ACLS,), ["super.users is empty: "]),
         ((OPEN, ACLS), ["super.users is empty: "]),
         ((), []),
@@ -25,9 +26,7 @@ OPEN = "listeners=PLAINTEXT://0.0.0.0:9092"
         ((ACLS, "allow.everyone.if.no.acl.found=true"), []),
     ],
 )
-def test_a_start_warns_of_open_listeners_and_of_acls_that_nobody_can_make(
-    sets: tuple[str, ...], begins: list[str]
-) -> None:
+def test_a_start_warns_of_what_an_operator_may_not_have_meant(sets: tuple[str, ...], begins: list[str]) -> None:
     """One text names the setting; an address of one network, a super user or an open default needs none."""
     texts = list(risks(load(sets=sets)[0]))
     assert len(texts) == len(begins)

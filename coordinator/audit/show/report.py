@@ -118,7 +118,10 @@ def _groups(result: AuditResult, console: Console) -> None:
         _line(console, f"and {len(result.stories) - GROUPS_MAX:,} more groups, smaller ones")
     _line(console, "The times are what the log covers of a group, in UTC; compaction forgets what was before.")
     if any(story.at_least for story in shown):
-        _line(console, "At least: the log has no record of some rebalances and returns, and no events tell of all.")
+        _line(
+            console,
+            "At least: the log has no record of some rebalances and returns, and events are missing for a part of it.",
+        )
     console.print()
 
 
