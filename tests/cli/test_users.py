@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
@@ -37,17 +38,16 @@ def password(tmp_path: Path) -> str:
 def logs_in(tenure: Tenure, user: str, mechanism: str, password: str = "a long secret") -> bool:
     """Whether a real client gets an answer, or its login is refused."""
     errors: list[KafkaError] = []
-    admin = AdminClient(
-        {
-            "bootstrap.servers": tenure.bootstrap,
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": mechanism,
-            "sasl.username": user,
-            "sasl.password": password,
-            "log_level": 0,
-            "error_cb": errors.append,
-        }
-    )
+    settings: dict[str, Any] = {
+        "bootstrap.servers": tenure.bootstrap,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "sasl.username": user,
+        "sasl.password": password,
+        "log_level": 0,
+        "error_cb": errors.append,
+    }
+    admin = AdminClient(settings)
     answer = admin.describe_cluster(request_timeout=WITHIN_S)
 
     def is_decided() -> bool:
