@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from coordinator.config import Config, GroupConfig, GroupSettings, settings, with_values
@@ -10,6 +13,8 @@ from coordinator.server.nodes.group_settings import (
     IN_EFFECT,
     KEPT_CHARACTERS_MAX,
     LONGER,
+    OWN,
+    OWN_NAMES,
     SettingsOfGroups,
     default_of,
     expected_ids,
@@ -218,3 +223,14 @@ def test_a_group_switches_better_rules_on_and_off() -> None:
     kept = {"g/tenure.fix.kafka-12759": "false", "g/tenure.fix.kafka-20985": "true"}
     at_once(groups.put_into_effect(config, kept))
     assert groups.by_group["g"].fixes == {"kafka-20601", "kafka-20985"}
+
+
+def test_the_page_has_each_setting_that_has_an_effect() -> None:
+    """docs/run/group-settings.md has a row for each, with its default if the group alone has one."""
+    page = (Path(__file__).parents[3] / "docs/run/group-settings.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `([\w.]+)` \| (?:classic|consumer|both) \| ([^|]+) \|", page, re.MULTILINE))
+    assert rows.keys() == IN_EFFECT.keys() | OWN.keys()
+    for name, default in rows.items():
+        setting = GROUP_CONFIGS[name]
+        assert (f"`{setting.broker}` ({setting.default})" if setting.broker else setting.default or "empty") in default
+    assert set(re.findall(r"`(tenure\.fix\.kafka-\d+)", page)) == OWN_NAMES - OWN.keys()
