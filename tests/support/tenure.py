@@ -29,6 +29,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from tests.support import preloaded
 from tests.support.patience import WITHIN_S
 
 POLL_INTERVAL_S = 0.01
@@ -112,7 +113,7 @@ class Tenure:
         self.port = 0
         self.ports: list[int] = []
         self.node = ""
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | preloaded.Forked | None = None
         self._port_holders: list[socket.socket] = []
 
     # -- the process
@@ -149,7 +150,6 @@ class Tenure:
             self.port = ports_in_a_row(int(self.arguments[self.arguments.index("--workers") + 1]))
         output_start = self.output_path.stat().st_size if self.output_path.exists() else 0
         command = [
-            *self.program,
             "serve",
             *self._listener_arguments(),
             *("--data-dir", str(self.data_dir)),
@@ -162,15 +162,19 @@ class Tenure:
                 log.write(b"\n")
                 log.flush()
             log_start = log.tell()
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=log,
-                env={**os.environ, "PYTHONUNBUFFERED": "1", **self.environment},
-                start_new_session=True,
-                umask=self.umask,
-            )
+            environment = {**os.environ, **self.environment}
+            if self.program == tenure_command() and not any(name.startswith("PYTHON") for name in self.environment):
+                self._process = preloaded.start(command, output, log, environment, self.umask)
+            else:
+                self._process = subprocess.Popen(
+                    [*self.program, *command],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=log,
+                    env={**environment, "PYTHONUNBUFFERED": "1"},
+                    start_new_session=True,
+                    umask=self.umask,
+                )
         process = self._process
 
         def ready() -> re.Match[str] | None:
