@@ -32,8 +32,9 @@ from protocol.messages import (
     SyncGroupRequest,
 )
 from schemas.errors import ErrorCode
+from tests.interop.java.tools import Tools
 from tests.oracle.acl_table import CASES, GROUP, HIDDEN, TOPIC, UNMATCHED
-from tests.support.apache import AUTHORIZER, ApacheKafka, run_tool
+from tests.support.apache import AUTHORIZER, ApacheKafka
 from tests.support.batches import batch
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Closed, Connection
@@ -377,11 +378,12 @@ def test_kafkas_tool(servers: dict[str, Server], tmp_path: Path) -> None:
     file = tmp_path / "admin.properties"
     file.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={login}\n")
     printed = []
-    for server in servers.values():
-        server.set_rules([])
-        where = ["--bootstrap-server", f"127.0.0.1:{server.port}", "--command-config", str(file)]
-        done = [run_tool("kafka.admin.AclCommand", *where, *command.split()) for command in TOOL]
-        printed.append([(each.returncode, sorted(map(str.strip, each.stdout.splitlines()))) for each in done])
+    with Tools() as tools:
+        for server in servers.values():
+            server.set_rules([])
+            where = ["--bootstrap-server", f"127.0.0.1:{server.port}", "--command-config", str(file)]
+            done = [tools.run("acls", *where, *command.split()) for command in TOOL]
+            printed.append([(each.code, sorted(map(str.strip, each.out.splitlines()))) for each in done])
     assert printed[0] == printed[1]
     assert {code for code, _ in printed[0]} == {0}
 

@@ -33,7 +33,8 @@ from protocol.messages import (
     ProduceResponse,
 )
 from schemas.errors import ErrorCode
-from tests.support.apache import JVM_FLAGS, ApacheKafka, jars, run_tool
+from tests.interop.java.tools import Tools
+from tests.support.apache import JVM_FLAGS, ApacheKafka, jars
 from tests.support.batches import batch
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure, wait_until
@@ -199,10 +200,10 @@ def settled(port: int) -> None:
     wait_until(lambda: not describe(port, (USER, 0, "last"))[1], "its removal", 10.0)
 
 
-def configs(port: int, *arguments: str) -> list[str]:
+def configs(tools: Tools, port: int, *arguments: str) -> list[str]:
     """The lines of kafka-configs, sorted."""
-    done = run_tool("kafka.admin.ConfigCommand", "--bootstrap-server", f"127.0.0.1:{port}", *arguments)
-    return sorted((done.stdout + done.stderr).replace(str(port), "PORT").splitlines())
+    done = tools.run("configs", "--bootstrap-server", f"127.0.0.1:{port}", *arguments)
+    return sorted((done.out + done.err).replace(str(port), "PORT").splitlines())
 
 
 CLIENTS = ("--entity-type", "clients", "--entity-name", "tool")
@@ -223,9 +224,10 @@ def test_kafkas_own_tool(ports: tuple[int, int]) -> None:
         (*CLIENTS, "--describe"),
         (*CLIENTS, "--alter", "--add-config", "producer_byte_rate=1.5"),
     )
-    for step in steps:
-        expected, found = (configs(port, *step) for port in ports)
-        assert found == expected, step
+    with Tools() as tools:
+        for step in steps:
+            expected, found = (configs(tools, port, *step) for port in ports)
+            assert found == expected, step
 
 
 def create(port: int, name: str) -> None:

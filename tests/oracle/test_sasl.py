@@ -31,8 +31,9 @@ from protocol.messages import (
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
 )
+from tests.interop.java.tools import Tools
 from tests.server.test_key_source import provider
-from tests.support.apache import ApacheKafka, run_tool
+from tests.support.apache import ApacheKafka
 from tests.support.certificates import Certificates
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Closed, Connection
@@ -455,13 +456,11 @@ def test_keys_of_a_provider_with_a_ca_of_its_own(servers: tuple[ApacheKafka, Ten
 # Kafka's own tool.
 
 
-def kafka_configs(server: ApacheKafka | Tenure, *arguments: str) -> str:
+def kafka_configs(tools: Tools, server: ApacheKafka | Tenure, *arguments: str) -> str:
     """The words of kafka-configs about the credentials of users."""
-    done = run_tool(
-        "kafka.admin.ConfigCommand",
-        *("--bootstrap-server", server.bootstrap_of("OPEN"), "--entity-type", "users", *arguments),
-    )
-    return (done.stdout + done.stderr).replace(server.bootstrap_of("OPEN"), "the server")
+    where = ("--bootstrap-server", server.bootstrap_of("OPEN"), "--entity-type", "users")
+    done = tools.run("configs", *where, *arguments)
+    return (done.out + done.err).replace(server.bootstrap_of("OPEN"), "the server")
 
 
 def test_kafkas_own_tool_sets_and_removes_credentials(servers: tuple[ApacheKafka, Tenure]) -> None:
@@ -474,10 +473,11 @@ def test_kafkas_own_tool_sets_and_removes_credentials(servers: tuple[ApacheKafka
         ("--describe",),
         ("--alter", "--delete-config", "SCRAM-SHA-512"),
     ]
-    for step in steps:
-        kafka, tenure = (kafka_configs(server, *step, "--entity-name", "frank") for server in servers)
-        assert sorted(re.split(r"\W+", tenure)) == sorted(re.split(r"\W+", kafka)), (
-            "Kafka names mechanisms in any order"
-        )
+    with Tools() as tools:
+        for step in steps:
+            kafka, tenure = (kafka_configs(tools, server, *step, "--entity-name", "frank") for server in servers)
+            assert sorted(re.split(r"\W+", tenure)) == sorted(re.split(r"\W+", kafka)), (
+                "Kafka names mechanisms in any order"
+            )
     for server in servers:
         assert known_to(port_of(server, "SASL"), "SCRAM-SHA-256", "frank", "a secret")

@@ -14,6 +14,7 @@ from tests.interop.java.programs import command
 from tests.support.apache import VERSION, VERSION_44, jars
 
 CLASSES = {
+    "acls": "kafka.admin.AclCommand",
     "configs": "kafka.admin.ConfigCommand",
     "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "console-producer": "kafka.tools.ConsoleProducer",
