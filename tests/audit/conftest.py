@@ -9,6 +9,7 @@ import shutil
 import time
 from collections import deque
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -105,11 +106,27 @@ def share(consumers: Sequence[Consumer], count: int = PARTITION_COUNT) -> None:
 
 
 def play(bootstrap: str, script: Script) -> None:
-    """Play the whole script with real clients."""
+    """Play the whole script with real clients, all groups at the same time: each waits most of its time."""
     with Client(bootstrap, WITHIN_S) as client:
         create_topic(client, TOPIC, PARTITION_COUNT)
         for topic in MOVING_TOPICS:
             create_topic(client, topic, 1)
+    parts = [
+        partial(roll, bootstrap, script),
+        partial(storm, bootstrap, script),
+        partial(move, bootstrap, script.moving),
+        partial(delete, bootstrap, script.deleted),
+    ]
+    if script.has_newer:
+        parts.append(partial(change_protocol, bootstrap, script.upgraded, "classic", "consumer"))
+        parts.append(partial(change_protocol, bootstrap, script.converted, "classic", "consumer", "classic"))
+    with ThreadPoolExecutor(len(parts)) as threads:
+        for part in [threads.submit(part) for part in parts]:
+            part.result()
+
+
+def roll(bootstrap: str, script: Script) -> None:
+    """Restart static members one by one; each commits."""
     with ExitStack() as stack:
         seats = {seat: consumer(bootstrap, script.roll, seat) for seat in script.seats}
         stack.callback(_close, seats)
@@ -119,6 +136,11 @@ def play(bootstrap: str, script: Script) -> None:
             seats[seat] = consumer(bootstrap, script.roll, seat)
             share(list(seats.values()))
             commit(seats[seat], 10 + number)
+
+
+def storm(bootstrap: str, script: Script) -> None:
+    """Dynamic members come and go beside one that stays and commits."""
+    with ExitStack() as stack:
         stays = consumer(bootstrap, script.storm)
         stack.callback(stays.close)
         share([stays])
@@ -128,16 +150,16 @@ def play(bootstrap: str, script: Script) -> None:
             comes.close()
             share([stays])
         commit(stays, 7)
-        move(bootstrap, script.moving)
-        if script.has_newer:
-            change_protocol(bootstrap, script.upgraded, "classic", "consumer")
-            change_protocol(bootstrap, script.converted, "classic", "consumer", "classic")
-        gone = consumer(bootstrap, script.deleted)
-        share([gone])
-        commit(gone, 3)
-        gone.close()
-        admin = AdminClient({"bootstrap.servers": bootstrap})  # must live until the server has answered
-        admin.delete_consumer_groups([script.deleted])[script.deleted].result(WITHIN_S)
+
+
+def delete(bootstrap: str, group_id: str) -> None:
+    """Delete a group in which a member committed."""
+    gone = consumer(bootstrap, group_id)
+    share([gone])
+    commit(gone, 3)
+    gone.close()
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # must live until the server has answered
+    admin.delete_consumer_groups([group_id])[group_id].result(WITHIN_S)
 
 
 def move(bootstrap: str, group_id: str) -> None:
