@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,16 @@ from coordinator.log.embedded.journal import Journal
 from coordinator.log.engine import Damaged, EngineError, Ownership, Unavailable
 from coordinator.log.segments.counts import Counts
 from coordinator.log.segments.disk import Disk
-from coordinator.log.segments.journal import WINDOWS_AT, Extent, journal_path, left_path, node_files, read_files
+from coordinator.log.segments.journal import (
+    EXTENT_SIZE,
+    WINDOWS_AT,
+    Extent,
+    journal_path,
+    left_path,
+    most_bytes,
+    node_files,
+    read_files,
+)
 from coordinator.log.segments.segment import partition_folder, segment_at
 from tests.log.calls import Events, acquire, append, append_batch, load, numbers_of, opened, record, release
 from tests.log.disks import CrashingDisk, FailingDisk, Killed, fail_one
@@ -58,6 +67,30 @@ def begun(engine: EmbeddedEngine, count: int) -> list[Ownership]:
     owns = [opened(engine, partition)[0] for partition in range(count)]
     assert append_to_all(engine, owns, 0) == [None] * count
     return owns
+
+
+class Gated(FailingDisk):
+    """Holds the checkpoints' syncs of segments, once it is gated, until the gate opens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_gated = False
+        self.gate, self.waiting = threading.Event(), threading.Event()
+
+    def fdatasync(self, descriptor: int) -> None:
+        is_journal = ".journal" in str(Path(f"/proc/self/fd/{descriptor}").readlink())
+        if threading.current_thread().name == "log-checkpoint" and self.is_gated and not is_journal:
+            self.waiting.set()
+            assert self.gate.wait(WITHIN_S)
+        super().fdatasync(descriptor)
+
+
+def fill(engine: EmbeddedEngine, owns: list[Ownership], number: int, until: Callable[[], bool]) -> int:
+    """Append records to all partitions, from that number on, until something holds; the number of the next."""
+    while not until():
+        assert append_to_all(engine, owns, number) == [None] * len(owns)
+        number += 1
+    return number
 
 
 @pytest.fixture
@@ -147,26 +180,10 @@ class TestWindow:
 
     def test_full_file_waits_for_the_checkpoint(self, tmp_path: Path) -> None:
         """If both files are full, a window waits until the segments are synced; a metric says so."""
-
-        class Gated(FailingDisk):
-            gate = threading.Event()
-            waiting = threading.Event()
-
-            def fdatasync(self, descriptor: int) -> None:
-                if threading.current_thread().name == "log-checkpoint" and self.is_gated:
-                    self.waiting.set()
-                    assert self.gate.wait(WITHIN_S)
-                super().fdatasync(descriptor)
-
-            is_gated = False
-
         disk, counts = Gated(), Counts()
         engine = journaling(tmp_path, disk, counts=counts)
         owns = begun(engine, 2)
-        number = 0
-        while len(node_files(disk, tmp_path).get(1, [])) < 2:
-            number += 1
-            assert append_to_all(engine, owns, number) == [None] * 2
+        fill(engine, owns, 1, lambda: len(node_files(disk, tmp_path).get(1, [])) == 2)
         disk.is_gated = True
         outcomes: SimpleQueue[object] = SimpleQueue()
 
@@ -185,6 +202,81 @@ class TestWindow:
         assert outcomes.get(timeout=WITHIN_S) is None
         engine.close()
         assert sum(counts.journal_waits.counts) > 0
+
+    def test_files_are_made_before_they_are_needed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Behind the half of the first file, and once; a switch begins a checkpoint: so no window waits for either."""
+        monkeypatch.setattr(journal, "SYNC_S", 600.0)
+        disk, counts = FailingDisk(), Counts()
+        engine = journaling(tmp_path, disk, counts=counts)
+        owns = begun(engine, 2)
+        made, files = disk.calls["rename"], list[tuple[int, int]]()
+        for number in range(1, 30):
+            assert append_to_all(engine, owns, number) == [None] * 2
+            join_checkpoints()
+            acquire(engine, 48)  # the engine takes what ended
+            files.append((engine._journal._current, len(node_files(disk, tmp_path)[1])))
+        assert files[0] == (0, 1)
+        assert files.index((0, 2)) < files.index((1, 2))
+        assert disk.calls["rename"] - made <= 2
+        assert sum(counts.journal_waits.counts) == 0
+        engine.close()
+
+    def test_a_file_with_windows_that_are_needed_stays(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The small first file isn't replaced by a larger one while the checkpoint of its windows is under way."""
+        monkeypatch.setattr(journal, "FIRST_SIZE", JOURNAL_SIZE * 3 // 8)
+        monkeypatch.setattr(journal, "SYNC_S", 600.0)
+        disk = Gated()
+        engine = journaling(tmp_path, disk)
+        owns = begun(engine, 2)
+        disk.is_gated = True
+        number = fill(engine, owns, 1, lambda: engine._journal._current == 1)
+        assert disk.waiting.wait(WITHIN_S)
+        path = journal_path(tmp_path, 1, 0)
+        salt = path.read_bytes()[:WINDOWS_AT]
+        assert path.stat().st_size < JOURNAL_SIZE // 2
+        second = engine._journal._files[1]
+        assert second is not None
+        fill(engine, owns, number, lambda: second.at > JOURNAL_SIZE * 3 // 8)
+        assert engine._journal._making is None
+        assert path.read_bytes()[:WINDOWS_AT] == salt
+        disk.gate.set()
+        engine.close()
+
+    def test_a_checkpoint_that_began_too_early_is_followed_by_another(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It began before the file was full; so it isn't enough for the file to be written anew."""
+        monkeypatch.setattr(journal, "SYNC_S", 0.0)
+        disk, counts = Gated(), Counts()
+        engine = journaling(tmp_path, disk, counts=counts)
+        owns = begun(engine, 2)
+        disk.is_gated = True
+        assert append_to_all(engine, owns, 1) == [None] * 2
+        assert disk.waiting.wait(WITHIN_S)
+        monkeypatch.setattr(journal, "SYNC_S", 600.0)
+        number = fill(engine, owns, 2, lambda: engine._journal._current == 1)
+        waited = sum(counts.journal_waits.counts)
+        disk.gate.set()
+
+        def is_full() -> bool:
+            join_checkpoints()
+            acquire(engine, 48)  # the engine takes what ended
+            return engine._journal._current == 0
+
+        fill(engine, owns, number, is_full)
+        assert sum(counts.journal_waits.counts) == waited
+        engine.close()
+
+    def test_the_largest_window(self, tmp_path: Path) -> None:
+        """An append that no file takes, even by a byte, goes to its segment: no file grows beyond its size."""
+        engine = journaling(tmp_path, segment_size=100 * JOURNAL_SIZE)
+        (own,) = begun(engine, 1)
+        most = most_bytes(engine._journal.window_max)
+        for size in range(most - 6 * EXTENT_SIZE, most, EXTENT_SIZE // 2):
+            assert append(engine, own, record(1, size)) is None
+            sizes = [path.stat().st_size for path in node_files(Disk(), tmp_path)[1]]
+            assert max(sizes) <= JOURNAL_SIZE // 2
+        engine.close()
 
     def test_switched_off_again(self, tmp_path: Path) -> None:
         """An engine without a journal brings back what one with a journal left, and removes it."""
@@ -256,7 +348,7 @@ class TestFailure:
         for number in range(3, 40):  # the others go on, whatever the journal's files have for this one
             others = [own for own in owns if own.partition != 7]
             assert append_to_all(engine, others, number) == [None] * 48
-        assert left_path(tmp_path, 7, 0).exists()
+        assert list(tmp_path.glob(".journal-left-7.*")) == [left_path(tmp_path, 7, 0)]
         disk.is_broken = False
         assert numbers_of(load(engine, owns[7])[0]) == [0, 1]
         assert not left_path(tmp_path, 7, 0).exists()

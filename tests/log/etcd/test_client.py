@@ -148,6 +148,11 @@ def test_history_that_is_gone_is_told_as_such(caller: Caller) -> None:
     assert ended.get(timeout=WITHIN_S) == Compacted()
 
 
+def test_a_client_without_a_user_needs_no_login(caller: Caller) -> None:
+    """It is known from the start."""
+    assert caller.client.is_known
+
+
 def test_a_lease_that_is_gone_is_no_error_of_the_way(caller: Caller) -> None:
     """A keepalive tells 0, and a write with the lease is refused: the session must know that from a lost answer."""
     lease = caller.ask(caller.client.grant, 5)
@@ -262,7 +267,9 @@ def test_a_client_logs_in_anew_when_users_have_changed(certificates: Certificate
         etcd.enable_users("tenure", "right", "/orders/")
         caller = Caller(Access(etcd.endpoints, user="tenure", password="right"))
         try:
+            assert not caller.client.is_known
             assert caller.ask(caller.client.log_in) is None
+            assert caller.client.is_known
             put = Put(b"/orders/a", b"1")
             assert isinstance(caller.txn(put), TxnResult)
             etcd.add_user("another")

@@ -13,8 +13,10 @@ import pytest
 from coordinator.log.cluster import NodeAddresses
 from coordinator.log.engine import EngineError, Fenced, Ownership
 from coordinator.log.etcd import client as clients
-from coordinator.log.etcd.client import Access
-from coordinator.log.etcd.engine import EtcdEngine, open_engine, version_problem, version_warning
+from coordinator.log.etcd.client import TLS_PROBLEM, Access
+from coordinator.log.etcd.engine import EtcdEngine, Opening, open_engine, version_problem, version_warning
+from coordinator.log.etcd.keys import Keys
+from coordinator.log.etcd.port import Lost
 from protocol.records.batch import Record
 from tests.log.calls import append, load, record
 from tests.support.etcd import Etcd
@@ -231,6 +233,34 @@ def test_versions_that_lose_data_are_refused(version: str, is_refused: bool, is_
     """Each is known for losses of acknowledged writes; older ones than today's get a warning."""
     assert bool(version_problem(version)) is is_refused
     assert bool(version_warning(version)) is is_warned
+
+
+class Scripted:
+    """A client of two members whose logins have these outcomes, and which tries again at once."""
+
+    endpoint, size = "127.0.0.1:1", 2
+
+    def __init__(self, *outcomes: Lost) -> None:
+        self.left = list(outcomes)
+
+    def log_in(self, done: Callable[[Lost], None]) -> None:
+        """As Client."""
+        done(self.left.pop(0))
+
+    def later(self, _ms: int, step: Callable[[], None]) -> None:
+        """As Client."""
+        step()
+
+
+def test_a_start_gives_up_when_no_member_has_the_right_certificate() -> None:
+    """So many problems with certificates in a row as there are members; another loss in between begins anew."""
+    wrong, away = Lost(f"{TLS_PROBLEM}it names another host"), Lost("no answer")
+    client = Scripted(wrong, away, wrong, wrong, away)
+    opening = Opening(client, Keys("a"), 1, str)  # type: ignore[arg-type]
+    opening.begin()
+    assert opening.done.is_set()
+    assert client.left == [away]
+    assert opening.error.endswith("it names another host")
 
 
 def test_what_nodes_share_is_changed_by_any_and_known_to_all(start: Callable[[int], Node]) -> None:

@@ -17,6 +17,7 @@ from coordinator.log.etcd import moving
 from coordinator.log.etcd.client import Access
 from coordinator.log.etcd.moving import EPOCHS, Mover, NotMoved, Stored
 from coordinator.log.etcd.port import Txn, TxnResult
+from coordinator.log.etcd.shared import parse_state_head
 from tests.log.calls import append, record
 from tests.log.etcd.test_engine import PARTITIONS, Node
 from tests.support.etcd import Etcd, program
@@ -268,6 +269,7 @@ def test_an_old_owner_is_fenced_after_a_restore(tmp_path: Path) -> None:
             with _mover(etcd, "restored") as mover:
                 done = mover.restored()
             assert done.partitions == PARTITIONS
+            assert parse_state_head(etcd.values("/restored/state/")["/restored/state/head"]).sequence > EPOCHS
             assert append(old.engine, mine[3], record(3)) is not None
             assert isinstance(append(old.engine, mine[4], record(4)), EngineError)
         finally:

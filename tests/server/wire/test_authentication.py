@@ -34,6 +34,7 @@ SETTINGS = (
     ),
     f"listener.name.timed.plain.connections.max.reauth.ms={SESSION_MS}",
 )
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 SASL, TIMED = 1, 2
 """The listeners: of sessions without an end, and of those with one."""
 DELAY_MS = 100
@@ -304,6 +305,22 @@ async def test_another_user_or_mechanism_can_not_renew_a_session() -> None:
         assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         assert answer.error_message == "Cannot change principals during re-authentication from User.alice: User.bob"
         assert await peer.is_closed()
+
+
+async def test_a_renewal_with_another_mechanism_is_refused() -> None:
+    """Nothing tells the client so; a line says why its connection closes."""
+    scram = (
+        "listener.name.timed.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256",
+        f"listener.name.timed.scram-sha-256.sasl.jaas.config={SCRAM} required;",
+    )
+    async with serving(*SETTINGS, *scram) as server:
+        peer = await server.peer(listener=TIMED)
+        await log_in(peer)
+        await peer.ask(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
+        await peer.send(WRONG, 2)
+        await refused_silently(server, peer)
+        (line,) = server.events("authentication_failed")
+        assert "it authenticated by PLAIN, and asks for another mechanism" in line["message"]
 
 
 async def test_other_requests_during_a_renewal_are_refused() -> None:

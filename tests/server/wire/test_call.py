@@ -9,8 +9,10 @@ import pytest
 
 from coordinator.group.client import Client
 from coordinator.server.runtime.pace import Pace
+from coordinator.server.telemetry.measures import Measures
 from coordinator.server.wire.call import Call, Steps, gather, ring
 from coordinator.server.wire.long_calls import LongCalls
+from coordinator.server.wire.throttle import Meter, Throttle
 from protocol.messages import HeartbeatResponse, LeaveGroupResponse
 from tests.server.harness import ManualClock, config_of, endless_calls
 
@@ -131,6 +133,21 @@ def test_work_pauses_when_the_turn_has_no_time() -> None:
     assert sum(turns.did) == 20
     assert max(turns.did) < 5
     assert len(sent) == 1
+
+
+def test_only_who_began_to_measure_ends_it() -> None:
+    """A handler's steps may be a part of a dispatch that is measured: its meter goes on behind them."""
+    turns = Turns()
+    turns.did.append(0)
+    throttle = Throttle(config_of(), turns.clock.ms, lambda: turns.clock.ms() * 1_000_000, Measures())
+    call = call_of(LongCalls(turns.pace, config_of()))
+    call.meter = meter = Meter(throttle, {}, "User:a", 12, 100)
+    assert meter.begin()
+    call.work(turns.steps(1, lambda: None))
+    assert not meter.begin(), "it was ended"
+    meter.end()
+    call.work(turns.steps(1, lambda: None))
+    assert meter.begin(), "nobody ended it"
 
 
 def test_a_closed_connection_ends_work() -> None:

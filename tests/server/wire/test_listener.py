@@ -125,6 +125,16 @@ async def test_nobody_is_closed_if_the_limit_is_off() -> None:
         await peer.ask(ApiVersionsRequest(), 0)
 
 
+async def test_no_idle_time_at_all_closes_a_silent_connection() -> None:
+    """Only a negative number switches the limit off: 0 is a time like any other."""
+    async with serving("connections.max.idle.ms=0") as server:
+        peer = await server.peer()
+        await peer.ask(ApiVersionsRequest(), 0)
+        for _ in range(100):
+            await server.advance(1)
+        assert await peer.is_closed()
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0", "", "::"])
 def test_a_listener_can_be_reached_where_it_says(host: str) -> None:
     """IPv4 works in all of these cases; a listener without a host listens on every family."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.server.wire.repeated_beats import BYTES_MAX
+from protocol.header import encode_request
 from protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, CreateTopicsRequest
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer, Serving, serving
@@ -107,6 +108,18 @@ async def test_a_long_heartbeat_is_not_kept() -> None:
         request = await join(peer, "m" * BYTES_MAX)
         assert (await beat(peer, request)) == (await beat(peer, request))
         assert repeated(server) == 0
+
+
+@pytest.mark.parametrize("more", [0, 1])
+async def test_the_longest_heartbeat_that_is_kept(more: int) -> None:
+    """It has BYTES_MAX bytes on the wire, with those of its size."""
+    async with serving(TOPICS) as server:
+        peer = await server.peer()
+        size = len(encode_request(await join(peer, "m" * 200, "o"), 1, 7, peer._client_id))
+        request = await join(peer, "m" * (200 + BYTES_MAX + more - size))
+        assert len(encode_request(request, 1, 7, peer._client_id)) == BYTES_MAX + more
+        assert (await beat(peer, request)) == (await beat(peer, request))
+        assert repeated(server) == 1 - more
 
 
 async def test_repeated_heartbeats_keep_a_member_and_silence_ends_it() -> None:

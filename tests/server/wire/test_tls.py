@@ -292,6 +292,33 @@ async def test_both_sides_say_goodbye(certificates: Certificates) -> None:
         await stopping
 
 
+async def test_what_comes_behind_a_goodbye_is_not_read(certificates: Certificates) -> None:
+    """The server lets the client go, and others are served."""
+    async with serving_tls(certificates) as server:
+        leaving, other = [await greeted(server, client_context(certificates.ca)) for _ in range(2)]
+        with pytest.raises(ssl.SSLWantReadError):
+            leaving.tls.unwrap()
+        goodbye = leaving._outgoing.read()
+        await Peer.send_bytes(leaving, goodbye + goodbye)
+        assert await leaving.receive_frame() is None
+        assert (await other.ask(ApiVersionsRequest(), 0)).api_keys
+
+
+async def test_nothing_is_written_behind_a_goodbye(certificates: Certificates) -> None:
+    """A second close does nothing, and what is written afterwards goes nowhere."""
+    async with serving_tls(certificates) as server:
+        peer = await greeted(server, client_context(certificates.ca))
+        (connection,) = server.connections()
+        transport = connection._transport
+        assert isinstance(transport, TlsTransport)
+        transport.close()
+        assert transport.is_closing()
+        transport.write(b"late")
+        transport.close()
+        assert await peer.receive_frame() is None
+        assert await peer.said() == ""
+
+
 # Handshakes that don't end.
 
 

@@ -36,6 +36,17 @@ def test_a_first_generation_is_a_beginning_also_behind_a_gap() -> None:
         assert events[-1]["type"] == kind
 
 
+def test_groups_that_are_there_are_named() -> None:
+    """A deleted group isn't there, until it has a record again."""
+    scene = Scene().group([member("a", A)], 1)
+    for deleted, groups in ((False, [GROUP]), (True, [])):
+        if deleted:
+            scene.group([], 2).delete()
+        observed = Observed()
+        list(follow(scene, observed))
+        assert observed.groups == groups
+
+
 def test_a_group_forms_empties_and_is_deleted() -> None:
     """A deleted group begins anew with generation 1."""
     scene = Scene().group([member("a", A)], 1).group([], 2).group([member("b", A)], 3).delete()
